@@ -1,0 +1,44 @@
+# Everything a person or CI runs. `make serve` and `make test` need Python 3.11+, pip and make, nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+.PHONY: setup serve test check format lock clean
+
+setup: .venv/.runtime
+
+serve: .venv/.runtime
+	$(BIN)/qd serve
+
+test: .venv/.dev
+	$(BIN)/python -m pytest
+
+check: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: .venv/.dev
+	cat requirements/runtime.in requirements/build.in | $(LOCK) --upgrade -o requirements/runtime.lock -
+	$(LOCK) --upgrade -c requirements/runtime.lock -o requirements/dev.lock requirements/dev.in
+
+clean:
+	rm -rf .venv build dist
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Quarterdeck needs Python 3.11 or newer; name one with PYTHON=python3.12 make …"; exit 2; }
+	$(PYTHON) -m venv .venv
+
+.venv/.runtime: requirements/runtime.lock pyproject.toml | .venv/bin/python
+	$(PIP) install --quiet --require-hashes --no-deps -r requirements/runtime.lock
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/.dev: requirements/dev.lock .venv/.runtime
+	$(PIP) install --quiet --require-hashes --no-deps -r requirements/dev.lock
+	@touch $@

@@ -1,0 +1,1 @@
+"""Quarterdeck: a self-hosted agent workspace service."""

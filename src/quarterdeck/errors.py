@@ -1,0 +1,106 @@
+"""What can go wrong, in the caller's words. Nothing here knows of HTTP: `http/envelope.py` gives each kind its status.
+
+`message` goes to the caller and holds no identifier of theirs, so that what is invisible and what is absent
+give the same bytes. What an operator needs goes to the log through `__cause__`.
+"""
+
+from enum import Enum, StrEnum
+
+
+class ErrorCode(StrEnum):
+    """The closed set of the interface. Clients branch on it."""
+
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    INVALID_REQUEST = "invalid_request"
+    CONFLICT = "conflict"
+    CLIENT_OUTDATED = "client_outdated"
+    PRECONDITION_FAILED = "precondition_failed"
+    TOO_MANY_REQUESTS = "too_many_requests"
+    INTERNAL = "internal"
+
+
+class Kind(Enum):
+    """One entry for each situation that the edge answers in its own way."""
+
+    UNAUTHORIZED = ErrorCode.UNAUTHORIZED, "credential"
+    FORBIDDEN = ErrorCode.FORBIDDEN, "permission"
+    NOT_FOUND = ErrorCode.NOT_FOUND, "absent"
+    INVALID = ErrorCode.INVALID_REQUEST, "invalid"
+    TOO_LARGE = ErrorCode.INVALID_REQUEST, "too large"
+    TOO_SLOW = ErrorCode.INVALID_REQUEST, "too slow"
+    BROKEN_BODY = ErrorCode.INVALID_REQUEST, "broken body"
+    WRONG_METHOD = ErrorCode.INVALID_REQUEST, "wrong method"
+    CONFLICT = ErrorCode.CONFLICT, "conflict"
+    CONTENDED = ErrorCode.CONFLICT, "contended"
+    UNAVAILABLE = ErrorCode.INTERNAL, "unavailable"
+    INTERNAL = ErrorCode.INTERNAL, "internal"
+
+    @property
+    def code(self) -> ErrorCode:
+        return self.value[0]
+
+
+class ServiceError(Exception):
+    def __init__(self, kind: Kind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+
+def unauthorized() -> ServiceError:
+    """One text for missing, malformed, unknown, revoked and expired: a guess learns nothing."""
+    return ServiceError(Kind.UNAUTHORIZED, "A valid credential is required: Authorization: Bearer <key>.")
+
+
+def forbidden(permission: str) -> ServiceError:
+    return ServiceError(Kind.FORBIDDEN, f"This credential lacks the permission {permission}.")
+
+
+def exceeds_caller(reason: str) -> ServiceError:
+    return ServiceError(Kind.FORBIDDEN, reason)
+
+
+def not_found(what: str) -> ServiceError:
+    return ServiceError(Kind.NOT_FOUND, f"No such {what}, or this credential cannot see it.")
+
+
+def invalid(reason: str) -> ServiceError:
+    return ServiceError(Kind.INVALID, reason)
+
+
+def too_large(limit_bytes: int) -> ServiceError:
+    return ServiceError(Kind.TOO_LARGE, f"The request body is larger than {limit_bytes} bytes.")
+
+
+def too_slow(reason: str) -> ServiceError:
+    return ServiceError(Kind.TOO_SLOW, reason)
+
+
+def broken_body() -> ServiceError:
+    return ServiceError(Kind.BROKEN_BODY, "The request body ended early or is not framed as announced.")
+
+
+def conflict(reason: str) -> ServiceError:
+    return ServiceError(Kind.CONFLICT, reason)
+
+
+def contended() -> ServiceError:
+    """The only conflict that is answered by trying again."""
+    return ServiceError(Kind.CONTENDED, "The session's active run kept changing. Nothing was stored: send it again.")
+
+
+def unavailable(reason: str = "The service cannot reach a part it needs. Try again shortly.") -> ServiceError:
+    return ServiceError(Kind.UNAVAILABLE, reason)
+
+
+def outcome_unknown() -> ServiceError:
+    return unavailable(
+        "The connection to the database was lost while the request was being stored: it may or may not have "
+        "taken effect. Send an Idempotency-Key to make retries safe."
+    )
+
+
+def internal() -> ServiceError:
+    return ServiceError(Kind.INTERNAL, "Something went wrong here. The X-Request-Id of this answer finds it in the log.")

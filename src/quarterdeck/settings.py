@@ -1,0 +1,142 @@
+"""Every limit and address, read once from the environment, all faults reported together.
+
+A field `x` of the section `bundle` is read from QUARTERDECK_BUNDLE_X. Names end in their unit.
+docs/configuration.md has a line for each; a test compares.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+PREFIX = "QUARTERDECK"
+
+Count = Annotated[int, Meta(ge=1)]
+Bytes = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+Port = Annotated[int, Meta(ge=0, le=65535)]
+
+
+class SettingsError(Exception):
+    """One line that names every setting at fault."""
+
+
+class ServerSettings(Struct, frozen=True):
+    host: str = "127.0.0.1"
+    port: Port = 8700
+    processes: Count = 1
+    data_dir: str = "data"
+    shutdown_seconds: Seconds = 10.0
+
+
+class DatabaseSettings(Struct, frozen=True):
+    # None: the embedded PostgreSQL under the data directory.
+    url: str | None = None
+    pool_connections: Count = 8
+    submit_connections: Count = 4
+    # A caller is told within five seconds that the database is away: waiting for a connection is part of that.
+    pool_wait_seconds: Seconds = 3.0
+    statement_seconds: Seconds = 4.0
+    # Longer than any healthy holder keeps a session's lock, shorter than a caller's patience.
+    lock_wait_seconds: Seconds = 2.0
+
+
+class HttpSettings(Struct, frozen=True):
+    json_body_bytes: Bytes = 1024 * 1024
+    body_seconds: Seconds = 60.0
+    body_stall_seconds: Seconds = 10.0
+    connections: Count = 4096
+
+
+class SubmitSettings(Struct, frozen=True):
+    batch_inputs: Count = 64
+
+
+class KeySettings(Struct, frozen=True):
+    # Part of every secret (`qd_<environment>_…`), so that a leaked test key is told from a live one at sight.
+    environment: Annotated[str, Meta(pattern=r"^[a-z0-9]{1,16}$")] = "live"
+    last_used_flush_seconds: Annotated[float, Meta(gt=0, le=60)] = 10.0
+
+
+class TokenSettings(Struct, frozen=True):
+    default_life_seconds: Count = 24 * 3600
+    max_life_seconds: Count = 30 * 24 * 3600
+
+
+class ReceiptSettings(Struct, frozen=True):
+    # Seven days is what the interface promises; less would break it.
+    keep_days: Annotated[int, Meta(ge=7)] = 7
+    sweep_interval_seconds: Seconds = 3600.0
+    sweep_batch: Count = 1000
+
+
+class BundleSettings(Struct, frozen=True):
+    # None: the folder `bundles` under the data directory. Otherwise s3://…, gs://…, az://…, file:///…
+    store_url: str | None = None
+    request_bytes: Bytes = 32 * 1024 * 1024
+    unpacked_bytes: Bytes = 128 * 1024 * 1024
+    entries: Count = 10_000
+    skill_md_bytes: Bytes = 1024 * 1024
+    frontmatter_bytes: Bytes = 64 * 1024
+    frontmatter_depth: Count = 32
+    frontmatter_nodes: Count = 5_000
+    path_bytes: Bytes = 1024
+    path_levels: Count = 32
+    path_component_bytes: Bytes = 255
+    all_paths_bytes: Bytes = 1024 * 1024
+    extended_header_bytes: Bytes = 64 * 1024
+    orphan_hours: Count = 24
+
+
+class LogSettings(Struct, frozen=True):
+    level: Annotated[str, Meta(pattern=r"^(debug|info|warning|error)$")] = "info"
+
+
+class Settings(Struct, frozen=True):
+    server: ServerSettings = ServerSettings()
+    database: DatabaseSettings = DatabaseSettings()
+    http: HttpSettings = HttpSettings()
+    submit: SubmitSettings = SubmitSettings()
+    key: KeySettings = KeySettings()
+    token: TokenSettings = TokenSettings()
+    receipt: ReceiptSettings = ReceiptSettings()
+    bundle: BundleSettings = BundleSettings()
+    log: LogSettings = LogSettings()
+
+    @property
+    def data_dir(self) -> Path:
+        return Path(self.server.data_dir).expanduser().absolute()
+
+
+def variable(section: str, field: str) -> str:
+    return f"{PREFIX}_{section}_{field}".upper()
+
+
+def variables() -> list[str]:
+    """Every name that is read; used by the docs test and to catch a misspelt variable."""
+    return [
+        variable(section.name, field.name)
+        for section in msgspec.structs.fields(Settings)
+        for field in msgspec.structs.fields(section.type)
+    ]
+
+
+def read_settings(environ: Mapping[str, str]) -> Settings:
+    faults: list[str] = []
+    sections: dict[str, Any] = {}
+    for section in msgspec.structs.fields(Settings):
+        values: dict[str, Any] = {}
+        for field in msgspec.structs.fields(section.type):
+            text = environ.get(variable(section.name, field.name), "")
+            if text == "":
+                continue
+            try:
+                values[field.name] = msgspec.convert(text, field.type, strict=False)
+            except msgspec.ValidationError as fault:
+                faults.append(f"{variable(section.name, field.name)}={text!r}: {fault}")
+        sections[section.name] = section.type(**values)
+    if faults:
+        raise SettingsError("; ".join(faults))
+    return Settings(**sections)
