@@ -86,6 +86,10 @@ def conflict(reason: str) -> ServiceError:
     return ServiceError(Kind.CONFLICT, reason)
 
 
+def key_reused() -> ServiceError:
+    return conflict("This Idempotency-Key was used for a different request.")
+
+
 def contended() -> ServiceError:
     """The only conflict that is answered by trying again."""
     return ServiceError(Kind.CONTENDED, "The session's active run kept changing. Nothing was stored: send it again.")
@@ -103,4 +107,6 @@ def outcome_unknown() -> ServiceError:
 
 
 def internal() -> ServiceError:
-    return ServiceError(Kind.INTERNAL, "Something went wrong here. The X-Request-Id of this answer finds it in the log.")
+    return ServiceError(
+        Kind.INTERNAL, "Something went wrong here. The X-Request-Id of this answer finds it in the log."
+    )

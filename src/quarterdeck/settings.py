@@ -140,3 +140,18 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     if faults:
         raise SettingsError("; ".join(faults))
     return Settings(**sections)
+
+
+def with_server(settings: Settings, **given: object) -> Settings:
+    """The settings with what the command line says in place of what the environment says."""
+    values = {name: value for name, value in given.items() if value is not None}
+    try:
+        server = msgspec.convert(msgspec.to_builtins(settings.server) | values, ServerSettings)
+    except msgspec.ValidationError as fault:
+        raise SettingsError(str(fault)) from None
+    return msgspec.structs.replace(settings, server=server)
+
+
+def with_database_url(settings: Settings, url: str) -> Settings:
+    database = msgspec.structs.replace(settings.database, url=url)
+    return msgspec.structs.replace(settings, database=database)

@@ -1,0 +1,67 @@
+"""What a caller asked for, read but not yet judged.
+
+A fault in the request is remembered here instead of being raised where it is found, because the order of checks
+is a promise: an unknown credential wins over a bad path, and an invisible object over a bad body.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+from uuid import UUID
+
+from msgspec import Struct
+
+from quarterdeck import errors
+from quarterdeck.access import store
+from quarterdeck.access.last_used import LastUsed
+from quarterdeck.access.model import Credential, Permission, Principal
+from quarterdeck.db.database import Connection
+from quarterdeck.errors import ServiceError
+
+Body = TypeVar("Body")
+Other = TypeVar("Other")
+Subject = TypeVar("Subject")
+
+
+class Call(Struct, Generic[Body], frozen=True):
+    credential: Credential
+    workspace_id: UUID | None
+    idempotency_key: str | None
+    # The first fault of path, query and headers.
+    fault: ServiceError | None
+    # Raises the fault of the body, if it has one.
+    read_body: Callable[[], Body]
+
+    def with_body(self, body: Other) -> "Call[Other]":
+        """The same call after its body arrived by another way."""
+        return Call(self.credential, self.workspace_id, self.idempotency_key, self.fault, lambda: body)
+
+
+See = Callable[[Connection, Principal], Awaitable[Subject]]
+
+
+async def admit(
+    connection: Connection, last_used: LastUsed, call: Call[Body], see: See[Subject], permission: Permission
+) -> tuple[Principal, Subject]:
+    """401 → 400 of path, query and headers → 404 → 403, in this order for every operation."""
+    principal = await store.find_principal(connection, call.credential)
+    if principal is None:
+        raise errors.unauthorized()
+    if principal.session_id is None:
+        last_used.note(principal.api_key_id)
+    if call.fault is not None:
+        raise call.fault
+    subject = await see(connection, principal)
+    if principal.session_id is None and permission not in principal.permissions:
+        raise errors.forbidden(permission)
+    return principal, subject
+
+
+def see_workspace(named: UUID | None) -> See[UUID]:
+    """The workspace that the caller names, or its own."""
+
+    async def see(_: Connection, principal: Principal) -> UUID:
+        if not principal.may_see_workspace(named):
+            raise errors.not_found("workspace")
+        return principal.workspace_id
+
+    return see

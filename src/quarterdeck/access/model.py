@@ -1,0 +1,43 @@
+"""Who is calling and what they may do."""
+
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from msgspec import Struct
+
+
+class Permission(StrEnum):
+    WORKSPACE_READ = "workspace.read"
+    KEY_MANAGE = "key.manage"
+    SESSION_MANAGE = "session.manage"
+    SKILL_MANAGE = "skill.manage"
+
+
+class CredentialKind(StrEnum):
+    API_KEY = "qd"
+    SESSION_TOKEN = "qds"
+
+
+class Credential(Struct, frozen=True):
+    """What a caller presented: well formed, not yet looked up."""
+
+    kind: CredentialKind
+    secret_hash: bytes
+
+
+class Principal(Struct, frozen=True):
+    """A credential that was found alive. A session token has a session and no permissions."""
+
+    workspace_id: UUID
+    api_key_id: UUID
+    user_id: UUID
+    # What an Idempotency-Key is scoped by: the first key of a chain of rotations, or a token's session.
+    scope_id: UUID
+    permissions: frozenset[Permission]
+    expires_at: datetime | None
+    session_id: UUID | None = None
+
+    def may_see_workspace(self, named: UUID | None) -> bool:
+        """`named` is the Service-Workspace header; without it a key means its own. A token sees only its session."""
+        return self.session_id is None and named in (None, self.workspace_id)

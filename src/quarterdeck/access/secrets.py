@@ -1,0 +1,61 @@
+"""Minting and recognising secrets. Only their SHA-256 leaves this room for storage.
+
+Form: `<marker>_<environment>_<40 random base62 characters><CRC32 of those in 6 base62 characters>`. The checksum
+lets a secret scanner, and this service, tell a real one from a typo without the database.
+"""
+
+import hashlib
+import re
+import secrets
+import zlib
+
+from msgspec import Struct
+
+from quarterdeck.access.model import Credential, CredentialKind
+
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_RANDOM_CHARACTERS = 40
+_CHECKSUM_CHARACTERS = 6
+_SHOWN_CHARACTERS = 8
+_FORM = re.compile(r"(qds?)_[a-z0-9]{1,16}_([0-9A-Za-z]{40})([0-9A-Za-z]{6})", re.ASCII)
+
+
+class Secret(Struct, frozen=True):
+    text: str
+    hash: bytes
+    prefix: str
+
+    def __repr__(self) -> str:
+        return f"Secret({self.prefix}…)"
+
+
+def mint(kind: CredentialKind, environment: str) -> Secret:
+    random = "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM_CHARACTERS))
+    head = f"{kind}_{environment}_"
+    text = head + random + _checksum(random)
+    return Secret(text=text, hash=_hash(text), prefix=head + random[:_SHOWN_CHARACTERS])
+
+
+def recognise(text: str) -> Credential | None:
+    match = _FORM.fullmatch(text)
+    if match is None or _checksum(match[2]) != match[3]:
+        return None
+    return Credential(CredentialKind(match[1]), _hash(text))
+
+
+def redact(text: str) -> str:
+    """For log lines: whatever looks like a secret of ours keeps only its marker."""
+    return re.sub(r"(qds?_)[0-9A-Za-z_]+", r"\1[redacted]", text)
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _checksum(random: str) -> str:
+    value = zlib.crc32(random.encode())
+    digits = ""
+    for _ in range(_CHECKSUM_CHARACTERS):
+        value, digit = divmod(value, len(_ALPHABET))
+        digits = _ALPHABET[digit] + digits
+    return digits

@@ -1,0 +1,54 @@
+"""API keys as they are asked for and shown."""
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from quarterdeck.access.model import Permission
+from quarterdeck.texts import Line
+from quarterdeck.workspaces.model import ActorBody
+
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+class CreateApiKeyBody(Struct, frozen=True):
+    label: Line
+    permissions: Annotated[list[Permission], Meta(max_length=100)]
+    expires_at: Moment | None = None
+
+
+class ApiKeyBody(Struct, frozen=True):
+    id: UUID
+    label: str
+    prefix: Annotated[str, Meta(description="Marker, environment and eight characters of the secret.")]
+    permissions: list[Permission]
+    created_at: Moment
+    created_by: ActorBody
+    expires_at: Moment | None
+    last_used_at: Moment | None
+    revoked_at: Moment | None
+
+
+class CreatedApiKeyBody(ApiKeyBody, frozen=True, kw_only=True):
+    secret: Annotated[str | UnsetType, Meta(description="Shown once: a replayed answer does not hold it.")] = UNSET
+
+
+class ApiKeyPage(Struct, frozen=True):
+    items: list[ApiKeyBody]
+    next_cursor: UUID | None
+
+
+class NewApiKey(Struct, frozen=True):
+    """A key about to be stored."""
+
+    id: UUID
+    workspace_id: UUID
+    lineage_id: UUID
+    label: str
+    prefix: str
+    secret_hash: bytes
+    permissions: list[Permission]
+    created_by: UUID
+    expires_at: datetime | None

@@ -1,0 +1,33 @@
+"""Decisions about keys: no key may make one that outranks or outlives it."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from quarterdeck import errors
+from quarterdeck.access.model import Permission, Principal
+
+
+def ordered(permissions: Iterable[Permission]) -> list[Permission]:
+    """Each once, in the order of the enum: two keys with the same rights read the same."""
+    held = set(permissions)
+    return [permission for permission in Permission if permission in held]
+
+
+def check_expiry(expires_at: datetime | None, now: datetime) -> None:
+    if expires_at is not None and expires_at <= now:
+        raise errors.invalid("expires_at lies in the past.")
+
+
+def check_within(principal: Principal, permissions: Iterable[Permission], expires_at: datetime | None) -> None:
+    beyond = [permission for permission in ordered(permissions) if permission not in principal.permissions]
+    if beyond:
+        raise errors.exceeds_caller(f"A key cannot give a permission it does not hold: {', '.join(beyond)}.")
+    check_life(principal, expires_at)
+
+
+def check_life(principal: Principal, expires_at: datetime | None) -> None:
+    limit = principal.expires_at
+    if limit is not None and (expires_at is None or expires_at > limit):
+        raise errors.exceeds_caller(
+            f"A key cannot give a longer life than its own: expires_at must be at or before {limit.isoformat()}."
+        )

@@ -1,0 +1,122 @@
+"""Operations on API keys."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import msgspec
+
+from quarterdeck import errors
+from quarterdeck.access import secrets
+from quarterdeck.access.call import Call, See, admit, see_workspace
+from quarterdeck.access.model import CredentialKind, Permission, Principal
+from quarterdeck.api_keys import rules, store
+from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody, NewApiKey
+from quarterdeck.db.database import Connection
+from quarterdeck.errors import Kind, ServiceError
+from quarterdeck.idempotency.service import Answer, Made, perform
+from quarterdeck.ids import new_id
+from quarterdeck.pages import PageRequest, take_page
+from quarterdeck.parts import Parts
+
+
+async def list_api_keys(parts: Parts, call: Call[None], request: PageRequest) -> ApiKeyPage:
+    async def read(connection: Connection) -> ApiKeyPage:
+        see = see_workspace(call.workspace_id)
+        try:
+            _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+        except ServiceError as fault:
+            # The interface lists no 403 here: a workspace that may not be read is not seen.
+            if fault.kind is Kind.FORBIDDEN:
+                raise errors.not_found("workspace") from None
+            raise
+
+        async def fetch(start: UUID, count: int) -> list[ApiKeyBody]:
+            return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
+
+        items, next_cursor = await take_page(request, fetch)
+        return ApiKeyPage(items, next_cursor)
+
+    return await parts.database.read(read)
+
+
+async def create_api_key(parts: Parts, call: Call[CreateApiKeyBody]) -> Answer:
+    async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateApiKeyBody) -> Made:
+        rules.check_expiry(body.expires_at, datetime.now(UTC))
+        rules.check_within(principal, body.permissions, body.expires_at)
+        created = await issue_api_key(connection, parts.settings.key.environment, workspace_id, principal.user_id, body)
+        return Made(shown=created, kept=msgspec.structs.replace(created, secret=msgspec.UNSET))
+
+    return await perform(
+        parts.database,
+        parts.last_used,
+        call,
+        operation="create_api_key",
+        see=see_workspace(call.workspace_id),
+        permission=Permission.KEY_MANAGE,
+        resource=(),
+        effect=effect,
+    )
+
+
+async def issue_api_key(
+    connection: Connection, environment: str, workspace_id: UUID, created_by: UUID, body: CreateApiKeyBody
+) -> CreatedApiKeyBody:
+    """Mint and store a key. Who may ask for it was decided by the caller of this function."""
+    secret = secrets.mint(CredentialKind.API_KEY, environment)
+    api_key_id = new_id()
+    key = NewApiKey(
+        id=api_key_id,
+        workspace_id=workspace_id,
+        lineage_id=api_key_id,
+        label=body.label,
+        prefix=secret.prefix,
+        secret_hash=secret.hash,
+        permissions=rules.ordered(body.permissions),
+        created_by=created_by,
+        expires_at=body.expires_at,
+    )
+    await store.add(connection, key)
+    stored = await store.get(connection, workspace_id, api_key_id)
+    assert stored is not None
+    return CreatedApiKeyBody(**msgspec.structs.asdict(stored), secret=secret.text)
+
+
+async def revoke_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> Answer:
+    """Ends a key at once. Revoking it again changes nothing and is no error."""
+
+    async def effect(connection: Connection, principal: Principal, key: ApiKeyBody, _: None) -> ApiKeyBody:
+        await store.revoke(connection, key.id)
+        revoked = await store.get(connection, principal.workspace_id, key.id)
+        assert revoked is not None
+        return revoked
+
+    return await perform(
+        parts.database,
+        parts.last_used,
+        call,
+        operation="revoke_api_key",
+        see=_see_api_key(call.workspace_id, api_key_id),
+        permission=Permission.KEY_MANAGE,
+        resource=(api_key_id,),
+        effect=effect,
+    )
+
+
+async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> None:
+    for key in await store.of_user(connection, workspace_id, user_id):
+        await store.revoke(connection, key.id)
+
+
+async def keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[ApiKeyBody]:
+    return await store.of_user(connection, workspace_id, user_id)
+
+
+def _see_api_key(workspace_id: UUID | None, api_key_id: UUID) -> See[ApiKeyBody]:
+    async def see(connection: Connection, principal: Principal) -> ApiKeyBody:
+        if principal.may_see_workspace(workspace_id):
+            key = await store.get(connection, principal.workspace_id, api_key_id)
+            if key is not None:
+                return key
+        raise errors.not_found("API key")
+
+    return see

@@ -1,0 +1,101 @@
+"""API keys in the database. A page is one query, whatever the number of keys."""
+
+from typing import Any
+from uuid import UUID
+
+from quarterdeck.access.model import Permission
+from quarterdeck.api_keys.model import ApiKeyBody, NewApiKey
+from quarterdeck.db.database import Connection
+from quarterdeck.ids import created_at
+from quarterdeck.workspaces.model import ActorBody
+
+_ADD = """
+INSERT INTO api_keys
+    (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by, expires_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+_GET = """
+SELECT k.id, k.label, k.prefix, k.permissions, k.expires_at, k.last_used_at, k.revoked_at,
+       u.id, u.display_name, u.email
+FROM api_keys k JOIN users u ON u.id = k.created_by
+WHERE k.workspace_id = %s AND k.id = %s
+"""
+# The cursor's own row is fetched too: a page that does not begin with it was asked for with a cursor that this
+# workspace never gave out.
+_NEWEST_FIRST = """
+SELECT k.id, k.label, k.prefix, k.permissions, k.expires_at, k.last_used_at, k.revoked_at,
+       u.id, u.display_name, u.email
+FROM api_keys k JOIN users u ON u.id = k.created_by
+WHERE k.workspace_id = %s AND k.id <= %s
+ORDER BY k.id DESC LIMIT %s
+"""
+_OLDEST_FIRST = """
+SELECT k.id, k.label, k.prefix, k.permissions, k.expires_at, k.last_used_at, k.revoked_at,
+       u.id, u.display_name, u.email
+FROM api_keys k JOIN users u ON u.id = k.created_by
+WHERE k.workspace_id = %s AND k.id >= %s
+ORDER BY k.id LIMIT %s
+"""
+_REVOKE = "UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = %s AND revoked_at IS NULL"
+_OF_USER = """
+SELECT k.id, k.label, k.prefix, k.permissions, k.expires_at, k.last_used_at, k.revoked_at,
+       u.id, u.display_name, u.email
+FROM api_keys k JOIN users u ON u.id = k.created_by
+WHERE k.workspace_id = %s AND k.created_by = %s
+ORDER BY k.id
+"""
+
+
+async def add(connection: Connection, key: NewApiKey) -> None:
+    await connection.execute(
+        _ADD,
+        (
+            key.id,
+            key.workspace_id,
+            key.lineage_id,
+            key.label,
+            key.prefix,
+            key.secret_hash,
+            [str(permission) for permission in key.permissions],
+            key.created_by,
+            key.expires_at,
+        ),
+    )
+
+
+async def get(connection: Connection, workspace_id: UUID, api_key_id: UUID) -> ApiKeyBody | None:
+    row = await (await connection.execute(_GET, (workspace_id, api_key_id))).fetchone()
+    return None if row is None else _body(row)
+
+
+async def page(
+    connection: Connection, workspace_id: UUID, start: UUID, count: int, *, newest_first: bool
+) -> list[ApiKeyBody]:
+    """`count` keys from `start` on, itself included."""
+    query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
+    rows = await (await connection.execute(query, (workspace_id, start, count))).fetchall()
+    return [_body(row) for row in rows]
+
+
+async def revoke(connection: Connection, api_key_id: UUID) -> None:
+    await connection.execute(_REVOKE, (api_key_id,))
+
+
+async def of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[ApiKeyBody]:
+    rows = await (await connection.execute(_OF_USER, (workspace_id, user_id))).fetchall()
+    return [_body(row) for row in rows]
+
+
+def _body(row: tuple[Any, ...]) -> ApiKeyBody:
+    api_key_id, label, prefix, permissions, expires_at, last_used_at, revoked_at, user_id, name, email = row
+    return ApiKeyBody(
+        id=api_key_id,
+        label=label,
+        prefix=prefix,
+        permissions=[Permission(permission) for permission in permissions],
+        created_at=created_at(api_key_id),
+        created_by=ActorBody(user_id, name, email),
+        expires_at=expires_at,
+        last_used_at=last_used_at,
+        revoked_at=revoked_at,
+    )

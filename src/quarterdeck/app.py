@@ -1,0 +1,90 @@
+"""Composition root: settings become a database, a bundle store and an ASGI app. Nothing runs on import."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from quarterdeck import errors
+from quarterdeck.access.last_used import LastUsed
+from quarterdeck.db.database import Database
+from quarterdeck.http.edge import Edge
+from quarterdeck.http.endpoint import Endpoint, operation_endpoint
+from quarterdeck.http.health import healthz, readyz
+from quarterdeck.http.operation import Operation
+from quarterdeck.http.routes import OPERATIONS
+from quarterdeck.logs import configure_logs, log
+from quarterdeck.parts import Parts
+from quarterdeck.runs.submissions import Submissions
+from quarterdeck.settings import Settings
+from quarterdeck.skills.bundle_store import open_bundle_store
+from quarterdeck.sweep import sweep
+
+
+def load_app(settings: Settings) -> ASGIApp:
+    configure_logs(settings.log.level)
+    parts = build_parts(settings)
+    return Edge(Router(_routes(parts), redirect_slashes=False, default=_unknown_path, lifespan=_lifespan(parts)))
+
+
+def build_parts(settings: Settings) -> Parts:
+    url = settings.database.url
+    assert url is not None, "an API process is told which database to use"
+    return Parts(
+        settings=settings,
+        database=Database(url, settings.database),
+        last_used=LastUsed(),
+        submissions=Submissions(url, settings.database, settings.submit),
+        bundles=open_bundle_store(settings.bundle.store_url, settings.data_dir),
+    )
+
+
+def _routes(parts: Parts) -> list[Route]:
+    paths: dict[str, list[Operation]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, []).append(operation)
+    return [
+        *(Route(path, operation_endpoint(together, parts)) for path, together in paths.items()),
+        Route("/healthz", Endpoint({"GET": healthz})),
+        Route("/readyz", Endpoint({"GET": readyz(parts.database)})),
+    ]
+
+
+async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
+    raise errors.not_found("path")
+
+
+def _lifespan(parts: Parts) -> Callable[[object], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_: object) -> AsyncIterator[None]:
+        await parts.database.open()
+        await parts.submissions.open()
+        loops = [
+            asyncio.create_task(_every(parts.settings.key.last_used_flush_seconds, lambda: _flush(parts))),
+            asyncio.create_task(_every(parts.settings.receipt.sweep_interval_seconds, lambda: sweep(parts))),
+        ]
+        yield
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+        with suppress(Exception):
+            await _flush(parts)
+        await parts.submissions.close()
+        await parts.database.close()
+
+    return lifespan
+
+
+async def _flush(parts: Parts) -> None:
+    await parts.last_used.flush(parts.database)
+
+
+async def _every(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await work()
+        except Exception as fault:
+            log.warning("background work failed and will be tried again", exc_info=fault)

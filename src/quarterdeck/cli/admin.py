@@ -1,0 +1,132 @@
+"""`qd admin`: what the operator does to workspaces, members and keys, on the database itself."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+import typer
+
+from quarterdeck.access.model import Permission
+from quarterdeck.api_keys.model import CreateApiKeyBody
+from quarterdeck.db.database import Connection
+from quarterdeck.ids import parse_id
+from quarterdeck.settings import Settings, read_settings, with_server
+from quarterdeck.texts import Line
+from quarterdeck.workspaces import service
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Manage workspaces, members and keys.")
+
+
+def _line(text: str) -> str:
+    try:
+        return msgspec.convert(text, Line)
+    except msgspec.ValidationError as fault:
+        raise typer.BadParameter(str(fault)) from None
+
+
+def _email(text: str) -> str:
+    local, at, domain = _line(text).rpartition("@")
+    if not (at and local and domain) or any(character.isspace() for character in text):
+        raise typer.BadParameter(f"{text!r} is not an e-mail address")
+    return text
+
+
+def _uuid(text: str) -> UUID:
+    found = parse_id(text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is not a UUID")
+    return found
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a date and time such as 2027-01-31T12:00:00Z") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+Data = Annotated[Path | None, typer.Option("--data", help="Folder of the embedded database. Default: ./data.")]
+Workspace = Annotated[UUID, typer.Option(parser=_uuid, metavar="ID", help="Id of the workspace.")]
+Email = Annotated[str, typer.Option(parser=_email, metavar="EMAIL", help="The person's e-mail address.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command()
+def create_workspace(
+    name: Annotated[str, typer.Option(parser=_line, metavar="NAME", help="What people call it.")],
+    owner_email: Email,
+    as_json: AsJson = False,
+    data: Data = None,
+) -> None:
+    """Create a workspace. It has no key yet: see create-key."""
+    workspace_id = _on_database(data, lambda connection, _: service.create_workspace(connection, name, owner_email))
+    _show({"id": workspace_id, "name": name}, f"workspace {workspace_id}", as_json=as_json)
+
+
+@app.command()
+def create_key(
+    workspace: Workspace,
+    label: Annotated[str, typer.Option(parser=_line, metavar="LABEL", help="What people call it.")],
+    permission: Annotated[list[Permission], typer.Option(help="Give it once for each permission.")],
+    expires_at: Annotated[
+        datetime | None, typer.Option(parser=_moment, metavar="TIME", help="When it ends; never by default.")
+    ] = None,
+    as_email: Annotated[
+        str | None, typer.Option("--as", parser=_email, metavar="EMAIL", help="Its creator; the owner by default.")
+    ] = None,
+    as_json: AsJson = False,
+    data: Data = None,
+) -> None:
+    """Create an API key and print its secret, which is shown only now."""
+    body = CreateApiKeyBody(label, permission, expires_at)
+    created = _on_database(
+        data,
+        lambda connection, settings: service.create_key(
+            connection, settings.key.environment, workspace, body, as_email
+        ),
+    )
+    _show(created, f"key {created.id}\nsecret {created.secret}", as_json=as_json)
+
+
+@app.command()
+def add_member(workspace: Workspace, email: Email, as_json: AsJson = False, data: Data = None) -> None:
+    """Add a person to a workspace."""
+    user_id = _on_database(data, lambda connection, _: service.add_member(connection, workspace, email))
+    _show({"user_id": user_id, "email": email}, f"member {user_id}", as_json=as_json)
+
+
+@app.command()
+def remove_member(
+    workspace: Workspace,
+    email: Email,
+    revoke_keys: Annotated[bool, typer.Option("--revoke-keys", help="End the keys that person created.")] = False,
+    as_json: AsJson = False,
+    data: Data = None,
+) -> None:
+    """End a person's membership and list the keys that person created."""
+    keys = _on_database(
+        data, lambda connection, _: service.remove_member(connection, workspace, email, revoke_keys=revoke_keys)
+    )
+    lines = [f"{key.id}  {key.prefix}…  {'revoked' if key.revoked_at else 'active'}  {key.label}" for key in keys]
+    if any(key.revoked_at is None for key in keys):
+        lines.append("The active keys keep working. To end them, run this again with --revoke-keys.")
+    _show({"email": email, "keys": keys}, "\n".join(lines) or "that person created no keys", as_json=as_json)
+
+
+def _on_database(data: Path | None, work: Any) -> Any:
+    from quarterdeck.cli.database import on_database
+
+    settings = with_server(read_settings(os.environ), data_dir=None if data is None else str(data))
+
+    async def on_connection(connection: Connection) -> Any:
+        return await work(connection, settings)
+
+    return on_database(settings, on_connection)
+
+
+def _show(record: object, text: str, *, as_json: bool) -> None:
+    typer.echo(msgspec.json.encode(record).decode() if as_json else text)

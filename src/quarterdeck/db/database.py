@@ -1,0 +1,141 @@
+"""Connections and transactions. Everything that talks to PostgreSQL in an API process goes through `Database`.
+
+A caller hears within five seconds that the database is away. Work that outlives that is not cancelled, since a
+cancelled commit is neither done nor undone: it ends by PostgreSQL's own timeouts, and the caller is told that the
+outcome is unknown.
+"""
+
+import asyncio
+import select
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool
+
+from quarterdeck import errors
+from quarterdeck.db import faults
+from quarterdeck.errors import ServiceError
+from quarterdeck.settings import DatabaseSettings
+
+T = TypeVar("T")
+Connection = AsyncConnection[TupleRow]
+Pool = AsyncConnectionPool[Connection]
+Work = Callable[[Connection], Awaitable[T]]
+
+SCHEMA = "app"
+
+
+class Database:
+    def __init__(self, url: str, settings: DatabaseSettings) -> None:
+        self._settings = settings
+        self._pool = make_pool(url, settings, settings.pool_connections)
+        self._overdue: set[asyncio.Task[object]] = set()
+
+    async def open(self) -> None:
+        # Without waiting: a process that starts before its database answers 503 until it is there.
+        await self._pool.open(wait=False)
+
+    async def close(self) -> None:
+        await self._pool.close(timeout=self._settings.statement_seconds)
+
+    async def read(self, work: Work[T]) -> T:
+        """Statements outside a transaction, repeated once when the connection turns out to be dead."""
+        return await self._bounded(self._run(work, in_transaction=False, repeatable=True), errors.unavailable())
+
+    async def transaction(self, work: Work[T], *, repeatable: bool) -> T:
+        """One transaction. `repeatable` says that doing `work` twice has one effect, so that a commit whose answer
+        was lost is settled by doing it again; otherwise the caller is told that the outcome is unknown."""
+        overdue = errors.unavailable() if repeatable else errors.outcome_unknown()
+        return await self._bounded(self._run(work, in_transaction=True, repeatable=repeatable), overdue)
+
+    async def _bounded(self, running: Awaitable[T], overdue: ServiceError) -> T:
+        task = asyncio.ensure_future(running)
+        done, _ = await asyncio.wait({task}, timeout=self._settings.statement_seconds + 0.5)
+        if done:
+            return task.result()
+        self._overdue.add(task)
+        task.add_done_callback(self._forget)
+        raise overdue
+
+    def _forget(self, task: "asyncio.Task[object]") -> None:
+        self._overdue.discard(task)
+        if not task.cancelled():
+            # Reading it marks it as seen: the caller has had its answer.
+            task.exception()
+
+    async def _run(self, work: Work[T], *, in_transaction: bool, repeatable: bool) -> T:
+        try:
+            return await self._once(work, in_transaction=in_transaction, repeatable=repeatable)
+        except (_Again, *faults.CONTENTION):
+            pass
+        try:
+            return await self._once(work, in_transaction=in_transaction, repeatable=repeatable)
+        except _Again as again:
+            raise errors.unavailable() from again.__cause__
+        except psycopg.Error as fault:
+            raise faults.translate(fault) from fault
+
+    async def _once(self, work: Work[T], *, in_transaction: bool, repeatable: bool) -> T:
+        committing = False
+        try:
+            async with self._pool.connection() as connection:
+                if not in_transaction:
+                    return await work(connection)
+                async with connection.transaction():
+                    result = await work(connection)
+                    committing = True
+                return result
+        except faults.CONTENTION:
+            raise
+        except psycopg.Error as fault:
+            if faults.connection_lost(fault):
+                if committing and not repeatable:
+                    raise errors.outcome_unknown() from fault
+                raise _Again from fault
+            raise faults.translate(fault) from fault
+
+
+class _Again(Exception):
+    """Nothing was stored, or storing it again is harmless."""
+
+
+def make_pool(url: str, settings: DatabaseSettings, size: int) -> Pool:
+    return AsyncConnectionPool(
+        url,
+        connection_class=AsyncConnection[TupleRow],
+        kwargs={"autocommit": True, "options": connection_options(settings), "connect_timeout": 3},
+        min_size=size,
+        max_size=size,
+        timeout=settings.pool_wait_seconds,
+        # Short: the pool gives up on a database that is away and tries again with the next caller, instead of
+        # sleeping ever longer while it may be back.
+        reconnect_timeout=1.0,
+        check=_check_alive,
+        open=False,
+    )
+
+
+def connection_options(settings: DatabaseSettings) -> str:
+    values = {
+        "search_path": SCHEMA,
+        "lock_timeout": f"{settings.lock_wait_seconds * 1000:.0f}",
+        "statement_timeout": f"{settings.statement_seconds * 1000:.0f}",
+        "idle_in_transaction_session_timeout": f"{settings.statement_seconds * 1000:.0f}",
+        # Plans cached while the tables were nearly empty would scan them for ever after.
+        "enable_seqscan": "off",
+        "TimeZone": "UTC",
+    }
+    return " ".join(f"-c {name}={value}" for name, value in values.items())
+
+
+async def _check_alive(connection: Connection) -> None:
+    """An idle connection has nothing to say: if its socket is readable the server has closed it. Found before
+    anything is sent, a restart of PostgreSQL costs no caller an unknown outcome, and no round trip is paid."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    if poll.poll(0):
+        await connection.close()
+        raise psycopg.OperationalError("the server closed this connection while it was idle")

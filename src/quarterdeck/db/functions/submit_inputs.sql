@@ -1,0 +1,128 @@
+-- Submits a batch of inputs: for each one, in the order given, finds the credential, checks that it sees the session
+-- and may write to it, returns the receipt of an earlier request, or steers the active run or starts one.
+--
+-- Lock first, then look. All locks of the batch are taken in sorted order before anything is read; each statement
+-- after that has a snapshot of its own (VOLATILE, READ COMMITTED) and so sees what the last holder committed.
+-- Written as one data-modifying statement, the reads would keep the snapshot from before the wait and lose inputs.
+--
+-- Every writer of a session takes session_lock() of it, first and in a statement of its own.
+
+CREATE OR REPLACE FUNCTION session_lock(session_id uuid) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN hashtextextended(session_id::text, 0);
+
+CREATE OR REPLACE FUNCTION submit_inputs(
+    secret_hashes bytea[],
+    session_tokens_presented boolean[],
+    session_ids uuid[],
+    workspace_ids uuid[],        -- the Service-Workspace header, or NULL
+    texts text[],
+    input_ids uuid[],
+    fresh_run_ids uuid[],        -- the id of the run, if the input starts one
+    idempotency_keys text[],     -- or NULL
+    fingerprints bytea[]
+)
+RETURNS TABLE (verdict text, body bytea, api_key_id uuid)
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    lock_key bigint;
+    caller record;
+    receipt record;
+    event_id bigint;
+    run_id uuid;
+    outcome text;
+BEGIN
+    FOR lock_key IN
+        SELECT session_lock(s) FROM unnest(session_ids) AS s
+        UNION
+        SELECT hashtextextended(encode(h, 'hex') || k, 1)
+        FROM unnest(secret_hashes, idempotency_keys) AS item(h, k) WHERE k IS NOT NULL
+        ORDER BY 1
+    LOOP
+        PERFORM pg_advisory_xact_lock(lock_key);
+    END LOOP;
+
+    FOR i IN 1 .. cardinality(session_ids) LOOP
+        body := NULL;
+        api_key_id := NULL;
+
+        IF session_tokens_presented[i] THEN
+            SELECT k.id AS key_id, s.workspace_id, t.session_id AS only_session, t.session_id AS scope_id, true AS may
+            INTO caller
+            FROM session_tokens t
+            JOIN sessions s ON s.id = t.session_id
+            JOIN api_keys k ON k.id = t.api_key_id
+            WHERE t.secret_hash = secret_hashes[i] AND t.revoked_at IS NULL
+              AND t.expires_at > clock_timestamp() AND k.revoked_at IS NULL;
+        ELSE
+            SELECT k.id AS key_id, k.workspace_id, NULL::uuid AS only_session, k.lineage_id AS scope_id,
+                   'session.manage' = ANY (k.permissions) AS may
+            INTO caller
+            FROM api_keys k
+            WHERE k.secret_hash = secret_hashes[i] AND k.revoked_at IS NULL
+              AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp());
+        END IF;
+        IF NOT FOUND THEN
+            verdict := 'unauthorized';
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        api_key_id := CASE WHEN caller.only_session IS NULL THEN caller.key_id END;
+
+        PERFORM FROM sessions s
+        WHERE s.id = session_ids[i] AND s.workspace_id = caller.workspace_id
+          AND s.id = coalesce(caller.only_session, s.id)
+          AND s.workspace_id = coalesce(workspace_ids[i], s.workspace_id);
+        IF NOT FOUND THEN
+            verdict := 'not_found';
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+
+        IF NOT caller.may THEN
+            verdict := 'forbidden';
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+
+        IF idempotency_keys[i] IS NOT NULL THEN
+            SELECT r.fingerprint, r.body INTO receipt
+            FROM receipts r
+            WHERE r.scope_id = caller.scope_id AND r.operation = 'submit_input' AND r.key = idempotency_keys[i];
+            IF FOUND THEN
+                verdict := CASE WHEN receipt.fingerprint = fingerprints[i] THEN 'replayed' ELSE 'conflict' END;
+                body := CASE verdict WHEN 'replayed' THEN receipt.body END;
+                RETURN NEXT;
+                CONTINUE;
+            END IF;
+        END IF;
+
+        event_id := nextval('session_event_ids');
+        UPDATE runs r SET last_input = event_id, updated_at = clock_timestamp()
+        WHERE r.session_id = session_ids[i] AND r.state IN ('queued', 'running')
+        RETURNING r.id INTO run_id;
+        IF FOUND THEN
+            outcome := 'steered';
+        ELSE
+            outcome := 'new_run';
+            run_id := fresh_run_ids[i];
+            -- Just before this input: from 0 the run would take up the session's whole history again.
+            INSERT INTO runs (id, session_id, state, last_input, consumed_through)
+            VALUES (run_id, session_ids[i], 'queued', event_id, event_id - 1);
+        END IF;
+
+        INSERT INTO session_events (id, session_id, run_id, type, data)
+        VALUES (event_id, session_ids[i], run_id, 'input.accepted',
+                jsonb_build_object('input_id', input_ids[i], 'text', texts[i]));
+
+        verdict := 'accepted';
+        body := convert_to(format('{"outcome":"%s","run_id":"%s"}', outcome, run_id), 'UTF8');
+        IF idempotency_keys[i] IS NOT NULL THEN
+            INSERT INTO receipts (scope_id, operation, key, fingerprint, body)
+            VALUES (caller.scope_id, 'submit_input', idempotency_keys[i], fingerprints[i], body);
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END;
+$$;

@@ -1,0 +1,87 @@
+"""Brings a database to the schema of this release: `migrations/` in order, once each, then every file of `functions/`.
+
+An applied migration never changes: its SHA-256 is recorded and compared. A database that a newer release has
+migrated is refused rather than guessed at. One process migrates at a time; the others wait, then find nothing to do.
+"""
+
+import hashlib
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+import psycopg
+from msgspec import Struct
+from psycopg import sql
+
+from quarterdeck.db.database import SCHEMA, Connection
+
+# Any number that nothing else in the database uses.
+_LOCK = 0x9A47E2DE
+
+_APPLIED = "SELECT name, sha256 FROM app.migrations ORDER BY name"
+_RECORD = "INSERT INTO app.migrations (name, sha256) VALUES (%s, %s)"
+_KNOWN = "SELECT to_regclass('app.migrations') IS NOT NULL"
+_CREATE = """
+CREATE TABLE IF NOT EXISTS app.migrations (
+    name text PRIMARY KEY,
+    sha256 text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+)
+"""
+
+
+class MigrationError(Exception):
+    """One line that says what to do."""
+
+
+class _Script(Struct, frozen=True):
+    name: str
+    text: str
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def migrate(url: str) -> list[str]:
+    """Apply what is missing and return its names."""
+    with psycopg.connect(url, autocommit=True, options=f"-c search_path={SCHEMA}") as connection:
+        connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
+        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
+        connection.execute(_CREATE)
+        applied: dict[str, str] = dict(connection.execute(_APPLIED).fetchall())
+        done = []
+        for script in _pending(applied):
+            with connection.transaction():
+                connection.execute(script.text.encode())
+                connection.execute(_RECORD, (script.name, script.sha256))
+            done.append(script.name)
+        for function in _scripts("functions"):
+            connection.execute(function.text.encode())
+    return done
+
+
+async def is_current(connection: Connection) -> bool:
+    known = await (await connection.execute(_KNOWN)).fetchone()
+    if known is None or not known[0]:
+        return False
+    rows = await (await connection.execute(_APPLIED)).fetchall()
+    return dict(rows) == {script.name: script.sha256 for script in _scripts("migrations")}
+
+
+def _pending(applied: dict[str, str]) -> list[_Script]:
+    scripts = {script.name: script for script in _scripts("migrations")}
+    if unknown := sorted(applied.keys() - scripts.keys()):
+        raise MigrationError(f"the database was migrated by a newer release ({unknown[-1]}); upgrade this one")
+    for name, sha256 in applied.items():
+        if scripts[name].sha256 != sha256:
+            raise MigrationError(f"migration {name} was changed after it was applied; restore the released file")
+    return [script for name, script in scripts.items() if name not in applied]
+
+
+def _scripts(folder: str) -> list[_Script]:
+    found: list[Traversable] = [
+        file for file in (resources.files(__package__) / folder).iterdir() if file.name.endswith(".sql")
+    ]
+    return [
+        _Script(file.name.removesuffix(".sql"), file.read_text("utf-8")) for file in sorted(found, key=lambda f: f.name)
+    ]

@@ -1,0 +1,71 @@
+"""Around every request: its id, the checks of the HTTP level, the envelope for whatever goes wrong, one log line."""
+
+import re
+import time
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from quarterdeck import errors
+from quarterdeck.access.secrets import redact
+from quarterdeck.errors import ServiceError
+from quarterdeck.http.envelope import error_response
+from quarterdeck.ids import new_id
+from quarterdeck.logs import fields, log
+
+REQUEST_ID = "X-Request-Id"
+_ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_PATH_CHARACTERS = 200
+
+
+class Edge:
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        request_id = _request_id(scope)
+        status = 0
+
+        async def send_marked(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[REQUEST_ID] = request_id
+            await send(message)
+
+        try:
+            _check_host(scope)
+            await self._app(scope, receive, send_marked)
+        except Exception as fault:
+            error = fault if isinstance(fault, ServiceError) else errors.internal()
+            cause = fault.__cause__ if isinstance(fault, ServiceError) else fault
+            if cause is not None:
+                log.error("request failed", exc_info=cause, extra=fields(request_id=request_id))
+            if status:
+                raise
+            await error_response(error)(scope, receive, send_marked)
+        finally:
+            milliseconds = round((time.perf_counter() - began) * 1000, 2)
+            log.info("request", extra=fields(request_id=request_id, **_seen(scope), status=status, ms=milliseconds))
+
+
+def _request_id(scope: Scope) -> str:
+    given = [value for key, value in scope["headers"] if key == b"x-request-id"]
+    if len(given) == 1 and _ACCEPTED_ID.fullmatch(given[0]):
+        return str(given[0], "ascii")
+    return str(new_id())
+
+
+def _check_host(scope: Scope) -> None:
+    hosts = [value for key, value in scope["headers"] if key == b"host"]
+    if len(hosts) != 1 or not hosts[0].strip():
+        raise errors.invalid("The request needs exactly one Host header.")
+
+
+def _seen(scope: Scope) -> dict[str, object]:
+    """Never the query or a header: people put secrets there."""
+    return {"method": scope["method"], "path": redact(scope["path"][:_PATH_CHARACTERS])}

@@ -1,0 +1,54 @@
+"""One path with all its methods: `Allow` on a 405 is only right when they are together."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from quarterdeck import errors
+from quarterdeck.errors import Kind, ServiceError
+from quarterdeck.http.envelope import error_response, json_response
+from quarterdeck.http.incoming import Incoming
+from quarterdeck.http.operation import Operation
+from quarterdeck.idempotency.service import Answer
+from quarterdeck.parts import Parts
+
+Respond = Callable[[Scope, Receive], Awaitable[Response]]
+
+_REPLAYED = {"Idempotency-Replayed": "true"}
+
+
+class Endpoint:
+    def __init__(self, methods: dict[str, Respond]) -> None:
+        self._methods = dict(methods)
+        if "GET" in methods:
+            self._methods["HEAD"] = methods["GET"]
+        self._allow = ", ".join(sorted(self._methods))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Starlette's patterns end in `$`, which also matches before a final newline.
+        if scope["path"].endswith("\n"):
+            raise errors.not_found("path")
+        respond = self._methods.get(scope["method"])
+        if respond is None:
+            fault = ServiceError(Kind.WRONG_METHOD, f"This path answers {self._allow}.")
+            response = error_response(fault, {"Allow": self._allow})
+        else:
+            response = await respond(scope, receive)
+        await response(scope, receive, send)
+
+
+def operation_endpoint(operations: list[Operation], parts: Parts) -> Endpoint:
+    return Endpoint({operation.method: _carry_out(operation, parts) for operation in operations})
+
+
+def _carry_out(operation: Operation, parts: Parts) -> Respond:
+    async def respond(scope: Scope, receive: Receive) -> Response:
+        result = await operation.handler(parts, Incoming(scope, receive, parts.settings.http))
+        if isinstance(result, Answer):
+            headers = _REPLAYED if result.replayed else None
+            return json_response(result.body, operation.success_status, headers)
+        return json_response(msgspec.json.encode(result), operation.success_status)
+
+    return respond

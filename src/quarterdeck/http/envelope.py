@@ -1,0 +1,54 @@
+"""Errors as HTTP: the only place that gives an error its status and headers."""
+
+import msgspec
+from msgspec import Struct
+from starlette.responses import Response
+
+from quarterdeck.errors import ErrorCode, Kind, ServiceError
+
+JSON = "application/json"
+
+STATUS = {
+    Kind.UNAUTHORIZED: 401,
+    Kind.FORBIDDEN: 403,
+    Kind.NOT_FOUND: 404,
+    Kind.INVALID: 400,
+    Kind.TOO_LARGE: 413,
+    Kind.TOO_SLOW: 408,
+    Kind.BROKEN_BODY: 400,
+    Kind.WRONG_METHOD: 405,
+    Kind.CONFLICT: 409,
+    Kind.CONTENDED: 409,
+    Kind.UNAVAILABLE: 503,
+    Kind.INTERNAL: 500,
+}
+
+# After these the rest of the request's body may still be on its way: the connection cannot carry another request.
+_CLOSE = {"Connection": "close"}
+HEADERS = {
+    Kind.UNAUTHORIZED: {"WWW-Authenticate": "Bearer"},
+    Kind.CONTENDED: {"Retry-After": "0"},
+    Kind.UNAVAILABLE: {"Retry-After": "1"},
+    Kind.TOO_LARGE: _CLOSE,
+    Kind.TOO_SLOW: _CLOSE,
+    Kind.BROKEN_BODY: _CLOSE,
+}
+
+
+class ErrorDetail(Struct, frozen=True):
+    code: ErrorCode
+    message: str
+
+
+class ErrorBody(Struct, frozen=True):
+    error: ErrorDetail
+
+
+def error_response(fault: ServiceError, headers: dict[str, str] | None = None) -> Response:
+    body = msgspec.json.encode(ErrorBody(ErrorDetail(fault.kind.code, fault.message)))
+    all_headers = HEADERS.get(fault.kind, {}) | (headers or {})
+    return Response(body, STATUS[fault.kind], all_headers, JSON)
+
+
+def json_response(body: bytes, status: int, headers: dict[str, str] | None = None) -> Response:
+    return Response(body, status, headers, JSON)

@@ -1,0 +1,59 @@
+"""What an operation of the API is: enough to route it, to document it, and to test it against every kind of caller."""
+
+import re
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Any
+
+from msgspec import Struct
+
+from quarterdeck.access.model import Permission
+from quarterdeck.errors import ServiceError
+from quarterdeck.http.incoming import Incoming
+from quarterdeck.idempotency.service import Answer
+from quarterdeck.parts import Parts
+
+Handler = Callable[[Parts, Incoming], Awaitable[Answer | Struct]]
+
+
+class Payload(Enum):
+    NONE = "none"
+    GZIP = "gzip"
+
+
+class Refusal(Struct, frozen=True):
+    """One way in which an operation says no. `fault` is what the caller would get, so status and code come from it."""
+
+    name: str
+    fault: ServiceError
+    when: str
+    remedy: str
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    name: str
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    description: str = ""
+    permission: Permission
+    # A type is a JSON body of that type.
+    payload: Any = Payload.NONE
+    success_status: int
+    success_type: Any
+    # What the success status means.
+    success: str
+    workspace_required: bool = False
+    paged: bool = False
+    idempotent: bool = False
+    # Whether a token of the session in the path may call it; other tokens see nothing.
+    session_token: bool = False
+    # Whether lacking the permission shows as 404, where the interface lists no 403.
+    hides_forbidden: bool = False
+    # Beside those that follow from the fields above: see `refusals.py`.
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def path_ids(self) -> list[str]:
+        return re.findall(r"{(\w+)}", self.path)

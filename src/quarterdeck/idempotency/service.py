@@ -1,0 +1,103 @@
+"""How every change but the submission of an input is made: the checks in their promised order, the effect, and the
+receipt, all in one transaction. (Submitting does the same in one SQL function, `db/functions/submit_inputs.sql`.)
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from quarterdeck import errors
+from quarterdeck.access.call import Call, See, admit
+from quarterdeck.access.last_used import LastUsed
+from quarterdeck.access.model import Permission, Principal
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.idempotency import store
+from quarterdeck.idempotency.store import Claim
+
+Body = TypeVar("Body")
+Subject = TypeVar("Subject")
+
+
+class Answer(Struct, frozen=True):
+    """The encoded record. Its status belongs to the operation, so a receipt need not hold it."""
+
+    body: bytes
+    replayed: bool = False
+
+
+class Made(Struct, frozen=True):
+    """What an effect produced: what the caller is shown now, and what a replay shows."""
+
+    shown: Struct
+    kept: Struct
+
+
+Effect = Callable[[Connection, Principal, Subject, Body], Awaitable[Made | Struct]]
+
+
+async def perform(
+    database: Database,
+    last_used: LastUsed,
+    call: Call[Body],
+    *,
+    operation: str,
+    see: See[Subject],
+    permission: Permission,
+    resource: tuple[UUID, ...],
+    effect: Effect[Subject, Body],
+    compare_by: Callable[[Body], object] = lambda body: body,
+) -> Answer:
+    mine: tuple[bytes, bytes] | None = None
+
+    async def work(connection: Connection) -> Answer:
+        nonlocal mine
+        principal, subject = await admit(connection, last_used, call, see, permission)
+        body = call.read_body()
+        claim = None
+        if call.idempotency_key is not None:
+            claim = Claim(principal.scope_id, operation, call.idempotency_key, fingerprint(resource, compare_by(body)))
+            await store.lock(connection, claim)
+            receipt = await store.find(connection, claim)
+            if receipt is not None:
+                if receipt.fingerprint != claim.fingerprint:
+                    raise errors.key_reused()
+                # Our own first try was committed and only its answer was lost: the caller may still see the secret.
+                if mine is not None and mine[1] == receipt.body:
+                    return Answer(mine[0])
+                return Answer(receipt.body, replayed=True)
+        made = await effect(connection, principal, subject, body)
+        if not isinstance(made, Made):
+            made = Made(shown=made, kept=made)
+        mine = msgspec.json.encode(made.shown), msgspec.json.encode(made.kept)
+        if claim is not None:
+            await store.save(connection, claim, mine[1])
+        return Answer(mine[0])
+
+    return await database.transaction(work, repeatable=call.idempotency_key is not None)
+
+
+def fingerprint(resource: tuple[UUID, ...], body: object) -> bytes:
+    """Of what was meant, not of how it was written: the decoded body, encoded one way."""
+    digest = hashlib.sha256()
+    for identifier in resource:
+        digest.update(identifier.bytes)
+    digest.update(msgspec.json.encode(body))
+    return digest.digest()
+
+
+async def sweep_receipts(database: Database, keep_days: int, batch: int) -> int:
+    """Small batches, each its own transaction: a sweep never holds up a request."""
+    removed = 0
+    while True:
+
+        async def delete(connection: Connection) -> int:
+            return await store.delete_old(connection, keep_days, batch)
+
+        count = await database.transaction(delete, repeatable=True)
+        removed += count
+        if count < batch:
+            return removed

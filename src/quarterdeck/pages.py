@@ -1,0 +1,44 @@
+"""Keyset pages: asked for by the last id seen, so that a walk neither skips nor repeats what existed when it began."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+from msgspec import Struct
+
+from quarterdeck import errors
+from quarterdeck.ids import HIGHEST_ID, LOWEST_ID
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 200
+
+
+class PageRequest(Struct, frozen=True):
+    limit: int = DEFAULT_LIMIT
+    after: UUID | None = None
+    newest_first: bool = True
+
+
+class Identified(Protocol):
+    @property
+    def id(self) -> UUID: ...
+
+
+Item = TypeVar("Item", bound=Identified)
+
+
+async def take_page(
+    request: PageRequest, fetch: Callable[[UUID, int], Awaitable[list[Item]]]
+) -> tuple[list[Item], UUID | None]:
+    """`fetch(start, count)` gives `count` items from `start` on, itself included."""
+    if request.after is None:
+        items = await fetch(HIGHEST_ID if request.newest_first else LOWEST_ID, request.limit + 1)
+    else:
+        items = await fetch(request.after, request.limit + 2)
+        if not items or items[0].id != request.after:
+            raise errors.invalid("after is not a cursor of this list.")
+        items = items[1:]
+    if len(items) <= request.limit:
+        return items, None
+    items = items[: request.limit]
+    return items, items[-1].id

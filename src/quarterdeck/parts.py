@@ -1,0 +1,17 @@
+"""What one API process is made of. Built by `app.py`, handed to every operation."""
+
+from msgspec import Struct
+
+from quarterdeck.access.last_used import LastUsed
+from quarterdeck.db.database import Database
+from quarterdeck.runs.submissions import Submissions
+from quarterdeck.settings import Settings
+from quarterdeck.skills.bundle_store import BundleStore
+
+
+class Parts(Struct, frozen=True):
+    settings: Settings
+    database: Database
+    last_used: LastUsed
+    submissions: Submissions
+    bundles: BundleStore

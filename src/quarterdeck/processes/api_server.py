@@ -1,0 +1,87 @@
+"""One API server: a Granian master that forks `server.processes` workers around one listening socket."""
+
+import importlib.util
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from granian._granian import SocketHolder
+from granian.constants import HTTPModes, Interfaces, Loops
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from granian.server.mp import MPServer
+
+from quarterdeck.processes import lifeline
+from quarterdeck.processes.listener import BACKLOG, ListenError, address, inherited, listen
+from quarterdeck.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+# Also the longest that an idle connection is kept open.
+HEADER_READ_SECONDS = 30
+# The master must be through with its workers before the supervisor loses patience with the master.
+WORKER_SHARE_OF_SHUTDOWN = 0.9
+_STDERR = {"formatter": "generic", "class": "logging.StreamHandler", "stream": "ext://sys.stderr"}
+
+
+def serve_api(settings: Settings, host: str, port: int, load: Callable[[], Any]) -> int:
+    """Serve what `load` returns until SIGTERM or SIGINT; the exit code. `load` runs in each worker and, where
+    workers are spawned and not forked (macOS, Python 3.14), must be picklable: a `partial` of a module's function.
+    """
+    try:
+        listeners = inherited() or listen(host, port, settings.server.processes)
+    except ListenError as fault:
+        sys.stderr.write(f"{fault}\n")
+        return 2
+    lifeline.watch()
+    logger.info("listening on %s", address(*listeners[0].getsockname()[:2]))
+    server = _Server(listeners, settings)
+    # Ends by SystemExit(1) when a worker dies twice within seconds; the supervisor starts the server again.
+    server.serve(target_loader=partial(_load_in_worker, load), wrap_loader=False)
+    return 0
+
+
+def _load_in_worker(load: Callable[[], Any]) -> Any:
+    lifeline.watch()
+    return load()
+
+
+class _Server(MPServer):
+    def __init__(self, listeners: list[socket.socket], settings: Settings) -> None:
+        self._listeners = listeners
+        super().__init__(
+            target="quarterdeck",
+            interface=Interfaces.ASGI,
+            workers=settings.server.processes,
+            loop=Loops.uvloop if importlib.util.find_spec("uvloop") else Loops.asyncio,
+            http=HTTPModes.http1,
+            websockets=False,
+            backlog=BACKLOG,
+            backpressure=settings.http.connections,
+            http1_settings=HTTP1Settings(header_read_timeout=HEADER_READ_SECONDS * 1000),
+            log_level=LogLevels.warning,
+            log_dictconfig={"handlers": {"console": _STDERR, "access": _STDERR}},
+            log_access=False,
+            respawn_failed_workers=True,
+            workers_kill_timeout=max(1, int(settings.server.shutdown_seconds * WORKER_SHARE_OF_SHUTDOWN)),
+        )
+
+    # The three methods below put our sockets where Granian would make its own. They follow what it does on macOS,
+    # where the master binds; on Linux each of its workers would bind anew. Its stubs do not tell of any of this.
+
+    def _init_shared_socket(self) -> None:
+        self._ssp = None
+        for listener in self._listeners:
+            listener.set_inheritable(True)
+
+    def _spawn_worker(self, idx: int, target: Any, callback_loader: Any) -> Any:  # type: ignore[override]
+        self._sso = self._listeners[idx % len(self._listeners)]
+        self._shd = SocketHolder(self._sso.fileno(), False, BACKLOG)  # type: ignore[assignment, call-arg]
+        return super()._spawn_worker(idx, target, callback_loader)
+
+    def _drop_shared_socket(self) -> None:
+        for listener in self._listeners:
+            listener.close()

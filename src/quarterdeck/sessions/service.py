@@ -1,0 +1,85 @@
+"""Operations on sessions and their tokens."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import msgspec
+
+from quarterdeck import errors
+from quarterdeck.access import secrets
+from quarterdeck.access.call import Call, See, see_workspace
+from quarterdeck.access.model import CredentialKind, Permission, Principal
+from quarterdeck.db.database import Connection
+from quarterdeck.idempotency.service import Answer, Made, perform
+from quarterdeck.ids import created_at, new_id
+from quarterdeck.parts import Parts
+from quarterdeck.sessions import rules, store
+from quarterdeck.sessions.model import (
+    CreatedSessionTokenBody,
+    CreateSessionBody,
+    CreateSessionTokenBody,
+    SessionBody,
+)
+
+
+async def create_session(parts: Parts, call: Call[CreateSessionBody]) -> Answer:
+    async def effect(
+        connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody
+    ) -> SessionBody:
+        session_id = new_id()
+        await store.add(connection, session_id, workspace_id, body.title, principal.user_id)
+        return SessionBody(session_id, workspace_id, body.title, created_at(session_id))
+
+    return await perform(
+        parts.database,
+        parts.last_used,
+        call,
+        operation="create_session",
+        see=see_workspace(call.workspace_id),
+        permission=Permission.SESSION_MANAGE,
+        resource=(),
+        effect=effect,
+    )
+
+
+async def create_session_token(parts: Parts, call: Call[CreateSessionTokenBody], session_id: UUID) -> Answer:
+    async def effect(connection: Connection, principal: Principal, _: UUID, body: CreateSessionTokenBody) -> Made:
+        expires_at = rules.token_expiry(body.expires_at, datetime.now(UTC), principal, parts.settings.token)
+        secret = secrets.mint(CredentialKind.SESSION_TOKEN, parts.settings.key.environment)
+        token_id = new_id()
+        await store.add_token(
+            connection, token_id, session_id, principal.api_key_id, secret.hash, secret.prefix, expires_at
+        )
+        created = CreatedSessionTokenBody(
+            id=token_id,
+            session_id=session_id,
+            prefix=secret.prefix,
+            created_at=created_at(token_id),
+            expires_at=expires_at,
+            token=secret.text,
+        )
+        return Made(shown=created, kept=msgspec.structs.replace(created, token=msgspec.UNSET))
+
+    return await perform(
+        parts.database,
+        parts.last_used,
+        call,
+        operation="create_session_token",
+        see=see_session(call.workspace_id, session_id, own_token=False),
+        permission=Permission.SESSION_MANAGE,
+        resource=(session_id,),
+        effect=effect,
+    )
+
+
+def see_session(named: UUID | None, session_id: UUID, *, own_token: bool) -> See[UUID]:
+    """The session, if the caller sees it; `own_token` says whether its own tokens do for this operation."""
+
+    async def see(connection: Connection, principal: Principal) -> UUID:
+        if principal.session_id is None or (own_token and principal.session_id == session_id):
+            workspace_id = await store.workspace_of(connection, session_id)
+            if workspace_id == principal.workspace_id and named in (None, workspace_id):
+                return session_id
+        raise errors.not_found("session")
+
+    return see

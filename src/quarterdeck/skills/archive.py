@@ -1,0 +1,153 @@
+"""Walks a gzipped tar once, front to back, and lists what is in it. Extracts nothing, keeps only SKILL.md.
+
+Not `tarfile`: it loops for ever on a negative size (CVE-2025-8194), takes wrong sums and duplicates without
+a word, and holds as much as a stranger asks for. Here every byte and entry is counted before it is used.
+"""
+
+import hashlib
+
+from msgspec import Struct
+
+from quarterdeck.settings import BundleSettings
+from quarterdeck.skills import tar
+from quarterdeck.skills.gunzip import Gunzip, Source
+from quarterdeck.skills.model import BundleError, ManifestFile
+from quarterdeck.skills.paths import bundle_path, check_collisions
+
+SKILL_MD = "SKILL.md"
+
+
+class Archive(Struct, frozen=True):
+    # Sorted by path, which for UTF-8 is the order of the bytes too.
+    files: list[ManifestFile]
+    # Every path that has an entry, and whether it is a directory.
+    directories: dict[str, bool]
+    skill_md: bytes | None
+    unpacked_bytes: int
+    archive_bytes: int
+    archive_sha256: str
+
+
+def read_archive(source: Source, limits: BundleSettings) -> Archive:
+    walk = _Walk(Gunzip(source, limits), limits)
+    while walk.next_entry():
+        pass
+    walk.finish()
+    check_collisions(walk.directories)
+    return Archive(
+        files=sorted(walk.files, key=lambda file: file.path),
+        directories=walk.directories,
+        skill_md=walk.skill_md,
+        unpacked_bytes=walk.unpacked_bytes,
+        archive_bytes=walk.stream.archive_bytes,
+        archive_sha256=walk.stream.archive_sha256(),
+    )
+
+
+class _Walk:
+    def __init__(self, stream: Gunzip, limits: BundleSettings) -> None:
+        self.stream = stream
+        self.files: list[ManifestFile] = []
+        self.directories: dict[str, bool] = {}
+        self.skill_md: bytes | None = None
+        self.unpacked_bytes = 0
+        self._limits = limits
+        self._entries = 0
+        self._paths_bytes = 0
+
+    def next_entry(self) -> bool:
+        """Take in one file or directory with what describes it; False at the end of the archive."""
+        extension: tar.Extension | None = None
+        while (block := self.stream.take(tar.BLOCK_BYTES)) and block != tar.ZERO_BLOCK:
+            if len(block) < tar.BLOCK_BYTES:
+                raise BundleError("the tar archive is truncated: it ends inside a header.")
+            header = tar.read_header(block)
+            if header.type in (tar.FILE, tar.OLD_FILE, tar.DIRECTORY):
+                self._count_entry()
+                self._take_entry(header, extension or tar.Extension())
+                return True
+            # No writer sends two for one entry, and readers differ on which of them counts.
+            if extension is not None:
+                raise BundleError("an extended header follows another one.", path=header.name)
+            extension = self._take_extension(header)
+        if extension is not None:
+            raise BundleError("the tar archive is truncated: its last extended header describes no entry.")
+        return False
+
+    def finish(self) -> None:
+        """Read on to the last byte: the gzip checksum follows the padding, and nothing may hide there."""
+        for piece in self.stream.pieces():
+            if piece != bytes(len(piece)):
+                raise BundleError("there is data after the end of the tar archive.")
+
+    def _count_entry(self) -> None:
+        self._entries += 1
+        if self._entries > self._limits.entries:
+            raise BundleError(f"the archive has more than {self._limits.entries} entries.")
+
+    def _take_extension(self, header: tar.Header) -> tar.Extension | None:
+        if header.size > self._limits.extended_header_bytes:
+            limit_bytes = self._limits.extended_header_bytes
+            raise BundleError(f"the extended header is larger than {limit_bytes} bytes.", path=header.name)
+        body = self.stream.take(header.size)
+        if len(body) < header.size:
+            raise _truncated(header.name)
+        self._skip_padding(header)
+        if header.type == tar.GLOBAL:
+            # Belongs to no entry, so it is counted as one: else there would be no end to them.
+            self._count_entry()
+            tar.check_global(body, header)
+            return None
+        return tar.read_long_name(body) if header.type == tar.LONG_NAME else tar.read_extension(body, header)
+
+    def _take_entry(self, header: tar.Header, extension: tar.Extension) -> None:
+        name = header.name if extension.name is None else extension.name
+        if extension.size not in (None, header.size):
+            raise BundleError("the PAX header and the header differ about the size.", path=name)
+        # Before there was a type for directories, a closing slash told them. Where there is one, readers
+        # disagree about a file with such a name, and its last component is empty: refused.
+        directory = header.type == tar.DIRECTORY or (header.type == tar.OLD_FILE and name.endswith(b"/"))
+        path = bundle_path(name, directory=directory, limits=self._limits)
+        self._add_path(path, directory)
+        if directory and header.size:
+            raise BundleError("it is a directory with data.", path=path)
+        if not directory:
+            self._take_file(path, header)
+
+    def _add_path(self, path: str, directory: bool) -> None:
+        if path in self.directories:
+            raise BundleError("the archive has this path twice.", path=path)
+        self.directories[path] = directory
+        self._paths_bytes += len(path.encode())
+        if self._paths_bytes > self._limits.all_paths_bytes:
+            raise BundleError(f"all paths together are longer than {self._limits.all_paths_bytes} bytes.")
+
+    def _take_file(self, path: str, header: tar.Header) -> None:
+        self.unpacked_bytes += header.size
+        if self.unpacked_bytes > self._limits.unpacked_bytes:
+            limit_bytes = self._limits.unpacked_bytes
+            raise BundleError(f"the archive unpacks to more than {limit_bytes} bytes.", path=path)
+        if path == SKILL_MD and header.size > self._limits.skill_md_bytes:
+            raise BundleError(f"the file is larger than {self._limits.skill_md_bytes} bytes.", path=path)
+        kept: list[bytes] = []
+        sha256, left = hashlib.sha256(), header.size
+        for piece in self.stream.pieces(header.size):
+            sha256.update(piece)
+            left -= len(piece)
+            if path == SKILL_MD:
+                kept.append(piece)
+        if left:
+            raise _truncated(header.name)
+        self._skip_padding(header)
+        if path == SKILL_MD:
+            self.skill_md = b"".join(kept)
+        self.files.append(ManifestFile(path, header.size, sha256.hexdigest(), header.executable))
+
+    def _skip_padding(self, header: tar.Header) -> None:
+        padding_bytes = -header.size % tar.BLOCK_BYTES
+        if len(self.stream.take(padding_bytes)) < padding_bytes:
+            raise _truncated(header.name)
+
+
+def _truncated(name: bytes) -> BundleError:
+    return BundleError("the tar archive is truncated: it ends inside this entry.", path=name)

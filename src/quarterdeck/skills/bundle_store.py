@@ -1,0 +1,53 @@
+"""Archives under their SHA-256, in a folder or in an object store. The same name always holds the same content."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import IO
+
+import obstore
+from obstore.store import LocalStore, ObjectStore, from_url
+
+_FILE_SCHEME = "file://"
+
+
+class BundleStore:
+    def __init__(self, store: ObjectStore, folder: Path | None) -> None:
+        self._store = store
+        # Set for a local folder, whose writes obstore does not bring to the disk.
+        self._folder = folder
+
+    async def put(self, sha256: str, archive: IO[bytes]) -> None:
+        """Returns once the archive would survive a power cut: the row that names it is committed after this."""
+        archive.seek(0)
+        await obstore.put_async(self._store, _name(sha256), archive)
+        if self._folder is not None:
+            await asyncio.to_thread(_sync, self._folder / _name(sha256))
+
+    async def delete(self, sha256: str) -> None:
+        try:
+            await obstore.delete_async(self._store, _name(sha256))
+        except FileNotFoundError:
+            # A sweep that was cut off after this step; the row goes now.
+            return
+
+
+def open_bundle_store(url: str | None, data_dir: Path) -> BundleStore:
+    if url is None or url.startswith(_FILE_SCHEME):
+        folder = data_dir / "bundles" if url is None else Path(url.removeprefix(_FILE_SCHEME))
+        return BundleStore(LocalStore(folder, mkdir=True), folder)
+    return BundleStore(from_url(url), None)
+
+
+def _name(sha256: str) -> str:
+    # Two characters of folder keep a directory of many bundles quick to list.
+    return f"{sha256[:2]}/{sha256}"
+
+
+def _sync(path: Path) -> None:
+    for place in (path, path.parent, path.parent.parent):
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

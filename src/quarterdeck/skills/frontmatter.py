@@ -1,0 +1,264 @@
+"""The frontmatter of a SKILL.md: YAML between two fences, as values that JSON and PostgreSQL's jsonb hold.
+
+Built from the parser's events. PyYAML's own composer recurses in C, and 30,000 opening brackets end the
+process; its constructor makes dates and other objects that no answer could carry.
+"""
+
+import math
+import re
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+from quarterdeck.settings import BundleSettings
+from quarterdeck.skills.model import BundleError, shown
+
+NAME_LENGTH = 64
+DESCRIPTION_LENGTH = 1024
+
+_PATH = "SKILL.md"
+_OPENING = re.compile(r"---[ \t]*\r?\n")
+_CLOSING = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+_CONSTANTS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+# Beyond it a JSON number is not the same number in every reader.
+_EXACT = 2**53
+# More than any exact number needs. A longer one stays text, and int() is not asked to read it.
+_NUMBER_LENGTH = 40
+
+# `key: words: more words`, with its indented continuation lines, where the words start as a plain scalar.
+_TOP_LEVEL_PLAIN = re.compile(
+    r"""^([\w.-]+[ \t]*:[ \t]+)((?:[^\s'"\[\]{}>|*&!%#`@,?:-]|[-?:](?=\S)).*(?:\n(?:[ \t\r].*)?)*)""",
+    re.MULTILINE,
+)
+_COLON = re.compile(r":(?:\s|$)")
+
+
+def read_frontmatter(skill_md: bytes, limits: BundleSettings) -> dict[str, Any]:
+    """Every key as given; `name` and `description` by the rules of the format."""
+    block = _fenced(_decoded(skill_md), limits)
+    try:
+        read = _read_mapping(block, limits)
+    except yaml.YAMLError as fault:
+        # A colon in an unquoted description is the most common slip, and clients read over it.
+        try:
+            read = _read_mapping(_quote_colons(block), limits)
+        except yaml.YAMLError:
+            raise _not_yaml(fault, block) from fault
+    _check_name(read)
+    _check_description(read)
+    return read.values
+
+
+class _Mapping(Struct, frozen=True):
+    values: dict[str, Any]
+    # Of the top-level keys, counted in SKILL.md.
+    lines: dict[str, int]
+
+
+class _Open(Struct):
+    """A collection that is being filled, and in a mapping the key that waits for its value."""
+
+    values: dict[str, Any] | list[Any]
+    key: str | None = None
+
+    def add(self, value: Any) -> None:
+        if isinstance(self.values, list):
+            self.values.append(value)
+        else:
+            assert self.key is not None
+            self.values[self.key] = value
+            self.key = None
+
+    def wants_key(self) -> bool:
+        return isinstance(self.values, dict) and self.key is None
+
+
+def _decoded(skill_md: bytes) -> str:
+    if skill_md.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise _fault("the file is UTF-16. Save it as UTF-8.", line=1)
+    try:
+        text = skill_md.decode("utf-8")
+    except UnicodeDecodeError as fault:
+        raise _fault("the file is not UTF-8.", line=skill_md.count(b"\n", 0, fault.start) + 1) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise _fault("the file has a NUL character (U+0000). Is it UTF-16?", line=line)
+    return text.removeprefix("\ufeff")
+
+
+def _fenced(text: str, limits: BundleSettings) -> str:
+    opening = _OPENING.match(text)
+    if opening is None:
+        raise _fault("the file must start with the line ---, the opening of its frontmatter.", line=1)
+    closing = _CLOSING.search(text, opening.end())
+    if closing is None:
+        raise _fault("the frontmatter has no closing --- line.", line=1)
+    block = text[opening.end() : closing.start()]
+    if len(block.encode()) > limits.frontmatter_bytes:
+        raise _fault(f"the frontmatter is larger than {limits.frontmatter_bytes} bytes.", line=1)
+    return block
+
+
+def _read_mapping(block: str, limits: BundleSettings) -> _Mapping:
+    """Raises yaml.YAMLError for what is not YAML, BundleError for YAML that is not taken."""
+    events = yaml.CBaseLoader(block)
+    read = _Mapping({}, {})
+    stack: list[_Open] = []
+    nodes, documents = 0, 0
+    while (event := events.get_event()) is not None:
+        line = _line(event)
+        if isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+            if documents > 1:
+                raise _second_document(line)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            stack.pop()
+        elif isinstance(event, yaml.NodeEvent):
+            nodes += 1
+            _check_node(event, nodes, limits, line)
+            if not stack:
+                _check_root(event, line)
+                stack.append(_Open(read.values))
+            elif isinstance(event, yaml.ScalarEvent):
+                if len(stack) == 1 and stack[0].wants_key():
+                    read.lines[event.value] = line
+                _add_scalar(stack[-1], event, line)
+            else:
+                stack.append(_opened(stack, event, limits, line))
+    if not documents:
+        raise _fault("the frontmatter is empty.", line=1)
+    return read
+
+
+def _check_node(event: yaml.NodeEvent, nodes: int, limits: BundleSettings, line: int) -> None:
+    if nodes > limits.frontmatter_nodes:
+        raise _fault(f"the frontmatter has more than {limits.frontmatter_nodes} nodes.", line=line)
+    # Only these grow when they are read, or make one text mean different things to different readers.
+    if event.anchor is not None:
+        kind = "an alias" if isinstance(event, yaml.AliasEvent) else "an anchor"
+        raise _fault(f'the frontmatter has {kind}, "{shown(event.anchor)}".', line=line)
+    if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.tag is not None:
+        raise _fault(f'the frontmatter has an explicit tag, "{shown(event.tag)}".', line=line)
+
+
+def _check_root(event: yaml.NodeEvent, line: int) -> None:
+    if not isinstance(event, yaml.MappingStartEvent):
+        raise _fault("the frontmatter is not a mapping of keys to values.", line=line)
+
+
+def _opened(stack: list[_Open], event: yaml.NodeEvent, limits: BundleSettings, line: int) -> _Open:
+    if len(stack) >= limits.frontmatter_depth:
+        raise _fault(f"the frontmatter is nested deeper than {limits.frontmatter_depth} levels.", line=line)
+    if stack[-1].wants_key():
+        raise _fault("the frontmatter has a key that is not a scalar.", line=line)
+    values: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
+    stack[-1].add(values)
+    return _Open(values)
+
+
+def _add_scalar(parent: _Open, event: yaml.ScalarEvent, line: int) -> None:
+    # The escape "\0" writes what the check on the file cannot see.
+    if "\0" in event.value:
+        raise _fault("the frontmatter has a NUL character (U+0000).", line=line)
+    if not parent.wants_key():
+        # The first of `implicit` says that it stands there plain, without quotes or block mark.
+        parent.add(_plain(event.value) if event.implicit[0] else event.value)
+    elif event.value in parent.values:
+        raise _fault(f'the frontmatter has the key "{shown(event.value)}" twice.', line=line)
+    else:
+        # JSON has no other keys than text, so `1` and "1" are one.
+        parent.key = event.value
+
+
+def _plain(text: str) -> str | int | float | bool | None:
+    """YAML 1.2 core, but what JSON or jsonb would give back as another value stays text."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if len(text) > _NUMBER_LENGTH:
+        return text
+    number: int | float
+    if _INTEGER.fullmatch(text):
+        # Base 0 would refuse the leading zeros that YAML allows.
+        number = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+    elif _FLOAT.fullmatch(text):
+        number = float(text)
+    else:
+        return text
+    # jsonb writes a float of this size as an integer, so one rule for both. Infinity is beyond it as well.
+    return number if math.fabs(number) <= _EXACT else text
+
+
+def _quote_colons(block: str) -> str:
+    """Quote the top-level plain scalars that a colon breaks; a line stays on its line."""
+
+    def quoted(match: re.Match[str]) -> str:
+        start, scalar = match[1], match[2]
+        words = scalar.rstrip()
+        if not _COLON.search(words):
+            return match[0]
+        # To the end of the line, a "#" included: clients do so, and no word of a description is lost.
+        return "".join((start, "'", words.replace("'", "''"), "'", scalar[len(words) :]))
+
+    return _TOP_LEVEL_PLAIN.sub(quoted, block)
+
+
+def _check_name(read: _Mapping) -> None:
+    name, line = read.values.get("name"), read.lines.get("name")
+    if name is None:
+        raise _fault("the frontmatter has no name.", line=line)
+    if not isinstance(name, str):
+        raise _fault("the name is not a string.", line=line)
+    if len(name) > NAME_LENGTH:
+        raise _fault(f"the name is longer than {NAME_LENGTH} characters.", line=line)
+    if not _NAME.fullmatch(name):
+        rule = "a-z, 0-9 and single hyphens between them"
+        raise _fault(f'the name "{shown(name)}" is not made of {rule}.', line=line)
+
+
+def _check_description(read: _Mapping) -> None:
+    description, line = read.values.get("description"), read.lines.get("description")
+    if description is None:
+        raise _fault("the frontmatter has no description.", line=line)
+    if not isinstance(description, str):
+        raise _fault("the description is not a string.", line=line)
+    # A block scalar ends in a line break that nobody counts.
+    words = description.strip()
+    if not words:
+        raise _fault("the description is blank.", line=line)
+    if len(words) > DESCRIPTION_LENGTH:
+        raise _fault(f"the description is longer than {DESCRIPTION_LENGTH} characters.", line=line)
+
+
+def _not_yaml(fault: yaml.YAMLError, block: str) -> BundleError:
+    if isinstance(fault, yaml.reader.ReaderError):
+        line = block.encode().count(b"\n", 0, fault.position) + 2
+        return _fault("the frontmatter has a character that YAML does not allow.", line=line)
+    if not isinstance(fault, yaml.MarkedYAMLError):
+        return _fault("the frontmatter is not YAML.")
+    mark = fault.problem_mark or fault.context_mark
+    line_found = None if mark is None else mark.line + 2
+    if fault.problem == "did not find expected <document start>":
+        return _second_document(line_found)
+    return _fault(f"the frontmatter is not YAML: {shown(fault.problem or 'it cannot be read')}.", line=line_found)
+
+
+def _second_document(line: int | None) -> BundleError:
+    return _fault("the frontmatter has a second document.", line=line)
+
+
+def _line(event: yaml.Event) -> int:
+    # The parser counts from 0 and starts below the opening fence.
+    return 2 if event.start_mark is None else event.start_mark.line + 2
+
+
+def _fault(reason: str, *, line: int | None = None) -> BundleError:
+    return BundleError(reason, path=_PATH, line=line)

@@ -1,0 +1,93 @@
+"""Which paths a bundle may hold: those that mean the same on every system that will unpack it."""
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from unicodedata import normalize
+
+from quarterdeck.settings import BundleSettings
+from quarterdeck.skills.model import BundleError, shown
+
+ROOT = ""
+
+_HERE = re.compile(r"(?:\./)*")
+_DRIVE = re.compile(r"[A-Za-z]:")
+# The C0 and C1 controls, and the marks that make a path read other than it is.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_COMPONENT_FAULTS = {
+    "": "the path has an empty component.",
+    ".": 'the path has a "." component.',
+    "..": 'the path has a ".." component.',
+}
+
+
+def bundle_path(name: bytes, *, directory: bool, limits: BundleSettings) -> str:
+    """The path that an entry's name stands for; ROOT for the directory that was packed.
+
+    Only a leading `./` is dropped (`tar -C folder .` writes it) and a directory's closing slash. What would
+    need more cleaning up is refused: two readers may clean it up in two ways.
+    """
+    try:
+        text = name.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BundleError("the path is not UTF-8.", path=name) from None
+    path = _HERE.sub("", text, count=1)
+    if directory and text and path in (ROOT, "."):
+        return ROOT
+    if not path:
+        raise BundleError("the path is empty.", path=name)
+    if path[0] == "/":
+        raise BundleError("the path is absolute. Pack with tar -C <folder> -czf <archive> .", path=name)
+    if directory:
+        path = path.removesuffix("/")
+    _check_text(path, limits)
+    _check_components(path, limits)
+    return path
+
+
+def _check_text(path: str, limits: BundleSettings) -> None:
+    if len(path.encode()) > limits.path_bytes:
+        raise BundleError(f"the path is longer than {limits.path_bytes} bytes.", path=path)
+    if unseen := _UNSEEN.search(path):
+        mark = f"U+{ord(unseen[0]):04X}"
+        raise BundleError(f"the path has a control or text direction character, {mark}.", path=path)
+    if "\\" in path:
+        raise BundleError("the path has a backslash.", path=path)
+    if _DRIVE.match(path):
+        raise BundleError("the path starts with a drive letter.", path=path)
+
+
+def _check_components(path: str, limits: BundleSettings) -> None:
+    components = path.split("/")
+    if len(components) > limits.path_levels:
+        raise BundleError(f"the path is deeper than {limits.path_levels} levels.", path=path)
+    for component in components:
+        if component in _COMPONENT_FAULTS:
+            raise BundleError(_COMPONENT_FAULTS[component], path=path)
+        if len(component.encode()) > limits.path_component_bytes:
+            raise BundleError(f"a part of the path is longer than {limits.path_component_bytes} bytes.", path=path)
+
+
+def check_collisions(directories: Mapping[str, bool]) -> None:
+    """Refuse paths that cannot lie side by side. The mapping says of each path whether it is a directory.
+
+    The folders that a path implies count as if they were listed: whether a writer lists them must not decide.
+    """
+    # With the lowest character as separator, what lies below a path follows it directly: looking at
+    # neighbours is enough, and a tree of up to 32 levels for each of 10,000 entries is never built.
+    ordered = sorted((_folded(path).replace("/", "\0"), path) for path in directories)
+    for (left, one), (right, other) in pairwise(ordered):
+        if right.startswith(f"{left}\0") and not directories[one]:
+            raise BundleError(f'the path needs the file "{shown(one)}" to be a directory.', path=other)
+        names = zip(left.split("\0"), right.split("\0"), one.split("/"), other.split("/"), strict=False)
+        for folded, other_folded, component, other_component in names:
+            if folded != other_folded:
+                break
+            if component != other_component:
+                reason = f'the path and "{shown(one)}" differ only in case or Unicode form.'
+                raise BundleError(reason, path=other)
+
+
+def _folded(path: str) -> str:
+    # Unicode's canonical caseless match: folding can undo a normal form, hence twice.
+    return path.lower() if path.isascii() else normalize("NFD", normalize("NFD", path).casefold())

@@ -1,0 +1,126 @@
+"""Operations on skills. A push writes the archive before the row: a crash between the two leaves at most an archive
+that nothing names, which the sweep removes."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from typing import IO
+from uuid import UUID
+
+from quarterdeck import errors
+from quarterdeck.access.call import Call, See, admit, see_workspace
+from quarterdeck.access.model import Permission, Principal
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.idempotency.service import Answer, perform
+from quarterdeck.ids import created_at, new_id
+from quarterdeck.parts import Parts
+from quarterdeck.skills import store
+from quarterdeck.skills.bundle import read_bundle
+from quarterdeck.skills.bundle_store import BundleStore
+from quarterdeck.skills.model import Bundle, BundleError, CreateSkillBody, SkillBody, SkillVersionBody
+
+# Larger archives are spooled to a file: most bundles are a few kilobytes, the limit is megabytes.
+_IN_MEMORY_BYTES = 256 * 1024
+_SWEEP_BATCH = 100
+
+
+async def create_skill(parts: Parts, call: Call[CreateSkillBody]) -> Answer:
+    async def effect(
+        connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSkillBody
+    ) -> SkillBody:
+        skill_id = new_id()
+        await store.add(connection, skill_id, workspace_id, body.name, principal.user_id)
+        return SkillBody(skill_id, workspace_id, body.name, None, created_at(skill_id))
+
+    return await perform(
+        parts.database,
+        parts.last_used,
+        call,
+        operation="create_skill",
+        see=see_workspace(call.workspace_id),
+        permission=Permission.SKILL_MANAGE,
+        resource=(),
+        effect=effect,
+    )
+
+
+async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, archive: AsyncIterator[bytes]) -> Answer:
+    """Checks who asks before reading a byte, and again with the write: the body may have taken a minute."""
+    see = _see_skill(call.workspace_id, skill_id)
+
+    async def check(connection: Connection) -> None:
+        await admit(connection, parts.last_used, call, see, Permission.SKILL_MANAGE)
+
+    await parts.database.read(check)
+    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as spool:
+        async for chunk in archive:
+            spool.write(chunk)
+        bundle = await _read(parts, spool)
+        await _keep_archive(parts, bundle, spool)
+
+    async def effect(connection: Connection, principal: Principal, _: UUID, pushed: Bundle) -> SkillVersionBody:
+        version = await store.next_version(connection, skill_id)
+        version_id = new_id()
+        await store.add_version(connection, version_id, skill_id, version, pushed, principal.user_id)
+        return SkillVersionBody(version_id, skill_id, version, pushed.bundle_bytes, pushed.frontmatter, pushed.manifest)
+
+    return await perform(
+        parts.database,
+        parts.last_used,
+        call.with_body(bundle),
+        operation="push_skill_version",
+        see=see,
+        permission=Permission.SKILL_MANAGE,
+        resource=(skill_id,),
+        effect=effect,
+        compare_by=lambda pushed: pushed.manifest.archive_sha256,
+    )
+
+
+async def sweep_bundles(database: Database, bundles: BundleStore, orphan_hours: int) -> int:
+    """Removes archives that no version names and no push has touched for a while."""
+
+    async def find(connection: Connection) -> list[bytes]:
+        return await store.old_bundles(connection, orphan_hours, _SWEEP_BATCH)
+
+    removed = 0
+    for sha256 in await database.read(find):
+
+        async def remove(connection: Connection, sha256: bytes = sha256) -> bool:
+            if not await store.lock_unused_bundle(connection, sha256, orphan_hours):
+                return False
+            await bundles.delete(sha256.hex())
+            await store.delete_bundle(connection, sha256)
+            return True
+
+        removed += await database.transaction(remove, repeatable=True)
+    return removed
+
+
+async def _read(parts: Parts, spool: IO[bytes]) -> Bundle:
+    spool.seek(0)
+    try:
+        return await asyncio.to_thread(read_bundle, spool, parts.settings.bundle)
+    except BundleError as fault:
+        raise errors.invalid(fault.message) from fault
+
+
+async def _keep_archive(parts: Parts, bundle: Bundle, spool: IO[bytes]) -> None:
+    sha256 = bundle.manifest.archive_sha256
+
+    async def touch(connection: Connection) -> None:
+        await store.touch_bundle(connection, bytes.fromhex(sha256), bundle.bundle_bytes)
+
+    await parts.database.transaction(touch, repeatable=True)
+    await parts.bundles.put(sha256, spool)
+
+
+def _see_skill(named: UUID | None, skill_id: UUID) -> See[UUID]:
+    async def see(connection: Connection, principal: Principal) -> UUID:
+        if principal.may_see_workspace(named):
+            workspace_id = await store.workspace_of(connection, skill_id)
+            if workspace_id == principal.workspace_id:
+                return skill_id
+        raise errors.not_found("skill")
+
+    return see

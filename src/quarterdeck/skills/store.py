@@ -1,0 +1,91 @@
+"""Skills, their versions, and the rows that stand for stored archives."""
+
+from uuid import UUID
+
+import msgspec
+
+from quarterdeck.db.database import Connection
+from quarterdeck.skills.model import Bundle
+
+_ADD = "INSERT INTO skills (id, workspace_id, name, created_by) VALUES (%s, %s, %s, %s)"
+_WORKSPACE_OF = "SELECT workspace_id FROM skills WHERE id = %s"
+# Pushes to one skill queue on its row; a number is only used up when its version is committed with it.
+_NEXT_VERSION = "UPDATE skills SET latest_version = latest_version + 1 WHERE id = %s RETURNING latest_version"
+_ADD_VERSION = """
+INSERT INTO skill_versions
+    (id, skill_id, version, bundle_sha256, bundle_bytes, frontmatter, manifest, created_by)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+"""
+_TOUCH_BUNDLE = """
+INSERT INTO bundles (sha256, bytes) VALUES (%s, %s)
+ON CONFLICT (sha256) DO UPDATE SET touched_at = clock_timestamp()
+"""
+_OLD_BUNDLES = """
+SELECT b.sha256 FROM bundles b
+WHERE b.touched_at < clock_timestamp() - make_interval(hours => %s)
+  AND NOT EXISTS (SELECT FROM skill_versions v WHERE v.bundle_sha256 = b.sha256)
+ORDER BY b.touched_at LIMIT %s
+"""
+# A push that found this row keeps it locked by its foreign key until it is committed.
+_LOCK_OLD_BUNDLE = """
+SELECT FROM bundles
+WHERE sha256 = %s AND touched_at < clock_timestamp() - make_interval(hours => %s)
+FOR UPDATE SKIP LOCKED
+"""
+_BUNDLE_IN_USE = "SELECT EXISTS (SELECT FROM skill_versions WHERE bundle_sha256 = %s)"
+_DELETE_BUNDLE = "DELETE FROM bundles WHERE sha256 = %s"
+
+
+async def add(connection: Connection, skill_id: UUID, workspace_id: UUID, name: str, user_id: UUID) -> None:
+    await connection.execute(_ADD, (skill_id, workspace_id, name, user_id))
+
+
+async def workspace_of(connection: Connection, skill_id: UUID) -> UUID | None:
+    row = await (await connection.execute(_WORKSPACE_OF, (skill_id,))).fetchone()
+    return None if row is None else row[0]
+
+
+async def next_version(connection: Connection, skill_id: UUID) -> int:
+    row = await (await connection.execute(_NEXT_VERSION, (skill_id,))).fetchone()
+    assert row is not None
+    number: int = row[0]
+    return number
+
+
+async def add_version(
+    connection: Connection, version_id: UUID, skill_id: UUID, version: int, bundle: Bundle, user_id: UUID
+) -> None:
+    await connection.execute(
+        _ADD_VERSION,
+        (
+            version_id,
+            skill_id,
+            version,
+            bytes.fromhex(bundle.manifest.archive_sha256),
+            bundle.bundle_bytes,
+            msgspec.json.encode(bundle.frontmatter).decode(),
+            msgspec.json.encode(bundle.manifest).decode(),
+            user_id,
+        ),
+    )
+
+
+async def touch_bundle(connection: Connection, sha256: bytes, bytes_: int) -> None:
+    await connection.execute(_TOUCH_BUNDLE, (sha256, bytes_))
+
+
+async def old_bundles(connection: Connection, hours: int, count: int) -> list[bytes]:
+    return [row[0] for row in await (await connection.execute(_OLD_BUNDLES, (hours, count))).fetchall()]
+
+
+async def lock_unused_bundle(connection: Connection, sha256: bytes, hours: int) -> bool:
+    """Whether the archive is still old and unused, now that nobody else can change that."""
+    if (await connection.execute(_LOCK_OLD_BUNDLE, (sha256, hours))).rowcount != 1:
+        return False
+    # A statement of its own: it must see a version that was committed while the lock was waited for.
+    row = await (await connection.execute(_BUNDLE_IN_USE, (sha256,))).fetchone()
+    return row is not None and not row[0]
+
+
+async def delete_bundle(connection: Connection, sha256: bytes) -> None:
+    await connection.execute(_DELETE_BUNDLE, (sha256,))

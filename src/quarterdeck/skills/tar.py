@@ -1,0 +1,144 @@
+"""Tar headers, and nothing else of tar: one 512-byte block or one PAX body in, what it says out.
+
+Where readers in use disagree about a header it is refused: what is listed must be what is unpacked.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from quarterdeck.skills.model import BundleError, shown
+
+BLOCK_BYTES = 512
+ZERO_BLOCK = bytes(BLOCK_BYTES)
+
+FILE, OLD_FILE, DIRECTORY = b"0", b"\0", b"5"
+LONG_NAME, EXTENDED, GLOBAL = b"L", b"x", b"g"
+
+_REFUSED_TYPES = {
+    b"1": "it is a hard link. Pack with tar --hard-dereference to store the file itself.",
+    b"2": "it is a symbolic link. Pack with tar -h to store the file that it points to.",
+    b"3": "it is a character device.",
+    b"4": "it is a block device.",
+    b"6": "it is a named pipe.",
+    b"7": "it is a contiguous file, which only some readers know.",
+    b"K": "it is a link. Pack with tar -h (tar --hard-dereference for hard links) to store the file itself.",
+    b"S": "it is a sparse file. Pack without tar --sparse.",
+    b"M": "it continues a file of another archive (multi-volume).",
+    b"D": "it is a directory of an incremental dump. Pack without tar --listed-incremental.",
+    b"V": "it is a volume label. Pack without tar --label.",
+}
+
+# name, mode, (uid, gid), size, (mtime), checksum, type, (linkname), magic, (…), prefix
+_HEADER = struct.Struct("100s8s16x12s12x8s1s100x6s82x155s12x")
+_CHECKSUM = slice(148, 156)
+# No sign, no underscore, no radix prefix: all of which Python's int() takes.
+_OCTAL = re.compile(rb" *([0-7]*)[ \0]*")
+_BASE_256, _BASE_256_NEGATIVE = 0x80, 0xFF
+
+
+class Header(Struct, frozen=True):
+    name: bytes
+    type: bytes
+    size: int
+    executable: bool
+
+
+class Extension(Struct, frozen=True):
+    """What an extended header says about the entry that follows it."""
+
+    name: bytes | None = None
+    size: int | None = None
+
+
+def read_header(block: bytes) -> Header:
+    name, mode, size, checksum, kind, magic, prefix = _HEADER.unpack(block)
+    name, prefix = name.partition(b"\0")[0], prefix.partition(b"\0")[0]
+    if not _is_sum(block, _number(checksum)):
+        raise BundleError("the header's checksum is wrong: the tar archive is damaged.", path=name)
+    if magic == b"ustar\0":
+        name = prefix + b"/" + name if prefix else name
+    elif prefix:
+        # GNU tar ignores these bytes, Python and others put them in front of the name.
+        raise BundleError("the header has a name prefix in a format without one.", path=name)
+    if kind in _REFUSED_TYPES:
+        raise BundleError(_REFUSED_TYPES[kind], path=name)
+    if kind not in (FILE, OLD_FILE, DIRECTORY, LONG_NAME, EXTENDED, GLOBAL):
+        raise BundleError(f'it is of the unknown type "{shown(kind)}".', path=name)
+    length, bits = _number(size), _number(mode)
+    if length is None or bits is None:
+        raise BundleError(f"the header's {'mode' if bits is None else 'size'} is not a number.", path=name)
+    if length < 0:
+        raise BundleError("the header's size is negative.", path=name)
+    return Header(name, kind, length, bits & 0o111 != 0)
+
+
+def _is_sum(block: bytes, checksum: int | None) -> bool:
+    rest = block[: _CHECKSUM.start] + b" " * 8 + block[_CHECKSUM.stop :]
+    # Old Sun tars add up signed bytes; every reader takes both.
+    return checksum == sum(rest) or checksum == sum(rest) - 256 * sum(byte > 127 for byte in rest)
+
+
+def _number(field: bytes) -> int | None:
+    if field[0] == _BASE_256:
+        return int.from_bytes(field[1:], "big")
+    if field[0] == _BASE_256_NEGATIVE:
+        return int.from_bytes(field, "big", signed=True)
+    match = _OCTAL.fullmatch(field)
+    return int(match[1] or b"0", 8) if match else None
+
+
+def read_long_name(body: bytes) -> Extension:
+    # A NUL further in stays, to be refused with the other control characters.
+    return Extension(name=body.rstrip(b"\0"))
+
+
+def read_extension(body: bytes, header: Header) -> Extension:
+    name, size = None, None
+    for key, value in _records(body, header):
+        if key == b"path":
+            if name is not None:
+                raise BundleError("the PAX header sets the path twice.", path=header.name)
+            name = value
+        elif key == b"size":
+            # Seventeen digits hold every size that could be accepted and keep int() short.
+            if size is not None or not value.isdigit() or len(value) > 17:
+                raise BundleError("the PAX header's size is not a number.", path=header.name)
+            size = int(value)
+    return Extension(name, size)
+
+
+def check_global(body: bytes, header: Header) -> None:
+    """`git archive` leaves its commit as a comment for the whole archive. What changes entries is refused."""
+    for key, _ in _records(body, header):
+        if key in (b"path", b"size"):
+            raise BundleError(f'the global PAX header sets "{shown(key)}" for every entry.', path=header.name)
+
+
+def _records(body: bytes, header: Header) -> Iterator[tuple[bytes, bytes]]:
+    at = 0
+    while at < len(body):
+        space = body.find(b" ", at, at + 8)
+        digits = body[at : max(space, at)]
+        end = at + int(digits) if digits.isdigit() else at
+        record = body[space + 1 : end]
+        key, equals, value = record[:-1].partition(b"=")
+        if end > len(body) or record[-1:] != b"\n" or not (key and equals):
+            raise BundleError("the PAX header is malformed.", path=header.name)
+        _check_record(key, value, header)
+        yield key, value
+        at = end
+
+
+def _check_record(key: bytes, value: bytes, header: Header) -> None:
+    """Times, owners, attributes and the words of other vendors change nothing that is kept. These would."""
+    if key == b"linkpath":
+        raise BundleError("the PAX header makes a link (linkpath). Pack with tar -h.", path=header.name)
+    if key.startswith(b"GNU.sparse.") or key in (b"SCHILY.realsize", b"SUN.holesdata"):
+        raise BundleError("the PAX header makes a sparse file. Pack without tar --sparse.", path=header.name)
+    if key in (b"GNU.volume.filename", b"GNU.volume.offset", b"GNU.volume.size"):
+        raise BundleError("the PAX header continues a file of another archive.", path=header.name)
+    if key == b"charset" or (key == b"hdrcharset" and value != b"ISO-IR 10646 2000 UTF-8"):
+        raise BundleError(f'the PAX header sets a charset ({shown(key)} "{shown(value)}").', path=header.name)

@@ -1,0 +1,106 @@
+"""Every hostile archive is refused, for the right reason, within a second and 64 MiB."""
+
+import io
+import json
+import subprocess
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.skills import gunzip
+from quarterdeck.skills.bundle import read_bundle
+from quarterdeck.skills.model import BundleError
+from tests.unit.archives import empty_deflate_blocks
+from tests.unit.hostile import HOSTILE, LIMITS, MIB
+
+SECONDS = 1.0
+MEMORY_BYTES = 64 * MIB
+
+# Reads the archives named on its input, each from the disk as a push does, and tells by how much it has grown.
+GROWTH = """
+import json, resource, sys
+from quarterdeck.settings import BundleSettings
+from quarterdeck.skills.bundle import read_bundle
+from quarterdeck.skills.model import BundleError
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+before, growth = peak(), {}
+for path in sys.stdin.read().split():
+    with open(path, "rb") as source:
+        try:
+            read_bundle(source, BundleSettings())
+        except BundleError:
+            growth[path] = peak() - before
+json.dump(growth, sys.stdout)
+"""
+
+
+def refusal(archive: bytes) -> BundleError:
+    with pytest.raises(BundleError) as refused:
+        read_bundle(io.BytesIO(archive), LIMITS)
+    return refused.value
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_is_refused_in_time_and_for_its_reason(name: str) -> None:
+    build, reason = HOSTILE[name]
+    archive = build()
+    # Processor time, not the clock: other work on the machine is not the archive's cost.
+    start = time.process_time()
+    fault = refusal(archive)
+    assert time.process_time() - start < SECONDS
+    with pytest.raises(BundleError, match=reason):
+        raise fault
+    assert len(fault.message) < 1500
+    assert fault.message.isprintable()
+    fault.message.encode()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_is_refused_in_little_memory(name: str) -> None:
+    archive = HOSTILE[name][0]()
+    tracemalloc.start()
+    try:
+        refusal(archive)
+        assert tracemalloc.get_traced_memory()[1] < MEMORY_BYTES
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_process_does_not_grow(tmp_path: Path) -> None:
+    """What tracemalloc cannot see (libyaml, fragmentation) is in the resident size: all archives, one process."""
+    paths = {}
+    for number, (name, (build, _)) in enumerate(HOSTILE.items()):
+        path = tmp_path / f"{number}.tar.gz"
+        path.write_bytes(build())
+        paths[str(path)] = name
+    run = subprocess.run(
+        [sys.executable, "-c", GROWTH], input="\n".join(paths), capture_output=True, text=True, check=True
+    )
+    growth = json.loads(run.stdout)
+    assert growth.keys() == paths.keys()
+    assert {paths[path]: grown for path, grown in growth.items() if grown >= MEMORY_BYTES} == {}
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(HOSTILE) >= 100
+
+
+def test_processor_time_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gunzip, "PROCESSOR_SECONDS", 0.01)
+    start = time.process_time()
+    assert "processor time" in refusal(empty_deflate_blocks(8 * MIB)).message
+    assert time.process_time() - start < 0.5
+
+
+def test_a_fault_names_the_entry_and_the_line() -> None:
+    fault = refusal(HOSTILE["path: right-to-left override"][0]())
+    assert (fault.path, fault.line) == (r"a\u202etxt.exe", None)
+    fault = refusal(HOSTILE["yaml: anchor"][0]())
+    assert (fault.path, fault.line) == ("SKILL.md", 4)
+    assert fault.message == f'"SKILL.md", line 4: {fault.reason}'
