@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-.PHONY: setup serve test check format lock clean
+.PHONY: setup serve test check format openapi lock clean
 
 setup: .venv/.runtime
 
@@ -22,6 +22,10 @@ check: .venv/.dev
 format: .venv/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# After a change to the API that is meant: the diff of the snapshot is the change that clients will see.
+openapi: .venv/.dev
+	$(BIN)/python -m tests.contract.openapi_snapshot
 
 lock: .venv/.dev
 	cat requirements/runtime.in requirements/build.in | $(LOCK) --upgrade -o requirements/runtime.lock -

@@ -10,9 +10,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from quarterdeck import errors
 from quarterdeck.access.last_used import LastUsed
 from quarterdeck.db.database import Database
+from quarterdeck.http.docs_page import serve_docs
 from quarterdeck.http.edge import Edge
 from quarterdeck.http.endpoint import Endpoint, operation_endpoint
 from quarterdeck.http.health import healthz, readyz
+from quarterdeck.http.openapi import openapi_document, serve_document
 from quarterdeck.http.operation import Operation
 from quarterdeck.http.routes import OPERATIONS
 from quarterdeck.logs import configure_logs, log
@@ -26,7 +28,9 @@ from quarterdeck.sweep import sweep
 def load_app(settings: Settings) -> ASGIApp:
     configure_logs(settings.log.level)
     parts = build_parts(settings)
-    return Edge(Router(_routes(parts), redirect_slashes=False, default=_unknown_path, lifespan=_lifespan(parts)))
+    return Edge(
+        Router(_routes(parts), redirect_slashes=False, default=_unknown_path, lifespan=_lifespan(parts)), settings.http
+    )
 
 
 def build_parts(settings: Settings) -> Parts:
@@ -45,8 +49,11 @@ def _routes(parts: Parts) -> list[Route]:
     paths: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, []).append(operation)
+    document = openapi_document(OPERATIONS)
     return [
         *(Route(path, operation_endpoint(together, parts)) for path, together in paths.items()),
+        Route("/openapi.json", Endpoint({"GET": serve_document(document)})),
+        Route("/docs", Endpoint({"GET": serve_docs(document)})),
         Route("/healthz", Endpoint({"GET": healthz})),
         Route("/readyz", Endpoint({"GET": readyz(parts.database)})),
     ]

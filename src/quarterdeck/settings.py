@@ -47,6 +47,9 @@ class HttpSettings(Struct, frozen=True):
     json_body_bytes: Bytes = 1024 * 1024
     body_seconds: Seconds = 60.0
     body_stall_seconds: Seconds = 10.0
+    # After an early answer: how long the rest of a body is taken and thrown away, so that the answer can be read.
+    linger_seconds: Seconds = 10.0
+    linger_stall_seconds: Seconds = 1.0
     connections: Count = 4096
 
 

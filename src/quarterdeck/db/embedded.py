@@ -1,8 +1,9 @@
 """The embedded PostgreSQL as its users see it: claim the folder, get an address, give the claim back.
 
-A claim is a shared lock on a file, which the kernel drops with its process however that ends. A guard process beside
-the server waits for the exclusive one: once it has it, nobody uses the server and nobody can begin to, and it stops
-the server. So whoever starts first, ends first or is killed, no user loses the server and no server is left behind.
+A claim is a shared lock on a file, which the kernel drops with its process however that ends. A guard process
+beside the server waits for the exclusive one: once it has it, nobody uses the server and nobody can begin to, and
+it stops the server. So whoever starts first, ends first or is killed, no user loses the server and no server is
+left behind.
 """
 
 import fcntl
@@ -24,7 +25,7 @@ from quarterdeck.db.cluster import FAST_SHUTDOWN_SECONDS, Cluster, EmbeddedError
 __all__ = ["Claim", "EmbeddedError", "last_words", "running", "start_guard"]
 
 POLL_SECONDS = 0.05
-# Long enough to replay the WAL of a crash from a slow disk. A server that fails is noticed by its guard's end.
+# Enough to replay the WAL of a crash from a slow disk. A server that fails is noticed by its guard's end.
 START_SECONDS = 300.0
 
 # Guards that outlive this process's claim because somebody else needs the server. Kept, since Popen complains
@@ -44,7 +45,7 @@ def running(data_dir: Path) -> Iterator[str]:
 
 
 def start_guard(data_dir: Path) -> subprocess.Popen[str]:
-    # A session of its own: Ctrl-C in the terminal is for the command, which still needs the server to end well.
+    # A session of its own: Ctrl-C in the terminal is for the command, which needs the server to end well.
     return subprocess.Popen(
         [sys.executable, "-m", "quarterdeck.processes.postgres_guard", str(data_dir.resolve())],
         stdin=subprocess.DEVNULL,
@@ -77,7 +78,7 @@ class Claim:
     def wait_until_ready(self) -> None:
         """Return when the server answers; start a guard whenever there is none."""
         deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
+        while not self._is_ready():
             if self.guard is not None and self.guard.poll() is not None:
                 reason, code = last_words(self.guard), self.guard.returncode
                 if code != 0:
@@ -88,6 +89,13 @@ class Claim:
             if time.monotonic() > deadline:
                 raise EmbeddedError(f"PostgreSQL does not answer. Its log: {self.cluster.log}")
             time.sleep(POLL_SECONDS)
+
+    def _is_ready(self) -> bool:
+        server = find_postmaster(self.cluster)
+        # A server without its guard may answer, but the next guard is about to stop it.
+        if server is None or self.cluster.guard_lock.read_text() != str(server.pid) or not self._is_guarded():
+            return False
+        return self._answers()
 
     def _is_guarded(self) -> bool:
         with open_file(self.cluster.guard_lock, os.O_RDWR) as lock:
@@ -101,11 +109,11 @@ class Claim:
         return True
 
     def release(self, hurried: Callable[[], bool] = lambda: False) -> None:
-        """Give the claim back and, as its last user, see the server down. `hurried` cuts the waiting short: the
-        guard does the same on its own."""
+        """Give the claim back and, as its last user, see the server down. `hurried` cuts the waiting short:
+        the guard does the same on its own."""
         with self._lock:
             last = _try_lock(self._lock, fcntl.LOCK_EX)
-            # Trying gave the claim up. If it cannot be had again, the guard was quicker and is stopping the server.
+            # Trying gave the claim up. If it cannot be had again, the guard was quicker and is stopping it.
             if last or not _try_lock(self._lock, fcntl.LOCK_SH):
                 self._wait_until_stopped(last, hurried)
         if self.guard is None:
@@ -114,7 +122,7 @@ class Claim:
             self._dismiss_idle(self.guard)
         if self.guard.returncode is None:
             _left_running.append(self.guard)
-        elif self.guard.stderr is not None:
+        if self.guard.stderr is not None:
             self.guard.stderr.close()
 
     def _wait_until_stopped(self, last: bool, hurried: Callable[[], bool]) -> None:
@@ -125,7 +133,7 @@ class Claim:
                 return
             server = find_postmaster(self.cluster) if last else None
             if server is not None and server != told:
-                # The guard waits for the lock that we hold, and nobody can come in between: it is ours to stop.
+                # The guard waits for the lock that we hold, and nobody can come in: it is ours to stop.
                 with suppress(psutil.NoSuchProcess):
                     server.send_signal(signal.SIGINT)
                 told = server

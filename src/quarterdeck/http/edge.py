@@ -10,8 +10,10 @@ from quarterdeck import errors
 from quarterdeck.access.secrets import redact
 from quarterdeck.errors import ServiceError
 from quarterdeck.http.envelope import error_response
+from quarterdeck.http.lingering import Lingering
 from quarterdeck.ids import new_id
 from quarterdeck.logs import fields, log
+from quarterdeck.settings import HttpSettings
 
 REQUEST_ID = "X-Request-Id"
 _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -19,8 +21,9 @@ _PATH_CHARACTERS = 200
 
 
 class Edge:
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, settings: HttpSettings) -> None:
         self._app = app
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -29,17 +32,18 @@ class Edge:
         began = time.perf_counter()
         request_id = _request_id(scope)
         status = 0
+        exchange = Lingering(scope, receive, send, self._settings)
 
         async def send_marked(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)[REQUEST_ID] = request_id
-            await send(message)
+            await exchange.send(message)
 
         try:
             _check_host(scope)
-            await self._app(scope, receive, send_marked)
+            await self._app(scope, exchange.receive, send_marked)
         except Exception as fault:
             error = fault if isinstance(fault, ServiceError) else errors.internal()
             cause = fault.__cause__ if isinstance(fault, ServiceError) else fault
@@ -47,7 +51,7 @@ class Edge:
                 log.error("request failed", exc_info=cause, extra=fields(request_id=request_id))
             if status:
                 raise
-            await error_response(error)(scope, receive, send_marked)
+            await error_response(error)(scope, exchange.receive, send_marked)
         finally:
             milliseconds = round((time.perf_counter() - began) * 1000, 2)
             log.info("request", extra=fields(request_id=request_id, **_seen(scope), status=status, ms=milliseconds))

@@ -10,7 +10,7 @@ _UNAUTHORIZED = Refusal(
     "unauthorized",
     errors.unauthorized(),
     "The credential is missing, malformed, unknown, revoked or expired.",
-    "Send `Authorization: Bearer` with a key or token that is alive. The same one will not work later.",
+    "Send `Authorization: Bearer` with a key or token that is alive. Repeating the call does not help.",
 )
 _KEY_REUSED = Refusal(
     "key_reused",
@@ -79,13 +79,13 @@ def _bad_parameter(operation: Operation) -> Refusal:
     if operation.idempotent:
         parameters.append("Idempotency-Key")
     first = operation.path_ids[0] if operation.path_ids else "Service-Workspace"
-    when = f"Malformed or given twice: {' or '.join(parameters)}."
+    when = f"{_either(parameters)} is malformed or given twice."
     fault = errors.invalid(f"{first} is not a UUID.")
     if operation.workspace_required:
         fault = errors.invalid("The header Service-Workspace is required.")
-        when += " Or no Service-Workspace."
+        when = f"Service-Workspace is missing. {when}"
     if operation.paged:
-        when += " Or `after` is not a cursor of this list."
+        when += " `after` is not a cursor of this list."
     return Refusal("bad_parameter", fault, when, "Correct what the message names.")
 
 
@@ -100,7 +100,7 @@ def _bad_body(operation: Operation) -> Refusal:
     return Refusal(
         "bad_body",
         errors.invalid("The body is not as expected: JSON is malformed: invalid character (byte 0)"),
-        "The body is not the JSON described here, or Content-Type is not application/json.",
+        "The body is not the JSON described here, holds a value that is refused, or is not sent as application/json.",
         "Correct what the message names.",
     )
 
@@ -133,8 +133,14 @@ def _unseen(operation: Operation) -> Refusal:
     if operation.hides_forbidden:
         reasons.append(f"the key lacks `{operation.permission}`")
     reasons.append(
-        "a session token was sent to a session that is not its own" if operation.session_token else "it is a session token"
+        "a session token was sent to a session that is not its own"
+        if operation.session_token
+        else "a session token was used"
     )
-    when = f"{', '.join(reasons[:-1])}, or {reasons[-1]}. These cannot be told apart."
+    when = f"{_either(reasons)}. These cannot be told apart."
     remedy = "Check the id, and that the credential belongs to the same workspace."
     return Refusal("not_found", errors.not_found(what), when, remedy)
+
+
+def _either(options: list[str]) -> str:
+    return options[0] if len(options) == 1 else f"{', '.join(options[:-1])} or {options[-1]}"

@@ -32,12 +32,14 @@ def serve_api(settings: Settings, host: str, port: int, load: Callable[[], Any])
     workers are spawned and not forked (macOS, Python 3.14), must be picklable: a `partial` of a module's function.
     """
     try:
-        listeners = inherited() or listen(host, port, settings.server.processes)
+        listeners = inherited()
+        if not listeners:
+            listeners = listen(host, port, settings.server.processes)
+            logger.info("listening on %s", address(*listeners[0].getsockname()[:2]))
     except ListenError as fault:
         sys.stderr.write(f"{fault}\n")
         return 2
     lifeline.watch()
-    logger.info("listening on %s", address(*listeners[0].getsockname()[:2]))
     server = _Server(listeners, settings)
     # Ends by SystemExit(1) when a worker dies twice within seconds; the supervisor starts the server again.
     server.serve(target_loader=partial(_load_in_worker, load), wrap_loader=False)

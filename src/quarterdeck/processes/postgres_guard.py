@@ -1,8 +1,8 @@
 """The process beside the embedded PostgreSQL: its parent, alive as long as somebody uses it.
 
-Run as `python -m quarterdeck.processes.postgres_guard DATA_DIR`. It makes the cluster if need be, starts the server
-and ends with it; starting it again is up to who uses it. See `db/embedded.py` for the locks. A fault is one line on
-stderr and exit code 1.
+Run as `python -m quarterdeck.processes.postgres_guard DATA_DIR`. It makes the cluster if need be, starts the
+server and ends with it; starting it again is up to who uses it. See `db/embedded.py` for the locks. A fault is one
+line on stderr and exit code 1.
 """
 
 import ctypes
@@ -17,14 +17,15 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from quarterdeck.db import cluster as files
 from quarterdeck.db.cluster import Account, Cluster, EmbeddedError
 
-# Processes of a killed server hold its shared memory until they notice, and a new server refuses to start till then.
-START_ATTEMPTS = 8
+# Processes of a killed server hold its memory until they notice, and a new server refuses to start till then.
+MEMORY_IN_USE = "pre-existing shared memory block"
+START_ATTEMPTS = 30
 START_PAUSE_SECONDS = 0.5
-QUICK_END_SECONDS = 3.0
 LOG_BYTES = 16 * 1024 * 1024
 LOG_CHECK_SECONDS = 60.0
 
@@ -42,26 +43,26 @@ class Guard:
             files.open_file(self._cluster.users_lock, os.O_RDWR) as users_lock,
         ):
             fcntl.flock(own_lock, fcntl.LOCK_EX)
+            own_lock.truncate(0)
             if not _in_use(users_lock.fileno()):
                 return
-            # A service manager signals every process of the service at once. The server must outlast the processes
-            # that use it, so only the end of their claims counts here. Not SIG_IGN: the server would inherit that.
+            # A service manager signals every process of the service at once. The server must outlast those that
+            # use it, so only the end of their claims counts here. Not SIG_IGN: the server would inherit that.
             for order in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(order, lambda *_: None)
             account = files.prepare(self._cluster)
             for action in (lambda: self._stop_when_unused(users_lock.fileno()), self._bound_log):
                 threading.Thread(target=action, daemon=True).start()
             try:
-                self._serve(account)
+                self._serve(account, own_lock)
             finally:
                 if self._cluster.socket_dir != self._cluster.pgdata:
                     with suppress(OSError):
                         self._cluster.socket_dir.rmdir()
 
-    def _serve(self, account: Account | None) -> None:
+    def _serve(self, account: Account | None, own_lock: BinaryIO) -> None:
         for attempt in range(1, START_ATTEMPTS + 1):
             files.clear_leftovers(self._cluster)
-            started = time.monotonic()
             with files.open_file(self._cluster.log, os.O_WRONLY | os.O_APPEND) as log:
                 log_start = log.seek(0, os.SEEK_END)
                 self._server = subprocess.Popen(
@@ -75,13 +76,16 @@ class Guard:
                     preexec_fn=_ask_to_stop_with_parent(),
                     **files.identity(account),
                 )
+            # Tells our server from one that outlived its guard and that we have just stopped.
+            os.ftruncate(own_lock.fileno(), 0)
+            os.pwrite(own_lock.fileno(), str(self._server.pid).encode(), 0)
             if self._unused:
                 self._server.send_signal(signal.SIGINT)
             code = self._server.wait()
             if code == 0 or self._unused:
                 return
-            if time.monotonic() - started > QUICK_END_SECONDS or attempt == START_ATTEMPTS:
-                reason = _complaint(self._cluster.log, log_start)
+            reason = _complaint(self._cluster.log, log_start)
+            if MEMORY_IN_USE not in reason or attempt == START_ATTEMPTS:
                 raise EmbeddedError(f"PostgreSQL ended with code {code}: {reason} (log: {self._cluster.log})")
             time.sleep(START_PAUSE_SECONDS)
 
@@ -119,8 +123,8 @@ def _in_use(users_lock: int) -> bool:
 
 
 def _ask_to_stop_with_parent() -> Callable[[], None] | None:
-    """On Linux the kernel asks the server for a fast shutdown when the guard is killed. Elsewhere the next guard
-    finds the orphan and stops it."""
+    """On Linux the kernel asks the server for a fast shutdown when the guard is killed. Elsewhere the next
+    guard finds the orphan and stops it."""
     if sys.platform != "linux":
         return None
     set_death_signal, pr_set_pdeathsig = ctypes.CDLL(None).prctl, 1

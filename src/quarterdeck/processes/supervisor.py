@@ -49,8 +49,7 @@ class Signals:
         for end in (self._wake_reader, self._wake_writer):
             end.setblocking(False)
         before = {
-            order: signal.signal(order, self._on_order)
-            for order in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+            order: signal.signal(order, self._on_order) for order in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         }
         # Python writes to the wake-up socket only for signals that have a handler.
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)

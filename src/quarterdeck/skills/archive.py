@@ -92,7 +92,7 @@ class _Walk:
         body = self.stream.take(header.size)
         if len(body) < header.size:
             raise _truncated(header.name)
-        self._skip_padding(header)
+        self._skip_padding(header.size, header.name)
         if header.type == tar.GLOBAL:
             # Belongs to no entry, so it is counted as one: else there would be no end to them.
             self._count_entry()
@@ -137,17 +137,17 @@ class _Walk:
             if path == SKILL_MD:
                 kept.append(piece)
         if left:
-            raise _truncated(header.name)
-        self._skip_padding(header)
+            raise _truncated(path)
+        self._skip_padding(header.size, path)
         if path == SKILL_MD:
             self.skill_md = b"".join(kept)
         self.files.append(ManifestFile(path, header.size, sha256.hexdigest(), header.executable))
 
-    def _skip_padding(self, header: tar.Header) -> None:
-        padding_bytes = -header.size % tar.BLOCK_BYTES
+    def _skip_padding(self, size: int, path: str | bytes) -> None:
+        padding_bytes = -size % tar.BLOCK_BYTES
         if len(self.stream.take(padding_bytes)) < padding_bytes:
-            raise _truncated(header.name)
+            raise _truncated(path)
 
 
-def _truncated(name: bytes) -> BundleError:
-    return BundleError("the tar archive is truncated: it ends inside this entry.", path=name)
+def _truncated(path: str | bytes) -> BundleError:
+    return BundleError("the tar archive is truncated: it ends inside this entry.", path=path)

@@ -4,7 +4,6 @@ Built from the parser's events. PyYAML's own composer recurses in C, and 30,000 
 process; its constructor makes dates and other objects that no answer could carry.
 """
 
-import math
 import re
 from typing import Any
 
@@ -194,7 +193,7 @@ def _plain(text: str) -> str | int | float | bool | None:
     else:
         return text
     # jsonb writes a float of this size as an integer, so one rule for both. Infinity is beyond it as well.
-    return number if math.fabs(number) <= _EXACT else text
+    return number if abs(number) <= _EXACT else text
 
 
 def _quote_colons(block: str) -> str:

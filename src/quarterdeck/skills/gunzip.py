@@ -54,7 +54,8 @@ class Gunzip:
         self._member = zlib.decompressobj(_INFLATE_GZIP)
         self._input = self._read()
         self._piece, self._at = b"", 0
-        if not self._input.startswith(_GZIP):
+        # One byte of the two may be all that is there yet; zlib finds out about the other.
+        if not self._input or not _GZIP.startswith(self._input[:2]):
             raise BundleError(f"the archive is not gzip: {_looks_like(self._input)}. Pack it with tar -czf.")
 
     def take(self, count: int) -> bytes:

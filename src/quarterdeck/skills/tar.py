@@ -36,6 +36,7 @@ _HEADER = struct.Struct("100s8s16x12s12x8s1s100x6s82x155s12x")
 _CHECKSUM = slice(148, 156)
 # No sign, no underscore, no radix prefix: all of which Python's int() takes.
 _OCTAL = re.compile(rb" *([0-7]*)[ \0]*")
+_RECORD_LENGTH = re.compile(rb"([0-9]{1,7}) ")
 _BASE_256, _BASE_256_NEGATIVE = 0x80, 0xFF
 
 
@@ -120,12 +121,12 @@ def check_global(body: bytes, header: Header) -> None:
 def _records(body: bytes, header: Header) -> Iterator[tuple[bytes, bytes]]:
     at = 0
     while at < len(body):
-        space = body.find(b" ", at, at + 8)
-        digits = body[at : max(space, at)]
-        end = at + int(digits) if digits.isdigit() else at
-        record = body[space + 1 : end]
+        length = _RECORD_LENGTH.match(body, at)
+        end = at + int(length[1]) if length else at
+        # A record without a line end is no record: so `end` is behind `at`, and the loop comes to its own.
+        record = body[length.end() : end] if length else b""
         key, equals, value = record[:-1].partition(b"=")
-        if end > len(body) or record[-1:] != b"\n" or not (key and equals):
+        if end > len(body) or not record.endswith(b"\n") or not (key and equals):
             raise BundleError("the PAX header is malformed.", path=header.name)
         _check_record(key, value, header)
         yield key, value
@@ -135,7 +136,8 @@ def _records(body: bytes, header: Header) -> Iterator[tuple[bytes, bytes]]:
 def _check_record(key: bytes, value: bytes, header: Header) -> None:
     """Times, owners, attributes and the words of other vendors change nothing that is kept. These would."""
     if key == b"linkpath":
-        raise BundleError("the PAX header makes a link (linkpath). Pack with tar -h.", path=header.name)
+        advice = "Pack with tar -h (tar --hard-dereference for hard links)"
+        raise BundleError(f"the PAX header makes a link (linkpath). {advice}.", path=header.name)
     if key.startswith(b"GNU.sparse.") or key in (b"SCHILY.realsize", b"SUN.holesdata"):
         raise BundleError("the PAX header makes a sparse file. Pack without tar --sparse.", path=header.name)
     if key in (b"GNU.volume.filename", b"GNU.volume.offset", b"GNU.volume.size"):

@@ -1,0 +1,184 @@
+"""The OpenAPI 3.1 document, made from the route table and the very types that the handlers read and write."""
+
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope
+
+from quarterdeck.http.endpoint import Respond
+from quarterdeck.http.envelope import HEADERS, JSON, STATUS, ErrorBody, ErrorDetail, json_response
+from quarterdeck.http.examples import EXAMPLES
+from quarterdeck.http.incoming import GZIP
+from quarterdeck.http.openapi_parts import DESCRIPTION, PARAMETERS, RESPONSE_HEADERS, SECURITY_SCHEMES, UUID
+from quarterdeck.http.operation import Operation, Payload, Refusal
+from quarterdeck.http.refusals import noun, refusals
+
+Json = dict[str, Any]
+
+_SCHEMAS = "#/components/schemas/{name}"
+# By the first part of the path.
+_TAGS = {
+    "sessions": ("Sessions", "Conversations with an agent, and the turns that people add to them."),
+    "api-keys": ("API keys", "Credentials of a workspace. A key's secret is shown once, when it is made."),
+    "skills": ("Skills", "Named bundles of files for agents, in numbered versions that never change."),
+}
+
+
+def openapi_document(operations: Iterable[Operation]) -> Json:
+    operations = tuple(operations)
+    types: list[Any] = [ErrorBody]
+    types += [operation.success_type for operation in operations]
+    types += [operation.payload for operation in operations if not isinstance(operation.payload, Payload)]
+    refs, schemas = msgspec.json.schema_components(types, ref_template=_SCHEMAS)
+    ref_of = dict(zip(types, refs, strict=True))
+    paths: Json = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, ref_of)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Quarterdeck", "version": version("quarterdeck"), "description": DESCRIPTION},
+        "servers": [{"url": "/"}],
+        "tags": _tags(operations),
+        "paths": paths,
+        "components": {
+            "schemas": {name: _tidied(schemas[name]) for name in sorted(schemas)},
+            "parameters": PARAMETERS,
+            "headers": RESPONSE_HEADERS,
+            "securitySchemes": SECURITY_SCHEMES,
+        },
+    }
+
+
+def serve_document(document: Json) -> Respond:
+    body = msgspec.json.encode(document)
+
+    async def respond(_: Scope, __: Receive) -> Response:
+        return json_response(body, 200)
+
+    return respond
+
+
+def _operation(operation: Operation, ref_of: dict[Any, Json]) -> Json:
+    described: Json = {"operationId": operation.name, "summary": operation.summary}
+    if operation.description:
+        described["description"] = operation.description
+    described["tags"] = [_tag(operation)[0]]
+    # OpenAPI 3.1 lets the list name what a credential must hold, for any kind of scheme.
+    described["security"] = [{"api_key": [str(operation.permission)]}]
+    if operation.session_token:
+        described["security"].append({"session_token": []})
+    described["parameters"] = _parameters(operation)
+    if operation.payload is Payload.GZIP:
+        content: Json = {GZIP: {"schema": {"type": "string", "format": "binary"}}}
+        described["requestBody"] = {"required": True, "content": content}
+    elif operation.payload is not Payload.NONE:
+        content = {JSON: _media(ref_of[operation.payload], operation.payload)}
+        described["requestBody"] = {"required": True, "content": content}
+    described["responses"] = {
+        str(operation.success_status): _success(operation, ref_of[operation.success_type]),
+        **_errors(refusals(operation)),
+    }
+    return described
+
+
+def _parameters(operation: Operation) -> list[Json]:
+    found: list[Json] = [
+        {"name": name, "in": "path", "required": True, "description": f"The {noun(name)}.", "schema": UUID}
+        for name in operation.path_ids
+    ]
+    found.append(_parameter("RequiredWorkspace" if operation.workspace_required else "Workspace"))
+    if operation.idempotent:
+        found.append(_parameter("IdempotencyKey"))
+    if operation.paged:
+        found += [_parameter(name) for name in ("Limit", "After", "Order")]
+    return found
+
+
+def _parameter(name: str) -> Json:
+    return {"$ref": f"#/components/parameters/{name}"}
+
+
+def _media(schema: Json, type_: Any) -> Json:
+    example = EXAMPLES.get(type_)
+    return {"schema": schema} if example is None else {"schema": schema, "example": msgspec.to_builtins(example)}
+
+
+def _success(operation: Operation, schema: Json) -> Json:
+    headers = ["X-Request-Id", "Idempotency-Replayed"] if operation.idempotent else ["X-Request-Id"]
+    return {
+        "description": operation.success,
+        "headers": {name: _header(name) for name in headers},
+        "content": {JSON: _media(schema, operation.success_type)},
+    }
+
+
+def _errors(all_refusals: list[Refusal]) -> Json:
+    by_status: dict[int, list[Refusal]] = {}
+    for refusal in all_refusals:
+        by_status.setdefault(STATUS[refusal.fault.kind], []).append(refusal)
+    return {str(status): _error(by_status[status]) for status in sorted(by_status)}
+
+
+def _error(together: list[Refusal]) -> Json:
+    """One status. Each refusal is a named example: when it happens, what to do, and the body as it would be sent."""
+    codes = sorted({str(refusal.fault.kind.code) for refusal in together})
+    restricted = {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}
+    return {
+        "description": " ".join([f"`{'` or `'.join(codes)}`:", *(refusal.when for refusal in together)]),
+        "headers": _error_headers(together),
+        "content": {
+            JSON: {
+                "schema": {"allOf": [{"$ref": _SCHEMAS.format(name="ErrorBody")}, restricted]},
+                "examples": {refusal.name: _error_example(refusal) for refusal in together},
+            }
+        },
+    }
+
+
+def _error_example(refusal: Refusal) -> Json:
+    body = ErrorBody(ErrorDetail(refusal.fault.kind.code, refusal.fault.message))
+    return {"summary": refusal.when, "description": refusal.remedy, "value": msgspec.to_builtins(body)}
+
+
+def _error_headers(together: list[Refusal]) -> Json:
+    """A header that only some refusals of a status carry is in the document, but not as required."""
+    sent = [HEADERS.get(refusal.fault.kind, {}) for refusal in together]
+    found = {"X-Request-Id": _header("X-Request-Id")}
+    for name in ("WWW-Authenticate", "Retry-After"):
+        carriers = sum(name in headers for headers in sent)
+        if carriers == len(sent):
+            found[name] = RESPONSE_HEADERS[name] | {"required": True}
+        elif carriers:
+            found[name] = _header(name)
+    return found
+
+
+def _header(name: str) -> Json:
+    return {"$ref": f"#/components/headers/{name}"}
+
+
+def _tag(operation: Operation) -> tuple[str, str]:
+    resource = operation.path.split("/")[2]
+    return _TAGS.get(resource, (resource.replace("-", " ").capitalize(), ""))
+
+
+def _tags(operations: tuple[Operation, ...]) -> list[Json]:
+    # A dict keeps the order of the route table and each tag once.
+    tags = dict(_tag(operation) for operation in operations)
+    return [{"name": name, "description": text} if text else {"name": name} for name, text in tags.items()]
+
+
+def _tidied(schema: Any) -> Any:
+    """msgspec leaves the type of an enum to be guessed and writes empty lists of required fields."""
+    if isinstance(schema, list):
+        return [_tidied(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    tidied = {key: _tidied(value) for key, value in schema.items() if not (key == "required" and value == [])}
+    values = tidied.get("enum")
+    if isinstance(values, list) and "type" not in tidied and all(isinstance(value, str) for value in values):
+        tidied["type"] = "string"
+    return tidied

@@ -1,0 +1,121 @@
+"""What the operations of the document share: the introduction, parameters, headers, credentials."""
+
+from typing import Any
+
+from quarterdeck.pages import DEFAULT_LIMIT, MAX_LIMIT
+
+Json = dict[str, Any]
+
+# Either case is read; the server writes lower case.
+UUID: Json = {
+    "type": "string",
+    "format": "uuid",
+    "pattern": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
+}
+
+DESCRIPTION = """\
+Quarterdeck runs agents in sessions. A session takes user turns; each starts a run or steers the one that is active.
+Workspaces hold the API keys, sessions and skills.
+
+**Credentials.** Every call carries `Authorization: Bearer …`. An API key (`qd_…`) belongs to one workspace and holds \
+permissions; each operation names the one it needs. A session token (`qds_…`) holds none and works on its own session \
+only. What a credential cannot see answers 404, exactly like what does not exist.
+
+**Errors.** Every error is `{"error": {"code", "message"}}`. Branch on `code`, which is one of nine; `message` is for \
+people. An unknown path is 404 `not_found`, a method that a path lacks 405 `invalid_request` with `Allow`. \
+Every answer has an `X-Request-Id`, yours if you sent one, which also stands in the server's log.
+
+**Retries.** Send an `Idempotency-Key` of your choice with a change and repeat the request as often as you need: it \
+takes effect once, and later answers are the saved one with `Idempotency-Replayed: true`. The same key with another \
+input is 409. Secrets that are shown once are left out of saved answers. A key is remembered for at least seven days; \
+failed requests do not use it up.
+
+**Pages.** Lists come newest first, or oldest first with `order=asc`. Pass `next_cursor` as `after` for the next \
+page, until it is null.
+
+**Forms.** Ids are UUIDs written 8-4-4-4-12. Times are ISO 8601 with an offset. Unknown fields of a JSON body are \
+ignored. Bodies must not be compressed with Content-Encoding.
+"""
+
+PARAMETERS: Json = {
+    "Workspace": {
+        "name": "Service-Workspace",
+        "in": "header",
+        "required": False,
+        "description": "The workspace that is meant. Without it, the credential's own.",
+        "schema": UUID,
+    },
+    "RequiredWorkspace": {
+        "name": "Service-Workspace",
+        "in": "header",
+        "required": True,
+        "description": "The workspace that is meant.",
+        "schema": UUID,
+    },
+    "IdempotencyKey": {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": False,
+        "description": "Printable characters of your choice. The same key with the same request takes effect once.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+    },
+    "Limit": {
+        "name": "limit",
+        "in": "query",
+        "required": False,
+        "description": "How many to list at most.",
+        "schema": {"type": "integer", "format": "int64", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
+    },
+    "After": {
+        "name": "after",
+        "in": "query",
+        "required": False,
+        "description": "The `next_cursor` of the page before. Without it, the first page.",
+        "schema": UUID,
+    },
+    "Order": {
+        "name": "order",
+        "in": "query",
+        "required": False,
+        "description": "Newest first (`desc`) or oldest first (`asc`).",
+        "schema": {"type": "string", "enum": ["asc", "desc"], "default": "desc"},
+    },
+}
+
+RESPONSE_HEADERS: Json = {
+    "X-Request-Id": {
+        "required": True,
+        "description": "Finds this request in the server's log. The caller's own, if it sent one of this form.",
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
+    },
+    "Idempotency-Replayed": {
+        "required": False,
+        "description": "Present when the answer is the saved one of an earlier request with this Idempotency-Key.",
+        "schema": {"type": "string", "enum": ["true"]},
+    },
+    "WWW-Authenticate": {
+        "required": False,
+        "description": "The kind of credential that is wanted.",
+        "schema": {"type": "string", "enum": ["Bearer"]},
+    },
+    "Retry-After": {
+        "required": False,
+        "description": "Try again after this many seconds.",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+}
+
+SECURITY_SCHEMES: Json = {
+    "api_key": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "qd_<environment>_<secret>",
+        "description": "An API key. The names beside it are the permissions that it must hold.",
+    },
+    "session_token": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "qds_<environment>_<secret>",
+        "description": "A token of the session in the path. It needs no permission.",
+    },
+}

@@ -1,0 +1,61 @@
+"""Real parts for every test: PostgreSQL, a database cloned from a migrated template, a served API."""
+
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from quarterdeck.db import embedded
+from quarterdeck.db.migrate import migrate
+from tests.world import Server, World, clone_database, drop_database, serving
+
+TEMPLATE = "quarterdeck_template"
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The server that the whole suite uses: embedded, or QUARTERDECK_TEST_DATABASE_URL."""
+    given = os.environ.get("QUARTERDECK_TEST_DATABASE_URL")
+    if given:
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="qd-test-") as folder, embedded.running(Path(folder)) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def template(postgres_url: str) -> Iterator[str]:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {TEMPLATE}")
+        connection.execute(f"CREATE DATABASE {TEMPLATE}")
+    migrate(make_conninfo(postgres_url, dbname=TEMPLATE))
+    yield TEMPLATE
+    drop_database(postgres_url, make_conninfo(postgres_url, dbname=TEMPLATE))
+
+
+@pytest.fixture
+def database_url(postgres_url: str, template: str) -> Iterator[str]:
+    """A database of the test's own: a rolled-back transaction would hide what happens between connections."""
+    url = clone_database(postgres_url, template)
+    yield url
+    drop_database(postgres_url, url)
+
+
+@pytest.fixture(scope="session")
+def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """`qd api`, as it is run for real. Shared: each test has a workspace of its own on it."""
+    url = clone_database(postgres_url, template)
+    with serving(url, tmp_path_factory.mktemp("data")) as server:
+        yield server
+    drop_database(postgres_url, url)
+
+
+@pytest.fixture
+async def world(server: Server) -> AsyncIterator[World]:
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        yield await World.create(server.database_url, http)

@@ -1,0 +1,18 @@
+"""The document as it was last agreed on. `make openapi` writes it anew; the diff is what clients will see change."""
+
+import json
+from pathlib import Path
+
+from quarterdeck.http.openapi import openapi_document
+from quarterdeck.http.routes import OPERATIONS
+
+SNAPSHOT = Path(__file__).with_name("openapi.snapshot.json")
+
+
+def current() -> str:
+    # Sorted, so that the order of the code's dicts is no difference.
+    return json.dumps(openapi_document(OPERATIONS), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    SNAPSHOT.write_text(current(), "utf-8")

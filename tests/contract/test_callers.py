@@ -1,0 +1,191 @@
+"""Every endpoint × every kind of caller, generated from the route table: a new operation is covered by being in it."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from msgspec import Struct
+
+from quarterdeck.access.model import CredentialKind, Permission
+from quarterdeck.access.secrets import mint
+from quarterdeck.http.operation import Operation, Payload
+from quarterdeck.http.routes import OPERATIONS
+from tests.world import Server, World, bundle, error_of
+
+BODIES: dict[str, Any] = {
+    "submit_input": {"type": "input", "text": "x"},
+    "create_api_key": {"label": "x", "permissions": []},
+    "create_session": {},
+    "create_session_token": {},
+    "create_skill": {"name": "x"},
+}
+
+
+class Objects(Struct, frozen=True):
+    """What the paths of one workspace can name."""
+
+    ids: dict[str, str]
+
+    @classmethod
+    async def make(cls, world: World) -> "Objects":
+        created = (await world.post("/v1/api-keys", {"label": "object", "permissions": []})).json()
+        return cls(
+            {
+                "session_id": await world.new_session(),
+                "skill_id": await world.new_skill(),
+                "api_key_id": created["id"],
+            }
+        )
+
+
+async def request(
+    world: World, operation: Operation, ids: dict[str, str], credential: str | None, workspace: str
+) -> httpx.Response:
+    headers = {} if credential is None else {"Authorization": f"Bearer {credential}"}
+    if operation.workspace_required:
+        headers["Service-Workspace"] = workspace
+    content: dict[str, Any] = {}
+    if operation.payload is Payload.GZIP:
+        headers["Content-Type"] = "application/gzip"
+        content = {"content": bundle()}
+    elif operation.payload is not Payload.NONE:
+        content = {"json": BODIES[operation.name]}
+    return await world.http.request(operation.method, operation.path.format(**ids), headers=headers, **content)
+
+
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND = (401, "unauthorized"), (403, "forbidden"), (404, "not_found")
+Caller = Callable[[World], Awaitable[str | None]]
+
+
+async def nobody(world: World) -> None:
+    return None
+
+
+async def unknown(world: World) -> str:
+    return mint(CredentialKind.API_KEY, "test").text
+
+
+async def unknown_token(world: World) -> str:
+    return mint(CredentialKind.SESSION_TOKEN, "test").text
+
+
+async def malformed(world: World) -> str:
+    return world.key[:-1] + ("a" if world.key[-1] != "a" else "b")
+
+
+async def revoked(world: World) -> str:
+    return await world.revoked_key()
+
+
+async def expired(world: World) -> str:
+    return await world.expired_key()
+
+
+async def expired_token(world: World) -> str:
+    session_id = await world.new_session()
+    token = await world.new_token(session_id)
+    await world.execute("UPDATE session_tokens SET expires_at = now() WHERE session_id = %s", session_id)
+    return token
+
+
+async def token_of_revoked_key(world: World) -> str:
+    session_id = await world.new_session()
+    maker, maker_id = await world.new_key_record(tuple(Permission))
+    token: str = (await world.post(f"/v1/sessions/{session_id}/tokens", {}, key=maker)).json()["token"]
+    await world.execute("UPDATE api_keys SET revoked_at = now() WHERE id = %s", maker_id)
+    return token
+
+
+OPERATION = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+
+
+@OPERATION
+@pytest.mark.parametrize(
+    "caller", [nobody, unknown, unknown_token, malformed, revoked, expired, expired_token, token_of_revoked_key]
+)
+async def test_who_is_not_known_is_401(world: World, operation: Operation, caller: Caller) -> None:
+    """With right and with nonsensical paths alike."""
+    objects, credential = await Objects.make(world), await caller(world)
+    for ids in (objects.ids, dict.fromkeys(objects.ids, "nonsense"), {name: str(uuid4()) for name in objects.ids}):
+        answer = await request(world, operation, ids, credential, str(world.workspace_id))
+        assert error_of(answer) == UNAUTHORIZED
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@OPERATION
+async def test_a_foreign_workspace_is_404_with_the_bytes_of_what_does_not_exist(
+    world: World, server: Server, operation: Operation
+) -> None:
+    other = await World.create(server.database_url, world.http)
+    theirs = (await Objects.make(other)).ids
+    if not theirs.keys() & _named(operation) and not operation.workspace_required:
+        answer = await world.http.request(
+            operation.method,
+            operation.path,
+            headers=world.headers() | {"Service-Workspace": str(other.workspace_id)},
+            json=BODIES[operation.name],
+        )
+        assert error_of(answer) == NOT_FOUND
+        return
+    foreign = await request(world, operation, theirs, world.key, str(other.workspace_id))
+    absent = {name: str(uuid4()) for name in theirs}
+    nothing = await request(world, operation, absent, world.key, str(uuid4()))
+    assert error_of(foreign) == error_of(nothing) == NOT_FOUND
+    assert foreign.content == nothing.content
+
+
+@OPERATION
+async def test_lacking_the_permission(world: World, operation: Operation) -> None:
+    others = [permission for permission in Permission if permission is not operation.permission]
+    key, objects = await world.new_key(*others), await Objects.make(world)
+    answer = await request(world, operation, objects.ids, key, str(world.workspace_id))
+    assert error_of(answer) == (NOT_FOUND if operation.hides_forbidden else FORBIDDEN)
+    absent = {name: str(uuid4()) for name in objects.ids}
+    if _named(operation):
+        assert error_of(await request(world, operation, absent, key, str(world.workspace_id))) == NOT_FOUND
+
+
+@OPERATION
+async def test_a_session_token_sees_its_session_and_nothing_else(world: World, operation: Operation) -> None:
+    objects = await Objects.make(world)
+    own, other = await world.new_token(objects.ids["session_id"]), await world.new_token(await world.new_session())
+    by_own = await request(world, operation, objects.ids, own, str(world.workspace_id))
+    if operation.session_token:
+        assert by_own.status_code == operation.success_status
+    else:
+        assert error_of(by_own) == NOT_FOUND
+    assert error_of(await request(world, operation, objects.ids, other, str(world.workspace_id))) == NOT_FOUND
+
+
+@OPERATION
+async def test_the_right_caller(world: World, operation: Operation) -> None:
+    """The permission alone is enough, and a key that still lives a while works like one that never ends."""
+    objects = await Objects.make(world)
+    key = await world.new_key(operation.permission, expires_at=datetime.now(UTC) + timedelta(hours=30))
+    if operation.name == "create_api_key":
+        # A key that ends cannot make one that does not.
+        key = await world.new_key(operation.permission)
+    answer = await request(world, operation, objects.ids, key, str(world.workspace_id))
+    assert answer.status_code == operation.success_status, answer.text
+
+
+@OPERATION
+async def test_bad_paths_are_400_before_visibility_and_permission(world: World, operation: Operation) -> None:
+    if not _named(operation):
+        return
+    for key in (world.key, await world.new_key(Permission.WORKSPACE_READ), await _some_token(world)):
+        for bad in ("nonsense", f"{{{uuid4()}}}", uuid4().hex, f"urn:uuid:{uuid4()}", "０" * 36):
+            ids = dict.fromkeys(_named(operation), bad)
+            answer = await request(world, operation, ids, key, str(world.workspace_id))
+            assert error_of(answer) == (400, "invalid_request")
+
+
+async def _some_token(world: World) -> str:
+    return await world.new_token(await world.new_session())
+
+
+def _named(operation: Operation) -> set[str]:
+    return {part[1:-1] for part in operation.path.split("/") if part.startswith("{")}

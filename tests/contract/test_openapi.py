@@ -1,0 +1,318 @@
+"""The document and the page made from it: complete, valid, and what was last agreed on."""
+
+import base64
+import hashlib
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+import msgspec
+import pytest
+from openapi_schema_validator import OAS31Validator, oas31_format_checker
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from starlette.responses import Response
+
+from quarterdeck.errors import ErrorCode, Kind
+from quarterdeck.http.docs_page import docs_html, serve_docs
+from quarterdeck.http.envelope import STATUS
+from quarterdeck.http.openapi import openapi_document, serve_document
+from quarterdeck.http.operation import Operation, Payload
+from quarterdeck.http.refusals import refusals
+from quarterdeck.http.routes import OPERATIONS
+from quarterdeck.http.schema_fields import resolve
+from tests.contract.openapi_snapshot import SNAPSHOT, current
+
+Json = dict[str, Any]
+
+DOCUMENT = openapi_document(OPERATIONS)
+each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+
+
+def described(operation: Operation) -> Json:
+    found: Json = DOCUMENT["paths"][operation.path][operation.method.lower()]
+    return found
+
+
+def parameters(operation: Operation) -> dict[str, Json]:
+    found = [resolve(DOCUMENT, each) for each in described(operation)["parameters"]]
+    return {each["name"]: each for each in found}
+
+
+def check_example(schema: Json, example: object) -> None:
+    # The components ride along, so that references into the document resolve.
+    whole = schema | {"components": DOCUMENT["components"]}
+    OAS31Validator(whole, format_checker=oas31_format_checker).validate(example)
+
+
+def test_is_valid_openapi_31() -> None:
+    assert DOCUMENT["openapi"].startswith("3.1.")
+    OpenAPIV31SpecValidator(DOCUMENT).validate()
+
+
+def test_is_the_snapshot() -> None:
+    agreed = SNAPSHOT.read_text("utf-8") if SNAPSHOT.exists() else ""
+    if current() != agreed:
+        pytest.fail(
+            "The API is not the one in tests/contract/openapi.snapshot.json. If the change is meant, run "
+            "`make openapi` and commit the file with it; clients will see exactly its diff.",
+            pytrace=False,
+        )
+
+
+def test_holds_the_operations_of_the_route_table_and_no_others() -> None:
+    found = {
+        (path, method.upper(), operation["operationId"])
+        for path, methods in DOCUMENT["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert found == {(operation.path, operation.method, operation.name) for operation in OPERATIONS}
+    assert len(found) == len(OPERATIONS) == len({operation.name for operation in OPERATIONS})
+
+
+def test_the_codes_are_the_nine() -> None:
+    codes = DOCUMENT["components"]["schemas"]["ErrorCode"]["enum"]
+    assert sorted(codes) == sorted(code.value for code in ErrorCode)
+    assert len(codes) == 9
+
+
+def test_every_situation_the_edge_knows_is_documented() -> None:
+    documented = {refusal.fault.kind for operation in OPERATIONS for refusal in refusals(operation)}
+    # A wrong method belongs to no operation; the introduction tells of it.
+    assert set(Kind) - documented == {Kind.WRONG_METHOD}
+    assert "405" in DOCUMENT["info"]["description"]
+
+
+@each_operation
+def test_has_all_statuses(operation: Operation) -> None:
+    expected = {operation.success_status, 400, 401, 404, 500, 503}
+    if not operation.hides_forbidden:
+        expected.add(403)
+    if operation.payload is not Payload.NONE:
+        expected |= {408, 413}
+    if operation.idempotent:
+        expected.add(409)
+    expected |= {STATUS[refusal.fault.kind] for refusal in operation.refusals}
+    assert {int(status) for status in described(operation)["responses"]} == expected
+
+
+@each_operation
+def test_each_error_status_names_its_codes_and_only_those(operation: Operation) -> None:
+    by_status: dict[str, set[str]] = {}
+    for refusal in refusals(operation):
+        by_status.setdefault(str(STATUS[refusal.fault.kind]), set()).add(refusal.fault.kind.code)
+    for status, response in described(operation)["responses"].items():
+        if status not in by_status:
+            assert int(status) == operation.success_status
+            continue
+        media = response["content"]["application/json"]
+        for code in ErrorCode:
+            body = {"error": {"code": code.value, "message": ""}}
+            allowed = not list(_faults(media["schema"], body))
+            assert allowed == (code in by_status[status]), f"{status} {code}"
+        for example in media["examples"].values():
+            check_example(media["schema"], example["value"])
+            assert example["summary"]
+            assert example["description"]
+
+
+def _faults(schema: Json, body: object) -> Iterator[object]:
+    return iter(OAS31Validator(schema | {"components": DOCUMENT["components"]}).iter_errors(body))
+
+
+@each_operation
+def test_refusals_of_one_status_have_names_of_their_own(operation: Operation) -> None:
+    named = [(STATUS[refusal.fault.kind], refusal.name) for refusal in refusals(operation)]
+    assert len(named) == len(set(named))
+
+
+@each_operation
+def test_headers_of_responses(operation: Operation) -> None:
+    responses = described(operation)["responses"]
+    for response in responses.values():
+        assert resolve(DOCUMENT, response["headers"]["X-Request-Id"])["required"]
+    assert responses["401"]["headers"]["WWW-Authenticate"]["required"]
+    assert responses["503"]["headers"]["Retry-After"]["required"]
+    replayed = "Idempotency-Replayed" in responses[str(operation.success_status)]["headers"]
+    assert replayed == operation.idempotent
+
+
+def test_only_the_conflict_that_is_retried_has_retry_after() -> None:
+    retried = {
+        operation.name
+        for operation in OPERATIONS
+        if "Retry-After" in described(operation)["responses"].get("409", {"headers": {}})["headers"]
+    }
+    contended = {
+        operation.name
+        for operation in OPERATIONS
+        if any(refusal.fault.kind is Kind.CONTENDED for refusal in operation.refusals)
+    }
+    assert retried == contended == {"submit_input"}
+
+
+@each_operation
+def test_parameters(operation: Operation) -> None:
+    found = parameters(operation)
+    assert found["Service-Workspace"]["required"] == operation.workspace_required
+    assert {name for name, each in found.items() if each["in"] == "path"} == set(operation.path_ids)
+    for name in (*operation.path_ids, "Service-Workspace"):
+        assert found[name]["schema"]["format"] == "uuid"
+        pattern = found[name]["schema"]["pattern"]
+        assert re.search(pattern, "0192F0C1-2a00-7c3e-9d4b-3f1a5c7e9b01")
+        assert not re.search(pattern, "{0192f0c1-2a00-7c3e-9d4b-3f1a5c7e9b01}")
+        assert not re.search(pattern, "0192f0c12a007c3e9d4b3f1a5c7e9b01")
+    assert ("Idempotency-Key" in found) == operation.idempotent
+    if operation.idempotent:
+        assert found["Idempotency-Key"]["schema"] == {"type": "string", "minLength": 1, "maxLength": 255}
+    assert {"limit", "after", "order"} & set(found) == ({"limit", "after", "order"} if operation.paged else set())
+
+
+def test_pages() -> None:
+    found = parameters(next(operation for operation in OPERATIONS if operation.paged))
+    expected = {"type": "integer", "format": "int64", "minimum": 1, "maximum": 200, "default": 50}
+    assert found["limit"]["schema"] == expected
+    assert found["order"]["schema"] == {"type": "string", "enum": ["asc", "desc"], "default": "desc"}
+    assert not any(found[name]["required"] for name in ("limit", "after", "order"))
+
+
+@each_operation
+def test_security_names_the_permission(operation: Operation) -> None:
+    expected: list[Json] = [{"api_key": [operation.permission.value]}]
+    if operation.session_token:
+        expected.append({"session_token": []})
+    assert described(operation)["security"] == expected
+
+
+@each_operation
+def test_bodies_have_fitting_examples(operation: Operation) -> None:
+    """When this fails for a new operation: give its types a value in `http/examples.py`."""
+    success = described(operation)["responses"][str(operation.success_status)]["content"]["application/json"]
+    check_example(success["schema"], success["example"])
+    if operation.payload is Payload.NONE:
+        assert "requestBody" not in described(operation)
+        return
+    body = described(operation)["requestBody"]
+    assert body["required"]
+    if operation.payload is Payload.GZIP:
+        assert body["content"] == {"application/gzip": {"schema": {"type": "string", "format": "binary"}}}
+        return
+    media = body["content"]["application/json"]
+    check_example(media["schema"], media["example"])
+    msgspec.convert(media["example"], operation.payload)
+
+
+def test_unknown_fields_are_allowed() -> None:
+    assert "additionalProperties" not in json.dumps(DOCUMENT)
+
+
+@each_operation
+def test_tag_has_a_description(operation: Operation) -> None:
+    """When this fails for a new resource: add it to `_TAGS` in `http/openapi.py`."""
+    descriptions = {tag["name"]: tag.get("description") for tag in DOCUMENT["tags"]}
+    assert all(descriptions[tag] for tag in described(operation)["tags"])
+
+
+class Page(HTMLParser):
+    """What a browser would see: ids, addresses to follow or load, tags, text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.commands: list[str] = []
+        self._in_command = False
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.tags.add(tag)
+        self.attributes |= given.keys()
+        self.ids += [given["id"]] if "id" in given else []
+        self.addresses += [given[name] for name in ("href", "src", "action", "srcset", "data") if name in given]
+        if given.get("class") == "command":
+            self._in_command = True
+            self.commands.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_command = False
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self._in_command:
+            self.commands[-1] += data
+
+
+PAGE = docs_html(DOCUMENT)
+
+
+def test_page_shows_every_operation_with_all_it_can_answer() -> None:
+    page = Page(PAGE)
+    assert len(page.ids) == len(set(page.ids))
+    for operation in OPERATIONS:
+        assert operation.name in page.ids
+        assert operation.path in page.text
+        article = Page(PAGE[PAGE.index(f'id="{operation.name}"') :].split("</article>")[0]).text
+        for text in (operation.permission.value, *parameters(operation)):
+            assert text in article
+        for refusal in refusals(operation):
+            assert str(STATUS[refusal.fault.kind]) in article
+            assert refusal.fault.kind.code in article
+            assert refusal.remedy.replace("`", "") in article
+
+
+def test_page_loads_nothing_and_leads_nowhere_else() -> None:
+    page = Page(PAGE)
+    own = {f"#{name}" for name in page.ids} | {"openapi.json"}
+    assert set(page.addresses) <= own
+    assert not page.tags & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
+    # The policy allows one stylesheet by its hash: an attribute would be ignored by the browser.
+    assert not {name for name in page.attributes if name == "style" or name.startswith("on")}
+    assert not re.search(r"url\(|@import", PAGE)
+
+
+def test_page_escapes_what_it_shows() -> None:
+    hostile = "<script>alert('&\"')</script>"
+    operation = msgspec.structs.replace(OPERATIONS[0], summary=hostile, description=hostile, success=hostile)
+    page = docs_html(openapi_document([operation]))
+    assert "<script" not in page
+    assert Page(page).text.count(hostile) >= 3
+
+
+def test_commands_are_shell_that_parses() -> None:
+    commands = Page(PAGE).commands
+    assert len(commands) == len(OPERATIONS)
+    for command in commands:
+        assert "$QD_URL/v1/" in command
+        assert "$QD_KEY" in command
+        subprocess.run(["sh", "-n", "-c", command], check=True)
+    assert any("$QD_WORKSPACE" in command for command in commands)
+
+
+async def _get(respond: Any) -> Response:
+    response: Response = await respond({"type": "http"}, None)
+    return response
+
+
+async def test_served_page_allows_its_stylesheet_and_nothing_else() -> None:
+    response = await _get(serve_docs(DOCUMENT))
+    page = bytes(response.body).decode()
+    css = page.split("<style>")[1].split("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+    policy = response.headers["content-security-policy"]
+    assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
+    assert "unsafe" not in policy
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert page == PAGE
+
+
+async def test_served_document_is_the_document() -> None:
+    response = await _get(serve_document(DOCUMENT))
+    assert msgspec.json.decode(bytes(response.body)) == DOCUMENT
+    assert response.headers["content-type"] == "application/json"

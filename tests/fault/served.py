@@ -1,0 +1,71 @@
+"""A process to kill: `serve` runs the supervisor, `api` is the API that it starts, around an app of a few lines."""
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import psycopg
+
+from quarterdeck.processes.api_server import serve_api
+from quarterdeck.processes.supervisor import supervise
+from quarterdeck.settings import read_settings
+
+Message = dict[str, Any]
+
+
+async def app(
+    scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+) -> None:
+    if scope["type"] == "lifespan":
+        while (message := await receive())["type"] != "lifespan.shutdown":
+            await send({"type": f"{message['type']}.complete"})
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    if scope["path"] == "/slow":
+        await asyncio.sleep(1)
+    if scope["path"] == "/hang":
+        await asyncio.sleep(600)
+    body = os.environ["QUARTERDECK_DATABASE_URL"] if scope["path"] == "/url" else str(os.getpid())
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
+    await send({"type": "http.response.body", "body": body.encode()})
+
+
+def load() -> Any:
+    if "BROKEN" in os.environ:
+        raise RuntimeError("this app cannot be loaded")
+    return app
+
+
+def say(*words: object) -> None:
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
+def before_api(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute("SELECT 1")
+    say("DATABASE", url)
+    if "REFUSE" in os.environ:
+        raise RuntimeError("refused before the API")
+    time.sleep(float(os.environ.get("LINGER_SECONDS", "0")))
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    settings = read_settings(os.environ)
+    if sys.argv[1] == "api":
+        return serve_api(settings, settings.server.host, settings.server.port, load)
+    return supervise(
+        settings,
+        before_api,
+        announce=lambda address: say("ADDRESS", address),
+        api_command=[sys.executable, "-m", "tests.fault.served", "api"],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""What tests stand on: a served API, and a workspace with the callers that a test needs."""
+
+import gzip
+import io
+import os
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+from uuid import UUID, uuid4
+
+import httpx
+import psycopg
+from msgspec import Struct
+from psycopg import AsyncConnection, sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from quarterdeck.access.model import Permission
+from quarterdeck.api_keys.model import CreateApiKeyBody
+from quarterdeck.db.database import connection_options
+from quarterdeck.settings import DatabaseSettings
+from quarterdeck.workspaces import service as workspaces
+
+EVERY_PERMISSION = tuple(Permission)
+START_SECONDS = 20.0
+
+
+class Server(Struct, frozen=True):
+    url: str
+    port: int
+    pid: int
+    database_url: str
+    log: Path
+    data_dir: Path
+
+
+def clone_database(postgres_url: str, template: str) -> str:
+    name = f"qd_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        connection.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+    return make_conninfo(postgres_url, dbname=name)
+
+
+def drop_database(postgres_url: str, url: str) -> None:
+    name = str(conninfo_to_dict(url)["dbname"])
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def serving(database_url: str, data_dir: Path, **settings: object) -> Iterator[Server]:
+    """`qd api` in a process of its own. `settings` are environment variables without their prefix."""
+    port = free_port()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("QUARTERDECK_")}
+    environment |= {
+        "QUARTERDECK_DATABASE_URL": database_url,
+        "QUARTERDECK_SERVER_DATA_DIR": str(data_dir),
+        "QUARTERDECK_KEY_LAST_USED_FLUSH_SECONDS": "0.2",
+    }
+    environment |= {f"QUARTERDECK_{name}": str(value) for name, value in settings.items()}
+    log = data_dir / "api.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "quarterdeck", "api", "--port", str(port)], env=environment, stderr=output
+        )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait_until_up(url, process, log)
+        yield Server(url, port, process.pid, database_url, log, data_dir)
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_up(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise AssertionError(f"qd api ended with {process.returncode}: {log.read_text()}")
+        try:
+            httpx.get(f"{url}/healthz", timeout=1)
+        except httpx.TransportError:
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError(f"qd api did not start: {log.read_text()}")
+
+
+class World:
+    """One workspace. `key` holds every permission; more callers are made as a test asks for them."""
+
+    def __init__(self, database_url: str, http: httpx.AsyncClient) -> None:
+        self.database_url = database_url
+        self.http = http
+        self.workspace_id: UUID
+        self.key: str
+
+    @classmethod
+    async def create(cls, database_url: str, http: httpx.AsyncClient) -> Self:
+        world = cls(database_url, http)
+        async with await world.connect() as connection:
+            world.workspace_id = await workspaces.create_workspace(connection, "Test", f"{uuid4().hex}@example.com")
+        world.key = await world.new_key()
+        return world
+
+    async def connect(self) -> "AsyncConnection[tuple[Any, ...]]":
+        options = connection_options(DatabaseSettings())
+        return await AsyncConnection.connect(self.database_url, autocommit=True, options=options)
+
+    async def fetch(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        async with await self.connect() as connection:
+            return await (await connection.execute(query.encode(), values)).fetchall()
+
+    async def new_key(self, *permissions: Permission, expires_at: datetime | None = None, label: str = "test") -> str:
+        """By the operator, with every permission unless some are named. `only()` makes one without any."""
+        return (await self.new_key_record(permissions or EVERY_PERMISSION, expires_at, label))[0]
+
+    async def new_key_record(
+        self, permissions: tuple[Permission, ...], expires_at: datetime | None = None, label: str = "test"
+    ) -> tuple[str, UUID]:
+        body = CreateApiKeyBody(label, list(permissions), expires_at)
+        async with await self.connect() as connection:
+            created = await workspaces.create_key(connection, "test", self.workspace_id, body, None)
+        assert isinstance(created.secret, str)
+        return created.secret, created.id
+
+    async def expired_key(self) -> str:
+        secret, key_id = await self.new_key_record(EVERY_PERMISSION, datetime.now(UTC) + timedelta(hours=1))
+        await self.execute("UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE id = %s", key_id)
+        return secret
+
+    async def revoked_key(self) -> str:
+        secret, key_id = await self.new_key_record(EVERY_PERMISSION)
+        await self.execute("UPDATE api_keys SET revoked_at = now() WHERE id = %s", key_id)
+        return secret
+
+    async def execute(self, statement: str, *values: object) -> None:
+        async with await self.connect() as connection:
+            await connection.execute(statement.encode(), values)
+
+    async def new_session(self) -> str:
+        answer = await self.post("/v1/sessions", {})
+        assert answer.status_code == 201, answer.text
+        session_id: str = answer.json()["id"]
+        return session_id
+
+    async def new_token(self, session_id: str) -> str:
+        answer = await self.post(f"/v1/sessions/{session_id}/tokens", {})
+        assert answer.status_code == 201, answer.text
+        token: str = answer.json()["token"]
+        return token
+
+    async def new_skill(self) -> str:
+        answer = await self.post("/v1/skills", {"name": "demo"})
+        assert answer.status_code == 201, answer.text
+        skill_id: str = answer.json()["id"]
+        return skill_id
+
+    async def get(self, path: str, *, key: str | None = None, headers: dict[str, str] | None = None) -> httpx.Response:
+        return await self.http.get(path, headers=self.headers(key) | (headers or {}))
+
+    async def post(
+        self, path: str, body: object, *, key: str | None = None, headers: dict[str, str] | None = None
+    ) -> httpx.Response:
+        return await self.http.post(path, json=body, headers=self.headers(key) | (headers or {}))
+
+    async def submit(
+        self, session_id: str, text: str = "hello", *, key: str | None = None, idempotency_key: str | None = None
+    ) -> httpx.Response:
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        body = {"type": "input", "text": text}
+        return await self.post(f"/v1/sessions/{session_id}/events", body, key=key, headers=headers)
+
+    async def push(
+        self, skill_id: str, archive: bytes, *, key: str | None = None, headers: dict[str, str] | None = None
+    ) -> httpx.Response:
+        given = self.headers(key) | {"Content-Type": "application/gzip"} | (headers or {})
+        return await self.http.post(f"/v1/skills/{skill_id}/versions", content=archive, headers=given)
+
+    async def list_keys(self, query: str = "", *, key: str | None = None) -> httpx.Response:
+        headers = {"Service-Workspace": str(self.workspace_id)}
+        return await self.get(f"/v1/api-keys{query}", key=key, headers=headers)
+
+    def headers(self, key: str | None = None) -> dict[str, str]:
+        return {"Authorization": f"Bearer {key or self.key}"}
+
+
+def bundle(name: str = "demo", **files: str) -> bytes:
+    """A small valid archive; the same arguments give the same bytes."""
+    contents = {"SKILL.md": f"---\nname: {name}\ndescription: A test skill.\n---\nBody.\n"} | files
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as tar:
+        for path, text in contents.items():
+            member = tarfile.TarInfo(path)
+            member.size = len(text.encode())
+            tar.addfile(member, io.BytesIO(text.encode()))
+    return gzip.compress(raw.getvalue(), mtime=0)
+
+
+def error_of(answer: httpx.Response) -> tuple[int, str]:
+    """Status and code, after checking that the body is the envelope and nothing else."""
+    body = answer.json()
+    assert set(body) == {"error"}, body
+    assert set(body["error"]) == {"code", "message"}, body
+    assert isinstance(body["error"]["message"], str)
+    assert answer.headers["content-type"] == "application/json"
+    return answer.status_code, body["error"]["code"]
