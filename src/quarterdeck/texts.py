@@ -4,6 +4,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-Text = Annotated[str, Meta(pattern=r"^[^\u0000]*$")]
-# One line that people read: a title, a label, a name.
-Line = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\u0000-\u001f\u007f]*$")]
+Text = Annotated[str, Meta(pattern=r"^[^\u0000]*$", description="Any text without U+0000.")]
+# `$` alone would also match before a final newline.
+Line = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[^\u0000-\u001f\u007f]*(?![\s\S])",
+        description="One line for people to read, without control characters.",
+    ),
+]

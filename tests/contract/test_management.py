@@ -23,7 +23,7 @@ async def test_create_session(world: World) -> None:
     UUID(plain.json()["id"])
 
 
-@pytest.mark.parametrize("title", ["", "x" * 201, "two\nlines", "nul\x00", 5])
+@pytest.mark.parametrize("title", ["", "x" * 201, "two\nlines", "line\n", "\n", "nul\x00", 5])
 async def test_bad_title_is_400(world: World, title: object) -> None:
     assert error_of(await world.post("/v1/sessions", {"title": title})) == (400, "invalid_request")
 

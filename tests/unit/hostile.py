@@ -124,6 +124,7 @@ EXTENDED: Cases = {
     "PAX size of nothing": (lambda: bundle(pax({b"size": b"0"}), file(b"a", b"x")), "differ about the size"),
     "PAX size negative": (lambda: bundle(pax({b"size": b"-1"}), file(b"a", b"x")), "size is not a number"),
     "PAX size with underscore": (lambda: bundle(pax({b"size": b"1_0"}), file(b"a", b"x")), "size is not a number"),
+    "PAX size of 4,500 digits": (lambda: bundle(pax({b"size": b"9" * 4500}), file(b"a")), "size is not a number"),
     "PAX size of 60,000 digits": (lambda: bundle(pax({b"size": b"9" * 60_000}), file(b"a")), "size is not a number"),
     "PAX size twice": (lambda: bundle(pax(pax_record(b"size", b"0") * 2), file(b"a")), "size is not a number"),
     "PAX path twice": (lambda: bundle(pax(pax_record(b"path", b"b") * 2), file(b"a")), "sets the path twice"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from quarterdeck.settings import BundleSettings
+from quarterdeck.skills import gunzip
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.skills.model import Bundle
 from tests.unit.archives import (
@@ -174,11 +175,13 @@ FINE: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", FINE)
-def test_is_read_in_time_and_little_memory(name: str) -> None:
+def test_is_read_in_time_and_little_memory(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = FINE[name]()
     start = time.process_time()
     read(archive)
     assert time.process_time() - start < 1.0
+    # Tracing takes several times as long as what it traces, and is not the archive's cost.
+    monkeypatch.setattr(gunzip, "PROCESSOR_SECONDS", 5.0)
     tracemalloc.start()
     try:
         read(archive)

@@ -13,11 +13,11 @@ from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.db.database import Connection
 from quarterdeck.ids import parse_id
-from quarterdeck.settings import Settings, read_settings, with_server
+from quarterdeck.settings import read_settings, with_server
 from quarterdeck.texts import Line
 from quarterdeck.workspaces import service
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Manage workspaces, members and keys.")
+app = typer.Typer(rich_markup_mode=None, help="Manage workspaces, members and keys.")
 
 
 def _line(text: str) -> str:

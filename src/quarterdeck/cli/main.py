@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 from quarterdeck.cli import admin
@@ -16,9 +15,15 @@ from quarterdeck.errors import ServiceError
 from quarterdeck.settings import Settings, SettingsError, read_settings, with_server
 
 EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
-    name="qd", no_args_is_help=True, add_completion=True, rich_markup_mode=None, help="Quarterdeck, an agent workspace."
+    name="qd",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    # Its pretty tracebacks print local variables, and those may be secrets.
+    pretty_exceptions_enable=False,
+    help="Quarterdeck, an agent workspace.",
 )
 app.add_typer(admin.app, name="admin")
 
@@ -70,15 +75,12 @@ def run(arguments: list[str]) -> int:
     from quarterdeck.db.migrate import MigrationError
 
     try:
-        return int(app(arguments, standalone_mode=False) or 0)
-    except click.exceptions.Exit as leave:
+        return int(app(arguments or ["--help"], standalone_mode=False) or 0)
+    except typer.Exit as leave:
         return leave.exit_code
-    except click.exceptions.NoArgsIsHelpError as helped:
-        typer.echo(helped.message)
-        return EXIT_USAGE
-    except click.Abort:
-        return 130
-    except click.ClickException as fault:
+    except typer.Abort:
+        return EXIT_INTERRUPTED
+    except typer.TyperException as fault:
         return _complain(fault.format_message())
     except ServiceError as fault:
         return _complain(fault.message)

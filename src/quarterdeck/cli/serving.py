@@ -18,7 +18,7 @@ from quarterdeck.workspaces.service import FirstStart, first_start
 
 def serve_everything(settings: Settings) -> int:
     _warn_if_public(settings.server.host)
-    return supervise(settings, partial(_prepare, settings))
+    return supervise(settings, partial(_prepare, settings), announce=_announce)
 
 
 def serve_api_alone(settings: Settings) -> int:
@@ -42,20 +42,29 @@ def _prepare(settings: Settings, url: str) -> None:
 
 
 def _welcome(first: FirstStart, url: str) -> None:
-    sys.stdout.write(
+    _say(
         f"""
-Quarterdeck is ready for its first conversation.
+Welcome to Quarterdeck. Keep this key: it is shown only this once.
 
-  workspace  {first.workspace_id}
-  key        {first.secret}
+  export QD_URL={url}
+  export QD_WORKSPACE={first.workspace_id}
+  export QD_KEY={first.secret}
 
-The key is shown only this once. Try it:
+Paste these three lines into another terminal, then start a session:
 
-  curl -s {url}/v1/sessions -H 'Authorization: Bearer {first.secret}' \\
+  curl -s $QD_URL/v1/sessions -H "Authorization: Bearer $QD_KEY" \\
     -H 'Content-Type: application/json' -d '{{"title": "First session"}}'
 
 """
     )
+
+
+def _announce(address: str) -> None:
+    _say(f"Serving on http://{address} (reference: http://{address}/docs). Ctrl-C stops.\n")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 

@@ -15,6 +15,7 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -318,7 +319,7 @@ def find_postmaster(cluster: Cluster) -> psutil.Process | None:
     """The live server of this folder. A number in a file proves nothing: it may be another process by now."""
     try:
         process = psutil.Process(int((cluster.pgdata / "postmaster.pid").read_text().split("\n", 1)[0]))
-        if process.status() == psutil.STATUS_ZOMBIE or process.name() != "postgres":
+        if _has_ended(process) or process.name() != "postgres":
             return None
         return process if Path(process.cwd()) == cluster.pgdata.resolve() else None
     except (OSError, ValueError, psutil.Error):
@@ -348,12 +349,19 @@ def clear_leftovers(cluster: Cluster) -> None:
 
 def stop_postmaster(process: psutil.Process) -> None:
     for order, patience_seconds in ((signal.SIGINT, FAST_SHUTDOWN_SECONDS), (signal.SIGQUIT, 10.0)):
-        try:
+        with suppress(psutil.NoSuchProcess):
             process.send_signal(order)
-            process.wait(patience_seconds)
-            return
-        except psutil.NoSuchProcess:
-            return
-        except psutil.TimeoutExpired:
-            continue
+        deadline = time.monotonic() + patience_seconds
+        while time.monotonic() < deadline:
+            if _has_ended(process):
+                return
+            time.sleep(0.02)
     raise EmbeddedError(f"the PostgreSQL server with pid {process.pid} does not stop")
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """A zombie has: in a container the first process may never collect it."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

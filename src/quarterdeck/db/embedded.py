@@ -46,8 +46,9 @@ def running(data_dir: Path) -> Iterator[str]:
 
 def start_guard(data_dir: Path) -> subprocess.Popen[str]:
     # A session of its own: Ctrl-C in the terminal is for the command, which needs the server to end well.
+    # -P: nothing is imported from the folder in which somebody happens to run a command, perhaps as root.
     return subprocess.Popen(
-        [sys.executable, "-m", "quarterdeck.processes.postgres_guard", str(data_dir.resolve())],
+        [sys.executable, "-P", "-m", "quarterdeck.processes.postgres_guard", str(data_dir.resolve())],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -93,7 +94,7 @@ class Claim:
     def _is_ready(self) -> bool:
         server = find_postmaster(self.cluster)
         # A server without its guard may answer, but the next guard is about to stop it.
-        if server is None or self.cluster.guard_lock.read_text() != str(server.pid) or not self._is_guarded():
+        if server is None or not self._is_guarded() or self.cluster.guard_lock.read_text() != str(server.pid):
             return False
         return self._answers()
 
@@ -144,9 +145,10 @@ class Claim:
     def _dismiss_idle(self, guard: subprocess.Popen[str]) -> None:
         """End our guard if it only stands by behind the one that serves."""
         server = find_postmaster(self.cluster)
-        if server is not None and server.ppid() != guard.pid:
-            guard.terminate()
-            guard.wait()
+        with suppress(psutil.NoSuchProcess):
+            if server is not None and server.ppid() != guard.pid:
+                guard.terminate()
+                guard.wait()
 
 
 def _try_lock(lock: BinaryIO, mode: int) -> bool:

@@ -27,8 +27,9 @@ class Endpoint:
         self._allow = ", ".join(sorted(self._methods))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Starlette's patterns end in `$`, which also matches before a final newline.
-        if scope["path"].endswith("\n"):
+        # Starlette's patterns end in `$`, which also matches before a final newline, and look at the decoded path,
+        # in which an encoded slash separates what it does not separate for a proxy in front of us.
+        if scope["path"].endswith("\n") or b"%2f" in scope["raw_path"].lower():
             raise errors.not_found("path")
         respond = self._methods.get(scope["method"])
         if respond is None:

@@ -1,4 +1,4 @@
-"""One HTTP request, read strictly. Faults of path, query and headers are remembered, not raised: see `access/call.py`."""
+"""One HTTP request, read strictly. Faults of path, query and headers are remembered, not raised: `access/call.py`."""
 
 import re
 from collections.abc import AsyncIterator, Callable

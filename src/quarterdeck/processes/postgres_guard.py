@@ -118,6 +118,8 @@ def _in_use(users_lock: int) -> bool:
     try:
         fcntl.flock(users_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        # Linux has dropped our share by now; not every system has, and a guard that keeps one would wait for itself.
+        fcntl.flock(users_lock, fcntl.LOCK_UN)
         return True
     return False
 

@@ -28,7 +28,8 @@ from quarterdeck.settings import Settings, variable
 
 logger = logging.getLogger(__name__)
 
-API_COMMAND = (sys.executable, "-m", "quarterdeck", "api")
+# -P: as for the guard, the current folder is no place to import from.
+API_COMMAND = (sys.executable, "-P", "-m", "quarterdeck", "api")
 # The orphaned workers of a killed supervisor let go of the port within milliseconds; a busy machine takes longer.
 PORT_PATIENCE_SECONDS = 2.0
 EXIT_FAILED = 1

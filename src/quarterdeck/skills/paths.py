@@ -64,8 +64,8 @@ def _check_components(path: str, limits: BundleSettings) -> None:
     for component in components:
         if component in _COMPONENT_FAULTS:
             raise BundleError(_COMPONENT_FAULTS[component], path=path)
-        if len(component.encode()) > limits.path_component_bytes:
-            raise BundleError(f"a part of the path is longer than {limits.path_component_bytes} bytes.", path=path)
+    if max(map(len, path.encode().split(b"/"))) > limits.path_component_bytes:
+        raise BundleError(f"a part of the path is longer than {limits.path_component_bytes} bytes.", path=path)
 
 
 def check_collisions(directories: Mapping[str, bool]) -> None:

@@ -1,0 +1,74 @@
+"""Running `qd` as a person does: a process, its output, its exit code."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from msgspec import Struct
+
+from tests.world import free_port
+
+QD = (sys.executable, "-m", "quarterdeck")
+START_SECONDS = 30.0
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """This process's environment without its settings, so that a developer's own do not change a test."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
+    return plain | {f"QUARTERDECK_{name}": value for name, value in settings.items()}
+
+
+def qd(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([*QD, *arguments], env=environment(**settings), capture_output=True, text=True, timeout=60)
+
+
+class Serving(Struct, frozen=True):
+    process: "subprocess.Popen[str]"
+    url: str
+    output: Path
+
+    def exported(self, name: str) -> str:
+        """A variable that the first start printed."""
+        match = re.search(rf"export {name}=(\S+)", self.output.read_text())
+        assert match, self.output.read_text()
+        return match[1]
+
+
+@contextmanager
+def qd_serve(data: Path, output: Path, port: int | None = None, **settings: str) -> Iterator[Serving]:
+    port = port or free_port()
+    with output.open("w") as out:
+        process = subprocess.Popen(
+            [*QD, "serve", "--data", str(data), "--port", str(port)],
+            env=environment(**settings),
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    serving = Serving(process, f"http://127.0.0.1:{port}", output)
+    try:
+        _wait_until_ready(serving)
+        yield serving
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def _wait_until_ready(serving: Serving) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        assert serving.process.poll() is None, serving.output.read_text()
+        try:
+            if httpx.get(f"{serving.url}/readyz", timeout=5).status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.05)
+    raise AssertionError(f"not ready in time: {serving.output.read_text()}")

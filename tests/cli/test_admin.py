@@ -1,0 +1,113 @@
+"""`qd admin`, `qd migrate` and `qd sweep`, on a folder with and without a server, and on a URL."""
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import psycopg
+import pytest
+
+from tests.cli.command import qd, qd_serve
+
+EVERY = [part for name in ("workspace.read", "key.manage", "session.manage", "skill.manage")
+         for part in ("--permission", name)]  # fmt: skip
+
+
+def admin(*arguments: str, **settings: str) -> Any:
+    done = qd("admin", *arguments, "--json", **settings)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_on_a_folder_without_and_with_a_server(tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    workspace = admin("create-workspace", "--name", "Team", "--owner-email", "owner@example.com", *data)["id"]
+    UUID(workspace)
+    with qd_serve(tmp_path / "data", tmp_path / "output") as serving:
+        assert "QD_KEY" not in serving.output.read_text(), "a database with a workspace has started before"
+        key = admin("create-key", "--workspace", workspace, "--label", "ci", *EVERY, *data)
+        assert key["created_by"]["primary_email"] == "owner@example.com"
+        headers = {"Authorization": f"Bearer {key['secret']}", "Service-Workspace": workspace}
+        (listed,) = httpx.get(f"{serving.url}/v1/api-keys", headers=headers).json()["items"]
+        assert listed["id"] == key["id"]
+        assert key.keys() - listed.keys() == {"secret"}
+
+
+def test_members_and_their_keys(database_url: str) -> None:
+    settings = {"DATABASE_URL": database_url}
+    workspace = admin("create-workspace", "--name", "Team", "--owner-email", "o@example.com", **settings)["id"]
+    assert admin("add-member", "--workspace", workspace, "--email", "Ann@example.com", **settings)["user_id"]
+    label = ("--label", "hers", "--permission", "workspace.read", "--expires-at", "2999-01-31T12:00:00Z")
+    key = admin("create-key", "--workspace", workspace, *label, "--as", "ann@example.com", **settings)
+    assert key["created_by"]["primary_email"] == "Ann@example.com"
+    assert key["expires_at"] == "2999-01-31T12:00:00Z"
+    left = admin("remove-member", "--workspace", workspace, "--email", "ann@example.com", **settings)
+    assert [(one["id"], one["revoked_at"]) for one in left["keys"]] == [(key["id"], None)]
+    ended = admin("remove-member", "--workspace", workspace, "--email", "ann@example.com", "--revoke-keys", **settings)
+    assert ended["keys"][0]["revoked_at"] is not None
+    refused = qd("admin", "create-key", "--workspace", workspace, *label, "--as", "ann@example.com", **settings)
+    assert (refused.returncode, refused.stderr) == (2, "qd: ann@example.com is not a member of this workspace.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nonsense"], "No such command"),
+        (["serve", "--port", "70000"], "65535"),
+        (["serve", "--port", "x"], "--port"),
+        (["admin"], "Missing command"),
+        (["admin", "create-workspace", "--name", "x"], "--owner-email"),
+        (["admin", "create-workspace", "--name", "x", "--owner-email", "nobody"], "e-mail"),
+        (["admin", "create-workspace", "--name", "", "--owner-email", "a@b.c"], "--name"),
+        (["admin", "create-workspace", "--name", "a\nb", "--owner-email", "a@b.c"], "--name"),
+        (["admin", "create-key", "--workspace", "x", "--label", "l", "--permission", "workspace.read"], "UUID"),
+        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l"], "--permission"),
+        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l", "--permission", "all"], "skill.manage"),
+        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l", *EVERY], "no workspace"),
+        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l", *EVERY, "--expires-at", "soon"], "date"),
+        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l", *EVERY, "--expires-at", "2020-01-01"],
+         "past"),
+        (["admin", "add-member", "--workspace", str(uuid4()), "--email", "a@b.c"], "no workspace"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_one_line_and_exit_code_2(database_url: str, arguments: list[str], says: str) -> None:
+    done = qd(*arguments, DATABASE_URL=database_url)
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert says in done.stderr
+
+
+def test_wrong_settings_are_named_together() -> None:
+    done = qd("serve", SERVER_PORT="x", HTTP_BODY_SECONDS="0", KEY_ENVIRONMENT="Not ok")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    for name in ("QUARTERDECK_SERVER_PORT", "QUARTERDECK_HTTP_BODY_SECONDS", "QUARTERDECK_KEY_ENVIRONMENT"):
+        assert name in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["migrate"], ["sweep"], ["admin", "create-workspace", "--name", "x", "--owner-email", "a@b.c"]]
+)
+def test_an_unreachable_database_is_one_line(command: list[str]) -> None:
+    done = qd(*command, DATABASE_URL="postgresql://nobody@127.0.0.1:1/none")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
+    settings = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(tmp_path)}
+    assert qd("migrate", **settings).stdout == "nothing to do: the schema is current\n"
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO app.receipts (scope_id, operation, key, fingerprint, body, created_at)"
+            " SELECT gen_random_uuid(), 'x', n::text, '', '', now() - make_interval(days => 6 + n % 3)"
+            " FROM generate_series(1, 30) n"
+        )
+    done = qd("sweep", **settings, RECEIPT_SWEEP_BATCH="3")
+    # Ages of 6, 7 and 8 days: kept, due by less than the minute that is added for safety, removed.
+    assert (done.returncode, done.stdout) == (0, "removed 10 receipts and 0 bundles\n"), done.stderr
+    assert qd("sweep", **settings).stdout == "removed 0 receipts and 0 bundles\n"
