@@ -21,7 +21,13 @@ SMALL_UPLOAD_BYTES = 200_000
 @pytest.fixture(scope="module")
 def hurried(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with little patience and small limits, on the same database."""
-    settings = {"HTTP_BODY_SECONDS": 1.2, "HTTP_BODY_STALL_SECONDS": 0.5, "BUNDLE_REQUEST_BYTES": SMALL_UPLOAD_BYTES}
+    settings = {
+        "HTTP_BODY_SECONDS": 1.2,
+        "HTTP_BODY_STALL_SECONDS": 0.5,
+        "HTTP_LINGER_SECONDS": 1.0,
+        "HTTP_LINGER_STALL_SECONDS": 0.3,
+        "BUNDLE_REQUEST_BYTES": SMALL_UPLOAD_BYTES,
+    }
     with serving(server.database_url, tmp_path_factory.mktemp("hurried"), **settings) as hurried:
         yield hurried
 
@@ -138,10 +144,11 @@ async def test_a_body_where_none_is_wanted_is_ignored(world: World, server: Serv
 # --- size ---
 
 
-async def test_a_length_over_the_limit_is_413_before_any_body(target: Target, server: Server) -> None:
+async def test_a_length_over_the_limit_is_413_before_any_body(target: Target, hurried: Server) -> None:
     """The client sends no body at all and is answered, told that the connection ends."""
-    for operation, length in ((target.events, JSON_LIMIT_BYTES + 1), (target.versions, 10**12)):
-        with Wire(server.port) as wire:
+    lengths = ((target.events, JSON_LIMIT_BYTES + 1), (target.versions, SMALL_UPLOAD_BYTES + 1), (target.events, 10**18))
+    for operation, length in lengths:
+        with Wire(hurried.port) as wire:
             wire.send(request(*operation, f"Content-Length: {length}"))
             answer = wire.answer()
             assert answer.error() == (413, "invalid_request")
@@ -179,6 +186,23 @@ async def test_a_client_that_sends_everything_before_it_listens_gets_its_413(tar
         with Wire(server.port) as wire:
             wire.send(request(*operation, f"Content-Length: {length}", body=b"x" * length))
             assert wire.answer().error() == (413, "invalid_request")
+
+
+@pytest.mark.parametrize("pause_seconds", [0.0, 0.1])
+async def test_what_comes_after_an_early_answer_is_not_taken_for_ever(
+    target: Target, hurried: Server, pause_seconds: float
+) -> None:
+    """Neither a flood nor a trickle keeps a connection that was answered already."""
+    unknown = ("POST", "/nowhere")
+    for operation, status in ((target.events, 413), (unknown, 404), (target.versions[:2], 401)):
+        with Wire(hurried.port) as wire:
+            wire.send(request(*operation, CHUNKED))
+            began = time.monotonic()
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                while time.monotonic() - began < 10:
+                    wire.send(chunk(b" " * (65_536 if status == 413 or not pause_seconds else 1)))
+                    time.sleep(pause_seconds)
+            assert time.monotonic() - began < 4
 
 
 # --- Expect: 100-continue ---

@@ -1,0 +1,151 @@
+"""Makes what schemathesis generates mean something: ids of records that exist, times to come, archives that unpack.
+
+Random values of the right form are rightly answered 404 or 400, and then nothing behind those answers is tested. So
+each is exchanged for a real one, but for a share that stays as it was. The choice hangs on the generated value alone:
+Hypothesis must find the same request when it repeats a case.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+from zlib import crc32
+
+import schemathesis
+from hypothesis import strategies as st
+from msgspec import Struct
+from schemathesis import Case, HookContext
+
+from quarterdeck import ids
+from quarterdeck.access.model import Permission
+from tests.unit import archives
+from tests.world import EVERY_PERMISSION, World, bundle
+
+GZIP = "application/gzip"
+_STAYS_RANDOM = 8
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+# Tokens live 30 days at most, and an offset moves a moment by up to a day.
+_TOKEN_DAYS = 28
+_MARK_CHARACTERS = 8
+
+
+class Records(Struct, frozen=True):
+    """A workspace with something in it, and the key that calls."""
+
+    workspace_id: str
+    secret: str
+    own_key_id: str
+    by_parameter: dict[str, list[str]]
+
+    def real(self, name: str, generated: str) -> str:
+        """For an id of the right form. What the server itself gave out, as a link or a page does, stays."""
+        identifier = ids.parse_id(generated)
+        if identifier is None or (_is_recent(identifier) and str(identifier) != self.own_key_id):
+            return generated
+        choice = crc32(generated.encode())
+        # Any UUID may name a record; a cursor has to come from the list.
+        if choice % _STAYS_RANDOM == 0 and name != "after":
+            return generated
+        found = self.by_parameter[name][choice // _STAYS_RANDOM % len(self.by_parameter[name])]
+        return found.upper() if choice % 3 == 0 else found
+
+
+async def create_records(world: World) -> Records:
+    secret, own_key_id = await world.new_key_record(EVERY_PERMISSION)
+    # Keys that may be revoked, and whose ids are cursors of the list all the same.
+    keys = [str((await world.new_key_record((permission,)))[1]) for permission in Permission]
+    return Records(
+        str(world.workspace_id),
+        secret,
+        str(own_key_id),
+        {
+            "session_id": [await world.new_session() for _ in range(3)],
+            "skill_id": [await world.new_skill() for _ in range(3)],
+            "api_key_id": keys,
+            "after": keys,
+            "Service-Workspace": [str(world.workspace_id)],
+        },
+    )
+
+
+def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
+    """Registered on the schema: hooks on cases are the only ones that all phases ask."""
+
+    @schema.hooks.hook
+    def map_case(_: HookContext, case: Case[Any]) -> Case[Any]:
+        for container in (case.path_parameters, case.headers, case.query):
+            for name, value in list(container.items()):
+                if name in records.by_parameter and isinstance(value, str):
+                    container[name] = records.real(name, value)
+        _set_expiry(case)
+        if isinstance(case.body, Junk):
+            # Setting it is what tells schemathesis that this body is not a valid one.
+            case.body = bytes(case.body)
+        key = case.headers.get("Idempotency-Key")
+        if isinstance(key, str) and key:
+            case.headers["Idempotency-Key"] = _own_key(key, case)
+        return case
+
+
+def _is_recent(identifier: UUID) -> bool:
+    """Ids of the server begin with the time; a random one hardly falls into this hour."""
+    return abs(datetime.now(UTC) - ids.created_at(identifier)) < timedelta(hours=1)
+
+
+def _set_expiry(case: Case[Any]) -> None:
+    """Other days for what is past or too far away; the forms of time and offset stay as generated."""
+    body = case.body
+    if not isinstance(body, dict) or not isinstance(body.get("expires_at"), str):
+        return
+    given = body["expires_at"]
+    match = _MOMENT.fullmatch(given)
+    if match is None:
+        return
+    day = datetime.now(UTC).date() + timedelta(days=2 + crc32(given.encode()) % (_TOKEN_DAYS - 2))
+    if case.operation.path.endswith("/tokens") or match[1] < day.isoformat():
+        case.body = body | {"expires_at": given.replace(match[1], day.isoformat(), 1)}
+
+
+def _own_key(key: str, case: Case[Any]) -> str:
+    """Marked by the request it is for. Some stay as they are: used again, they are replays and conflicts."""
+    request = repr((case.operation.label, case.path_parameters, case.body)).encode()
+    if crc32(key.encode()) % 4 == 0:
+        return key
+    mark = f"{crc32(request):0{_MARK_CHARACTERS}x}"
+    return mark + key[_MARK_CHARACTERS:]
+
+
+class Junk(bytes):
+    """A body that must be refused."""
+
+
+_names = st.from_regex(r"[a-z0-9]+(-[a-z0-9]+){0,3}", fullmatch=True).filter(lambda name: len(name) <= 64)
+_paths = st.from_regex(r"[a-z][a-z0-9_]{0,20}(\.[a-z]{1,4})?", fullmatch=True)
+_contents = st.text(st.characters(codec="utf-8"), max_size=200)
+_archives = st.just(bundle()) | st.builds(
+    lambda name, files: bundle(name, **files), _names, st.dictionaries(_paths, _contents, max_size=5)
+)
+
+
+@st.composite
+def _junk(draw: st.DrawFn) -> Junk:
+    whole = draw(_archives)
+    place = draw(st.integers(10, len(whole) - 1))
+    damaged = st.sampled_from(
+        [
+            whole[:place],
+            whole + b"\x01",
+            whole[:-8] + bytes(8),
+            archives.gzip(archives.tar(archives.file(b"skill.md", archives.SKILL_MD))),
+            archives.gzip(archives.tar(archives.skill_md(), archives.skill_md())),
+            archives.bundle(archives.file(b"../up", b"x")),
+            archives.bundle(archives.header(b"link", kind=b"2", link=b"/etc/passwd")),
+            archives.bundle_with(b"---\nname: Not A Name\n---\n"),
+            archives.tar(archives.skill_md()),
+        ]
+    )
+    return Junk(draw(damaged | st.binary(max_size=200)))
+
+
+# Archives come first: where schemathesis takes one simplest value, it has to be a valid one.
+schemathesis.openapi.media_type(GZIP, st.one_of(_archives, _archives, _junk()))
