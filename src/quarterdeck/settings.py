@@ -90,6 +90,8 @@ class BundleSettings(Struct, frozen=True):
     path_component_bytes: Bytes = 255
     all_paths_bytes: Bytes = 1024 * 1024
     extended_header_bytes: Bytes = 64 * 1024
+    # Processor time. With what follows the unpacking, a bundle stays under a second.
+    unpacking_seconds: Seconds = 0.85
     orphan_hours: Count = 24
 
 

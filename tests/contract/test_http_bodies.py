@@ -146,7 +146,11 @@ async def test_a_body_where_none_is_wanted_is_ignored(world: World, server: Serv
 
 async def test_a_length_over_the_limit_is_413_before_any_body(target: Target, hurried: Server) -> None:
     """The client sends no body at all and is answered, told that the connection ends."""
-    lengths = ((target.events, JSON_LIMIT_BYTES + 1), (target.versions, SMALL_UPLOAD_BYTES + 1), (target.events, 10**18))
+    lengths = (
+        (target.events, JSON_LIMIT_BYTES + 1),
+        (target.versions, SMALL_UPLOAD_BYTES + 1),
+        (target.events, 10**18),
+    )
     for operation, length in lengths:
         with Wire(hurried.port) as wire:
             wire.send(request(*operation, f"Content-Length: {length}"))

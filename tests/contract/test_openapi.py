@@ -166,7 +166,10 @@ def test_parameters(operation: Operation) -> None:
         assert not re.search(pattern, "0192f0c12a007c3e9d4b3f1a5c7e9b01")
     assert ("Idempotency-Key" in found) == operation.idempotent
     if operation.idempotent:
-        assert found["Idempotency-Key"]["schema"] == {"type": "string", "minLength": 1, "maxLength": 255}
+        schema = found["Idempotency-Key"]["schema"]
+        assert (schema["type"], schema["minLength"], schema["maxLength"]) == ("string", 1, 255)
+        assert all(re.search(schema["pattern"], text) for text in ("a", "7f-9 ~", "é€"))
+        assert not any(re.search(schema["pattern"], text) for text in ("\t", "a\x7f", "\x85", "\xa0", "\xad"))
     assert {"limit", "after", "order"} & set(found) == ({"limit", "after", "order"} if operation.paged else set())
 
 

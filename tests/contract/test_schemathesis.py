@@ -14,15 +14,13 @@ from quarterdeck.http.routes import OPERATIONS
 from tests.contract.real_values import Records, create_records, use_real_values
 from tests.world import World
 
-# Of each kind of failure this many are shown; the first says it all.
-_SHOWN_FAILURES = 5
-
 
 class Outcome(Struct):
     # By phase, operation and status.
     answers: Counter[tuple[str, str, int]]
     checks: set[str]
-    faults: list[str]
+    # The first of each kind.
+    faults: dict[str, str]
     replays: int = 0
 
 
@@ -30,7 +28,7 @@ async def test_server_and_document_agree(world: World) -> None:
     records = await create_records(world)
     outcome = await asyncio.to_thread(_explore, str(world.http.base_url), records)
     if outcome.faults:
-        pytest.fail("\n\n".join(outcome.faults[:_SHOWN_FAILURES]), pytrace=False)
+        pytest.fail("\n\n".join(outcome.faults.values()), pytrace=False)
     _assert_explored(outcome)
 
 
@@ -53,12 +51,12 @@ def _explore(url: str, records: Records) -> Outcome:
     )
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json", config=config)
     use_real_values(schema, records)
-    outcome = Outcome(Counter(), set(), [])
+    outcome = Outcome(Counter(), set(), {})
     for event in from_schema(schema).execute():
         if isinstance(event, events.ScenarioFinished):
             _take_up(outcome, event.phase.name, event.recorder)
         elif isinstance(event, events.NonFatalError):
-            outcome.faults.append(f"{event.label}: {event.info.title}: {event.info.message}")
+            outcome.faults[event.label] = f"{event.label}: {event.info.title}: {event.info.message}"
         elif isinstance(event, events.FatalError):
             raise event.exception
     return outcome
@@ -76,9 +74,10 @@ def _take_up(outcome: Outcome, phase: str, recorder: ScenarioRecorder) -> None:
                 told = check.failure_info
                 assert told is not None, f"{check.name} crashed"
                 answer = interaction.response.content.decode("utf-8", "replace")[:300]
-                outcome.faults.append(
+                outcome.faults.setdefault(
+                    f"{operation} {check.name} {interaction.response.status_code}",
                     f"{phase} {operation}: {check.name}\n{told.failure.title}\n{told.failure.message}\n"
-                    f"{told.code_sample}\n{interaction.response.status_code} {answer}"
+                    f"{told.code_sample}\n{interaction.response.status_code} {answer}",
                 )
 
 

@@ -233,6 +233,7 @@ def test_a_killed_database_comes_back(serve: Callable[..., Served], folder: Path
 
 def test_ctrl_c_for_the_whole_group_lets_requests_finish(serve: Callable[..., Served]) -> None:
     served = serve().up()
+    assert os.getpgid(served.process.pid) != os.getpgid(served.api().pid)
     answers: list[str] = []
     request = threading.Thread(target=lambda: answers.append(served.get("/slow")))
     request.start()
@@ -258,6 +259,16 @@ def test_a_request_that_hangs_delays_the_end_by_shutdown_seconds_at_most(serve: 
         served.signal(signal.SIGTERM)
         assert served.end() == 0
         assert 0.9 < time.monotonic() - asked < 4
+
+
+def test_an_api_server_that_does_not_react_is_killed(serve: Callable[..., Served]) -> None:
+    served = serve(QUARTERDECK_SERVER_SHUTDOWN_SECONDS="1").up()
+    worker, api = served.worker(), served.api()
+    api.suspend()
+    served.signal(signal.SIGTERM)
+    assert served.end() == 0
+    assert not api.is_running()
+    eventually(lambda: not worker.is_running(), 2)
 
 
 def test_a_second_ctrl_c_ends_at_once(serve: Callable[..., Served], folder: Path) -> None:
@@ -388,3 +399,12 @@ def test_two_listeners_cannot_share_an_address() -> None:
     finally:
         for one in first:
             one.close()
+
+
+def test_a_predecessor_may_take_a_moment_to_let_go_of_the_address() -> None:
+    predecessor = listener.listen("127.0.0.1", 0, workers=1)[0]
+    port = predecessor.getsockname()[1]
+    going = threading.Timer(0.5, predecessor.close)
+    going.start()
+    listener.listen("127.0.0.1", port, workers=1, patience_seconds=10)[0].close()
+    going.join()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.skills import gunzip
+from quarterdeck.settings import BundleSettings
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.skills.model import BundleError
 from tests.unit.archives import empty_deflate_blocks
@@ -45,9 +45,9 @@ json.dump(growth, sys.stdout)
 """
 
 
-def refusal(archive: bytes) -> BundleError:
+def refusal(archive: bytes, limits: BundleSettings = LIMITS) -> BundleError:
     with pytest.raises(BundleError) as refused:
-        read_bundle(io.BytesIO(archive), LIMITS)
+        read_bundle(io.BytesIO(archive), limits)
     return refused.value
 
 
@@ -67,13 +67,13 @@ def test_is_refused_in_time_and_for_its_reason(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_is_refused_in_little_memory(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_refused_in_little_memory(name: str) -> None:
     # Tracing takes several times as long as what it traces, and is not the archive's cost.
-    monkeypatch.setattr(gunzip, "PROCESSOR_SECONDS", 5.0)
+    patient = BundleSettings(unpacking_seconds=5.0)
     archive = HOSTILE[name][0]()
     tracemalloc.start()
     try:
-        refusal(archive)
+        refusal(archive, patient)
         assert tracemalloc.get_traced_memory()[1] < MEMORY_BYTES
     finally:
         tracemalloc.stop()
@@ -100,10 +100,10 @@ def test_there_are_enough_of_them() -> None:
     assert len(HOSTILE) >= 100
 
 
-def test_processor_time_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gunzip, "PROCESSOR_SECONDS", 0.01)
+def test_processor_time_is_counted() -> None:
+    hurried = BundleSettings(unpacking_seconds=0.01)
     start = time.process_time()
-    assert "processor time" in refusal(empty_deflate_blocks(8 * MIB)).message
+    assert "processor time" in refusal(empty_deflate_blocks(8 * MIB), hurried).message
     assert time.process_time() - start < 0.5
 
 

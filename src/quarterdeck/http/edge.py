@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarterdeck import errors
 from quarterdeck.access.secrets import redact
-from quarterdeck.errors import ServiceError
+from quarterdeck.errors import ErrorCode, ServiceError
 from quarterdeck.http.envelope import error_response
 from quarterdeck.http.lingering import Lingering
 from quarterdeck.ids import new_id
@@ -17,7 +17,7 @@ from quarterdeck.settings import HttpSettings
 
 REQUEST_ID = "X-Request-Id"
 _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_PATH_CHARACTERS = 200
+_LOGGED_CHARACTERS = 200
 
 
 class Edge:
@@ -47,7 +47,8 @@ class Edge:
         except Exception as fault:
             error = fault if isinstance(fault, ServiceError) else errors.internal()
             cause = fault.__cause__ if isinstance(fault, ServiceError) else fault
-            if cause is not None:
+            # What the caller can mend is no fault of ours: its status in the line below says it all.
+            if cause is not None and error.kind.code is ErrorCode.INTERNAL:
                 log.error("request failed", exc_info=cause, extra=fields(request_id=request_id))
             if status:
                 raise
@@ -60,7 +61,9 @@ class Edge:
 def _request_id(scope: Scope) -> str:
     given = [value for key, value in scope["headers"] if key == b"x-request-id"]
     if len(given) == 1 and _ACCEPTED_ID.fullmatch(given[0]):
-        return str(given[0], "ascii")
+        text = str(given[0], "ascii")
+        if redact(text) == text:
+            return text
     return str(new_id())
 
 
@@ -72,4 +75,5 @@ def _check_host(scope: Scope) -> None:
 
 def _seen(scope: Scope) -> dict[str, object]:
     """Never the query or a header: people put secrets there."""
-    return {"method": scope["method"], "path": redact(scope["path"][:_PATH_CHARACTERS])}
+    # Cut after redacting: half a secret would not be recognised.
+    return {name: redact(scope[name])[:_LOGGED_CHARACTERS] for name in ("method", "path")}

@@ -57,7 +57,13 @@ PARAMETERS: Json = {
         "in": "header",
         "required": False,
         "description": "Printable characters of your choice. The same key with the same request takes effect once.",
-        "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+        # Of what does not print, that which one byte can carry; no pattern that all readers share says the rest.
+        "schema": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 255,
+            "pattern": r"^[^\u0000-\u001f\u007f-\u00a0\u00ad]*$",
+        },
     },
     "Limit": {
         "name": "limit",

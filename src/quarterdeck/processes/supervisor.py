@@ -137,11 +137,9 @@ class _Supervisor:
             return self._settings.database.url
         data_dir = self._settings.data_dir
         self._claim = embedded.Claim(data_dir)
-        # A guard may be there already, started by a command that ran before us. Ours stands by then.
         self._postgres = Child("postgres", partial(embedded.start_guard, data_dir), embedded.last_words)
-        self._postgres.start()
-        self._claim.guard = self._postgres.process
         self._claim.wait_until_ready()
+        # None when a command that ran before us has started the server: `watch` then starts a guard that stands by.
         self._postgres.process = self._claim.guard
         return self._claim.url
 
@@ -190,7 +188,7 @@ class _Supervisor:
                 one.close()
             self._stop_children()
             if self._claim is not None:
-                if self._postgres is not None:
+                if self._postgres is not None and self._postgres.process is not None:
                     self._claim.guard = self._postgres.process
                 self._claim.release(hurried=self._hurried)
 

@@ -18,11 +18,6 @@ PIECE_BYTES = 64 * 1024
 # state, so 32 MiB of empty members would cost seconds.
 MEMBERS = 4096
 
-# A deflate block can be eleven bytes, hold nothing and cost a microsecond of table building: 32 MiB of them
-# take four seconds, and mixed with a few literals no count of bytes tells them from honest data. So processor
-# time is counted as well, with room for what follows the unpacking: all of it is to stay under a second.
-PROCESSOR_SECONDS = 0.85
-
 # What tar writes around the content of one entry at most: header, PAX header with its body, padding.
 ENTRY_OVERHEAD_BYTES = 2048
 
@@ -49,7 +44,9 @@ class Gunzip:
         self._source = source
         self._limits = limits
         self._left = limits.unpacked_bytes + limits.entries * ENTRY_OVERHEAD_BYTES
-        self._deadline = time.thread_time() + PROCESSOR_SECONDS
+        # A deflate block can be eleven bytes, hold nothing and cost a microsecond of table building: 32 MiB of them
+        # take four seconds, and mixed with a few literals no count of bytes tells them from honest data.
+        self._deadline = time.thread_time() + limits.unpacking_seconds
         self._members = 1
         self._member = zlib.decompressobj(_INFLATE_GZIP)
         self._input = self._read()

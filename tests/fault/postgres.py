@@ -1,0 +1,155 @@
+"""A PostgreSQL server to stop, kill and pause, and a line to it that loses answers."""
+
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from quarterdeck.db.cluster import (
+    SOCKET_NAME,
+    Cluster,
+    clean_environment,
+    clear_leftovers,
+    identity,
+    prepare,
+    server_command,
+)
+
+
+class Postgres:
+    """Started without the guard that would bring it back."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cluster = Cluster(folder.resolve())
+        self._account = prepare(self.cluster)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return self.cluster.url
+
+    def start(self) -> None:
+        clear_leftovers(self.cluster)
+        with self.cluster.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                server_command(self.cluster),
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=clean_environment(),
+                start_new_session=True,
+                **identity(self._account),
+            )
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            with suppress(psycopg.OperationalError):
+                psycopg.connect(self.url, connect_timeout=2).close()
+                return
+            time.sleep(0.02)
+        raise AssertionError(self.cluster.log.read_text()[-2000:])
+
+    def stop(self, order: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT ends connections and writes everything out; SIGQUIT is a crash with recovery at the next start."""
+        if self._process is not None:
+            self._process.send_signal(order)
+            self._process.wait(30)
+            self._process = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Every process of it stands still: connections stay open and nothing is answered."""
+        assert self._process is not None
+        parent = psutil.Process(self._process.pid)
+        # The parent first: it must not start a process that is missed.
+        parent.suspend()
+        processes = [parent, *parent.children(recursive=True)]
+        for process in processes[1:]:
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+        try:
+            yield
+        finally:
+            for process in reversed(processes):
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
+
+
+class LossyLine:
+    """A socket before PostgreSQL's own. Told to, it cuts the connection whose request holds a certain text: before
+    the request gets through, or after PostgreSQL has answered and before the answer gets back."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self._target = str(cluster.socket_dir / SOCKET_NAME)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(folder / SOCKET_NAME))
+        self._listener.listen(64)
+        self.url = make_conninfo(cluster.url, host=str(folder))
+        self._lock = threading.Lock()
+        self._loss: tuple[bytes, bool] | None = None
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def lose(self, text: bytes, *, after_it_is_done: bool) -> None:
+        """Once."""
+        with self._lock:
+            self._loss = (text, after_it_is_done)
+
+    @property
+    def has_lost(self) -> bool:
+        with self._lock:
+            return self._loss is None
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                try:
+                    server.connect(self._target)
+                except OSError:
+                    client.close()
+                    continue
+                doomed = threading.Event()
+                threading.Thread(target=self._forward, args=(client, server, doomed), daemon=True).start()
+                threading.Thread(target=self._return, args=(client, server, doomed), daemon=True).start()
+
+    def _forward(self, client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
+        with suppress(OSError):
+            while data := client.recv(1 << 20):
+                with self._lock:
+                    lost = self._loss if self._loss is not None and self._loss[0] in data else None
+                    self._loss = self._loss if lost is None else None
+                if lost is not None:
+                    doomed.set()
+                    if not lost[1]:
+                        break
+                server.sendall(data)
+        if not doomed.is_set():
+            _end(server)
+        elif client.fileno() != -1:
+            _end(server, client)
+
+    def _return(self, client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
+        with suppress(OSError):
+            while data := server.recv(1 << 20):
+                if doomed.is_set():
+                    break
+                client.sendall(data)
+        _end(client, server)
+
+
+def _end(*ends: socket.socket) -> None:
+    for end in ends:
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+        end.close()

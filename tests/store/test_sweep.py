@@ -1,0 +1,143 @@
+"""What the sweep takes, and what it must leave."""
+
+import asyncio
+import hashlib
+import io
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from quarterdeck.app import build_parts
+from quarterdeck.db.database import Connection
+from quarterdeck.ids import new_id
+from quarterdeck.parts import Parts
+from quarterdeck.settings import Settings, with_database_url, with_server
+from quarterdeck.skills import store
+from quarterdeck.skills.bundle import read_bundle
+from quarterdeck.sweep import sweep
+from quarterdeck.workspaces import service as workspaces
+from tests.world import bundle
+
+OLD = "UPDATE bundles SET touched_at = now() - interval '25 hours'"
+
+
+@pytest.fixture
+async def parts(database_url: str, tmp_path: Path) -> AsyncIterator[Parts]:
+    settings = with_server(with_database_url(Settings(), database_url), data_dir=str(tmp_path))
+    parts = build_parts(settings)
+    await parts.database.open()
+    yield parts
+    await parts.database.close()
+
+
+async def run(parts: Parts, statement: str) -> list[tuple[Any, ...]]:
+    async def work(connection: Connection) -> list[tuple[Any, ...]]:
+        cursor = await connection.execute(statement.encode())
+        return await cursor.fetchall() if cursor.description else []
+
+    return await parts.database.read(work)
+
+
+async def keep(parts: Parts, archive: bytes) -> str:
+    """An archive as a push leaves it just before its version's transaction."""
+    sha256 = hashlib.sha256(archive).hexdigest()
+
+    async def touch(connection: Connection) -> None:
+        await store.touch_bundle(connection, bytes.fromhex(sha256), len(archive))
+
+    await parts.database.transaction(touch, repeatable=True)
+    await parts.bundles.put(sha256, io.BytesIO(archive))
+    return sha256
+
+
+async def add_version(connection: Connection, archive: bytes) -> None:
+    workspace_id = await workspaces.create_workspace(connection, "x", "a@example.com")
+    cursor = await connection.execute("SELECT owner_id FROM workspaces")
+    ((owner_id,),) = await cursor.fetchall()
+    skill_id = new_id()
+    await store.add(connection, skill_id, workspace_id, "x", owner_id)
+    version = await store.next_version(connection, skill_id)
+    read = read_bundle(io.BytesIO(archive), Settings().bundle)
+    await store.add_version(connection, new_id(), skill_id, version, read, owner_id)
+
+
+async def test_an_old_archive_that_nothing_names_is_removed(parts: Parts, tmp_path: Path) -> None:
+    sha256 = await keep(parts, bundle())
+    path = tmp_path / "bundles" / sha256[:2] / sha256
+    assert (await sweep(parts)).bundles == 0, "a push may still be on its way"
+    await run(parts, OLD)
+    assert path.exists()
+    assert (await sweep(parts)).bundles == 1
+    assert not path.exists()
+    assert await run(parts, "SELECT * FROM bundles") == []
+
+
+async def test_a_sweep_that_was_cut_off_is_finished_by_the_next(parts: Parts) -> None:
+    sha256 = await keep(parts, bundle())
+    await run(parts, OLD)
+    await parts.bundles.delete(sha256)
+    assert (await sweep(parts)).bundles == 1
+
+
+async def test_an_archive_with_a_version_stays(parts: Parts, tmp_path: Path) -> None:
+    sha256 = await keep(parts, bundle())
+
+    async def work(connection: Connection) -> None:
+        await add_version(connection, bundle())
+
+    await parts.database.transaction(work, repeatable=False)
+    await run(parts, OLD)
+    assert (await sweep(parts)).bundles == 0
+    assert (tmp_path / "bundles" / sha256[:2] / sha256).exists()
+
+
+async def test_a_version_being_committed_keeps_its_archive(parts: Parts, tmp_path: Path) -> None:
+    """The version's transaction is open while the sweep looks: neither its row nor the archive may go."""
+    sha256 = await keep(parts, bundle())
+    await run(parts, OLD)
+    inserted, swept = asyncio.Event(), asyncio.Event()
+
+    async def push(connection: Connection) -> None:
+        await add_version(connection, bundle())
+        inserted.set()
+        await swept.wait()
+
+    pushing = asyncio.create_task(parts.database.transaction(push, repeatable=False))
+    await inserted.wait()
+    assert (await sweep(parts)).bundles == 0
+    swept.set()
+    await pushing
+    assert (await sweep(parts)).bundles == 0
+    assert (tmp_path / "bundles" / sha256[:2] / sha256).exists()
+
+
+async def test_a_push_that_touches_an_archive_while_it_is_swept_finds_its_row_again(
+    parts: Parts, database_url: str
+) -> None:
+    archive = bundle()
+    sha256 = bytes.fromhex(await keep(parts, archive))
+    await run(parts, OLD)
+    async with await psycopg.AsyncConnection.connect(database_url, options="-c search_path=app") as sweeping:
+        assert await store.lock_unused_bundle(sweeping, sha256, 24)
+        touching = asyncio.create_task(keep(parts, archive))
+        await asyncio.sleep(0.3)
+        assert not touching.done(), "the touch waits for the sweep"
+        await parts.bundles.delete(sha256.hex())
+        await store.delete_bundle(sweeping, sha256)
+        await sweeping.commit()
+    await touching
+    assert await run(parts, "SELECT sha256 FROM bundles") == [(sha256,)]
+
+
+async def test_receipts_are_kept_for_seven_days(parts: Parts) -> None:
+    await run(
+        parts,
+        "INSERT INTO receipts (scope_id, operation, key, fingerprint, body, created_at)"
+        " SELECT gen_random_uuid(), 'x', h::text, '', '', now() - make_interval(hours => h)"
+        " FROM unnest(ARRAY[1, 24, 167, 169, 1000]) h",
+    )
+    assert (await sweep(parts)).receipts == 2
+    assert sorted(await run(parts, "SELECT key FROM receipts")) == [("1",), ("167",), ("24",)]

@@ -1,0 +1,92 @@
+"""Decisions that need no database."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from quarterdeck.access.model import Permission, Principal
+from quarterdeck.api_keys import rules
+from quarterdeck.errors import Kind, ServiceError
+from quarterdeck.sessions.rules import token_expiry
+from quarterdeck.settings import TokenSettings
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+SETTINGS = TokenSettings(default_life_seconds=7200, max_life_seconds=36000)
+
+
+def principal(*permissions: Permission, expires_at: datetime | None = None) -> Principal:
+    ids = [uuid4() for _ in range(4)]
+    return Principal(*ids, frozenset(permissions), expires_at)
+
+
+def kind_of(check: object) -> Kind | None:
+    assert callable(check)
+    try:
+        check()
+    except ServiceError as fault:
+        return fault.kind
+    return None
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "kind"),
+    [
+        ((), (), None),
+        ((Permission.KEY_MANAGE,), (Permission.KEY_MANAGE,), None),
+        ((Permission.KEY_MANAGE,), (Permission.WORKSPACE_READ,), Kind.FORBIDDEN),
+        (tuple(Permission), tuple(Permission), None),
+    ],
+)
+def test_permissions_within(held: tuple[Permission, ...], asked: tuple[Permission, ...], kind: Kind | None) -> None:
+    assert kind_of(lambda: rules.check_within(principal(*held), asked, None)) is kind
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "kind"),
+    [
+        (None, None, None),
+        (None, NOW + HOUR, None),
+        (NOW + HOUR, NOW + HOUR, None),
+        (NOW + HOUR, NOW + HOUR + timedelta(microseconds=1), Kind.FORBIDDEN),
+        (NOW + HOUR, None, Kind.FORBIDDEN),
+    ],
+)
+def test_life_within(own: datetime | None, asked: datetime | None, kind: Kind | None) -> None:
+    assert kind_of(lambda: rules.check_life(principal(expires_at=own), asked)) is kind
+
+
+@pytest.mark.parametrize(("asked", "kind"), [(None, None), (NOW, Kind.INVALID), (NOW + HOUR, None)])
+def test_the_past_is_no_expiry(asked: datetime | None, kind: Kind | None) -> None:
+    assert kind_of(lambda: rules.check_expiry(asked, NOW)) is kind
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "expected"),
+    [
+        (None, None, NOW + 2 * HOUR),
+        (NOW + HOUR, None, NOW + HOUR),
+        (NOW + 5 * HOUR, None, NOW + 2 * HOUR),
+        (None, NOW + 10 * HOUR, NOW + 10 * HOUR),
+    ],
+)
+def test_expiry_of_a_token(own: datetime | None, asked: datetime | None, expected: datetime) -> None:
+    assert token_expiry(asked, NOW, principal(expires_at=own), SETTINGS) == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "kind"),
+    [
+        (None, NOW, Kind.INVALID),
+        (None, NOW + 10 * HOUR + timedelta(seconds=1), Kind.INVALID),
+        (NOW + HOUR, NOW + 2 * HOUR, Kind.FORBIDDEN),
+    ],
+)
+def test_expiry_of_a_token_that_is_refused(own: datetime | None, asked: datetime, kind: Kind) -> None:
+    assert kind_of(lambda: token_expiry(asked, NOW, principal(expires_at=own), SETTINGS)) is kind
+
+
+def test_permissions_read_the_same_however_they_were_asked_for() -> None:
+    asked = [Permission.SKILL_MANAGE, Permission.WORKSPACE_READ, Permission.SKILL_MANAGE]
+    assert rules.ordered(asked) == [Permission.WORKSPACE_READ, Permission.SKILL_MANAGE]
