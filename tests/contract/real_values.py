@@ -83,7 +83,8 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
             # Setting it is what tells schemathesis that this body is not a valid one.
             case.body = bytes(case.body)
         key = case.headers.get("Idempotency-Key")
-        if isinstance(key, str) and key:
+        # One that is wrong on purpose stays wrong.
+        if isinstance(key, str) and key.isprintable() and 0 < len(key) <= 255:
             case.headers["Idempotency-Key"] = _own_key(key, case)
         return case
 
@@ -120,8 +121,9 @@ class Junk(bytes):
     """A body that must be refused."""
 
 
-_names = st.from_regex(r"[a-z0-9]+(-[a-z0-9]+){0,3}", fullmatch=True).filter(lambda name: len(name) <= 64)
-_paths = st.from_regex(r"[a-z][a-z0-9_]{0,20}(\.[a-z]{1,4})?", fullmatch=True)
+# First letters are fixed: a name must not read as a number or a null, a path not as another skill.md.
+_names = st.from_regex(r"n[a-z0-9]{0,15}(-[a-z0-9]{1,15}){0,3}", fullmatch=True)
+_paths = st.from_regex(r"p[a-z0-9_]{0,20}(/[a-z]{1,4}){0,2}(\.[a-z]{1,4})?", fullmatch=True)
 _contents = st.text(st.characters(codec="utf-8"), max_size=200)
 _archives = st.just(bundle()) | st.builds(
     lambda name, files: bundle(name, **files), _names, st.dictionaries(_paths, _contents, max_size=5)

@@ -172,13 +172,15 @@ def _let_in(account: Account, cluster: Cluster) -> None:
             folder.chmod(mode | 0o010)
         else:
             folder.chmod(mode | 0o001)
-    # Installed under a strict umask: the files themselves are closed.
+    # Installed under a strict umask: the files themselves are closed, as are the libraries that the wheel keeps
+    # beside its package.
     if not binary("postgres").stat().st_mode & 0o001:
-        for path in binaries.parent.rglob("*"):
-            path.chmod(stat.S_IMODE(path.stat().st_mode) | (0o005 if path.is_dir() else 0o004))
-        for path in binaries.iterdir():
-            path.chmod(stat.S_IMODE(path.stat().st_mode) | 0o001)
-        binaries.parent.chmod(stat.S_IMODE(binaries.parent.stat().st_mode) | 0o005)
+        package = binaries.parents[1]
+        for tree in (binaries.parent, package.with_name(f"{package.name}.libs")):
+            for path in (tree, *tree.rglob("*")):
+                mode = stat.S_IMODE(path.stat().st_mode)
+                # Others may read what the owner may, and enter or run what the owner may.
+                path.chmod(mode | (mode & 0o500) >> 6)
 
 
 def _may_enter(account: Account, facts: os.stat_result) -> bool:

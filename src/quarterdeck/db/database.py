@@ -7,7 +7,9 @@ outcome is unknown.
 
 import asyncio
 import select
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import psycopg
@@ -81,7 +83,7 @@ class Database:
     async def _once(self, work: Work[T], *, in_transaction: bool, repeatable: bool) -> T:
         committing = False
         try:
-            async with self._pool.connection() as connection:
+            async with lease(self._pool) as connection:
                 if not in_transaction:
                     return await work(connection)
                 async with connection.transaction():
@@ -113,7 +115,6 @@ def make_pool(url: str, settings: DatabaseSettings, size: int) -> Pool:
         # Short: the pool gives up on a database that is away and tries again with the next caller, instead of
         # sleeping ever longer while it may be back.
         reconnect_timeout=1.0,
-        check=_check_alive,
         open=False,
     )
 
@@ -131,11 +132,23 @@ def connection_options(settings: DatabaseSettings) -> str:
     return " ".join(f"-c {name}={value}" for name, value in values.items())
 
 
-async def _check_alive(connection: Connection) -> None:
+@asynccontextmanager
+async def lease(pool: Pool) -> AsyncIterator[Connection]:
+    """A connection that was alive a moment ago. The pool's own `check` is not used: from the second dead connection
+    on it pauses, a second and then two, so that the first callers after a restart of PostgreSQL ran out of time."""
+    deadline = time.monotonic() + pool.timeout
+    while _is_dead(connection := await pool.getconn(deadline - time.monotonic())):
+        await connection.close()
+        await pool.putconn(connection)
+    try:
+        yield connection
+    finally:
+        await pool.putconn(connection)
+
+
+def _is_dead(connection: Connection) -> bool:
     """An idle connection has nothing to say: if its socket is readable the server has closed it. Found before
     anything is sent, a restart of PostgreSQL costs no caller an unknown outcome, and no round trip is paid."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
-    if poll.poll(0):
-        await connection.close()
-        raise psycopg.OperationalError("the server closed this connection while it was idle")
+    return bool(poll.poll(0))

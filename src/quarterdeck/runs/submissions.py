@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from quarterdeck import errors
 from quarterdeck.db import faults
-from quarterdeck.db.database import make_pool
+from quarterdeck.db.database import lease, make_pool
 from quarterdeck.errors import Kind, ServiceError
 from quarterdeck.runs import store
 from quarterdeck.runs.model import Submission, Submitted
@@ -132,7 +132,7 @@ class Submissions:
         return [found.get(item.input_id) or _caused(errors.outcome_unknown(), loss) for item in batch]
 
     async def _call(self, batch: Sequence[Submission]) -> list[Submitted]:
-        async with self._pool.connection() as connection:
+        async with lease(self._pool) as connection:
             return await store.submit(connection, batch)
 
 

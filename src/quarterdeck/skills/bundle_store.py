@@ -2,13 +2,28 @@
 
 import asyncio
 import os
+from datetime import timedelta
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import obstore
+from obstore.exceptions import BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
+from quarterdeck import errors
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
+
 _FILE_SCHEME = "file://"
+# The library would try for minutes; a caller waits for the answer.
+_CLIENT: "ClientConfig" = {
+    "connect_timeout": timedelta(seconds=3),
+    "timeout": timedelta(seconds=30),
+    # Whoever names an http:// endpoint means it; the usual ones are https.
+    "allow_http": True,
+}
+_RETRY: "RetryConfig" = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
 
 
 class BundleStore:
@@ -20,9 +35,14 @@ class BundleStore:
     async def put(self, sha256: str, archive: IO[bytes]) -> None:
         """Returns once the archive would survive a power cut: the row that names it is committed after this."""
         archive.seek(0)
-        await obstore.put_async(self._store, _name(sha256), archive)
         if self._folder is not None:
+            await obstore.put_async(self._store, _name(sha256), archive)
             await asyncio.to_thread(_sync, self._folder / _name(sha256))
+            return
+        try:
+            await obstore.put_async(self._store, _name(sha256), archive)
+        except BaseError as fault:
+            raise errors.unavailable() from fault
 
     async def delete(self, sha256: str) -> None:
         try:
@@ -36,7 +56,7 @@ def open_bundle_store(url: str | None, data_dir: Path) -> BundleStore:
     if url is None or url.startswith(_FILE_SCHEME):
         folder = data_dir / "bundles" if url is None else Path(url.removeprefix(_FILE_SCHEME))
         return BundleStore(LocalStore(folder, mkdir=True), folder)
-    return BundleStore(from_url(url), None)
+    return BundleStore(from_url(url, client_options=_CLIENT, retry_config=_RETRY), None)
 
 
 def _name(sha256: str) -> str:

@@ -1,0 +1,372 @@
+"""PostgreSQL stopped, crashed, paused and cut off under a running API: every answer is the envelope and in time,
+nothing acknowledged is lost, nothing keyed is done twice, and the API needs no restart."""
+
+import asyncio
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import psycopg
+import pytest
+
+from quarterdeck.db.migrate import migrate
+from quarterdeck.http.routes import OPERATIONS
+from tests.contract.test_callers import Objects, request
+from tests.fault.postgres import LossyLine, Postgres
+from tests.world import Server, World, bundle, error_of, serving
+
+# What a caller is promised.
+ANSWER_SECONDS = 5.0
+AWAY = (503, "internal")
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with tempfile.TemporaryDirectory(prefix="qd-away-") as folder:
+        postgres = Postgres(Path(folder))
+        postgres.start()
+        migrate(postgres.url)
+        yield postgres
+        postgres.stop()
+
+
+@pytest.fixture(scope="module")
+def api(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(postgres.url, tmp_path_factory.mktemp("api")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def line(postgres: Postgres) -> Iterator[LossyLine]:
+    with tempfile.TemporaryDirectory(prefix="qd-line-") as folder:
+        line = LossyLine(postgres.cluster, Path(folder))
+        yield line
+        line.close()
+
+
+@pytest.fixture(scope="module")
+def far_api(line: LossyLine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """An API that reaches its database over a line that can lose answers."""
+    with serving(line.url, tmp_path_factory.mktemp("far")) as server:
+        yield server
+
+
+@pytest.fixture
+async def here(api: Server) -> AsyncIterator[World]:
+    async with httpx.AsyncClient(base_url=api.url, timeout=30, limits=httpx.Limits(max_connections=100)) as http:
+        yield await World.create(api.database_url, http)
+
+
+@pytest.fixture
+async def far(far_api: Server, postgres: Postgres) -> AsyncIterator[World]:
+    async with httpx.AsyncClient(base_url=far_api.url, timeout=30) as http:
+        yield await World.create(postgres.url, http)
+
+
+async def timed(answering: Awaitable[httpx.Response]) -> httpx.Response:
+    began = time.monotonic()
+    answer = await answering
+    assert time.monotonic() - began < ANSWER_SECONDS
+    return answer
+
+
+async def all_operations(world: World, objects: Objects) -> dict[str, httpx.Response]:
+    """Each once, at the same time, and the answers by name."""
+    workspace = str(world.workspace_id)
+    calls = (timed(request(world, operation, objects.ids, world.key, workspace)) for operation in OPERATIONS)
+    answers = await asyncio.gather(*calls)
+    return {operation.name: answer for operation, answer in zip(OPERATIONS, answers, strict=True)}
+
+
+async def assert_all_away(world: World, objects: Objects) -> None:
+    answers = await all_operations(world, objects)
+    for name, answer in answers.items():
+        assert error_of(answer) == AWAY, name
+        assert int(answer.headers["retry-after"]) >= 1
+    ready = await timed(world.http.get("/readyz"))
+    assert error_of(ready) == AWAY
+    assert (await timed(world.http.get("/healthz"))).status_code == 200
+
+
+async def assert_all_well(world: World, objects: Objects, within_seconds: float) -> None:
+    deadline = time.monotonic() + within_seconds
+    while True:
+        answers = await all_operations(world, objects)
+        wrong = {
+            operation.name: answers[operation.name].text
+            for operation in OPERATIONS
+            if answers[operation.name].status_code != operation.success_status
+        }
+        if not wrong:
+            return
+        assert time.monotonic() < deadline, wrong
+        await asyncio.sleep(0.1)
+
+
+async def texts_of(world: World) -> Counter[str]:
+    rows = await world.fetch(
+        "SELECT e.data->>'text' FROM session_events e JOIN sessions s ON s.id = e.session_id WHERE s.workspace_id = %s",
+        world.workspace_id,
+    )
+    return Counter(text for (text,) in rows)
+
+
+# --- away and back ---
+
+
+async def test_stopped_is_503_and_started_is_well_again(here: World, postgres: Postgres) -> None:
+    objects = await Objects.make(here)
+    postgres.stop()
+    try:
+        await assert_all_away(here, objects)
+    finally:
+        postgres.start()
+    await assert_all_well(here, objects, within_seconds=2)
+
+
+async def test_an_api_that_starts_before_its_database_serves_once_it_is_there(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    postgres.stop()
+    try:
+        with serving(postgres.url, tmp_path) as server:
+            async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+                assert error_of(await timed(http.get("/readyz"))) == AWAY
+                postgres.start()
+                world = await World.create(postgres.url, http)
+                await asyncio.sleep(0.5)
+                assert (await http.get("/readyz")).status_code == 200
+                await assert_all_well(world, await Objects.make(world), within_seconds=2)
+    finally:
+        postgres.stop()
+        postgres.start()
+
+
+async def test_paused_is_503_and_nothing_is_done_twice(here: World, postgres: Postgres) -> None:
+    objects = await Objects.make(here)
+    session_id = await here.new_session()
+    texts = [f"paused {n}" for n in range(40)]
+
+    def send(text: str) -> Awaitable[httpx.Response]:
+        return timed(here.submit(session_id, text, idempotency_key=text if int(text.split()[1]) % 2 else None))
+
+    with postgres.paused():
+        away = asyncio.create_task(assert_all_away(here, objects))
+        answers = await asyncio.gather(*(send(text) for text in texts))
+        await away
+    assert {error_of(answer) for answer in answers} == {AWAY}
+    await assert_all_well(here, objects, within_seconds=2)
+    keyed = [text for text in texts if int(text.split()[1]) % 2]
+    for text in keyed:
+        assert (await here.submit(session_id, text, idempotency_key=text)).status_code == 200
+    stored = await texts_of(here)
+    assert all(stored[text] == 1 for text in keyed)
+    for text, answer in zip(texts, answers, strict=True):
+        if "may or may not" in answer.text:
+            assert stored[text] <= 1
+        elif text not in keyed:
+            assert stored[text] == 0, "what was answered as not done must not be done afterwards"
+
+
+# --- restarts under load ---
+
+
+@pytest.mark.parametrize("order", [signal.SIGINT, signal.SIGQUIT], ids=["restart", "crash"])
+async def test_restarts_under_load_lose_nothing_and_double_nothing(
+    here: World, postgres: Postgres, order: signal.Signals
+) -> None:
+    sessions = [await here.new_session() for _ in range(4)]
+    stop = asyncio.Event()
+    keyed: dict[str, bytes] = {}
+    unkeyed: dict[str, int] = {}
+    created: dict[str, bytes] = {}
+
+    async def keep_submitting_keyed(worker: int) -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            text = f"keyed {worker} {number}"
+            while (answer := await here.submit(sessions[worker % 4], text, idempotency_key=text)).status_code != 200:
+                assert answer.status_code == 503 or "retry-after" in answer.headers, answer.text
+                await asyncio.sleep(0.02)
+            keyed[text] = answer.content
+
+    async def keep_submitting_unkeyed(worker: int) -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            text = f"unkeyed {worker} {number}"
+            unkeyed[text] = (await here.submit(sessions[worker % 4], text)).status_code
+
+    async def keep_creating(worker: int) -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            title = f"created {worker} {number}"
+            headers = {"Idempotency-Key": title}
+            while (answer := await here.post("/v1/sessions", {"title": title}, headers=headers)).status_code != 201:
+                assert answer.status_code == 503, answer.text
+                await asyncio.sleep(0.02)
+            created[title] = answer.content
+
+    loads = (keep_submitting_keyed, keep_submitting_unkeyed, keep_creating)
+    workers = [asyncio.create_task(load(worker)) for load in loads for worker in range(8)]
+    for _ in range(2):
+        await asyncio.sleep(0.7)
+        await asyncio.to_thread(postgres.stop, order)
+        await asyncio.to_thread(postgres.start)
+    await asyncio.sleep(0.7)
+    stop.set()
+    await asyncio.gather(*workers)
+
+    stored = await texts_of(here)
+    assert len(keyed) > 50
+    assert {text for text in keyed if stored[text] != 1} == set()
+    assert set(unkeyed.values()) <= {200, 503}
+    assert {text for text, status in unkeyed.items() if status == 200 and stored[text] != 1} == set()
+    assert {text for text, status in unkeyed.items() if status == 503 and stored[text] > 1} == set()
+    titles = Counter(
+        title
+        for (title,) in await here.fetch(
+            "SELECT title FROM sessions WHERE workspace_id = %s AND title IS NOT NULL", here.workspace_id
+        )
+    )
+    assert {title for title in created if titles[title] != 1} == set()
+    for text in list(keyed)[::25]:
+        worker = int(text.split()[1])
+        again = await here.submit(sessions[worker % 4], text, idempotency_key=text)
+        assert again.content == keyed[text], "a receipt outlives the restart"
+
+
+# --- answers lost on the way back ---
+
+PARTS_OF_A_LOSS = pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+
+
+@PARTS_OF_A_LOSS
+async def test_a_keyed_input_whose_answer_was_lost_is_answered_and_stored_once(
+    far: World, line: LossyLine, done: bool
+) -> None:
+    session_id = await far.new_session()
+    text = f"lost {uuid4()}"
+    line.lose(text.encode(), after_it_is_done=done)
+    answer = await timed(far.submit(session_id, text, idempotency_key=text))
+    assert line.has_lost
+    assert (answer.status_code, answer.json()["outcome"]) == (200, "new_run")
+    assert (await far.submit(session_id, text, idempotency_key=text)).content == answer.content
+    assert (await texts_of(far))[text] == 1
+
+
+@PARTS_OF_A_LOSS
+async def test_an_unkeyed_input_whose_answer_was_lost_is_said_to_be_unknown(
+    far: World, line: LossyLine, done: bool
+) -> None:
+    session_id = await far.new_session()
+    text = f"lost {uuid4()}"
+    line.lose(text.encode(), after_it_is_done=done)
+    answer = await timed(far.submit(session_id, text))
+    assert line.has_lost
+    assert error_of(answer) == AWAY
+    assert "may or may not" in answer.json()["error"]["message"]
+    assert (await texts_of(far))[text] == int(done)
+
+
+async def test_a_batch_whose_answer_was_lost_is_settled_one_by_one(far: World, line: LossyLine) -> None:
+    """Keyed and unkeyed inputs of several sessions share the call that is lost."""
+    sessions = [await far.new_session() for _ in range(4)]
+    mark = f"batch {uuid4()}"
+    line.lose(mark.encode(), after_it_is_done=True)
+
+    async def send(number: int) -> tuple[str, bool, httpx.Response]:
+        text, is_keyed = f"{mark} {number}", number % 2 == 0
+        key = text if is_keyed else None
+        return text, is_keyed, await timed(far.submit(sessions[number % 4], text, idempotency_key=key))
+
+    results = await asyncio.gather(*(send(number) for number in range(40)))
+    assert line.has_lost
+    stored = await texts_of(far)
+    for text, is_keyed, answer in results:
+        assert stored[text] == 1
+        assert answer.status_code == 200 or (not is_keyed and error_of(answer) == AWAY)
+
+
+@PARTS_OF_A_LOSS
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "unkeyed"])
+async def test_a_commit_whose_answer_was_lost(far: World, line: LossyLine, done: bool, keyed: bool) -> None:
+    """With a key the caller gets the record, and the secret that is shown only once; without one, the truth."""
+    label = f"lost {uuid4()}"
+    headers = {"Idempotency-Key": label} if keyed else {}
+    body = {"label": label, "permissions": ["workspace.read"]}
+    line.lose(b"COMMIT", after_it_is_done=done)
+    answer = await timed(far.post("/v1/api-keys", body, headers=headers))
+    assert line.has_lost
+    rows = await far.fetch("SELECT id FROM api_keys WHERE label = %s", label)
+    if keyed:
+        assert answer.status_code == 201, answer.text
+        assert [str(id_) for (id_,) in rows] == [answer.json()["id"]]
+        assert (await far.list_keys(key=answer.json()["secret"])).status_code == 200
+    else:
+        assert error_of(answer) == AWAY
+        assert "may or may not" in answer.json()["error"]["message"]
+        assert len(rows) == int(done)
+
+
+@PARTS_OF_A_LOSS
+async def test_a_push_whose_commit_was_lost_leaves_no_gap(far: World, line: LossyLine, done: bool) -> None:
+    skill_id = await far.new_skill()
+    archive, key = bundle(note=str(uuid4())), {"Idempotency-Key": str(uuid4())}
+    # The archive's row has a transaction of its own; the second commit is the version's.
+    line.lose(b"skill_versions", after_it_is_done=done)
+    first = await timed(far.push(skill_id, archive, headers=key))
+    assert line.has_lost
+    line.lose(b"COMMIT", after_it_is_done=done)
+    second = await timed(far.push(skill_id, archive, headers={"Idempotency-Key": str(uuid4())}))
+    third = await far.push(skill_id, archive)
+    assert [answer.status_code for answer in (first, second, third)] == [201, 201, 201]
+    assert [answer.json()["version"] for answer in (first, second, third)] == [1, 2, 3]
+    rows = await far.fetch("SELECT version FROM skill_versions WHERE skill_id = %s ORDER BY version", skill_id)
+    assert rows == [(1,), (2,), (3,)]
+
+
+async def test_connections_that_were_ended_while_idle_cost_no_caller_anything(here: World) -> None:
+    session_id = await here.new_session()
+    for _ in range(3):
+        await here.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        )
+        await asyncio.sleep(0.05)
+        assert (await here.submit(session_id)).status_code == 200
+        assert (await here.post("/v1/sessions", {})).status_code == 201
+        assert (await here.list_keys()).status_code == 200
+
+
+async def test_a_read_whose_connection_is_ended_is_repeated(here: World) -> None:
+    """The reader waits for a lock when its connection is ended, and is answered over another."""
+    async with await here.connect() as holder:
+        async with holder.transaction():
+            await holder.execute("LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE")
+            reading = asyncio.create_task(timed(here.list_keys()))
+            await asyncio.sleep(0.3)
+            cursor = await holder.execute(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            )
+            assert await cursor.fetchone() == (1,)
+        assert (await reading).status_code == 200
+
+
+def test_the_line_itself_is_honest(postgres: Postgres, line: LossyLine) -> None:
+    """A test of the tools: what the line says it lost before or after is so in the database."""
+    with psycopg.connect(postgres.url, autocommit=True) as direct:
+        direct.execute("CREATE TABLE IF NOT EXISTS honest (word text)")
+        for word, done in (("before", False), ("after", True)):
+            line.lose(word.encode(), after_it_is_done=done)
+            with pytest.raises(psycopg.OperationalError), psycopg.connect(line.url, autocommit=True) as lossy:
+                lossy.execute("INSERT INTO honest VALUES (%s)", (word,))
+        assert direct.execute("SELECT word FROM honest").fetchall() == [("after",)]
+        direct.execute("DROP TABLE honest")
