@@ -41,7 +41,8 @@ class BundleStore:
             return
         try:
             await obstore.put_async(self._store, _name(sha256), archive)
-        except BaseError as fault:
+        except (BaseError, FileNotFoundError) as fault:
+            # The second is a bucket that is not there.
             raise errors.unavailable() from fault
 
     async def delete(self, sha256: str) -> None:
