@@ -15,7 +15,8 @@ PREFIX = "QUARTERDECK"
 
 Count = Annotated[int, Meta(ge=1)]
 Bytes = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0)]
+# At most a week: PostgreSQL counts its timeouts in milliseconds of 31 bits.
+Seconds = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
 

@@ -40,14 +40,17 @@ class Records(Struct, frozen=True):
 
     def real(self, name: str, generated: str) -> str:
         """For an id of the right form. What the server itself gave out, as a link or a page does, stays."""
-        identifier = ids.parse_id(generated)
-        if identifier is None or (_is_recent(identifier) and str(identifier) != self.own_key_id):
+        identifier, options = ids.parse_id(generated), self.by_parameter[name]
+        if identifier is None:
             return generated
+        if str(identifier) == self.own_key_id:
+            # Once revoked, it would be answered 401 for the rest of the run.
+            return options[0]
         choice = crc32(generated.encode())
         # Any UUID may name a record; a cursor has to come from the list.
-        if choice % _STAYS_RANDOM == 0 and name != "after":
+        if _is_recent(identifier) or (choice % _STAYS_RANDOM == 0 and name != "after"):
             return generated
-        found = self.by_parameter[name][choice // _STAYS_RANDOM % len(self.by_parameter[name])]
+        found = options[choice // _STAYS_RANDOM % len(options)]
         return found.upper() if choice % 3 == 0 else found
 
 
@@ -72,7 +75,6 @@ async def create_records(world: World) -> Records:
 def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
     """Registered on the schema: hooks on cases are the only ones that all phases ask."""
 
-    @schema.hooks.hook
     def map_case(_: HookContext, case: Case[Any]) -> Case[Any]:
         for container in (case.path_parameters, case.headers, case.query):
             for name, value in list(container.items()):
@@ -88,6 +90,8 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
             case.headers["Idempotency-Key"] = _own_key(key, case)
         return case
 
+    schema.hooks.register_hook_with_name(map_case, "map_case")
+
 
 def _is_recent(identifier: UUID) -> bool:
     """Ids of the server begin with the time; a random one hardly falls into this hour."""
@@ -96,16 +100,14 @@ def _is_recent(identifier: UUID) -> bool:
 
 def _set_expiry(case: Case[Any]) -> None:
     """Other days for what is past or too far away; the forms of time and offset stay as generated."""
-    body = case.body
-    if not isinstance(body, dict) or not isinstance(body.get("expires_at"), str):
-        return
-    given = body["expires_at"]
-    match = _MOMENT.fullmatch(given)
+    body: Any = case.body
+    given = body.get("expires_at") if isinstance(body, dict) else None
+    match = _MOMENT.fullmatch(given) if isinstance(given, str) else None
     if match is None:
         return
-    day = datetime.now(UTC).date() + timedelta(days=2 + crc32(given.encode()) % (_TOKEN_DAYS - 2))
+    day = datetime.now(UTC).date() + timedelta(days=2 + crc32(match[0].encode()) % (_TOKEN_DAYS - 2))
     if case.operation.path.endswith("/tokens") or match[1] < day.isoformat():
-        case.body = body | {"expires_at": given.replace(match[1], day.isoformat(), 1)}
+        case.body = body | {"expires_at": match[0].replace(match[1], day.isoformat(), 1)}
 
 
 def _own_key(key: str, case: Case[Any]) -> str:
@@ -121,9 +123,9 @@ class Junk(bytes):
     """A body that must be refused."""
 
 
-# First letters are fixed: a name must not read as a number or a null, a path not as another skill.md.
+# First letters are fixed: a name must not read as a number or a null, a path be neither skill.md nor file and folder.
 _names = st.from_regex(r"n[a-z0-9]{0,15}(-[a-z0-9]{1,15}){0,3}", fullmatch=True)
-_paths = st.from_regex(r"p[a-z0-9_]{0,20}(/[a-z]{1,4}){0,2}(\.[a-z]{1,4})?", fullmatch=True)
+_paths = st.from_regex(r"(d[a-z]{0,4}/){0,2}p[a-z0-9_]{0,20}(\.[a-z]{1,4})?", fullmatch=True)
 _contents = st.text(st.characters(codec="utf-8"), max_size=200)
 _archives = st.just(bundle()) | st.builds(
     lambda name, files: bundle(name, **files), _names, st.dictionaries(_paths, _contents, max_size=5)

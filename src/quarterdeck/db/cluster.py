@@ -177,7 +177,7 @@ def _let_in(account: Account, cluster: Cluster) -> None:
     if not binary("postgres").stat().st_mode & 0o001:
         package = binaries.parents[1]
         for tree in (binaries.parent, package.with_name(f"{package.name}.libs")):
-            for path in (tree, *tree.rglob("*")):
+            for path in (tree, *tree.rglob("*")) if tree.exists() else ():
                 mode = stat.S_IMODE(path.stat().st_mode)
                 # Others may read what the owner may, and enter or run what the owner may.
                 path.chmod(mode | (mode & 0o500) >> 6)

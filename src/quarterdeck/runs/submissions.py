@@ -1,7 +1,8 @@
 """Coalescing of inputs: what arrives while a call is under way goes out together in the next one.
 
 Nobody waits for a batch to fill: a free connection takes what is there. A fault of one submission is made its own
-by repeating the batch one by one.
+by repeating the batch one by one. A session is in one call at a time: were it stuck, it would hold one connection
+and not all of them.
 """
 
 import asyncio
@@ -23,9 +24,14 @@ from quarterdeck.settings import DatabaseSettings, SubmitSettings
 Result = Submitted | ServiceError
 
 
-class _Waiting(Struct, frozen=True):
+class _Waiting(Struct, frozen=True, eq=False):
     submission: Submission
     result: "asyncio.Future[Result]"
+
+    def settle(self, result: Result) -> None:
+        # Its caller may have lost patience.
+        if not self.result.done():
+            self.result.set_result(result)
 
 
 class Submissions:
@@ -35,6 +41,7 @@ class Submissions:
         self._batch_inputs = submit.batch_inputs
         self._patience_seconds = database.statement_seconds + 0.5
         self._waiting: deque[_Waiting] = deque()
+        self._sessions_under_way: set[UUID] = set()
         self._senders: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -46,66 +53,97 @@ class Submissions:
     async def submit(self, submission: Submission) -> Submitted:
         waiting = _Waiting(submission, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
-        if self._free > 0:
-            self._free -= 1
-            sender = asyncio.create_task(self._send())
-            self._senders.add(sender)
-            sender.add_done_callback(self._senders.discard)
+        self._wake_sender()
         done, _ = await asyncio.wait({waiting.result}, timeout=self._patience_seconds)
         if not done:
-            raise errors.outcome_unknown() if submission.idempotency_key is None else errors.unavailable()
+            raise self._give_up(waiting)
         result = waiting.result.result()
         if isinstance(result, ServiceError):
             raise result
         return result
 
-    async def _send(self) -> None:
-        """Holds one of the places until nothing waits."""
+    def _give_up(self, waiting: _Waiting) -> ServiceError:
+        """What was not sent yet never will be: its caller is told that nothing happened, and nothing happens."""
         try:
-            while self._waiting:
-                count = min(len(self._waiting), self._batch_inputs)
-                batch = [self._waiting.popleft() for _ in range(count)]
-                results = await self._settle([waiting.submission for waiting in batch])
-                for waiting, result in zip(batch, results, strict=True):
-                    if not waiting.result.done():
-                        waiting.result.set_result(result)
+            self._waiting.remove(waiting)
+        except ValueError:
+            return errors.outcome_unknown() if waiting.submission.idempotency_key is None else errors.unavailable()
+        return errors.unavailable()
+
+    def _wake_sender(self) -> None:
+        if self._free > 0 and self._waiting:
+            self._free -= 1
+            sender = asyncio.create_task(self._send())
+            self._senders.add(sender)
+            sender.add_done_callback(self._senders.discard)
+
+    async def _send(self) -> None:
+        """Holds one of the places until nothing waits that it could send."""
+        try:
+            while batch := self._take():
+                await self._settle(batch)
         finally:
             self._free += 1
 
-    async def _settle(self, batch: Sequence[Submission]) -> Sequence[Result]:
+    def _take(self) -> list[_Waiting]:
+        """Those that have waited longest, but for sessions that another call is at."""
+        batch: list[_Waiting] = []
+        kept: list[_Waiting] = []
+        while self._waiting and len(batch) < self._batch_inputs:
+            waiting = self._waiting.popleft()
+            busy = waiting.submission.session_id in self._sessions_under_way
+            (kept if busy else batch).append(waiting)
+        self._waiting.extendleft(reversed(kept))
+        self._sessions_under_way.update(waiting.submission.session_id for waiting in batch)
+        return batch
+
+    async def _settle(self, batch: Sequence[_Waiting]) -> None:
         """A result for each. Never raises: a sender that died would take its place with it."""
+        submissions = [waiting.submission for waiting in batch]
+        results: Sequence[Result]
         try:
-            return await self._call(batch)
+            results = await self._call(submissions)
         except psycopg.Error as fault:
             if faults.connection_lost(fault):
-                return await self._after_loss(batch, fault)
-            if fault.sqlstate is None:
+                results = await self._after_loss(submissions, fault)
+            elif fault.sqlstate is None:
                 # No connection was to be had; nothing was sent.
-                return [_caused(faults.translate(fault), fault) for _ in batch]
+                results = [_caused(faults.translate(fault), fault) for _ in batch]
+            else:
+                await self._one_by_one(batch)
+                return
         except Exception as fault:
-            return [_caused(errors.internal(), fault) for _ in batch]
-        return await self._one_by_one(batch)
+            results = [_caused(errors.internal(), fault) for _ in batch]
+        for waiting, result in zip(batch, results, strict=True):
+            waiting.settle(result)
+        self._sessions_under_way.difference_update(item.session_id for item in submissions)
 
-    async def _one_by_one(self, batch: Sequence[Submission]) -> Sequence[Result]:
+    async def _one_by_one(self, batch: Sequence[_Waiting]) -> None:
         """PostgreSQL refused the batch: the fault of one must not be the fault of all. Sessions go side by side,
         since one that is stuck takes its time; the inputs of one session keep their order."""
-        results: dict[UUID, Result] = {}
+        sessions: dict[UUID, list[_Waiting]] = {}
+        for waiting in batch:
+            sessions.setdefault(waiting.submission.session_id, []).append(waiting)
+        await asyncio.gather(*map(self._repeat, sessions.values()))
 
-        async def repeat(items: Sequence[Submission]) -> None:
-            for item in items:
-                results[item.input_id] = await self._alone(item)
-                if _is_contended(results[item.input_id]):
-                    # What holds this session holds the rest of its inputs too.
-                    results.update(
-                        {rest.input_id: errors.contended() for rest in items if rest.input_id not in results}
-                    )
-                    return
+    async def _repeat(self, of_one_session: Sequence[_Waiting]) -> None:
+        contended = False
+        for waiting in of_one_session:
+            # What holds a session holds the rest of its inputs too.
+            result = errors.contended() if contended else await self._alone(waiting.submission)
+            contended = _is_contended(result)
+            waiting.settle(result)
+        session_id = of_one_session[0].submission.session_id
+        if contended:
+            self._refuse_waiting(session_id)
+        self._sessions_under_way.discard(session_id)
+        # The sender of this batch may be busy with the rest of it for seconds.
+        self._wake_sender()
 
-        sessions: dict[UUID, list[Submission]] = {}
-        for item in batch:
-            sessions.setdefault(item.session_id, []).append(item)
-        await asyncio.gather(*map(repeat, sessions.values()))
-        return [results[item.input_id] for item in batch]
+    def _refuse_waiting(self, session_id: UUID) -> None:
+        for waiting in [waiting for waiting in self._waiting if waiting.submission.session_id == session_id]:
+            self._waiting.remove(waiting)
+            waiting.settle(errors.contended())
 
     async def _alone(self, item: Submission) -> Result:
         try:

@@ -56,7 +56,8 @@ class BundleStore:
 def open_bundle_store(url: str | None, data_dir: Path) -> BundleStore:
     if url is None or url.startswith(_FILE_SCHEME):
         folder = data_dir / "bundles" if url is None else Path(url.removeprefix(_FILE_SCHEME))
-        return BundleStore(LocalStore(folder, mkdir=True), folder)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return BundleStore(LocalStore(folder), folder)
     return BundleStore(from_url(url, client_options=_CLIENT, retry_config=_RETRY), None)
 
 

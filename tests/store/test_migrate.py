@@ -1,0 +1,110 @@
+"""Bringing a database to this release's schema: once, whoever else tries, and never on a guess."""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
+
+from quarterdeck.db.migrate import MigrationError, is_current, migrate
+from tests.world import drop_database
+
+
+@pytest.fixture
+def empty_url(postgres_url: str) -> Iterator[str]:
+    name = f"qd_empty_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    url = make_conninfo(postgres_url, dbname=name)
+    yield url
+    drop_database(postgres_url, url)
+
+
+def execute(url: str, statement: str, *values: object) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement.encode(), values)
+
+
+def tables(url: str) -> set[str]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'app'").fetchall()
+    return {name for (name,) in rows}
+
+
+async def current(url: str) -> bool:
+    async with await AsyncConnection.connect(url, autocommit=True) as connection:
+        return await is_current(connection)
+
+
+async def test_an_empty_database_becomes_current_and_stays_so(empty_url: str) -> None:
+    assert not await current(empty_url)
+    applied = migrate(empty_url)
+    assert applied == sorted(applied)
+    assert applied[0] == "0001_foundation"
+    assert await current(empty_url)
+    assert {"sessions", "runs", "receipts", "migrations"} <= tables(empty_url)
+    assert migrate(empty_url) == []
+    assert await current(empty_url)
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+async def test_four_at_once_migrate_once(empty_url: str, kind: str) -> None:
+    pool: ThreadPoolExecutor | ProcessPoolExecutor
+    # Spawned: a fork would inherit the connections of this test.
+    pool = ThreadPoolExecutor(4) if kind == "threads" else ProcessPoolExecutor(4, mp_context=get_context("spawn"))
+    with pool:
+        results = list(pool.map(migrate, [empty_url] * 4))
+    assert sorted(map(bool, results)) == [False, False, False, True]
+    assert await current(empty_url)
+
+
+async def test_a_changed_migration_is_refused(empty_url: str) -> None:
+    migrate(empty_url)
+    execute(empty_url, "UPDATE app.migrations SET sha256 = 'other' WHERE name = '0001_foundation'")
+    assert not await current(empty_url)
+    with pytest.raises(MigrationError, match="0001_foundation was changed"):
+        migrate(empty_url)
+
+
+async def test_a_newer_database_is_refused_and_left_alone(empty_url: str) -> None:
+    migrate(empty_url)
+    execute(empty_url, "INSERT INTO app.migrations (name, sha256) VALUES ('9999_future', 'x')")
+    execute(empty_url, "DROP FUNCTION app.submit_inputs")
+    assert not await current(empty_url)
+    with pytest.raises(MigrationError, match="newer release"):
+        migrate(empty_url)
+    with psycopg.connect(empty_url) as connection:
+        (found,) = connection.execute("SELECT to_regproc('app.submit_inputs') IS NULL").fetchall()
+    assert found == (True,), "not even the functions of an older release are put back"
+
+
+async def test_functions_are_installed_anew_each_time(empty_url: str) -> None:
+    migrate(empty_url)
+    execute(empty_url, "DROP FUNCTION app.submit_inputs")
+    assert migrate(empty_url) == []
+    with psycopg.connect(empty_url) as connection:
+        (found,) = connection.execute("SELECT to_regproc('app.submit_inputs') IS NOT NULL").fetchall()
+    assert found == (True,)
+
+
+async def test_a_migration_that_fails_leaves_nothing(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from quarterdeck.db import migrate as module
+
+    real = module._scripts
+
+    def broken(folder: str) -> list[module._Script]:
+        extra = [module._Script("0002_broken", "CREATE TABLE half (id int); SELECT 1 / 0;")]
+        return real(folder) + (extra if folder == "migrations" else [])
+
+    monkeypatch.setattr(module, "_scripts", broken)
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        migrate(empty_url)
+    assert "half" not in tables(empty_url)
+    assert not await current(empty_url)
+    monkeypatch.undo()
+    assert migrate(empty_url) == [], "what came before it stays"
+    assert await current(empty_url)

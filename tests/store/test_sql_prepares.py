@@ -1,0 +1,112 @@
+"""Every SQL constant is prepared on the migrated schema, so that a typo fails here and not at three in the morning."""
+
+import ast
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from msgspec import Struct
+
+import quarterdeck
+from quarterdeck.db.database import connection_options
+from quarterdeck.settings import DatabaseSettings
+
+SOURCE = Path(quarterdeck.__file__).parent
+FILES = [*sorted(SOURCE.glob("*/store.py")), SOURCE / "access" / "last_used.py", SOURCE / "db" / "migrate.py"]
+_STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH|LOCK|CREATE)\b")
+# PostgreSQL prepares only what it plans.
+_PREPARABLE = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b")
+
+
+class Constant(Struct, frozen=True):
+    place: str
+    text: str
+
+
+def constants() -> Iterator[Constant]:
+    for file in FILES:
+        for node in ast.parse(file.read_text()).body:
+            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
+                continue
+            (target,) = node.targets
+            value = node.value.value
+            if isinstance(target, ast.Name) and isinstance(value, str) and _STATEMENT.match(value):
+                assert target.id.startswith("_") and target.id.isupper(), f"{file}: {target.id}"
+                yield Constant(f"{file.parent.name}/{file.stem} {target.id}", value)
+
+
+ALL = list(constants())
+
+
+def as_prepared(text: str) -> str:
+    """psycopg's placeholders as PostgreSQL's own."""
+    numbers = itertools.count(1)
+    return re.sub(r"%s", lambda _: f"${next(numbers)}", text).replace("%%", "%")
+
+
+@pytest.fixture
+def connection(database_url: str) -> Iterator["psycopg.Connection[tuple[object, ...]]"]:
+    options = connection_options(DatabaseSettings())
+    with psycopg.connect(database_url, autocommit=True, options=options) as connection:
+        yield connection
+
+
+def test_the_statements_were_found() -> None:
+    assert len(ALL) >= 25
+    assert {constant.place.split(" ")[0] for constant in ALL} == {f"{file.parent.name}/{file.stem}" for file in FILES}
+
+
+def test_every_statement_is_understood(connection: "psycopg.Connection[tuple[object, ...]]") -> None:
+    faults = []
+    for number, constant in enumerate(ALL):
+        statement = as_prepared(constant.text)
+        try:
+            if _PREPARABLE.match(statement):
+                connection.execute(f"PREPARE s{number} AS {statement}".encode())
+            else:
+                with connection.transaction(force_rollback=True):
+                    connection.execute(statement.encode())
+        except psycopg.Error as fault:
+            faults.append(f"{constant.place}: {fault}")
+    assert faults == []
+
+
+def test_the_functions_hold_only_columns_and_functions_that_exist(
+    connection: "psycopg.Connection[tuple[object, ...]]",
+) -> None:
+    """PL/pgSQL looks at a statement when it first runs it. One call of each kind runs them all: a new run, a steered
+    one, a replay, a token, and every refusal."""
+    ids = {name: f"00000000-0000-7000-8000-{number:012d}" for number, name in enumerate("uwksrten", 1)}
+    connection.execute("INSERT INTO users (id, email) VALUES (%(u)s, 'a@example.com')", ids)
+    connection.execute("INSERT INTO workspaces (id, name, owner_id) VALUES (%(w)s, 'w', %(u)s)", ids)
+    connection.execute(
+        "INSERT INTO api_keys (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by)"
+        " VALUES (%(k)s, %(w)s, %(k)s, 'l', 'p', decode(repeat('01', 32), 'hex'), '{session.manage}', %(u)s)",
+        ids,
+    )
+    connection.execute("INSERT INTO sessions (id, workspace_id, created_by) VALUES (%(s)s, %(w)s, %(u)s)", ids)
+    connection.execute(
+        "INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, expires_at)"
+        " VALUES (%(t)s, %(s)s, %(k)s, decode(repeat('02', 32), 'hex'), 'p', now() + interval '1 hour')",
+        ids,
+    )
+    verdicts = connection.execute(
+        """
+        WITH given AS (
+            SELECT decode(repeat('01', 32), 'hex') AS h1, decode(repeat('02', 32), 'hex') AS h2,
+                   decode(repeat('03', 32), 'hex') AS h3,
+                   %(s)s::uuid AS s, %(n)s::uuid AS n, %(w)s::uuid AS w, %(r)s::uuid AS r
+        )
+        SELECT verdict FROM given, LATERAL submit_inputs(
+            ARRAY[h1, h1, h1, h1, h2, h3, h1], ARRAY[false, false, false, false, true, false, false],
+            ARRAY[s, s, s, s, s, s, n], ARRAY[w, NULL, NULL, NULL, NULL, NULL, NULL],
+            ARRAY['a', 'b', 'b', 'c', 'd', 'e', 'f'], ARRAY[n, n, n, n, n, n, n],
+            ARRAY[r, n, n, n, n, n, n], ARRAY[NULL, 'k', 'k', 'k', NULL, NULL, NULL], ARRAY[h1, h1, h1, h2, h1, h1, h1])
+        """,
+        ids,
+    )
+    expected = ["accepted", "accepted", "replayed", "conflict", "accepted", "unauthorized", "not_found"]
+    assert [verdict for (verdict,) in verdicts.fetchall()] == expected
