@@ -87,6 +87,7 @@ async def test_create_api_key(world: World) -> None:
         {"label": "x", "permissions": [], "expires_at": "tomorrow"},
         {"label": "x", "permissions": [], "expires_at": "2030-01-01T00:00:00"},
         {"label": "x", "permissions": [], "expires_at": "2020-01-01T00:00:00Z"},
+        {"label": "x", "permissions": [], "expires_at": "9999-12-31T23:59:59-00:01"},
     ],
 )
 async def test_bad_key_request_is_400(world: World, body: dict[str, Any]) -> None:

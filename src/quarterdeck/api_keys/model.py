@@ -16,7 +16,9 @@ Moment = Annotated[datetime, Meta(tz=True)]
 class CreateApiKeyBody(Struct, frozen=True):
     label: Line
     permissions: Annotated[list[Permission], Meta(max_length=100)]
-    expires_at: Moment | None = None
+    expires_at: Annotated[
+        Moment | None, Meta(description="In the future, by the end of the year 9999 in UTC. null: never.")
+    ] = None
 
 
 class ApiKeyBody(Struct, frozen=True):

@@ -1,10 +1,13 @@
 """Decisions about keys: no key may make one that outranks or outlives it."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 
 from quarterdeck import errors
 from quarterdeck.access.model import Permission, Principal
+
+# PostgreSQL knows later times, but no datetime can read them back.
+_LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 def ordered(permissions: Iterable[Permission]) -> list[Permission]:
@@ -16,6 +19,8 @@ def ordered(permissions: Iterable[Permission]) -> list[Permission]:
 def check_expiry(expires_at: datetime | None, now: datetime) -> None:
     if expires_at is not None and expires_at <= now:
         raise errors.invalid("expires_at lies in the past.")
+    if expires_at is not None and expires_at > _LATEST:
+        raise errors.invalid("expires_at lies after the year 9999 in UTC.")
 
 
 def check_within(principal: Principal, permissions: Iterable[Permission], expires_at: datetime | None) -> None:

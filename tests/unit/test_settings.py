@@ -1,0 +1,123 @@
+"""Settings: read from the environment alone, all faults at once, each documented."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from quarterdeck.settings import (
+    Settings,
+    SettingsError,
+    read_settings,
+    variable,
+    variables,
+    with_database_url,
+    with_server,
+)
+
+DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
+_ROW = re.compile(r"^\| `(QUARTERDECK_[A-Z0-9_]+)` \| (.+?) \| (.+?) \|$", re.MULTILINE)
+
+
+def defaults() -> dict[str, object]:
+    built = msgspec.to_builtins(Settings())
+    return {variable(section, field): value for section, fields in built.items() for field, value in fields.items()}
+
+
+def test_nothing_set_is_every_default() -> None:
+    assert read_settings({}) == Settings()
+    assert read_settings({"PATH": "/bin", "QUARTERDECK": "x", "quarterdeck_server_port": "1"}) == Settings()
+
+
+def test_every_variable_is_read() -> None:
+    """Each default, written as text, is understood as itself."""
+    given = {name: str(value) for name, value in defaults().items() if value is not None}
+    assert set(given) <= set(variables())
+    assert read_settings(given) == Settings()
+    assert read_settings({"QUARTERDECK_HTTP_BODY_SECONDS": "2.5"}).http.body_seconds == 2.5
+    assert read_settings({"QUARTERDECK_DATABASE_URL": "postgresql://h/d"}).database.url == "postgresql://h/d"
+
+
+def test_an_empty_variable_is_as_good_as_none() -> None:
+    assert read_settings(dict.fromkeys(variables(), "")) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("QUARTERDECK_SERVER_PORT", "65536"),
+        ("QUARTERDECK_SERVER_PORT", "-1"),
+        ("QUARTERDECK_SERVER_PORT", "http"),
+        ("QUARTERDECK_SERVER_PORT", "８７００"),
+        ("QUARTERDECK_SERVER_PORT", " 8700"),
+        ("QUARTERDECK_SERVER_PROCESSES", "0"),
+        ("QUARTERDECK_HTTP_BODY_SECONDS", "0"),
+        ("QUARTERDECK_HTTP_BODY_SECONDS", "-1"),
+        ("QUARTERDECK_HTTP_BODY_SECONDS", "nan"),
+        ("QUARTERDECK_HTTP_BODY_SECONDS", "inf"),
+        ("QUARTERDECK_HTTP_BODY_SECONDS", "1e300"),
+        ("QUARTERDECK_HTTP_BODY_SECONDS", "60s"),
+        ("QUARTERDECK_HTTP_JSON_BODY_BYTES", "1MB"),
+        ("QUARTERDECK_HTTP_JSON_BODY_BYTES", "1.5"),
+        ("QUARTERDECK_RECEIPT_KEEP_DAYS", "6"),
+        ("QUARTERDECK_KEY_ENVIRONMENT", "Live"),
+        ("QUARTERDECK_KEY_ENVIRONMENT", "a_b"),
+        ("QUARTERDECK_KEY_ENVIRONMENT", "a" * 17),
+        ("QUARTERDECK_KEY_LAST_USED_FLUSH_SECONDS", "61"),
+        ("QUARTERDECK_LOG_LEVEL", "loud"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(name: str, text: str) -> None:
+    with pytest.raises(SettingsError, match=name):
+        read_settings({name: text})
+
+
+def test_all_faults_are_told_together() -> None:
+    given = {"QUARTERDECK_SERVER_PORT": "x", "QUARTERDECK_LOG_LEVEL": "x", "QUARTERDECK_HTTP_CONNECTIONS": "0"}
+    with pytest.raises(SettingsError) as refused:
+        read_settings(given)
+    assert all(name in str(refused.value) for name in given)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_command_line_wins_over_the_environment() -> None:
+    read = read_settings({"QUARTERDECK_SERVER_PORT": "1", "QUARTERDECK_SERVER_HOST": "::1"})
+    assert with_server(read, port=2, host=None).server.port == 2
+    assert with_server(read, port=2, host=None).server.host == "::1"
+    assert with_server(read, port=None) == read
+    with pytest.raises(SettingsError):
+        with_server(read, port=70_000)
+
+
+def test_a_database_can_be_put_in() -> None:
+    read = read_settings({"QUARTERDECK_DATABASE_POOL_CONNECTIONS": "3"})
+    changed = with_database_url(read, "postgresql:///x")
+    assert (changed.database.url, changed.database.pool_connections) == ("postgresql:///x", 3)
+
+
+def test_the_data_directory_is_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert Settings().data_dir.is_absolute()
+    assert read_settings({"QUARTERDECK_SERVER_DATA_DIR": "~/qd"}).data_dir == Path("/home/somebody/qd")
+
+
+# --- the document ---
+
+
+def documented() -> dict[str, tuple[str, str]]:
+    return {name: (default, meaning) for name, default, meaning in _ROW.findall(DOCS.read_text())}
+
+
+def test_every_variable_has_its_line_and_no_line_is_left_over() -> None:
+    rows = [name for name, _, _ in _ROW.findall(DOCS.read_text())]
+    assert sorted(rows) == sorted(variables())
+    assert rows == variables(), "in the order of the code"
+
+
+def test_the_documented_defaults_are_the_real_ones() -> None:
+    for name, (default, meaning) in documented().items():
+        value = defaults()[name]
+        shown = "none" if value is None else f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+        assert default == shown, name
+        assert meaning.endswith("."), name
