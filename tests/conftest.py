@@ -14,7 +14,8 @@ from quarterdeck.db import embedded
 from quarterdeck.db.migrate import migrate
 from tests.world import Server, World, clone_database, drop_database, serving
 
-TEMPLATE = "quarterdeck_template"
+# Each process of a parallel run has its own.
+TEMPLATE = f"quarterdeck_template_{os.environ.get('PYTEST_XDIST_WORKER', 'only')}"
 
 
 @pytest.fixture(scope="session")

@@ -192,6 +192,13 @@ async def test_a_client_that_sends_everything_before_it_listens_gets_its_413(tar
             assert wire.answer().error() == (413, "invalid_request")
 
 
+def send_for_ever(wire: Wire, bytes_: int, pause_seconds: float) -> None:
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        wire.send(chunk(b" " * bytes_))
+        time.sleep(pause_seconds)
+
+
 @pytest.mark.parametrize("pause_seconds", [0.0, 0.1])
 async def test_what_comes_after_an_early_answer_is_not_taken_for_ever(
     target: Target, hurried: Server, pause_seconds: float
@@ -203,9 +210,7 @@ async def test_what_comes_after_an_early_answer_is_not_taken_for_ever(
             wire.send(request(*operation, CHUNKED))
             began = time.monotonic()
             with pytest.raises((BrokenPipeError, ConnectionResetError)):
-                while time.monotonic() - began < 10:
-                    wire.send(chunk(b" " * (65_536 if status == 413 or not pause_seconds else 1)))
-                    time.sleep(pause_seconds)
+                send_for_ever(wire, 65_536 if status == 413 or not pause_seconds else 1, pause_seconds)
             assert time.monotonic() - began < 4
 
 

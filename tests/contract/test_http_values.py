@@ -1,5 +1,6 @@
 """How identifiers, numbers and keys are read: one strict form each, on the path, in headers and in the query."""
 
+from collections.abc import Callable
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -31,7 +32,7 @@ def full_width(text: str) -> str:
     return "".join(chr(ord(c) + 0xFEE0) if c.isdigit() else c for c in text)
 
 
-WRONG_FORMS = {
+WRONG_FORMS: dict[str, Callable[[str], str]] = {
     "braces": lambda u: f"{{{u}}}",
     "urn": lambda u: f"urn:uuid:{u}",
     "no hyphens": lambda u: u.replace("-", ""),

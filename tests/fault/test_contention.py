@@ -85,7 +85,8 @@ async def trigger(world: World, table: str, body: str) -> AsyncIterator[None]:
 async def count(world: World, session_id: str) -> tuple[int, int, int]:
     """Runs, events and receipts that this session and its caller left."""
     ((runs, events, receipts),) = await world.fetch(
-        "SELECT (SELECT count(*) FROM runs WHERE session_id = %s), (SELECT count(*) FROM session_events WHERE session_id = %s),"
+        "SELECT (SELECT count(*) FROM runs WHERE session_id = %s),"
+        " (SELECT count(*) FROM session_events WHERE session_id = %s),"
         " (SELECT count(*) FROM receipts r JOIN api_keys k ON k.lineage_id = r.scope_id WHERE k.workspace_id = %s)",
         session_id,
         session_id,

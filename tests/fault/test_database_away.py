@@ -2,6 +2,7 @@
 nothing acknowledged is lost, nothing keyed is done twice, and the API needs no restart."""
 
 import asyncio
+import itertools
 import signal
 import tempfile
 import time
@@ -176,71 +177,79 @@ async def test_paused_is_503_and_nothing_is_done_twice(here: World, postgres: Po
 # --- restarts under load ---
 
 
+class Load:
+    """Clients that go on until they are told to stop, and what each of them was answered."""
+
+    def __init__(self, world: World, sessions: list[str]) -> None:
+        self.world = world
+        self.sessions = sessions
+        self.over = False
+        self.keyed: dict[str, bytes] = {}
+        self.unkeyed: dict[str, int] = {}
+        self.created: dict[str, bytes] = {}
+
+    def submit(self, text: str, *, idempotency_key: str | None = None) -> Awaitable[httpx.Response]:
+        session_id = self.sessions[int(text.split()[1]) % len(self.sessions)]
+        return self.world.submit(session_id, text, idempotency_key=idempotency_key)
+
+    async def keep_submitting_keyed(self, client: int) -> None:
+        """Each input until it is accepted."""
+        for number in itertools.count():
+            text = f"keyed {client} {number}"
+            while (answer := await self.submit(text, idempotency_key=text)).status_code != 200:
+                assert "retry-after" in answer.headers, answer.text
+                await asyncio.sleep(0.02)
+            self.keyed[text] = answer.content
+            if self.over:
+                return
+
+    async def keep_submitting_unkeyed(self, client: int) -> None:
+        """Each input once."""
+        for number in itertools.count():
+            text = f"unkeyed {client} {number}"
+            self.unkeyed[text] = (await self.submit(text)).status_code
+            if self.over:
+                return
+
+    async def keep_creating(self, client: int) -> None:
+        for number in itertools.count():
+            title = f"created {client} {number}"
+            headers = {"Idempotency-Key": title}
+            while (answer := await self.world.post("/v1/sessions", {"title": title}, headers=headers)).is_error:
+                assert error_of(answer) == AWAY
+                await asyncio.sleep(0.02)
+            self.created[title] = answer.content
+            if self.over:
+                return
+
+
 @pytest.mark.parametrize("order", [signal.SIGINT, signal.SIGQUIT], ids=["restart", "crash"])
 async def test_restarts_under_load_lose_nothing_and_double_nothing(
     here: World, postgres: Postgres, order: signal.Signals
 ) -> None:
-    sessions = [await here.new_session() for _ in range(4)]
-    stop = asyncio.Event()
-    keyed: dict[str, bytes] = {}
-    unkeyed: dict[str, int] = {}
-    created: dict[str, bytes] = {}
-
-    async def keep_submitting_keyed(worker: int) -> None:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            text = f"keyed {worker} {number}"
-            while (answer := await here.submit(sessions[worker % 4], text, idempotency_key=text)).status_code != 200:
-                assert answer.status_code == 503 or "retry-after" in answer.headers, answer.text
-                await asyncio.sleep(0.02)
-            keyed[text] = answer.content
-
-    async def keep_submitting_unkeyed(worker: int) -> None:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            text = f"unkeyed {worker} {number}"
-            unkeyed[text] = (await here.submit(sessions[worker % 4], text)).status_code
-
-    async def keep_creating(worker: int) -> None:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            title = f"created {worker} {number}"
-            headers = {"Idempotency-Key": title}
-            while (answer := await here.post("/v1/sessions", {"title": title}, headers=headers)).status_code != 201:
-                assert answer.status_code == 503, answer.text
-                await asyncio.sleep(0.02)
-            created[title] = answer.content
-
-    loads = (keep_submitting_keyed, keep_submitting_unkeyed, keep_creating)
-    workers = [asyncio.create_task(load(worker)) for load in loads for worker in range(8)]
+    load = Load(here, [await here.new_session() for _ in range(4)])
+    kinds = (load.keep_submitting_keyed, load.keep_submitting_unkeyed, load.keep_creating)
+    clients = [asyncio.create_task(kind(client)) for kind in kinds for client in range(8)]
     for _ in range(2):
         await asyncio.sleep(0.7)
         await asyncio.to_thread(postgres.stop, order)
         await asyncio.to_thread(postgres.start)
     await asyncio.sleep(0.7)
-    stop.set()
-    await asyncio.gather(*workers)
+    load.over = True
+    await asyncio.gather(*clients)
 
     stored = await texts_of(here)
-    assert len(keyed) > 50
-    assert {text for text in keyed if stored[text] != 1} == set()
-    assert set(unkeyed.values()) <= {200, 503}
-    assert {text for text, status in unkeyed.items() if status == 200 and stored[text] != 1} == set()
-    assert {text for text, status in unkeyed.items() if status == 503 and stored[text] > 1} == set()
-    titles = Counter(
-        title
-        for (title,) in await here.fetch(
-            "SELECT title FROM sessions WHERE workspace_id = %s AND title IS NOT NULL", here.workspace_id
-        )
-    )
-    assert {title for title in created if titles[title] != 1} == set()
-    for text in list(keyed)[::25]:
-        worker = int(text.split()[1])
-        again = await here.submit(sessions[worker % 4], text, idempotency_key=text)
-        assert again.content == keyed[text], "a receipt outlives the restart"
+    assert len(load.keyed) > 50
+    assert {text for text in load.keyed if stored[text] != 1} == set()
+    assert set(load.unkeyed.values()) <= {200, 503}
+    assert {text for text, status in load.unkeyed.items() if status == 200 and stored[text] != 1} == set()
+    assert {text for text, status in load.unkeyed.items() if status == 503 and stored[text] > 1} == set()
+    rows = await here.fetch("SELECT title FROM sessions WHERE workspace_id = %s", here.workspace_id)
+    titles = Counter(title for (title,) in rows)
+    assert {title for title in load.created if titles[title] != 1} == set()
+    for text in list(load.keyed)[::25]:
+        again = await load.submit(text, idempotency_key=text)
+        assert again.content == load.keyed[text], "a receipt outlives the restart"
 
 
 # --- answers lost on the way back ---

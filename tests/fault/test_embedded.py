@@ -288,7 +288,8 @@ def test_a_killed_guard_is_replaced(folder: Path, user: Callable[[], "subprocess
     guard = server(folder).parent()
     assert guard is not None
     guard.kill()
-    guard.wait(5)
+    # Its parent does not wait for it.
+    eventually(lambda: guard.status() == psutil.STATUS_ZOMBIE, 5)
     with running(folder) as url:
         assert scalar(url, "SELECT count(*) FROM visit") == 1
         only.kill()

@@ -34,7 +34,7 @@ def constants() -> Iterator[Constant]:
             (target,) = node.targets
             value = node.value.value
             if isinstance(target, ast.Name) and isinstance(value, str) and _STATEMENT.match(value):
-                assert target.id.startswith("_") and target.id.isupper(), f"{file}: {target.id}"
+                assert re.fullmatch(r"_[A-Z_]+", target.id), f"{file}: {target.id}"
                 yield Constant(f"{file.parent.name}/{file.stem} {target.id}", value)
 
 

@@ -127,9 +127,7 @@ def a_store_opens_no_transaction(tree: Tree) -> list[str]:
 
 def a_store_is_its_features_own(tree: Tree) -> list[str]:
     return [
-        f"{name} → {target}"
-        for name, target in arrows(tree)
-        if part(target) == "store" and room(target) != room(name)
+        f"{name} → {target}" for name, target in arrows(tree) if part(target) == "store" and room(target) != room(name)
     ]
 
 
