@@ -1,18 +1,23 @@
-"""Brings a database to the schema of this release: `migrations/` in order, once each, then every file of `functions/`.
+"""Brings a database to the schema of this release: the job queue's own migrations (in the schema `jobs`), then
+`migrations/` in order (in the schema `app`), once each, then every file of `functions/`.
 
 An applied migration never changes: its SHA-256 is recorded and compared. A database that a newer release has
 migrated is refused rather than guessed at. One process migrates at a time; the others wait, then find nothing to do.
 """
 
 import hashlib
+from pathlib import Path
 from importlib import resources
 from importlib.resources.abc import Traversable
 
 import psycopg
 from msgspec import Struct
+from procrastinate.schema import SchemaManager
 from psycopg import sql
 
 from quarterdeck.db.database import SCHEMA, Connection
+
+JOBS_SCHEMA = "jobs"
 
 # Any number that nothing else in the database uses.
 _LOCK = 0x9A47E2DE
@@ -36,6 +41,7 @@ class MigrationError(Exception):
 class _Script(Struct, frozen=True):
     name: str
     text: str
+    schema: str = SCHEMA
 
     @property
     def sha256(self) -> str:
@@ -46,12 +52,14 @@ def migrate(url: str) -> list[str]:
     """Apply what is missing and return its names."""
     with psycopg.connect(url, autocommit=True, options=f"-c search_path={SCHEMA}") as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
-        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
+        for schema in (SCHEMA, JOBS_SCHEMA):
+            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
         connection.execute(_CREATE)
         applied: dict[str, str] = dict(connection.execute(_APPLIED).fetchall())
         done = []
         for script in _pending(applied):
             with connection.transaction():
+                connection.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(script.schema)))
                 connection.execute(script.text.encode())
                 connection.execute(_RECORD, (script.name, script.sha256))
             done.append(script.name)
@@ -65,17 +73,26 @@ async def is_current(connection: Connection) -> bool:
     if known is None or not known[0]:
         return False
     rows = await (await connection.execute(_APPLIED)).fetchall()
-    return dict(rows) == {script.name: script.sha256 for script in _scripts("migrations")}
+    return dict(rows) == {script.name: script.sha256 for script in _migrations()}
 
 
 def _pending(applied: dict[str, str]) -> list[_Script]:
-    scripts = {script.name: script for script in _scripts("migrations")}
+    scripts = {script.name: script for script in _migrations()}
     if unknown := sorted(applied.keys() - scripts.keys()):
         raise MigrationError(f"the database was migrated by a newer release ({unknown[-1]}); upgrade this one")
     for name, sha256 in applied.items():
         if scripts[name].sha256 != sha256:
             raise MigrationError(f"migration {name} was changed after it was applied; restore the released file")
     return [script for name, script in scripts.items() if name not in applied]
+
+
+def _migrations() -> list[_Script]:
+    library = Path(SchemaManager.get_migrations_path())
+    queue = [
+        _Script(f"{JOBS_SCHEMA}/{file.stem}", file.read_text("utf-8"), JOBS_SCHEMA)
+        for file in sorted(library.glob("*.sql"))
+    ]
+    return queue + _scripts("migrations")
 
 
 def _scripts(folder: str) -> list[_Script]:

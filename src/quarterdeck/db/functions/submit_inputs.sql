@@ -1,5 +1,5 @@
 -- Submits a batch of inputs: for each one, in the order given, finds the credential, checks that it sees the session
--- and may write to it, returns the receipt of an earlier request, or steers the active run or starts one.
+-- and may write to it, returns the receipt of an earlier request, or steers the active run or starts one, with the job that will drive it.
 --
 -- Lock first, then look. All locks of the batch are taken in sorted order before anything is read; each statement
 -- after that has a snapshot of its own (VOLATILE, READ COMMITTED) and so sees what the last holder committed.
@@ -108,8 +108,9 @@ BEGIN
             outcome := 'new_run';
             run_id := fresh_run_ids[i];
             -- Just before this input: from 0 the run would take up the session's whole history again.
-            INSERT INTO runs (id, session_id, state, last_input, consumed_through)
-            VALUES (run_id, session_ids[i], 'queued', event_id, event_id - 1);
+            INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through)
+            VALUES (run_id, session_ids[i], caller.workspace_id, 'queued', event_id, event_id - 1);
+            PERFORM enqueue_run(session_ids[i], run_id);
         END IF;
 
         INSERT INTO session_events (id, session_id, run_id, type, data)
