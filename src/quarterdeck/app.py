@@ -10,6 +10,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from quarterdeck import errors
 from quarterdeck.access.last_used import LastUsed
 from quarterdeck.db.database import Database
+from quarterdeck.events.feed import Feed
+from quarterdeck.events.hints import Hints
 from quarterdeck.http.docs_page import serve_docs
 from quarterdeck.http.edge import Edge
 from quarterdeck.http.endpoint import Endpoint, operation_endpoint
@@ -22,6 +24,7 @@ from quarterdeck.parts import Parts
 from quarterdeck.runs.submissions import Submissions
 from quarterdeck.settings import Settings
 from quarterdeck.skills.bundle_store import open_bundle_store
+from quarterdeck.stopping import told_of_stop
 from quarterdeck.sweep import sweep
 
 
@@ -36,12 +39,16 @@ def load_app(settings: Settings) -> ASGIApp:
 def build_parts(settings: Settings) -> Parts:
     url = settings.database.url
     assert url is not None, "an API process is told which database to use"
+    database = Database(url, settings.database)
+    hints = Hints(database)
     return Parts(
         settings=settings,
-        database=Database(url, settings.database),
+        database=database,
         last_used=LastUsed(),
-        submissions=Submissions(url, settings.database, settings.submit),
+        submissions=Submissions(url, settings.database, settings.submit, hints.add),
         bundles=open_bundle_store(settings.bundle.store_url, settings.data_dir),
+        hints=hints,
+        feed=Feed(url, settings.database, settings.stream),
     )
 
 
@@ -68,17 +75,21 @@ def _lifespan(parts: Parts) -> Callable[[object], AbstractAsyncContextManager[No
     async def lifespan(_: object) -> AsyncIterator[None]:
         await parts.database.open()
         await parts.submissions.open()
+        await parts.feed.open()
         loops = [
             asyncio.create_task(_every(parts.settings.key.last_used_flush_seconds, lambda: _flush(parts))),
             asyncio.create_task(_every(parts.settings.receipt.sweep_interval_seconds, lambda: sweep(parts))),
         ]
-        yield
+        with told_of_stop(parts.feed.stop):
+            yield
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
         with suppress(Exception):
             await _flush(parts)
+        await parts.feed.close()
         await parts.submissions.close()
+        await parts.hints.close()
         await parts.database.close()
 
     return lifespan

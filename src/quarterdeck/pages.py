@@ -19,6 +19,13 @@ class PageRequest(Struct, frozen=True):
     newest_first: bool = True
 
 
+class LogPageRequest(Struct, frozen=True):
+    """A page of a log, whose entries are numbered. A log only grows: any number may be asked for, also one to come."""
+
+    limit: int = DEFAULT_LIMIT
+    after: int = 0
+
+
 class Identified(Protocol):
     @property
     def id(self) -> UUID: ...

@@ -4,6 +4,8 @@ from msgspec import Struct
 
 from quarterdeck.access.last_used import LastUsed
 from quarterdeck.db.database import Database
+from quarterdeck.events.feed import Feed
+from quarterdeck.events.hints import Hints
 from quarterdeck.runs.submissions import Submissions
 from quarterdeck.settings import Settings
 from quarterdeck.skills.bundle_store import BundleStore
@@ -15,3 +17,5 @@ class Parts(Struct, frozen=True):
     last_used: LastUsed
     submissions: Submissions
     bundles: BundleStore
+    hints: Hints
+    feed: Feed

@@ -96,6 +96,55 @@ class BundleSettings(Struct, frozen=True):
     orphan_hours: Count = 24
 
 
+class WorkerSettings(Struct, frozen=True):
+    # Worker processes of `qd serve`; `qd worker` is one.
+    processes: Count = 1
+    concurrency: Count = 100
+    # A worker that has not been heard of for this long is taken for dead and its runs go to others. Heartbeats come
+    # four times as often: a shorter lease steals from a worker that is only paused, a longer one delays recovery.
+    lease_seconds: Seconds = 20.0
+    sweep_seconds: Seconds = 3.0
+
+
+class RunSettings(Struct, frozen=True):
+    active_per_workspace: Count = 100
+    # Attempts in a row that stored no step: then the run itself is what brings its workers down.
+    barren_attempts: Count = 5
+    max_steps: Count = 100
+    max_tokens: Count = 2_000_000
+    max_seconds: Seconds = 3600.0
+    # Text is shown as it comes, gathered for this long.
+    delta_seconds: Seconds = 0.05
+
+
+class ModelSettings(Struct, frozen=True):
+    # Serves sessions that name no model.
+    default: str = "demo"
+    # Kept out of every fault message: a key is checked where it is used.
+    openai_api_key: str | None = None
+    openai_base_url: Annotated[str, Meta(pattern=r"^https?://")] | None = None
+    anthropic_api_key: str | None = None
+    anthropic_base_url: Annotated[str, Meta(pattern=r"^https?://")] | None = None
+    request_retries: Annotated[int, Meta(ge=0)] = 4
+    retry_base_seconds: Seconds = 0.5
+    retry_max_seconds: Seconds = 30.0
+    # Models that reason may be silent for a minute before their first word. Libraries give up after 600.
+    stall_seconds: Annotated[float, Meta(gt=0, le=600)] = 120.0
+    # What is sent, by estimate. Today's windows begin at 128,000; the rest is for the answer and the estimate's error.
+    context_tokens: Annotated[int, Meta(ge=1000)] = 100_000
+    tool_result_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
+    demo_pause_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.05
+
+
+class StreamSettings(Struct, frozen=True):
+    # Shorter than the minute after which proxies close a connection that is silent.
+    heartbeat_seconds: Seconds = 15.0
+    # A stream ends within a second of its credential: a check a second apart from the next would be too late.
+    check_seconds: Annotated[float, Meta(gt=0, le=1)] = 0.8
+    send_seconds: Seconds = 10.0
+    queue_deltas: Count = 256
+
+
 class LogSettings(Struct, frozen=True):
     level: Annotated[str, Meta(pattern=r"^(debug|info|warning|error)$")] = "info"
 
@@ -109,6 +158,10 @@ class Settings(Struct, frozen=True):
     token: TokenSettings = TokenSettings()
     receipt: ReceiptSettings = ReceiptSettings()
     bundle: BundleSettings = BundleSettings()
+    worker: WorkerSettings = WorkerSettings()
+    run: RunSettings = RunSettings()
+    model: ModelSettings = ModelSettings()
+    stream: StreamSettings = StreamSettings()
     log: LogSettings = LogSettings()
 
     @property

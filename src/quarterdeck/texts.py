@@ -15,3 +15,8 @@ Line = Annotated[
         description="One line for people to read, without control characters.",
     ),
 ]
+
+
+def storable(text: str) -> str:
+    """Text that came from elsewhere, made fit for PostgreSQL and UTF-8: what neither can hold is replaced."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

@@ -16,6 +16,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from starlette.responses import Response
 
 from quarterdeck.errors import ErrorCode, Kind
+from quarterdeck.events.model import DeltaBody, EventBody
 from quarterdeck.http.docs_page import docs_html, serve_docs
 from quarterdeck.http.envelope import STATUS
 from quarterdeck.http.openapi import openapi_document, serve_document
@@ -170,7 +171,9 @@ def test_parameters(operation: Operation) -> None:
         assert (schema["type"], schema["minLength"], schema["maxLength"]) == ("string", 1, 255)
         assert all(re.search(schema["pattern"], text) for text in ("a", "7f-9 ~", "é€"))
         assert not any(re.search(schema["pattern"], text) for text in ("\t", "a\x7f", "\x85", "\xa0", "\xad"))
-    assert {"limit", "after", "order"} & set(found) == ({"limit", "after", "order"} if operation.paged else set())
+    expected = {"limit", "after", "order"} if operation.paged else set()
+    expected |= {"limit", "after", "Last-Event-ID"} if operation.log else set()
+    assert {"limit", "after", "order", "Last-Event-ID"} & set(found) == expected
 
 
 def test_pages() -> None:
@@ -179,6 +182,26 @@ def test_pages() -> None:
     assert found["limit"]["schema"] == expected
     assert found["order"]["schema"] == {"type": "string", "enum": ["asc", "desc"], "default": "desc"}
     assert not any(found[name]["required"] for name in ("limit", "after", "order"))
+
+
+def test_a_log_is_read_by_numbers_and_as_a_stream() -> None:
+    operation = next(operation for operation in OPERATIONS if operation.log)
+    found = parameters(operation)
+    expected = {"type": "integer", "format": "int64", "minimum": 0, "maximum": 2**63 - 1}
+    assert found["after"]["schema"] == expected
+    pattern = found["Last-Event-ID"]["schema"]["pattern"]
+    for number in (0, 7, 10**18, 9 * 10**18, 9_199_999_999_999_999_999, 2**63 - 2, 2**63 - 1):
+        assert re.search(pattern, str(number)), number
+    for text in ("", "x", "-1", "1x", " 1", str(2**63), str(2**63 + 1), "9300000000000000000", str(10**19)):
+        assert not re.search(pattern, text), text
+    content = described(operation)["responses"]["200"]["content"]
+    assert list(content) == ["application/json", "text/event-stream"]
+    messages = content["text/event-stream"]["example"].strip().split("\n\n")
+    shown = [json.loads(message.split("data: ")[1]) for message in messages if "data: " in message]
+    msgspec.convert(shown[0], EventBody)
+    msgspec.convert(shown[1], DeltaBody)
+    streams = {each.name for each in OPERATIONS if "text/event-stream" in json.dumps(described(each)["responses"])}
+    assert streams == {operation.name}
 
 
 @each_operation

@@ -12,7 +12,7 @@ import pytest
 import quarterdeck
 
 SOURCE = Path(quarterdeck.__file__).parent
-FEATURES = {"access", "api_keys", "idempotency", "runs", "sessions", "skills", "workspaces"}
+FEATURES = {"access", "api_keys", "events", "idempotency", "runs", "sessions", "skills", "workspaces"}
 # Known to everybody, knowing nobody but each other.
 GROUND = {"errors", "ids", "pages", "settings", "texts"}
 MOST_FILE_LINES = 450

@@ -4,7 +4,7 @@ A fault in the request is remembered here instead of being raised where it is fo
 is a promise: an unknown credential wins over a bad path, and an invisible object over a bad body.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Generic, TypeVar
 from uuid import UUID
 
@@ -43,7 +43,7 @@ async def admit(
     connection: Connection, last_used: LastUsed, call: Call[Body], see: See[Subject], permission: Permission
 ) -> tuple[Principal, Subject]:
     """401 → 400 of path, query and headers → 404 → 403, in this order for every operation."""
-    principal = await store.find_principal(connection, call.credential)
+    principal = (await store.find_principals(connection, [call.credential])).get(call.credential)
     if principal is None:
         raise errors.unauthorized()
     if principal.session_id is None:
@@ -51,9 +51,14 @@ async def admit(
     if call.fault is not None:
         raise call.fault
     subject = await see(connection, principal)
-    if principal.session_id is None and permission not in principal.permissions:
+    if not principal.may(permission):
         raise errors.forbidden(permission)
     return principal, subject
+
+
+async def find_principals(connection: Connection, credentials: Collection[Credential]) -> dict[Credential, Principal]:
+    """Whose of these credentials are alive, for those who were admitted earlier and have not left since."""
+    return await store.find_principals(connection, credentials)
 
 
 def see_workspace(named: UUID | None) -> See[UUID]:

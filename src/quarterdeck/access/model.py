@@ -38,6 +38,10 @@ class Principal(Struct, frozen=True):
     expires_at: datetime | None
     session_id: UUID | None = None
 
+    def may(self, permission: Permission) -> bool:
+        """A token needs no permission for what it sees."""
+        return self.session_id is not None or permission in self.permissions
+
     def may_see_workspace(self, named: UUID | None) -> bool:
         """`named` is the Service-Workspace header; without it a key means its own. A token sees only its session."""
         return self.session_id is None and named in (None, self.workspace_id)

@@ -49,6 +49,14 @@ def api(host: Host = None, port: PortNumber = None, data: DataDir = None) -> Non
 
 
 @app.command()
+def worker(data: DataDir = None) -> None:
+    """Drive runs, on the database that QUARTERDECK_DATABASE_URL names."""
+    from quarterdeck.cli.serving import work_alone
+
+    raise typer.Exit(work_alone(_settings(data=data)))
+
+
+@app.command()
 def migrate(data: DataDir = None) -> None:
     """Bring the database to the schema of this release."""
     from quarterdeck.cli.database import database_url

@@ -28,6 +28,15 @@ def serve_api_alone(settings: Settings) -> int:
     return serve_api(settings, settings.server.host, settings.server.port, partial(load_app, settings))
 
 
+def work_alone(settings: Settings) -> int:
+    if settings.database.url is None:
+        raise SettingsError("QUARTERDECK_DATABASE_URL is not set; `qd serve` brings a database of its own")
+    # Here, not above: what a worker needs is of no use to an API process, and large.
+    from quarterdeck.worker.queue import run_worker
+
+    return run_worker(settings)
+
+
 def _prepare(settings: Settings, url: str) -> None:
     migrate(url)
 

@@ -41,6 +41,22 @@ class EventPage(Struct, frozen=True):
     next_cursor: Annotated[int | None, Meta(description="null at the current end; go on later with the last id.")]
 
 
+class DeltaBody(Struct, frozen=True):
+    """Text of a message that is still being written. Sent live, stored nowhere."""
+
+    session_id: UUID
+    run_id: UUID
+    attempt: int
+    text: str
+
+
+class Head(Struct, frozen=True):
+    """Where a session's log ends, and whose it is. 0: it holds nothing yet."""
+
+    workspace_id: UUID
+    last_id: int
+
+
 class NewEvent(Struct, frozen=True):
     """An entry about to be written. `record` is for the model that made it and is never shown."""
 

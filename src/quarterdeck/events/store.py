@@ -1,39 +1,54 @@
-"""The session's log in the database. Whoever appends holds the session's lock."""
+"""A session's log as it is read, and the channel on which its readers are told of news."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from psycopg.types.json import Jsonb
-
+from quarterdeck.db.arrays import text_array, uuid_array
 from quarterdeck.db.database import Connection
-from quarterdeck.events.model import EventBody, EventType, NewEvent
+from quarterdeck.events.model import EventBody, EventType, Head
 
-# Every writer of a session takes it first, in a statement of its own: what follows must see what the last holder
-# committed, and ids drawn under it are in commit order.
-_LOCK = "SELECT pg_advisory_xact_lock(session_lock(%s))"
-_APPEND = "INSERT INTO session_events (session_id, run_id, type, data, record) VALUES (%s, %s, %s, %s, %s)"
+# Entries hold up to a megabyte each: a page ends where it has become large enough, however few it holds.
 _PAGE = """
-SELECT id, session_id, run_id, type, created_at, data FROM session_events
-WHERE session_id = %s AND id > %s ORDER BY id LIMIT %s
+SELECT id, session_id, run_id, type, created_at, data, candidates FROM (
+    SELECT e.*, count(*) OVER () AS candidates,
+           sum(octet_length(e.data::text)) OVER (ORDER BY e.id) - octet_length(e.data::text) AS bytes_before
+    FROM (
+        SELECT id, session_id, run_id, type, created_at, data FROM session_events
+        WHERE session_id = %s AND id > %s ORDER BY id LIMIT %s
+    ) AS e
+) AS sized
+WHERE bytes_before < %s ORDER BY id
 """
+_HEADS = """
+SELECT s.id, s.workspace_id, (SELECT max(e.id) FROM session_events e WHERE e.session_id = s.id)
+FROM sessions s WHERE s.id = ANY (%s::uuid[])
+"""
+_LISTEN = "LISTEN quarterdeck_events"
+_NOTIFY = "SELECT pg_notify('quarterdeck_events', payload) FROM unnest(%s::text[]) AS payload"
 
 
-async def lock_session(connection: Connection, session_id: UUID) -> None:
-    await connection.execute(_LOCK, (session_id,))
+async def page(
+    connection: Connection, session_id: UUID, after: int, count: int, page_bytes: int
+) -> tuple[list[EventBody], bool]:
+    """At most `count` entries, and whether there are more. At least one if there is any."""
+    rows = await (await connection.execute(_PAGE, (session_id, after, count + 1, page_bytes))).fetchall()
+    events = [_body(row[:6]) for row in rows[:count]]
+    return events, bool(rows) and rows[0][6] > len(events)
 
 
-async def append(connection: Connection, session_id: UUID, run_id: UUID, events: Sequence[NewEvent]) -> None:
-    rows = [
-        (session_id, run_id, event.type, Jsonb(event.data), None if event.record is None else Jsonb(event.record))
-        for event in events
-    ]
-    await connection.cursor().executemany(_APPEND, rows)
+async def heads(connection: Connection, session_ids: Iterable[UUID]) -> dict[UUID, Head]:
+    """How far the logs of these sessions go; without those that are gone."""
+    rows = await (await connection.execute(_HEADS, (uuid_array(session_ids),))).fetchall()
+    return {session_id: Head(workspace_id, last_id or 0) for session_id, workspace_id, last_id in rows}
 
 
-async def page(connection: Connection, session_id: UUID, after: int, count: int) -> list[EventBody]:
-    rows = await (await connection.execute(_PAGE, (session_id, after, count))).fetchall()
-    return [_body(row) for row in rows]
+async def listen(connection: Connection) -> None:
+    await connection.execute(_LISTEN)
+
+
+async def notify(connection: Connection, payloads: Sequence[str]) -> None:
+    await connection.execute(_NOTIFY, (text_array(payloads),))
 
 
 def _body(row: tuple[Any, ...]) -> EventBody:

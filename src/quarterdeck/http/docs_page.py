@@ -180,7 +180,13 @@ def _answer(document: Json, status: str, success: Json, schema: Json) -> Html:
         el("p", el("b", status, class_="status good"), " ", inline(success["description"])),
         replay if "Idempotency-Replayed" in headers else "",
         el("details", el("summary", "Fields of the answer"), _rows(rows, mark_required=False)) if rows else "",
+        *(_other_answer(name, media) for name, media in list(success["content"].items())[1:]),
     )
+
+
+def _other_answer(media_type: str, media: Json) -> Html:
+    text, example = media["schema"]["description"], media["example"]
+    return join(el("h4", f"Answer, {media_type}"), el("p", inline(text)), el("pre", example.strip()))
 
 
 def _errors(operation: Json) -> Html:

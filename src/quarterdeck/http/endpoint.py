@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 from quarterdeck import errors
 from quarterdeck.errors import Kind, ServiceError
 from quarterdeck.http.envelope import error_response, json_response
+from quarterdeck.http.event_stream import EventStream
 from quarterdeck.http.incoming import Incoming
 from quarterdeck.http.operation import Operation
 from quarterdeck.idempotency.service import Answer
@@ -47,6 +48,8 @@ def operation_endpoint(operations: list[Operation], parts: Parts) -> Endpoint:
 def _carry_out(operation: Operation, parts: Parts) -> Respond:
     async def respond(scope: Scope, receive: Receive) -> Response:
         result = await operation.handler(parts, Incoming(scope, receive, parts.settings.http))
+        if isinstance(result, EventStream):
+            return result
         if isinstance(result, Answer):
             headers = _REPLAYED if result.replayed else None
             return json_response(result.body, operation.success_status, headers)

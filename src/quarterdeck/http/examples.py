@@ -9,7 +9,8 @@ from msgspec.structs import asdict, replace
 
 from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody
-from quarterdeck.runs.model import InputEvent, Outcome, SubmitKindBody
+from quarterdeck.events.model import EventBody, EventPage, EventType
+from quarterdeck.runs.model import CancelledRunBody, InputEvent, Outcome, RunBody, RunPage, RunState, SubmitKindBody, Usage
 from quarterdeck.sessions.model import CreatedSessionTokenBody, CreateSessionBody, CreateSessionTokenBody, SessionBody
 from quarterdeck.skills.model import CreateSkillBody, Manifest, ManifestFile, SkillBody, SkillVersionBody
 from quarterdeck.workspaces.model import ActorBody
@@ -45,16 +46,53 @@ _MANIFEST = Manifest(
     archive_sha256="9b74c9897bac770ffc029102a200c5de1f2e3d4c5b6a79880716253443526170",
 )
 
+_RUN = RunBody(
+    id=UUID("0192f0d3-8c5e-7e02-9f71-2a6b4d8c0e06"),
+    session_id=_SESSION,
+    state=RunState.RUNNING,
+    attempts=1,
+    steps=2,
+    inputs_accepted=2,
+    inputs_consumed=1,
+    usage=Usage(1840, 212),
+    failure=None,
+    created_at=_EVENING,
+    started_at=_EVENING,
+    finished_at=None,
+)
+
 _ALL: tuple[Struct, ...] = (
+    _RUN,
+    RunPage([_RUN], None),
+    CancelledRunBody(
+        **asdict(replace(_RUN, state=RunState.CANCELLED, finished_at=_EVENING)),
+        discarded_input_ids=[UUID("0192f0d3-a1b2-7c03-8d72-3b7c5e9d1f07")],
+    ),
     InputEvent("Summarise the incidents of this week.", "input"),
     SubmitKindBody(Outcome.NEW_RUN, UUID("0192f0d3-8c5e-7e02-9f71-2a6b4d8c0e06")),
+    EventPage(
+        [
+            EventBody(
+                id=117,
+                session_id=_SESSION,
+                run_id=UUID("0192f0d3-8c5e-7e02-9f71-2a6b4d8c0e06"),
+                type=EventType.INPUT_ACCEPTED,
+                created_at=_EVENING,
+                data={
+                    "input_id": "0192f0d3-8c5e-7e02-9f71-1b5a3c7d9f09",
+                    "text": "Summarise the incidents of this week.",
+                },
+            )
+        ],
+        None,
+    ),
     # No expiry in what is sent: an example that is pasted in a year must still work.
     CreateApiKeyBody("build server", [Permission.WORKSPACE_READ, Permission.SESSION_MANAGE]),
     CreatedApiKeyBody(**asdict(_KEY), secret=_SECRET),
     replace(_KEY, last_used_at=_EVENING, revoked_at=_EVENING),
     ApiKeyPage([replace(_KEY, last_used_at=_EVENING)], None),
     CreateSessionBody("Incident review"),
-    SessionBody(_SESSION, _WORKSPACE, "Incident review", _MORNING),
+    SessionBody(_SESSION, _WORKSPACE, "Incident review", None, None, [], _MORNING),
     CreateSessionTokenBody(),
     CreatedSessionTokenBody(
         id=UUID("0192f0d6-41b2-7c95-a8e3-7d0f5b2c9a07"),

@@ -13,9 +13,11 @@ from quarterdeck.access import secrets
 from quarterdeck.access.call import Call
 from quarterdeck.access.model import Credential
 from quarterdeck.errors import ServiceError
+from quarterdeck.http.accept import prefers
 from quarterdeck.http.bodies import decode_json, receive_body
+from quarterdeck.http.envelope import JSON
 from quarterdeck.ids import LOWEST_ID, parse_id
-from quarterdeck.pages import DEFAULT_LIMIT, MAX_LIMIT, PageRequest
+from quarterdeck.pages import DEFAULT_LIMIT, MAX_LIMIT, LogPageRequest, PageRequest
 from quarterdeck.settings import HttpSettings
 
 T = TypeVar("T")
@@ -27,6 +29,7 @@ _DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
 _JSON_TYPE = re.compile(r"""application/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?""", re.IGNORECASE | re.ASCII)
 _MAX_KEY_CHARACTERS = 255
 _MAX_QUERY_FIELDS = 100
+MAX_EVENT_ID = 2**63 - 1
 
 
 class Incoming:
@@ -55,6 +58,19 @@ class Incoming:
         if order not in (None, "asc", "desc"):
             self._remember("order must be asc or desc.")
         return PageRequest(number, cursor, order != "asc")
+
+    def log_page_request(self) -> LogPageRequest:
+        """`Last-Event-ID` wins over `after`: a browser that comes back sends it with the address of the first time."""
+        limit = self._query_value("limit")
+        after = self._query_value("after")
+        number = DEFAULT_LIMIT if limit is None else self._limit(limit)
+        start = 0 if after is None else self._event_id("after", [after])
+        last_seen = self._headers("last-event-id")
+        return LogPageRequest(number, self._event_id("Last-Event-ID", last_seen) if last_seen else start)
+
+    def prefers(self, media_type: str) -> bool:
+        """To JSON, which everybody gets who does not ask for another."""
+        return prefers(",".join(self._headers("accept")), media_type, JSON)
 
     async def call(self, body_type: type[T], *, workspace_required: bool = False) -> Call[T]:
         """The whole request, with its JSON body."""
@@ -123,6 +139,12 @@ class Incoming:
         number = int(text) if _DIGITS.fullmatch(text) else 0
         if not 1 <= number <= MAX_LIMIT:
             self._remember(f"limit must be a number from 1 to {MAX_LIMIT}.")
+        return number
+
+    def _event_id(self, name: str, given: list[str]) -> int:
+        number = int(given[0]) if len(given) == 1 and _DIGITS.fullmatch(given[0]) else MAX_EVENT_ID + 1
+        if number > MAX_EVENT_ID:
+            self._remember(f"{name} must be the id of an event, or 0.")
         return number
 
     def _query_value(self, name: str) -> str | None:

@@ -12,7 +12,14 @@ from quarterdeck.http.endpoint import Respond
 from quarterdeck.http.envelope import HEADERS, JSON, STATUS, ErrorBody, ErrorDetail, json_response
 from quarterdeck.http.examples import EXAMPLES
 from quarterdeck.http.incoming import GZIP
-from quarterdeck.http.openapi_parts import DESCRIPTION, PARAMETERS, RESPONSE_HEADERS, SECURITY_SCHEMES, UUID
+from quarterdeck.http.openapi_parts import (
+    DESCRIPTION,
+    EVENT_STREAM_CONTENT,
+    PARAMETERS,
+    RESPONSE_HEADERS,
+    SECURITY_SCHEMES,
+    UUID,
+)
 from quarterdeck.http.operation import Operation, Payload, Refusal
 from quarterdeck.http.refusals import noun, refusals
 
@@ -22,6 +29,7 @@ _SCHEMAS = "#/components/schemas/{name}"
 # By the first part of the path.
 _TAGS = {
     "sessions": ("Sessions", "Conversations with an agent, and the turns that people add to them."),
+    "runs": ("Runs", "An agent at work on one or more inputs of a session. At most one a session is active."),
     "api-keys": ("API keys", "Credentials of a workspace. A key's secret is shown once, when it is made."),
     "skills": ("Skills", "Named bundles of files for agents, in numbered versions that never change."),
 }
@@ -94,6 +102,8 @@ def _parameters(operation: Operation) -> list[Json]:
         found.append(_parameter("IdempotencyKey"))
     if operation.paged:
         found += [_parameter(name) for name in ("Limit", "After", "Order")]
+    if operation.log:
+        found += [_parameter(name) for name in ("Limit", "AfterEvent", "LastEventId")]
     return found
 
 
@@ -111,7 +121,7 @@ def _success(operation: Operation, schema: Json) -> Json:
     return {
         "description": operation.success,
         "headers": {name: _header(name) for name in headers},
-        "content": {JSON: _media(schema, operation.success_type)},
+        "content": {JSON: _media(schema, operation.success_type)} | (EVENT_STREAM_CONTENT if operation.log else {}),
     }
 
 

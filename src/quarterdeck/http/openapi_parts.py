@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from quarterdeck.http.event_stream import EVENT_STREAM
+from quarterdeck.http.incoming import MAX_EVENT_ID
 from quarterdeck.pages import DEFAULT_LIMIT, MAX_LIMIT
 
 Json = dict[str, Any]
@@ -12,6 +14,19 @@ UUID: Json = {
     "format": "uuid",
     "pattern": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
 }
+
+
+def _digits_up_to(largest: int) -> str:
+    """A pattern for the numbers from 0 on, of no more digits than the largest has."""
+    digits = str(largest)
+    length = len(digits)
+    smaller = [
+        f"{digits[:place]}[0-{int(digit) - 1}][0-9]{{{length - place - 1}}}"
+        for place, digit in enumerate(digits)
+        if digit != "0"
+    ]
+    return f"^([0-9]{{1,{length - 1}}}|{'|'.join(smaller)}|{digits})$"
+
 
 DESCRIPTION = """\
 Quarterdeck runs agents in sessions. A session takes user turns; each starts a run or steers the one that is active.
@@ -79,6 +94,21 @@ PARAMETERS: Json = {
         "description": "The `next_cursor` of the page before. Without it, the first page.",
         "schema": UUID,
     },
+    "AfterEvent": {
+        "name": "after",
+        "in": "query",
+        "required": False,
+        "description": "The id of the last event that was read. Without it, or with 0, from the beginning.",
+        "schema": {"type": "integer", "format": "int64", "minimum": 0, "maximum": MAX_EVENT_ID},
+    },
+    "LastEventId": {
+        "name": "Last-Event-ID",
+        "in": "header",
+        "required": False,
+        "description": "Like `after`, and wins over it: what a browser sends when it takes up a stream again.",
+        # Text, as every header is: tools that check a document against a server take the value for what it is.
+        "schema": {"type": "string", "format": "int64", "pattern": _digits_up_to(MAX_EVENT_ID)},
+    },
     "Order": {
         "name": "order",
         "in": "query",
@@ -86,6 +116,28 @@ PARAMETERS: Json = {
         "description": "Newest first (`desc`) or oldest first (`asc`).",
         "schema": {"type": "string", "enum": ["asc", "desc"], "default": "desc"},
     },
+}
+
+EVENT_STREAM_CONTENT: Json = {
+    EVENT_STREAM: {
+        "schema": {
+            "type": "string",
+            "description": "With `Accept: text/event-stream`. Each event has its id as `id`, its type as `event` and, "
+            "as `data`, the JSON that a page holds. What the agent is writing comes as `message.delta`, whose `data` "
+            "is `session_id`, `run_id`, `attempt` and `text`; it has no id and is not stored: the whole text follows "
+            "as a `message`. A comment comes when nothing else does. The stream ends with the credential, with the "
+            "session, or with the server that sends it: come back with the last id as `Last-Event-ID`, and nothing is "
+            "missed or repeated.",
+        },
+        "example": "retry: 1000\n\n"
+        "id: 118\nevent: run.started\n"
+        'data: {"id":118,"session_id":"0192f0c4-77d8-7a10-8e52-6b0d4f8a1c02",'
+        '"run_id":"0192f0d3-8c5e-7e02-9f71-2a6b4d8c0e06","type":"run.started",'
+        '"created_at":"2026-03-02T18:05:00Z","data":{"attempt":1}}\n\n'
+        "event: message.delta\n"
+        'data: {"session_id":"0192f0c4-77d8-7a10-8e52-6b0d4f8a1c02",'
+        '"run_id":"0192f0d3-8c5e-7e02-9f71-2a6b4d8c0e06","attempt":1,"text":"Three incidents"}\n\n',
+    }
 }
 
 RESPONSE_HEADERS: Json = {

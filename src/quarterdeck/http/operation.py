@@ -9,11 +9,12 @@ from msgspec import Struct
 
 from quarterdeck.access.model import Permission
 from quarterdeck.errors import ServiceError
+from quarterdeck.http.event_stream import EventStream
 from quarterdeck.http.incoming import Incoming
 from quarterdeck.idempotency.service import Answer
 from quarterdeck.parts import Parts
 
-Handler = Callable[[Parts, Incoming], Awaitable[Answer | Struct]]
+Handler = Callable[[Parts, Incoming], Awaitable[Answer | EventStream | Struct]]
 
 
 class Payload(Enum):
@@ -46,6 +47,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     success: str
     workspace_required: bool = False
     paged: bool = False
+    # Pages of a log, oldest first, by the numbers of its entries; and the same as Server-Sent Events.
+    log: bool = False
     idempotent: bool = False
     # Whether a token of the session in the path may call it; other tokens see nothing.
     session_token: bool = False

@@ -76,6 +76,8 @@ def _bad_parameter(operation: Operation) -> Refusal:
     parameters = [*operation.path_ids, "Service-Workspace"]
     if operation.paged:
         parameters += ["limit", "after", "order"]
+    if operation.log:
+        parameters += ["limit", "after", "Last-Event-ID"]
     if operation.idempotent:
         parameters.append("Idempotency-Key")
     first = operation.path_ids[0] if operation.path_ids else "Service-Workspace"

@@ -4,9 +4,11 @@ from quarterdeck import errors
 from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.http import create_api_key, list_api_keys, revoke_api_key
 from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody
+from quarterdeck.events.http import list_session_events
+from quarterdeck.events.model import EventPage
 from quarterdeck.http.operation import Operation, Payload, Refusal
-from quarterdeck.runs.http import submit_input
-from quarterdeck.runs.model import InputEvent, SubmitKindBody
+from quarterdeck.runs.http import cancel_run, get_run, list_session_runs, submit_input
+from quarterdeck.runs.model import CancelledRunBody, InputEvent, RunBody, RunPage, SubmitKindBody
 from quarterdeck.sessions.http import create_session, create_session_token
 from quarterdeck.sessions.model import (
     CreatedSessionTokenBody,
@@ -40,6 +42,61 @@ OPERATIONS = (
                 "Send it again at once. Only this conflict carries Retry-After.",
             ),
         ),
+    ),
+    Operation(
+        name="list_session_events",
+        method="GET",
+        path="/v1/sessions/{session_id}/events",
+        handler=list_session_events,
+        summary="Read the log of a session",
+        description="Oldest first: what was asked, what the agent did, how its runs ended. One page per call, or, "
+        "with `Accept: text/event-stream`, everything from `after` on and then what comes, as it comes.",
+        permission=Permission.WORKSPACE_READ,
+        success_status=200,
+        success_type=EventPage,
+        success="One page. next_cursor is null at the current end; go on later with the id of the last event.",
+        log=True,
+        session_token=True,
+    ),
+    Operation(
+        name="list_session_runs",
+        method="GET",
+        path="/v1/sessions/{session_id}/runs",
+        handler=list_session_runs,
+        summary="List the runs of a session",
+        description="One page per call, newest first unless order=asc.",
+        permission=Permission.WORKSPACE_READ,
+        success_status=200,
+        success_type=RunPage,
+        success="One page. next_cursor is null on the last.",
+        paged=True,
+        session_token=True,
+    ),
+    Operation(
+        name="get_run",
+        method="GET",
+        path="/v1/runs/{run_id}",
+        handler=get_run,
+        summary="Show a run",
+        permission=Permission.WORKSPACE_READ,
+        success_status=200,
+        success_type=RunBody,
+        success="The run as it is now.",
+        session_token=True,
+    ),
+    Operation(
+        name="cancel_run",
+        method="POST",
+        path="/v1/runs/{run_id}/cancel",
+        handler=cancel_run,
+        summary="Cancel a run",
+        description="Ends it at once, wherever it is being worked on. Cancelling one that has ended changes nothing.",
+        permission=Permission.SESSION_MANAGE,
+        success_status=200,
+        success_type=CancelledRunBody,
+        success="The run, and the inputs that it had not taken up.",
+        idempotent=True,
+        session_token=True,
     ),
     Operation(
         name="list_api_keys",

@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 # -P: as for the guard, the current folder is no place to import from.
 API_COMMAND = (sys.executable, "-P", "-m", "quarterdeck", "api")
+WORKER_COMMAND = (sys.executable, "-P", "-m", "quarterdeck", "worker")
 # The orphaned workers of a killed supervisor let go of the port within milliseconds; a busy machine takes longer.
 PORT_PATIENCE_SECONDS = 2.0
 EXIT_FAILED = 1
@@ -102,6 +103,7 @@ def supervise(
             url = supervisor.start_database()
             before_api(url)
             supervisor.start_api(url, api_command)
+            supervisor.start_workers(url)
             announce(address)
             signals.started()
             supervisor.watch()
@@ -151,6 +153,14 @@ class _Supervisor:
             listener.VARIABLE: ",".join(str(one.fileno()) for one in self._listeners),
         }
         self._start(Child("api", partial(self._spawn, command, environment, self._listeners)))
+
+    def start_workers(self, url: str) -> None:
+        environment = {
+            variable("database", "url"): url,
+            variable("server", "data_dir"): str(self._settings.data_dir),
+        }
+        for number in range(self._settings.worker.processes):
+            self._start(Child(f"worker {number + 1}", partial(self._spawn, WORKER_COMMAND, environment)))
 
     def _start(self, child: Child) -> None:
         self._children.append(child)

@@ -1,13 +1,16 @@
-"""Inputs and what became of them."""
+"""Inputs, the runs they start or steer, and what became of both."""
 
+from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from quarterdeck.access.model import Credential
 from quarterdeck.texts import Text
+
+Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class InputEvent(Struct, frozen=True):
@@ -53,3 +56,40 @@ class Submitted(Struct, frozen=True):
     verdict: Verdict
     body: bytes | None
     api_key_id: UUID | None
+
+
+class RunState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Usage(Struct, frozen=True):
+    input_tokens: int
+    output_tokens: int
+
+
+class RunBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    session_id: UUID
+    state: RunState
+    attempts: Annotated[int, Meta(description="How often a worker took it up.")]
+    steps: Annotated[int, Meta(description="Answers of the model that are stored.")]
+    inputs_accepted: int
+    inputs_consumed: int
+    usage: Usage
+    failure: Annotated[str | None, Meta(description="Why it failed, if it did.")]
+    created_at: Moment
+    started_at: Moment | None
+    finished_at: Moment | None
+
+
+class CancelledRunBody(RunBody, frozen=True, kw_only=True):
+    discarded_input_ids: Annotated[list[UUID], Meta(description="Inputs that the run had not taken up.")]
+
+
+class RunPage(Struct, frozen=True):
+    items: list[RunBody]
+    next_cursor: UUID | None

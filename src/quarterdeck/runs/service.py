@@ -1,16 +1,20 @@
-"""Submitting an input: starts a run or steers the active one, and says which."""
+"""Submitting an input, which starts a run or steers the active one and says which; reading and cancelling runs."""
 
 from uuid import UUID
 
+import msgspec
+
 from quarterdeck import errors
-from quarterdeck.access.call import Call, admit
-from quarterdeck.access.model import Permission
+from quarterdeck.access.call import Call, See, admit
+from quarterdeck.access.model import Permission, Principal
 from quarterdeck.db.database import Connection
 from quarterdeck.errors import ServiceError
-from quarterdeck.idempotency.service import Answer, fingerprint
+from quarterdeck.idempotency.service import Answer, fingerprint, perform
 from quarterdeck.ids import new_id
+from quarterdeck.pages import PageRequest, take_page
 from quarterdeck.parts import Parts
-from quarterdeck.runs.model import InputEvent, Submission, Verdict
+from quarterdeck.runs import lifecycle, store
+from quarterdeck.runs.model import CancelledRunBody, InputEvent, RunBody, RunPage, Submission, Verdict
 from quarterdeck.sessions.service import see_session
 
 _REFUSALS = {
@@ -56,3 +60,64 @@ async def _admit(parts: Parts, call: Call[InputEvent], session_id: UUID) -> None
         await admit(connection, parts.last_used, call, see, Permission.SESSION_MANAGE)
 
     await parts.database.read(check)
+
+
+async def get_run(parts: Parts, call: Call[None], run_id: UUID) -> RunBody:
+    async def read(connection: Connection) -> RunBody:
+        see = _see_run(call.workspace_id, run_id)
+        _, run = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+        return run
+
+    return await parts.database.read(read)
+
+
+async def list_session_runs(parts: Parts, call: Call[None], session_id: UUID, request: PageRequest) -> RunPage:
+    async def read(connection: Connection) -> RunPage:
+        see = see_session(call.workspace_id, session_id, own_token=True)
+        await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+
+        async def fetch(start: UUID, count: int) -> list[RunBody]:
+            return await store.page(connection, session_id, start, count, newest_first=request.newest_first)
+
+        items, next_cursor = await take_page(request, fetch)
+        return RunPage(items, next_cursor)
+
+    return await parts.database.read(read)
+
+
+async def cancel_run(parts: Parts, call: Call[None], run_id: UUID) -> Answer:
+    """Ends a run at once. Cancelling one that has ended changes nothing and is no error."""
+
+    async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> CancelledRunBody:
+        discarded = await lifecycle.cancel(connection, run_id, run.session_id, principal.workspace_id)
+        ended = await store.get(connection, run_id)
+        assert ended is not None
+        ids = [UUID(one.id) for one in discarded]
+        return CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=ids)
+
+    return await perform(
+        parts.database,
+        parts.last_used,
+        call,
+        operation="cancel_run",
+        see=_see_run(call.workspace_id, run_id),
+        permission=Permission.SESSION_MANAGE,
+        resource=(run_id,),
+        effect=effect,
+    )
+
+
+def _see_run(named: UUID | None, run_id: UUID) -> See[RunBody]:
+    """A run is seen by whoever sees its session."""
+
+    async def see(connection: Connection, principal: Principal) -> RunBody:
+        run = await store.get(connection, run_id)
+        if run is None:
+            raise errors.not_found("run")
+        try:
+            await see_session(named, run.session_id, own_token=True)(connection, principal)
+        except ServiceError:
+            raise errors.not_found("run") from None
+        return run
+
+    return see

@@ -1,15 +1,33 @@
-"""The one call that submits inputs."""
+"""The one call that submits inputs, and runs as they are shown."""
 
 from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
 
 from quarterdeck.access.model import CredentialKind
 from quarterdeck.db.arrays import boolean_array, bytea_array, text_array, uuid_array
 from quarterdeck.db.database import Connection
-from quarterdeck.runs.model import Submission, Submitted, Verdict
+from quarterdeck.ids import created_at
+from quarterdeck.runs.model import RunBody, RunState, Submission, Submitted, Usage, Verdict
 
 _SUBMIT = """
 SELECT verdict, body, api_key_id FROM submit_inputs(
     %s::bytea[], %s::boolean[], %s::uuid[], %s::uuid[], %s::text[], %s::uuid[], %s::uuid[], %s::text[], %s::bytea[])
+"""
+_GET = """
+SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, output_tokens, failure,
+       started_at, finished_at
+FROM runs WHERE id = %s
+"""
+_NEWEST_FIRST = """
+SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, output_tokens, failure,
+       started_at, finished_at
+FROM runs WHERE session_id = %s AND id <= %s ORDER BY id DESC LIMIT %s
+"""
+_OLDEST_FIRST = """
+SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, output_tokens, failure,
+       started_at, finished_at
+FROM runs WHERE session_id = %s AND id >= %s ORDER BY id LIMIT %s
 """
 
 
@@ -31,3 +49,35 @@ async def submit(connection: Connection, batch: Sequence[Submission]) -> list[Su
         prepare=True,
     )
     return [Submitted(Verdict(verdict), body, key_id) for verdict, body, key_id in await cursor.fetchall()]
+
+
+async def get(connection: Connection, run_id: UUID) -> RunBody | None:
+    row = await (await connection.execute(_GET, (run_id,))).fetchone()
+    return None if row is None else _body(row)
+
+
+async def page(
+    connection: Connection, session_id: UUID, start: UUID, count: int, *, newest_first: bool
+) -> list[RunBody]:
+    """`count` runs from `start` on, itself included."""
+    query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
+    rows = await (await connection.execute(query, (session_id, start, count))).fetchall()
+    return [_body(row) for row in rows]
+
+
+def _body(row: tuple[Any, ...]) -> RunBody:
+    run_id, session_id, state, attempts, steps, accepted, consumed, tokens_in, tokens_out, failure, start, end = row
+    return RunBody(
+        id=run_id,
+        session_id=session_id,
+        state=RunState(state),
+        attempts=attempts,
+        steps=steps,
+        inputs_accepted=accepted,
+        inputs_consumed=consumed,
+        usage=Usage(tokens_in, tokens_out),
+        failure=failure,
+        created_at=created_at(run_id),
+        started_at=start,
+        finished_at=end,
+    )

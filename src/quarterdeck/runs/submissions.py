@@ -7,7 +7,7 @@ and not all of them.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
 import psycopg
@@ -18,7 +18,7 @@ from quarterdeck.db import faults
 from quarterdeck.db.database import lease, make_pool
 from quarterdeck.errors import Kind, ServiceError
 from quarterdeck.runs import store
-from quarterdeck.runs.model import Submission, Submitted
+from quarterdeck.runs.model import Submission, Submitted, Verdict
 from quarterdeck.settings import DatabaseSettings, SubmitSettings
 
 Result = Submitted | ServiceError
@@ -35,9 +35,17 @@ class _Waiting(Struct, frozen=True, eq=False):
 
 
 class Submissions:
-    def __init__(self, url: str, database: DatabaseSettings, submit: SubmitSettings) -> None:
+    def __init__(
+        self,
+        url: str,
+        database: DatabaseSettings,
+        submit: SubmitSettings,
+        tell_readers: Callable[[Iterable[UUID]], None],
+    ) -> None:
+        """`tell_readers` is called with the sessions whose logs grew; it must not keep anybody waiting."""
         self._pool = make_pool(url, database, database.submit_connections)
         self._free = database.submit_connections
+        self._tell_readers = tell_readers
         self._batch_inputs = submit.batch_inputs
         self._patience_seconds = database.statement_seconds + 0.5
         self._waiting: deque[_Waiting] = deque()
@@ -171,7 +179,11 @@ class Submissions:
 
     async def _call(self, batch: Sequence[Submission]) -> list[Submitted]:
         async with lease(self._pool) as connection:
-            return await store.submit(connection, batch)
+            submitted = await store.submit(connection, batch)
+        pairs = zip(batch, submitted, strict=True)
+        # After the commit and not in the statement, whose throughput a NOTIFY would halve.
+        self._tell_readers({item.session_id for item, each in pairs if each.verdict is Verdict.ACCEPTED})
+        return submitted
 
 
 def _is_contended(result: Result) -> bool:

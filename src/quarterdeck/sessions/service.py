@@ -15,20 +15,34 @@ from quarterdeck.ids import created_at, new_id
 from quarterdeck.parts import Parts
 from quarterdeck.sessions import rules, store
 from quarterdeck.sessions.model import (
+    AgentSetup,
     CreatedSessionTokenBody,
     CreateSessionBody,
     CreateSessionTokenBody,
     SessionBody,
 )
+from quarterdeck.skills import service as skills
 
 
 async def create_session(parts: Parts, call: Call[CreateSessionBody]) -> Answer:
     async def effect(
         connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody
     ) -> SessionBody:
+        rules.check_distinct(body.skills)
+        for one in body.skills:
+            await skills.check_usable(connection, workspace_id, one.skill_id, one.version)
         session_id = new_id()
-        await store.add(connection, session_id, workspace_id, body.title, principal.user_id)
-        return SessionBody(session_id, workspace_id, body.title, created_at(session_id))
+        session = SessionBody(
+            id=session_id,
+            workspace_id=workspace_id,
+            title=body.title,
+            model=body.model,
+            instructions=body.instructions,
+            skills=body.skills,
+            created_at=created_at(session_id),
+        )
+        await store.add(connection, session, principal.user_id)
+        return session
 
     return await perform(
         parts.database,
@@ -72,14 +86,17 @@ async def create_session_token(parts: Parts, call: Call[CreateSessionTokenBody],
     )
 
 
+async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup:
+    return await store.agent_setup(connection, session_id)
+
+
 def see_session(named: UUID | None, session_id: UUID, *, own_token: bool) -> See[UUID]:
     """The session, if the caller sees it; `own_token` says whether its own tokens do for this operation."""
 
     async def see(connection: Connection, principal: Principal) -> UUID:
-        if principal.session_id is None or (own_token and principal.session_id == session_id):
-            workspace_id = await store.workspace_of(connection, session_id)
-            if workspace_id == principal.workspace_id and named in (None, workspace_id):
-                return session_id
+        workspace_id = await store.workspace_of(connection, session_id)
+        if rules.sees_session(principal, session_id, workspace_id, named, own_token=own_token):
+            return session_id
         raise errors.not_found("session")
 
     return see

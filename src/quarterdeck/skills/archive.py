@@ -1,4 +1,4 @@
-"""Walks a gzipped tar once, front to back, and lists what is in it. Extracts nothing, keeps only SKILL.md.
+"""Walks a gzipped tar once, front to back, and lists what is in it. Extracts nothing, keeps one file at most.
 
 Not `tarfile`: it loops for ever on a negative size (CVE-2025-8194), takes wrong sums and duplicates without
 a word, and holds as much as a stranger asks for. Here every byte and entry is counted before it is used.
@@ -29,7 +29,7 @@ class Archive(Struct, frozen=True):
 
 
 def read_archive(source: Source, limits: BundleSettings) -> Archive:
-    walk = _Walk(Gunzip(source, limits), limits)
+    walk = _Walk(Gunzip(source, limits), limits, SKILL_MD, limits.skill_md_bytes)
     while walk.next_entry():
         pass
     walk.finish()
@@ -37,20 +37,30 @@ def read_archive(source: Source, limits: BundleSettings) -> Archive:
     return Archive(
         files=sorted(walk.files, key=lambda file: file.path),
         directories=walk.directories,
-        skill_md=walk.skill_md,
+        skill_md=walk.kept,
         unpacked_bytes=walk.unpacked_bytes,
         archive_bytes=walk.stream.archive_bytes,
         archive_sha256=walk.stream.archive_sha256(),
     )
 
 
+def read_file(source: Source, path: str, limits: BundleSettings, max_bytes: int) -> bytes | None:
+    """The first `max_bytes` of one file, or None if the archive has no such file. Reads no further than it must."""
+    walk = _Walk(Gunzip(source, limits), limits, path, max_bytes)
+    while walk.kept is None and walk.next_entry():
+        pass
+    return walk.kept
+
+
 class _Walk:
-    def __init__(self, stream: Gunzip, limits: BundleSettings) -> None:
+    def __init__(self, stream: Gunzip, limits: BundleSettings, keep: str, keep_bytes: int) -> None:
         self.stream = stream
         self.files: list[ManifestFile] = []
         self.directories: dict[str, bool] = {}
-        self.skill_md: bytes | None = None
+        # The file that was asked for, as far as was asked for.
+        self.kept: bytes | None = None
         self.unpacked_bytes = 0
+        self._keep, self._keep_bytes = keep, keep_bytes
         self._limits = limits
         self._entries = 0
         self._paths_bytes = 0
@@ -130,17 +140,19 @@ class _Walk:
         if path == SKILL_MD and header.size > self._limits.skill_md_bytes:
             raise BundleError(f"the file is larger than {self._limits.skill_md_bytes} bytes.", path=path)
         kept: list[bytes] = []
+        room = self._keep_bytes if path == self._keep else 0
         sha256, left = hashlib.sha256(), header.size
         for piece in self.stream.pieces(header.size):
             sha256.update(piece)
             left -= len(piece)
-            if path == SKILL_MD:
-                kept.append(piece)
+            if room > 0:
+                kept.append(piece[:room])
+                room -= len(piece)
         if left:
             raise _truncated(path)
         self._skip_padding(header.size, path)
-        if path == SKILL_MD:
-            self.skill_md = b"".join(kept)
+        if path == self._keep:
+            self.kept = b"".join(kept)
         self.files.append(ManifestFile(path, header.size, sha256.hexdigest(), header.executable))
 
     def _skip_padding(self, size: int, path: str | bytes) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -11,6 +13,7 @@ from obstore.exceptions import BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
 from quarterdeck import errors
+from quarterdeck.skills.gunzip import PIECE_BYTES, Source
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -45,12 +48,38 @@ class BundleStore:
             # The second is a bucket that is not there.
             raise errors.unavailable() from fault
 
+    @contextmanager
+    def open(self, sha256: str) -> Iterator[Source]:
+        """For a thread: reading blocks. FileNotFoundError when the archive is not there."""
+        if self._folder is not None:
+            with (self._folder / _name(sha256)).open("rb") as archive:
+                yield archive
+            return
+        try:
+            yield _Download(obstore.get(self._store, _name(sha256)).stream(PIECE_BYTES))
+        except BaseError as fault:
+            raise errors.unavailable() from fault
+
     async def delete(self, sha256: str) -> None:
         try:
             await obstore.delete_async(self._store, _name(sha256))
         except FileNotFoundError:
             # A sweep that was cut off after this step; the row goes now.
             return
+
+
+class _Download:
+    """A stream of pieces, read like a file. Holds one piece."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._piece = memoryview(b"")
+
+    def read(self, size: int, /) -> bytes:
+        if not self._piece:
+            self._piece = memoryview(next(self._pieces, b""))
+        taken, self._piece = self._piece[:size], self._piece[size:]
+        return bytes(taken)
 
 
 def open_bundle_store(url: str | None, data_dir: Path) -> BundleStore:

@@ -14,6 +14,8 @@ from quarterdeck.db.database import Connection, Database
 from quarterdeck.idempotency.service import Answer, perform
 from quarterdeck.ids import created_at, new_id
 from quarterdeck.parts import Parts
+from quarterdeck.settings import BundleSettings
+from quarterdeck.skills import archive as archives
 from quarterdeck.skills import store
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.skills.bundle_store import BundleStore
@@ -75,6 +77,23 @@ async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, arc
         effect=effect,
         compare_by=lambda pushed: pushed.manifest.archive_sha256,
     )
+
+
+async def check_usable(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None) -> None:
+    if not await store.is_usable(connection, workspace_id, skill_id, version):
+        raise errors.invalid("A skill, or the version of it, does not exist in this workspace.")
+
+
+async def read_file(
+    bundles: BundleStore, archive_sha256: str, path: str, limits: BundleSettings, max_bytes: int
+) -> bytes | None:
+    """The first bytes of one file of a stored version; None if it has no such file."""
+
+    def read() -> bytes | None:
+        with bundles.open(archive_sha256) as source:
+            return archives.read_file(source, path, limits, max_bytes)
+
+    return await asyncio.to_thread(read)
 
 
 async def sweep_bundles(database: Database, bundles: BundleStore, orphan_hours: int) -> int:

@@ -8,6 +8,15 @@ from quarterdeck.db.database import Connection
 from quarterdeck.skills.model import Bundle
 
 _ADD = "INSERT INTO skills (id, workspace_id, name, created_by) VALUES (%s, %s, %s, %s)"
+_USABLE = """
+SELECT EXISTS (
+    SELECT FROM skills s
+    WHERE s.workspace_id = %(workspace_id)s AND s.id = %(skill_id)s AND (
+        %(version)s::integer IS NULL
+        OR EXISTS (SELECT FROM skill_versions v WHERE v.skill_id = s.id AND v.version = %(version)s)
+    )
+)
+"""
 _WORKSPACE_OF = "SELECT workspace_id FROM skills WHERE id = %s"
 # Pushes to one skill queue on its row; a number is only used up when its version is committed with it.
 _NEXT_VERSION = "UPDATE skills SET latest_version = latest_version + 1 WHERE id = %s RETURNING latest_version"
@@ -43,6 +52,12 @@ async def add(connection: Connection, skill_id: UUID, workspace_id: UUID, name: 
 async def workspace_of(connection: Connection, skill_id: UUID) -> UUID | None:
     row = await (await connection.execute(_WORKSPACE_OF, (skill_id,))).fetchone()
     return None if row is None else row[0]
+
+
+async def is_usable(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None) -> bool:
+    values = {"workspace_id": workspace_id, "skill_id": skill_id, "version": version}
+    row = await (await connection.execute(_USABLE, values)).fetchone()
+    return row is not None and bool(row[0])
 
 
 async def next_version(connection: Connection, skill_id: UUID) -> int:

@@ -99,7 +99,7 @@ BEGIN
         END IF;
 
         event_id := nextval('session_event_ids');
-        UPDATE runs r SET last_input = event_id, updated_at = clock_timestamp()
+        UPDATE runs r SET last_input = event_id, inputs_accepted = r.inputs_accepted + 1, updated_at = clock_timestamp()
         WHERE r.session_id = session_ids[i] AND r.state IN ('queued', 'running')
         RETURNING r.id INTO run_id;
         IF FOUND THEN

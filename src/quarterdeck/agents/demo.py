@@ -1,0 +1,124 @@
+"""The built-in model `demo`: no provider, no network, no understanding. Shows how runs, tools, skills and steering go.
+
+Keeps nothing between steps: what comes next follows from the turns alone, so a run goes on after a crash like any
+other. A line of an input can tell it what to do, for tests and trials: `demo: steps 5` (five steps with tools before
+the answer), `demo: slow 3` (each step takes three seconds), `demo: fail`.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from msgspec import Struct
+
+from quarterdeck.agents.context import estimate_tokens, turn_tokens
+from quarterdeck.agents.model import (
+    AssistantTurn,
+    ModelFailure,
+    OnText,
+    Step,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Turn,
+    UserTurn,
+)
+from quarterdeck.agents.tools import CURRENT_TIME, READ_SKILL_FILE, SKILL_MD, skills_offered
+
+DEMO = "demo"
+_TITLE = "Demo model"
+_ORDER = re.compile(r"^demo: (?:(fail)|steps (\d{1,2})|slow (\d{1,2}(?:\.\d{1,3})?))[ \t\r]*$", re.ASCII | re.MULTILINE)
+# Enough pieces to see the text grow, few enough that a long answer is soon there.
+_PIECES = 20
+_PIECE_CHARACTERS = 24
+_QUOTED_CHARACTERS = 300
+_QUOTED_TURNS = 100
+
+
+class _Orders(Struct, frozen=True):
+    fail: bool
+    tool_steps: int
+    slow_seconds: float | None
+
+
+class DemoModel:
+    name = DEMO
+
+    def __init__(self, pause_seconds: float) -> None:
+        self._pause_seconds = pause_seconds
+
+    async def step(self, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec], on_text: OnText) -> Step:
+        run = turns[_run_start(turns) :]
+        orders = _orders(run)
+        if orders.fail:
+            raise ModelFailure(f"{_TITLE}: it was told to fail.")
+        done = sum(isinstance(turn, AssistantTurn) for turn in run)
+        if tools and done < orders.tool_steps:
+            turn = _tool_step(done, orders.tool_steps, tools)
+        else:
+            turn = AssistantTurn(_answer(run), [])
+        await self._write(turn.text, on_text, orders.slow_seconds)
+        input_tokens = estimate_tokens(instructions) + sum(map(turn_tokens, turns))
+        return Step(turn, input_tokens, turn_tokens(turn))
+
+    async def _write(self, text: str, on_text: OnText, slow_seconds: float | None) -> None:
+        length = max(_PIECE_CHARACTERS, -(-len(text) // _PIECES))
+        pieces = [text[at : at + length] for at in range(0, len(text), length)]
+        pause_seconds = self._pause_seconds if slow_seconds is None else slow_seconds / len(pieces)
+        for piece in pieces:
+            await asyncio.sleep(pause_seconds)
+            on_text(piece)
+
+
+def _run_start(turns: Sequence[Turn]) -> int:
+    """The first input of the run that took the newest one."""
+    inputs = [(at, turn) for at, turn in enumerate(turns) if isinstance(turn, UserTurn)]
+    return next((at for at, turn in inputs if turn.run_id == inputs[-1][1].run_id), 0)
+
+
+def _orders(run: Sequence[Turn]) -> _Orders:
+    """What the inputs of the run say, the newest word counting."""
+    fail, tool_steps, slow_seconds = False, 1, None
+    for turn in run:
+        if isinstance(turn, UserTurn):
+            for found in _ORDER.finditer(turn.text):
+                fail = fail or found[1] is not None
+                tool_steps = int(found[2] or tool_steps)
+                slow_seconds = float(found[3]) if found[3] else slow_seconds
+    return _Orders(fail, tool_steps, slow_seconds)
+
+
+def _tool_step(done: int, tool_steps: int, tools: Sequence[ToolSpec]) -> AssistantTurn:
+    calls: list[tuple[str, dict[str, Any]]] = [(tool.name, {}) for tool in tools if tool.name == CURRENT_TIME]
+    skills = skills_offered(tools) if done == 0 else []
+    calls += [(READ_SKILL_FILE, {"skill": name, "path": SKILL_MD}) for name in skills]
+    reading = f" and read {len(skills)} skill{'s' * (len(skills) > 1)}" if skills else ""
+    text = f"{_TITLE}: step {done + 1} of {tool_steps + 1}. I look up the time{reading}."
+    return AssistantTurn(text, [ToolCall(f"demo_{uuid4().hex}", name, arguments) for name, arguments in calls])
+
+
+def _answer(run: Sequence[Turn]) -> str:
+    answers = [at for at, turn in enumerate(run) if isinstance(turn, AssistantTurn)]
+    working_from = answers[0] if answers else len(run)
+    asked = [turn.text for turn in run[:working_from] if isinstance(turn, UserTurn)]
+    steering = [turn.text for turn in run[working_from:] if isinstance(turn, UserTurn)]
+    results = [f"{turn.name}: {turn.content}" for turn in run if isinstance(turn, ToolResult)]
+    parts = [f"{_TITLE}: I am built in and understand nothing, but here is what reached me."]
+    parts += _quoted("You asked:", asked)
+    parts += _quoted("While I was working you steered me with:", steering)
+    parts += _quoted("My tools said:", results)
+    return "\n\n".join(parts)
+
+
+def _quoted(title: str, texts: Sequence[str]) -> list[str]:
+    lines = [f"> {_short(text)}" for text in texts[:_QUOTED_TURNS]]
+    if len(texts) > _QUOTED_TURNS:
+        lines.append(f"> … and {len(texts) - _QUOTED_TURNS} more")
+    return ["\n".join([title, *lines])] if texts else []
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _QUOTED_CHARACTERS else f"{line[:_QUOTED_CHARACTERS]}…"

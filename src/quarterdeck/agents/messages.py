@@ -1,0 +1,112 @@
+"""Turns of a session as pydantic-ai's messages, and its answer as a turn.
+
+Imported by workers only, and only when a model of a provider is used: the library takes a second and 50 MB.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.tools import ToolDefinition
+from pydantic_core import PydanticSerializationError
+
+from quarterdeck.agents.context import paired
+from quarterdeck.agents.model import MALFORMED_ARGUMENTS, AssistantTurn, ToolCall, ToolResult, ToolSpec, Turn, UserTurn
+from quarterdeck.texts import storable
+
+# Providers refuse messages without a visible character; a session does not.
+_EMPTY = "(an empty message)"
+# What a later request has no use for.
+_NOT_RECORDED = ("usage", "timestamp", "run_id", "conversation_id", "metadata", "provider_details")
+_MALFORMED_CHARACTERS = 2000
+
+
+def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> list[ModelMessage]:
+    """What stands between two answers becomes one request: tool results first, then the inputs as one text."""
+    messages: list[ModelMessage] = []
+    results: list[ModelRequestPart] = []
+    texts: list[str] = []
+
+    def close_request() -> None:
+        parts = [*results, UserPromptPart("\n\n".join(texts))] if texts else [*results]
+        if parts:
+            messages.append(ModelRequest(parts, instructions=instructions or None))
+        results.clear()
+        texts.clear()
+
+    for turn in paired(turns):
+        match turn:
+            case UserTurn():
+                texts.append(turn.text if turn.text.strip() else _EMPTY)
+            case ToolResult():
+                results.append(ToolReturnPart(turn.name, turn.content, turn.call_id))
+            case AssistantTurn():
+                close_request()
+                messages += _answer(turn, model_name)
+    close_request()
+    return messages
+
+
+def _answer(turn: AssistantTurn, model_name: str) -> list[ModelMessage]:
+    if isinstance(turn.record, dict) and turn.record.get("model") == model_name:
+        try:
+            return ModelMessagesTypeAdapter.validate_python([turn.record.get("response")])
+        except ValidationError:
+            # Written by another version of the library: the log says enough.
+            pass
+    text = [TextPart(turn.text)] if turn.text.strip() else []
+    calls = [ToolCallPart(call.name, call.arguments, call.id) for call in turn.tool_calls]
+    # A model may answer nothing at all, which no provider takes back.
+    return [ModelResponse([*text, *calls])] if text or calls else []
+
+
+def to_turn(response: ModelResponse, model_name: str) -> AssistantTurn:
+    calls = [
+        ToolCall(storable(part.tool_call_id), storable(part.tool_name), _arguments(part.args))
+        for part in response.parts
+        if isinstance(part, ToolCallPart)
+    ]
+    return AssistantTurn(storable(response.text or ""), calls, _record(response, model_name))
+
+
+def _record(response: ModelResponse, model_name: str) -> Any:
+    try:
+        encoded = ModelMessagesTypeAdapter.dump_json([response], exclude_none=True)
+        [dumped] = msgspec.json.decode(encoded)
+    except (PydanticSerializationError, msgspec.DecodeError, RecursionError):
+        # Half a surrogate pair, or nesting without end: what the turn itself says is all that can be kept.
+        return None
+    if b"\\u0000" in encoded:
+        return None
+    kept = {key: value for key, value in dumped.items() if key not in _NOT_RECORDED}
+    return {"model": model_name, "response": kept}
+
+
+def _arguments(written: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    if not written:
+        return {}
+    try:
+        # Text is what nearly all providers send; a round trip makes sure of plain JSON in the rest.
+        text = written if isinstance(written, str) else msgspec.json.encode(written)
+        arguments = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
+        arguments = None
+    if isinstance(arguments, dict) and "\\u0000" not in (written if isinstance(written, str) else repr(written)):
+        return arguments
+    return {MALFORMED_ARGUMENTS: storable(str(written)[:_MALFORMED_CHARACTERS])}
+
+
+def to_definition(tool: ToolSpec) -> ToolDefinition:
+    return ToolDefinition(name=tool.name, parameters_json_schema=tool.parameters, description=tool.description)

@@ -1,0 +1,95 @@
+"""Finds the model that a session names. Keeps the connections to providers for as long as the worker lives.
+
+Knows no provider's library: those are imported, in a thread, when the first model that needs them is asked for.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from quarterdeck.agents.demo import DEMO, DemoModel
+from quarterdeck.agents.model import Model, ModelFailure
+from quarterdeck.settings import ModelSettings, variable
+from quarterdeck.skills.model import shown
+
+if TYPE_CHECKING:
+    from quarterdeck.agents.providers import Connection
+
+_OPENAI, _OPENAI_CHAT, _ANTHROPIC = "openai", "openai-chat", "anthropic"
+_NAME_CHARACTERS = 200
+# Names come from sessions, so there is no end to them; few are in use at a time.
+_KEPT_MODELS = 64
+
+
+class Models:
+    """One for a worker process."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self._settings = settings
+        self._connections: dict[str, Connection] = {}
+        self._models: dict[str, Model] = {DEMO: DemoModel(settings.demo_pause_seconds)}
+        self._connecting = asyncio.Lock()
+
+    async def resolve(self, name: str | None) -> Model:
+        """The model of this name, or the default one. ModelFailure says what is wrong or which setting is missing."""
+        full_name = self._settings.default if name is None else name
+        if full_name not in self._models:
+            model = await self._provider_model(full_name)
+            if len(self._models) > _KEPT_MODELS:
+                del self._models[next(name for name in self._models if name != DEMO)]
+            self._models[full_name] = model
+        return self._models[full_name]
+
+    async def close(self) -> None:
+        """Ends every HTTP connection. No step may be under way."""
+        while self._connections:
+            _, connection = self._connections.popitem()
+            await connection.close()
+
+    async def _provider_model(self, full_name: str) -> Model:
+        provider, colon, model = full_name.partition(":")
+        if not (colon and model.strip()) or len(full_name) > _NAME_CHARACTERS or not full_name.isprintable():
+            raise ModelFailure(
+                f'"{shown(full_name)}" is no model: write provider:name, such as anthropic:NAME, or {DEMO}.'
+            )
+        if provider not in (_OPENAI, _OPENAI_CHAT, _ANTHROPIC):
+            known = f"{_OPENAI}, {_OPENAI_CHAT} and {_ANTHROPIC}"
+            raise ModelFailure(
+                f'"{shown(provider)}" is no known model provider: there are {known}, and the model {DEMO}.'
+            )
+        connection = await self._connection(provider)
+        from quarterdeck.agents.providers import ProviderModel
+
+        return ProviderModel(full_name, connection, self._settings.stall_seconds)
+
+    async def _connection(self, provider: str) -> "Connection":
+        if provider in self._connections:
+            return self._connections[provider]
+        api_key = self._api_key(provider)
+        async with self._connecting:
+            if provider not in self._connections:
+                # Seconds of imports: the event loop has other runs to serve.
+                self._connections[provider] = await asyncio.to_thread(self._connect, provider, api_key)
+            return self._connections[provider]
+
+    def _connect(self, provider: str, api_key: str | None) -> "Connection":
+        from quarterdeck.agents import providers
+
+        if provider == _ANTHROPIC:
+            assert api_key is not None
+            return providers.connect_anthropic(api_key, self._settings.anthropic_base_url)
+        return providers.connect_openai(api_key, self._settings.openai_base_url, chat=provider == _OPENAI_CHAT)
+
+    def _api_key(self, provider: str) -> str | None:
+        if provider == _ANTHROPIC:
+            key, setting, needed = self._settings.anthropic_api_key, "anthropic_api_key", True
+        else:
+            # Servers of one's own often ask for none.
+            needed = self._settings.openai_base_url is None
+            key, setting = self._settings.openai_api_key, "openai_api_key"
+        # A key that was read from a file often brings its line end along.
+        key = (key or "").strip()
+        if needed and not key:
+            raise ModelFailure(f"{variable('model', setting)} is not set.")
+        if not (key.isascii() and key.isprintable()):
+            raise ModelFailure(f"{variable('model', setting)} holds characters that no key has.")
+        return key or None

@@ -1,0 +1,187 @@
+"""Models of providers, spoken to over HTTP through pydantic-ai: one streamed request a step, no retries here.
+
+Imported by workers only, and only when such a model is used. Each provider's library is imported with its first model.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+
+import httpx2
+from msgspec import Struct
+from pydantic_ai import models as library
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.exceptions import (
+    ModelAPIError,
+    ModelConnectionError,
+    ModelContextWindowExceededError,
+    ModelHTTPError,
+    ModelQuotaExceededError,
+    ModelRateLimitError,
+    ModelRequestRejectedError,
+    ModelServerError,
+    ModelUnavailableError,
+    UnexpectedModelBehavior,
+    UserError,
+)
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    ModelResponseStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPartDelta,
+    ToolCallPartDelta,
+)
+
+from quarterdeck.access.secrets import redact
+from quarterdeck.agents.messages import to_definition, to_messages, to_turn
+from quarterdeck.agents.model import ContextExceeded, ModelFailure, OnText, Step, ToolSpec, TransientFailure, Turn
+from quarterdeck.texts import storable
+
+OPENAI_URL = "https://api.openai.com/v1"
+ANTHROPIC_URL = "https://api.anthropic.com"
+# Twice what any model writes in one go today. A server that never ends must not fill a worker's memory.
+ANSWER_CHARACTERS = 4 * 1024 * 1024
+_REASON_CHARACTERS = 500
+_REPEATABLE = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
+_FINAL = (ModelRequestRejectedError, ModelQuotaExceededError)
+
+
+class Connection(Struct, frozen=True):
+    """The way to one provider, shared by its models: one pool of HTTP connections."""
+
+    model: Callable[[str], library.Model]
+    close: Callable[[], Awaitable[None]]
+    api_key: str | None
+
+
+def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool) -> Connection:
+    """OpenAI itself, or with a base URL anything that speaks its chat completions."""
+    from openai import AsyncOpenAI
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    # Both are given, always: else the library looks for them in environment variables of its own.
+    client = AsyncOpenAI(api_key=api_key or "no-key", base_url=base_url or OPENAI_URL, max_retries=0)
+    if base_url is not None:
+        other = OpenAICompatibleProvider("openai-compatible", openai_client=client)
+        return Connection(lambda name: OpenAIChatModel(name, provider=other), client.close, api_key)
+    provider = OpenAIProvider(openai_client=client)
+    kind = OpenAIChatModel if chat else OpenAIResponsesModel
+    return Connection(lambda name: kind(name, provider=provider), client.close, api_key)
+
+
+def connect_anthropic(api_key: str, base_url: str | None) -> Connection:
+    from anthropic import AsyncAnthropic
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    client = AsyncAnthropic(api_key=api_key, base_url=base_url or ANTHROPIC_URL, max_retries=0)
+    provider = AnthropicProvider(anthropic_client=client)
+    return Connection(lambda name: AnthropicModel(name, provider=provider), client.close, api_key)
+
+
+class ProviderModel:
+    def __init__(self, name: str, connection: Connection, stall_seconds: float) -> None:
+        self.name = name
+        self._model = connection.model(name.partition(":")[2])
+        self._api_key = connection.api_key
+        self._stall_seconds = stall_seconds
+
+    async def step(self, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec], on_text: OnText) -> Step:
+        messages = to_messages(turns, instructions, self.name)
+        parameters = library.ModelRequestParameters(function_tools=[to_definition(tool) for tool in tools])
+        try:
+            response = await self._request(messages, parameters, on_text)
+        except TimeoutError as fault:
+            raise TransientFailure(f"{self.name} was silent for {self._stall_seconds:g} seconds.") from fault
+        except ModelAPIError as fault:
+            # Without its cause: a traceback would show the provider's words as they came, perhaps with the key.
+            raise self._failure(fault) from None
+        except UserError as fault:
+            raise ModelFailure(f"The request cannot be put to {self.name}: {self._shown(fault)}") from fault
+        except (UnexpectedModelBehavior, httpx2.HTTPError, httpx2.StreamError) as fault:
+            raise TransientFailure(f"The answer of {self.name} broke off: {self._shown(fault)}") from fault
+        return Step(to_turn(response, self.name), response.usage.input_tokens, response.usage.output_tokens)
+
+    async def _request(
+        self, messages: list[ModelMessage], parameters: library.ModelRequestParameters, on_text: OnText
+    ) -> ModelResponse:
+        clock = asyncio.get_running_loop().time
+        characters = 0
+        async with (
+            asyncio.timeout(self._stall_seconds) as stall,
+            model_request_stream(self._model, messages, model_request_parameters=parameters) as stream,
+        ):
+            async for event in stream:
+                stall.reschedule(clock() + self._stall_seconds)
+                text, size = _pieces(event)
+                characters += size
+                if characters > ANSWER_CHARACTERS:
+                    raise ModelFailure(f"The answer of {self.name} is longer than {ANSWER_CHARACTERS} characters.")
+                if text:
+                    on_text(storable(text))
+            response = stream.get()
+        # A connection may end in good order in the middle of an answer; half an answer must not pass for one.
+        if response.state != "complete" or not _is_whole(response):
+            raise TransientFailure(f"The answer of {self.name} broke off before its end.")
+        return response
+
+    def _failure(self, fault: ModelAPIError) -> Exception:
+        if isinstance(fault, ModelContextWindowExceededError):
+            return ContextExceeded(f"The session is too long for {self.name}: {self._shown(fault)}")
+        status = fault.status_code if isinstance(fault, ModelHTTPError) else None
+        reason = f"{self.name} failed{f' with status {status}' if status else ''}: {self._shown(fault)}"
+        # Without a status it is a fault inside a stream, or an answer that is no answer.
+        repeatable = isinstance(fault, _REPEATABLE) or status in (None, HTTPStatus.REQUEST_TIMEOUT)
+        if repeatable and not isinstance(fault, _FINAL):
+            return TransientFailure(reason, fault.retry_after)
+        return ModelFailure(reason)
+
+    def _shown(self, fault: Exception) -> str:
+        """One bounded line that holds no secret, closed like a sentence."""
+        said = _said(fault.body) if isinstance(fault, ModelAPIError) else None
+        text = " ".join((said or str(_root(fault)) or type(_root(fault)).__name__).split())
+        if self._api_key:
+            text = text.replace(self._api_key, "[redacted]")
+        text = storable(redact(text))
+        text = text if len(text) <= _REASON_CHARACTERS else f"{text[:_REASON_CHARACTERS]}…"
+        return text if text.endswith((".", "…", "!", "?")) else f"{text}."
+
+
+def _is_whole(response: ModelResponse) -> bool:
+    """Whether the provider said why it stopped. Where it did not, the library puts in a reason of its own."""
+    return response.finish_reason == "content_filter" or "finish_reason" in (response.provider_details or {})
+
+
+def _pieces(event: ModelResponseStreamEvent) -> tuple[str, int]:
+    """The text to show that came with an event, and how much came at all."""
+    match event:
+        case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+            return text, len(text)
+        case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=thought)):
+            return "", len(thought or "")
+        case PartDeltaEvent(delta=ToolCallPartDelta(args_delta=str(arguments))):
+            return "", len(arguments)
+    return "", 0
+
+
+def _root(fault: BaseException) -> BaseException:
+    """Of a lost connection what the system said about it: the libraries say no more than that it was lost."""
+    if isinstance(fault, ModelConnectionError):
+        while fault.__cause__ is not None:
+            fault = fault.__cause__
+    return fault
+
+
+def _said(body: object) -> str | None:
+    """The provider's own words in the body of an error, wherever it puts them."""
+    if isinstance(body, dict):
+        inner = body.get("error", body)
+        message = inner.get("message") if isinstance(inner, dict) else inner
+        return message if isinstance(message, str) else None
+    return body if isinstance(body, str) else None

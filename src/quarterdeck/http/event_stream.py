@@ -1,0 +1,73 @@
+"""An answer without an end. It takes three to end it: the reader leaves, what is read ends, or the reader is too slow.
+
+Granian's `send` waits while a reader does not read, which bounds the memory, but it waits for ever; to a reader that
+has left it sends without a complaint. So every piece has a time, and leaving is watched for.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from quarterdeck.http.hanging_up import hang_up
+
+EVENT_STREAM = "text/event-stream"
+# A proxy that gathers an answer before it passes it on would gather this one for ever.
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_PIECE_BYTES = 64 * 1024
+# For the last words to a reader that does read.
+_PARTING_SECONDS = 0.2
+
+
+class EventStream(Response):
+    media_type = EVENT_STREAM
+
+    def __init__(self, chunks: AsyncGenerator[bytes, None], ended: asyncio.Event, send_seconds: float) -> None:
+        """`chunks` stops by itself when `ended` is set, unless its last piece is still being sent."""
+        self.status_code = 200
+        self.background = None
+        self.init_headers(HEADERS)
+        self._chunks = chunks
+        self._ended = ended
+        self._send_seconds = send_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b""})
+            return
+        sending = asyncio.create_task(self._send_all(send))
+        leaving = asyncio.create_task(_left(receive))
+        ending = asyncio.create_task(self._ended.wait())
+        try:
+            await asyncio.wait({sending, leaving, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if not leaving.done():
+                await asyncio.wait({sending}, timeout=_PARTING_SECONDS)
+        finally:
+            has_left = leaving.done()
+            for task in (sending, leaving, ending):
+                task.cancel()
+            outcome, *_ = await asyncio.gather(sending, leaving, ending, return_exceptions=True)
+            await self._chunks.aclose()
+        if has_left or outcome is None:
+            return
+        # Otherwise the connection would stay until its reader reads, and a stopping server would wait for it.
+        hang_up(scope)
+        if not isinstance(outcome, (TimeoutError, asyncio.CancelledError)):
+            raise outcome
+
+    async def _send_all(self, send: Send) -> None:
+        async for chunk in self._chunks:
+            for start in range(0, len(chunk), _PIECE_BYTES):
+                await self._send(send, chunk[start : start + _PIECE_BYTES], more=True)
+        await self._send(send, b"", more=False)
+
+    async def _send(self, send: Send, piece: bytes, *, more: bool) -> None:
+        async with asyncio.timeout(self._send_seconds):
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,72 @@
+"""The queue's jobs against the runs they stand for."""
+
+from quarterdeck.db.database import Connection
+
+_PRUNE = """
+DELETE FROM jobs.procrastinate_workers
+WHERE id IN (
+    SELECT id FROM jobs.procrastinate_workers
+    WHERE last_heartbeat < now() - make_interval(secs => %s) FOR UPDATE SKIP LOCKED
+)
+"""
+# A new id, not the old row put back: a worker that wakes up and finishes its job then finishes nothing of ours.
+_REPLACE_LOST = """
+WITH lost AS (
+    DELETE FROM jobs.procrastinate_jobs
+    WHERE id IN (
+        SELECT id FROM jobs.procrastinate_jobs
+        WHERE status = 'doing' AND queue_name = 'runs' AND worker_id IS NULL FOR UPDATE SKIP LOCKED
+    )
+    RETURNING queue_name, task_name, lock, queueing_lock, args
+)
+INSERT INTO jobs.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)
+SELECT queue_name, task_name, lock, queueing_lock, args FROM lost
+ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING
+"""
+# Left by a worker that ended its run but could not say so to the queue: it would hold the session's lock for ever.
+_DELETE_SPENT = """
+DELETE FROM jobs.procrastinate_jobs
+WHERE id IN (
+    SELECT j.id FROM jobs.procrastinate_jobs j JOIN runs r ON r.id = j.queueing_lock::uuid
+    WHERE j.queue_name = 'runs' AND r.finished_at < now() - interval '10 seconds'
+    FOR UPDATE OF j SKIP LOCKED
+)
+"""
+_ADD_MISSING = """
+SELECT enqueue_run(r.session_id, r.id) FROM runs r
+WHERE r.state IN ('queued', 'running') AND NOT r.parked AND NOT EXISTS (
+    SELECT FROM jobs.procrastinate_jobs j WHERE j.queueing_lock = r.id::text AND j.status IN ('todo', 'doing')
+)
+"""
+_FILL_PLACES = """
+WITH waiting AS (
+    SELECT id, session_id, workspace_id, row_number() OVER (PARTITION BY workspace_id ORDER BY id) AS place
+    FROM runs WHERE parked
+), chosen AS (
+    SELECT w.id, w.session_id FROM waiting w
+    WHERE w.place <= %s - (SELECT count(*) FROM runs r WHERE r.workspace_id = w.workspace_id AND r.state = 'running')
+), freed AS (
+    UPDATE runs r SET parked = false FROM chosen c WHERE r.id = c.id AND r.parked RETURNING r.session_id, r.id
+)
+SELECT enqueue_run(session_id, id) FROM freed
+"""
+
+
+async def prune_workers(connection: Connection, lease_seconds: float) -> None:
+    await connection.execute(_PRUNE, (lease_seconds,))
+
+
+async def replace_lost_jobs(connection: Connection) -> None:
+    await connection.execute(_REPLACE_LOST)
+
+
+async def delete_spent_jobs(connection: Connection) -> None:
+    await connection.execute(_DELETE_SPENT)
+
+
+async def add_missing_jobs(connection: Connection) -> None:
+    await connection.execute(_ADD_MISSING)
+
+
+async def fill_places(connection: Connection, active_per_workspace: int) -> None:
+    await connection.execute(_FILL_PLACES, (active_per_workspace,))

@@ -1,0 +1,101 @@
+"""One worker process: takes jobs from the queue, drives their runs, and looks after those that others left behind.
+
+The queue's library gives up when PostgreSQL restarts, so it is started again and again.
+"""
+
+import asyncio
+import signal
+from uuid import UUID
+
+from procrastinate import App, PsycopgConnector
+
+from quarterdeck.agents.models import Models
+from quarterdeck.db.database import SCHEMA, Database
+from quarterdeck.db.migrate import JOBS_SCHEMA
+from quarterdeck.logs import configure_logs, log
+from quarterdeck.processes import lifeline
+from quarterdeck.runs.recovery import recover
+from quarterdeck.settings import Settings
+from quarterdeck.skills.bundle_store import open_bundle_store
+from quarterdeck.worker.drive import drive_run
+from quarterdeck.worker.parts import WorkerParts
+
+QUEUE = "runs"
+_FIRST_PAUSE_SECONDS = 0.2
+_LAST_PAUSE_SECONDS = 5.0
+# Notifications bring jobs and aborts within milliseconds; this is the net below them.
+_POLL_SECONDS = 1.0
+
+
+def run_worker(settings: Settings) -> int:
+    configure_logs(settings.log.level)
+    lifeline.watch()
+    asyncio.run(_work(settings))
+    return 0
+
+
+async def _work(settings: Settings) -> None:
+    url = settings.database.url
+    assert url is not None, "a worker is told which database to use"
+    bundles = open_bundle_store(settings.bundle.store_url, settings.data_dir)
+    parts = WorkerParts(settings, Database(url, settings.database), bundles, Models(settings.model))
+    await parts.database.open()
+    working = asyncio.create_task(_keep_working(parts, url))
+    recovering = asyncio.create_task(_keep_recovering(parts))
+    loop = asyncio.get_running_loop()
+    for order in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(order, working.cancel)
+    try:
+        await asyncio.wait({working})
+    finally:
+        recovering.cancel()
+        await asyncio.gather(recovering, return_exceptions=True)
+        await parts.models.close()
+        await parts.database.close()
+
+
+async def _keep_working(parts: WorkerParts, url: str) -> None:
+    pause_seconds = _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            await _run_queue(parts, url)
+        except Exception as fault:
+            log.warning("the queue is not reachable and will be tried again", exc_info=fault)
+            pause_seconds = min(2 * pause_seconds, _LAST_PAUSE_SECONDS)
+        else:
+            pause_seconds = _FIRST_PAUSE_SECONDS
+        await asyncio.sleep(pause_seconds)
+
+
+async def _run_queue(parts: WorkerParts, url: str) -> None:
+    settings = parts.settings.worker
+    connector = PsycopgConnector(conninfo=url, kwargs={"options": f"-c search_path={JOBS_SCHEMA},{SCHEMA}"})
+    app = App(connector=connector)
+
+    @app.task(name="drive_run", queue=QUEUE)
+    async def drive(run_id: str) -> None:
+        await drive_run(parts, UUID(run_id))
+
+    async with app.open_async():
+        await app.run_worker_async(
+            queues=[QUEUE],
+            concurrency=settings.concurrency,
+            fetch_job_polling_interval=_POLL_SECONDS,
+            abort_job_polling_interval=_POLL_SECONDS,
+            # At once: a run that is handed back goes on elsewhere within milliseconds.
+            shutdown_graceful_timeout=0,
+            delete_jobs="always",
+            install_signal_handlers=False,
+            update_heartbeat_interval=settings.lease_seconds / 4,
+            stalled_worker_timeout=settings.lease_seconds,
+        )
+
+
+async def _keep_recovering(parts: WorkerParts) -> None:
+    settings = parts.settings
+    while True:
+        try:
+            await recover(parts.database, settings.worker.lease_seconds, settings.run.active_per_workspace)
+        except Exception as fault:
+            log.warning("the sweep failed and will be tried again", exc_info=fault)
+        await asyncio.sleep(settings.worker.sweep_seconds)

@@ -1,0 +1,250 @@
+"""A provider that does what a test tells it: OpenAI's chat completions or Anthropic's messages, as they go over the
+wire, with the faults that real ones have. Plain asyncio, so that a test can stall or reset a connection at will."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec import Struct
+
+Event = tuple[str | None, Any]
+
+
+class Wire(Struct, frozen=True):
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+Reply = Callable[[Wire], Awaitable[None]]
+
+
+class Request(Struct, frozen=True):
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+class Provider:
+    """Answers each request with the next of its replies, and remembers what it was asked."""
+
+    def __init__(self, replies: Sequence[Reply]) -> None:
+        self.requests: list[Request] = []
+        self.connections: list[asyncio.Task[None]] = []
+        self.client_left = asyncio.Event()
+        self.url = ""
+        self._replies = list(replies)
+
+    def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.append(asyncio.create_task(self._serve(Wire(reader, writer))))
+
+    async def _serve(self, wire: Wire) -> None:
+        try:
+            while not wire.writer.is_closing():
+                self.requests.append(await _read_request(wire.reader))
+                await self._replies.pop(0)(wire)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            self.client_left.set()
+        finally:
+            wire.writer.close()
+
+
+@asynccontextmanager
+async def provider(*replies: Reply) -> AsyncIterator[Provider]:
+    served = Provider(replies)
+    server = await asyncio.start_server(served.serve, "127.0.0.1", 0)
+    served.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield served
+    finally:
+        server.close()
+        for connection in served.connections:
+            connection.cancel()
+        await asyncio.gather(*served.connections, return_exceptions=True)
+
+
+async def _read_request(reader: asyncio.StreamReader) -> Request:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    first, *lines = head.strip().split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Request(first.split()[1], headers, json.loads(body))
+
+
+# --- what a provider can do ---
+
+
+def streams(events: Sequence[Event], pause_seconds: float = 0) -> Reply:
+    async def reply(wire: Wire) -> None:
+        await _begin(wire, events, pause_seconds)
+        wire.writer.write(b"0\r\n\r\n")
+        await wire.writer.drain()
+
+    return reply
+
+
+def refuses(status: int, body: Any, **headers: str) -> Reply:
+    async def reply(wire: Wire) -> None:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        lines = [f"HTTP/1.1 {status} No", "content-type: application/json", f"content-length: {len(data)}"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        wire.writer.write("\r\n".join([*lines, "", ""]).encode() + data)
+        await wire.writer.drain()
+
+    return reply
+
+
+def falls_silent(events: Sequence[Event]) -> Reply:
+    """After the events: keeps the connection and says nothing more, until the other side leaves."""
+
+    async def reply(wire: Wire) -> None:
+        await _begin(wire, events)
+        await wire.reader.readexactly(1)
+
+    return reply
+
+
+def resets(events: Sequence[Event]) -> Reply:
+    async def reply(wire: Wire) -> None:
+        await _begin(wire, events)
+        await asyncio.sleep(0.02)
+        wire.writer.transport.abort()
+
+    return reply
+
+
+def does_not_answer() -> Reply:
+    async def reply(wire: Wire) -> None:
+        await wire.reader.readexactly(1)
+
+    return reply
+
+
+async def _begin(wire: Wire, events: Sequence[Event], pause_seconds: float = 0) -> None:
+    wire.writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+    for name, data in events:
+        text = data if isinstance(data, str) else json.dumps(data)
+        line = (f"event: {name}\n" if name else "") + f"data: {text}\n\n"
+        wire.writer.write(f"{len(line.encode()):x}\r\n{line}\r\n".encode())
+        await wire.writer.drain()
+        # A packet for each, as over a real network.
+        await asyncio.sleep(pause_seconds)
+
+
+# --- what a stream consists of ---
+
+
+class Dialect(Struct, frozen=True):
+    model: str
+    path: str
+    text: Callable[..., list[Event]]
+    calls: Callable[..., list[Event]]
+    # How many events at the end of an answer say that it is one.
+    closing: int
+    error: Callable[[str, str], Any]
+
+
+def _chat_chunk(delta: Any, finish_reason: str | None = None) -> Event:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    return None, {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+
+
+def _chat_end(reason: str) -> list[Event]:
+    usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+    last = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [], "usage": usage}
+    return [_chat_chunk({}, reason), (None, last), (None, "[DONE]")]
+
+
+def _chat_text(*pieces: str) -> list[Event]:
+    start = _chat_chunk({"role": "assistant", "content": ""})
+    return [start, *(_chat_chunk({"content": piece}) for piece in pieces), *_chat_end("stop")]
+
+
+def _chat_calls(text: str, *calls: tuple[str, str, str]) -> list[Event]:
+    events = [_chat_chunk({"role": "assistant", "content": text})]
+    for index, (call_id, name, arguments) in enumerate(calls):
+        function = {"name": name, "arguments": ""}
+        start = {"index": index, "id": call_id, "type": "function", "function": function}
+        events.append(_chat_chunk({"tool_calls": [start]}))
+        for piece in (arguments[:3], arguments[3:]):
+            events.append(_chat_chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}))
+    return [*events, *_chat_end("tool_calls")]
+
+
+def _event(kind: str, **fields: Any) -> Event:
+    return kind, {"type": kind, **fields}
+
+
+def _message_start() -> list[Event]:
+    usage = {"input_tokens": 11, "output_tokens": 1}
+    message: dict[str, Any] = {
+        "id": "m1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [],
+        "stop_reason": None,
+    }
+    return [_event("message_start", message=message | {"stop_sequence": None, "usage": usage})]
+
+
+def _message_end(reason: str) -> list[Event]:
+    delta = {"stop_reason": reason, "stop_sequence": None}
+    return [_event("message_delta", delta=delta, usage={"output_tokens": 7}), _event("message_stop")]
+
+
+def _text_block(index: int, pieces: Sequence[str]) -> list[Event]:
+    deltas = [
+        _event("content_block_delta", index=index, delta={"type": "text_delta", "text": piece}) for piece in pieces
+    ]
+    start = _event("content_block_start", index=index, content_block={"type": "text", "text": ""})
+    return [start, *deltas, _event("content_block_stop", index=index)]
+
+
+def _messages_text(*pieces: str) -> list[Event]:
+    return [*_message_start(), _event("ping"), *_text_block(0, pieces), *_message_end("end_turn")]
+
+
+def _messages_calls(text: str, *calls: tuple[str, str, str]) -> list[Event]:
+    events = [*_message_start(), *_text_block(0, [text])]
+    for index, (call_id, name, arguments) in enumerate(calls, 1):
+        block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+        events.append(_event("content_block_start", index=index, content_block=block))
+        for piece in (arguments[:3], arguments[3:]):
+            delta = {"type": "input_json_delta", "partial_json": piece}
+            events.append(_event("content_block_delta", index=index, delta=delta))
+        events.append(_event("content_block_stop", index=index))
+    return [*events, *_message_end("tool_use")]
+
+
+def thinking(thought: str, signature: str, *pieces: str) -> list[Event]:
+    """Anthropic's thinking comes signed, and must come back as it was."""
+    block = {"type": "thinking", "thinking": "", "signature": ""}
+    return [
+        *_message_start(),
+        _event("content_block_start", index=0, content_block=block),
+        _event("content_block_delta", index=0, delta={"type": "thinking_delta", "thinking": thought}),
+        _event("content_block_delta", index=0, delta={"type": "signature_delta", "signature": signature}),
+        _event("content_block_stop", index=0),
+        *_text_block(1, pieces),
+        *_message_end("end_turn"),
+    ]
+
+
+OPENAI = Dialect(
+    "openai:test-model",
+    "/v1/chat/completions",
+    _chat_text,
+    _chat_calls,
+    3,
+    lambda kind, message: {"error": {"message": message, "type": kind, "code": kind}},
+)
+ANTHROPIC = Dialect(
+    "anthropic:claude-test",
+    "/v1/messages",
+    _messages_text,
+    _messages_calls,
+    2,
+    lambda kind, message: {"type": "error", "error": {"type": kind, "message": message}},
+)

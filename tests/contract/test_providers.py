@@ -1,0 +1,425 @@
+"""Steps of a run over HTTP, against servers that speak the protocols of OpenAI and Anthropic and fail as they do."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from quarterdeck.agents.model import (
+    MALFORMED_ARGUMENTS,
+    AssistantTurn,
+    ContextExceeded,
+    Model,
+    ModelFailure,
+    Step,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Turn,
+    UserTurn,
+)
+from quarterdeck.agents.models import Models
+from quarterdeck.agents.stepping import model_step
+from quarterdeck.settings import ModelSettings
+from tests.contract.provider_server import (
+    ANTHROPIC,
+    OPENAI,
+    Dialect,
+    Provider,
+    Reply,
+    does_not_answer,
+    falls_silent,
+    provider,
+    refuses,
+    resets,
+    streams,
+    thinking,
+)
+
+KEY = "sk-" + "secret" * 8
+READ = ToolSpec(
+    "read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+)
+HELLO = [UserTurn("Hello")]
+
+
+class Talk:
+    """A model at a server that does as it is told."""
+
+    def __init__(self, model: Model, served: Provider, settings: ModelSettings) -> None:
+        self.model = model
+        self.served = served
+        self.shown: list[str] = []
+        self._settings = settings
+
+    async def step(self, turns: Sequence[Turn] = HELLO, instructions: str = "Be brief.") -> Step:
+        return await model_step(self.model, instructions, turns, [READ], self.shown.append, self._settings)
+
+
+@asynccontextmanager
+async def talking(dialect: Dialect, *replies: Reply, **changes: Any) -> AsyncIterator[Talk]:
+    async with provider(*replies) as served:
+        defaults: dict[str, Any] = {
+            "openai_api_key": KEY,
+            "openai_base_url": f"{served.url}/v1",
+            "anthropic_api_key": KEY,
+            "anthropic_base_url": served.url,
+            "retry_base_seconds": 0.01,
+            "retry_max_seconds": 2.0,
+            "stall_seconds": 5.0,
+        }
+        settings = ModelSettings(**defaults | changes)
+        models = Models(settings)
+        try:
+            yield Talk(await models.resolve(dialect.model), served, settings)
+        finally:
+            await models.close()
+
+
+both = pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
+
+
+@both
+async def test_text_is_shown_as_it_comes_and_counted(dialect: Dialect) -> None:
+    async with talking(dialect, streams(dialect.text("Hel", "lo ", "there"))) as talk:
+        step = await talk.step()
+        assert talk.shown == ["Hel", "lo ", "there"]
+        assert (step.turn.text, step.turn.tool_calls) == ("Hello there", [])
+        assert (step.input_tokens, step.output_tokens) == (11, 7)
+        [request] = talk.served.requests
+        assert request.path.partition("?")[0] == dialect.path
+        assert request.body["stream"] is True
+        assert request.body["model"] == dialect.model.partition(":")[2]
+        assert {request.headers.get("authorization"), request.headers.get("x-api-key")} & {f"Bearer {KEY}", KEY}
+
+
+@both
+async def test_tool_calls_come_out_of_the_stream(dialect: Dialect) -> None:
+    calls = [("call_1", "read", '{"path": "SKILL.md"}'), ("call_2", "read", '{"path": "ä.md"}')]
+    async with talking(dialect, streams(dialect.calls("Let me look.", *calls))) as talk:
+        turn = (await talk.step()).turn
+        assert turn.text == "Let me look."
+        assert turn.tool_calls == [
+            ToolCall("call_1", "read", {"path": "SKILL.md"}),
+            ToolCall("call_2", "read", {"path": "ä.md"}),
+        ]
+
+
+@both
+@pytest.mark.parametrize("written", ['["a"]', '{"path": ', '"text"', '{"path": "a\\u0000"}', '{"path": "\\ud800"}'])
+async def test_arguments_that_are_no_object_are_kept_as_they_were(dialect: Dialect, written: str) -> None:
+    async with talking(dialect, streams(dialect.calls("", ("call_1", "read", written)))) as talk:
+        [call] = (await talk.step()).turn.tool_calls
+        assert call.arguments == {MALFORMED_ARGUMENTS: written}
+
+
+@both
+async def test_what_no_database_holds_is_replaced(dialect: Dialect) -> None:
+    async with talking(dialect, streams(dialect.text("a\0b", "\ud800"))) as talk:
+        turn = (await talk.step()).turn
+        assert turn.text == "a\ufffdb?"
+        assert talk.shown == ["a\ufffdb", "?"]
+        assert turn.record is None
+
+
+# --- what is sent ---
+
+HISTORY: list[Turn] = [
+    UserTurn("First"),
+    UserTurn("Second"),
+    AssistantTurn("Reading.", [ToolCall("call_1", "read", {"path": "a"}), ToolCall("call_2", "read", {"path": "b"})]),
+    ToolResult("call_1", "read", "content of a"),
+    ToolResult("call_2", "read", "content of b"),
+    UserTurn("Third"),
+    AssistantTurn("Done.", []),
+    UserTurn(""),
+]
+
+
+async def test_openai_gets_the_conversation() -> None:
+    async with talking(OPENAI, streams(OPENAI.text("ok"))) as talk:
+        await talk.step(HISTORY)
+        body = talk.served.requests[0].body
+        assert [message["role"] for message in body["messages"]] == [
+            "system",
+            "user",
+            "assistant",
+            "tool",
+            "tool",
+            "user",
+            "assistant",
+            "user",
+        ]
+        system, asked, answered, one, two, third, _, empty = body["messages"]
+        assert system["content"] == "Be brief."
+        assert asked["content"] == "First\n\nSecond"
+        assert [call["id"] for call in answered["tool_calls"]] == ["call_1", "call_2"]
+        assert answered["tool_calls"][0]["function"] == {"name": "read", "arguments": '{"path":"a"}'}
+        assert answered["content"] == "Reading."
+        assert (one["tool_call_id"], one["content"]) == ("call_1", "content of a")
+        assert (two["tool_call_id"], two["content"]) == ("call_2", "content of b")
+        assert third["content"] == "Third"
+        assert empty["content"] == "(an empty message)"
+        [tool] = body["tools"]
+        assert tool["function"]["name"] == "read"
+        assert tool["function"]["parameters"]["required"] == ["path"]
+        assert body["stream_options"] == {"include_usage": True}
+
+
+async def test_anthropic_gets_the_conversation() -> None:
+    async with talking(ANTHROPIC, streams(ANTHROPIC.text("ok"))) as talk:
+        await talk.step(HISTORY)
+        body = talk.served.requests[0].body
+        system = body["system"]
+        assert (system if isinstance(system, str) else system[0]["text"]) == "Be brief."
+        assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user", "assistant", "user"]
+        asked, answered, results, _, empty = (message["content"] for message in body["messages"])
+        assert asked == [{"type": "text", "text": "First\n\nSecond"}]
+        assert answered == [
+            {"type": "text", "text": "Reading."},
+            {"type": "tool_use", "id": "call_1", "name": "read", "input": {"path": "a"}},
+            {"type": "tool_use", "id": "call_2", "name": "read", "input": {"path": "b"}},
+        ]
+        assert [block["type"] for block in results] == ["tool_result", "tool_result", "text"]
+        assert [block.get("tool_use_id") for block in results] == ["call_1", "call_2", None]
+        assert empty == [{"type": "text", "text": "(an empty message)"}]
+        assert body["tools"][0]["input_schema"]["required"] == ["path"]
+
+
+@both
+async def test_a_call_that_was_never_answered_is_answered_for_the_provider(dialect: Dialect) -> None:
+    open_call: list[Turn] = [
+        UserTurn("a"),
+        AssistantTurn("", [ToolCall("call_1", "read", {"path": "a"})]),
+        UserTurn("b"),
+    ]
+    async with talking(dialect, streams(dialect.text("ok"))) as talk:
+        await talk.step(open_call)
+        assert "No result" in str(talk.served.requests[0].body["messages"])
+
+
+@both
+async def test_without_instructions_there_is_no_system_prompt(dialect: Dialect) -> None:
+    async with talking(dialect, streams(dialect.text("ok"))) as talk:
+        await talk.step(instructions="")
+        body = talk.served.requests[0].body
+        assert "system" not in body
+        assert body["messages"][0]["role"] == "user"
+
+
+async def test_what_a_provider_signed_goes_back_to_the_same_model_only() -> None:
+    replies = [streams(thinking("Hm.", "c2lnbmVk", "Yes.")), *[streams(ANTHROPIC.text("ok"))] * 2]
+    async with talking(ANTHROPIC, *replies) as talk:
+        turn = (await talk.step()).turn
+        assert (turn.text, talk.shown) == ("Yes.", ["Yes."])
+        await talk.step([*HELLO, turn, UserTurn("Sure?")])
+        sent = talk.served.requests[1].body["messages"][1]["content"]
+        assert sent[0] == {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}
+        elsewhere = AssistantTurn(turn.text, [], turn.record | {"model": "anthropic:claude-other"})
+        await talk.step([*HELLO, elsewhere, UserTurn("Sure?")])
+        assert talk.served.requests[2].body["messages"][1]["content"] == [{"type": "text", "text": "Yes."}]
+
+
+@both
+async def test_a_record_that_cannot_be_read_is_done_without(dialect: Dialect) -> None:
+    strange = AssistantTurn("Said.", [], {"model": dialect.model, "response": {"kind": "future"}})
+    async with talking(dialect, streams(dialect.text("ok"))) as talk:
+        await talk.step([*HELLO, strange, UserTurn("Go on")])
+        assert "Said." in str(talk.served.requests[0].body["messages"][-2])
+
+
+@both
+async def test_a_record_is_small_and_plain(dialect: Dialect) -> None:
+    async with talking(dialect, streams(dialect.text("word"))) as talk:
+        record = (await talk.step()).turn.record
+        assert record["model"] == dialect.model
+        assert len(str(record)) < 600
+        assert KEY not in str(record)
+
+
+# --- what goes wrong ---
+
+
+@both
+async def test_a_rate_limit_is_waited_for(dialect: Dialect) -> None:
+    limited = refuses(429, dialect.error("rate_limit_error", "Slow down"), retry_after="1")
+    async with talking(dialect, limited, streams(dialect.text("ok"))) as talk:
+        start = time.monotonic()
+        assert (await talk.step()).turn.text == "ok"
+        assert 1 <= time.monotonic() - start < 2
+
+
+@both
+async def test_no_provider_makes_a_run_wait_for_an_hour(dialect: Dialect) -> None:
+    limited = refuses(429, dialect.error("rate_limit_error", "Slow down"), retry_after="3600")
+    async with talking(dialect, limited, streams(dialect.text("ok")), retry_max_seconds=0.2) as talk:
+        start = time.monotonic()
+        assert (await talk.step()).turn.text == "ok"
+        assert 0.2 <= time.monotonic() - start < 1
+
+
+@both
+@pytest.mark.parametrize("status", [408, 500, 502, 503, 529])
+async def test_a_fault_of_the_provider_is_tried_again(dialect: Dialect, status: int) -> None:
+    async with talking(dialect, refuses(status, b"<html>upstream</html>"), streams(dialect.text("ok"))) as talk:
+        assert (await talk.step()).turn.text == "ok"
+        assert len(talk.served.requests) == 2
+
+
+@both
+async def test_a_fault_that_stays_fails_the_step(dialect: Dialect) -> None:
+    broken = refuses(500, dialect.error("api_error", "The disk is on fire"))
+    async with talking(dialect, *[broken] * 3, request_retries=2) as talk:
+        with pytest.raises(ModelFailure) as failed:
+            await talk.step()
+        assert str(failed.value) == f"{dialect.model} failed with status 500: The disk is on fire. Tried 3 times."
+        assert len(talk.served.requests) == 3
+
+
+@both
+async def test_a_stalled_stream_is_given_up_and_tried_again(dialect: Dialect) -> None:
+    half = dialect.text("Half an", " answer")[: -dialect.closing]
+    async with talking(dialect, falls_silent(half), streams(dialect.text("Whole")), stall_seconds=0.3) as talk:
+        assert (await talk.step()).turn.text == "Whole"
+        assert talk.shown == ["Half an", " answer", "Whole"]
+        await asyncio.wait_for(talk.served.client_left.wait(), 1)
+
+
+@both
+async def test_a_provider_that_never_answers_is_given_up(dialect: Dialect) -> None:
+    async with talking(dialect, does_not_answer(), does_not_answer(), stall_seconds=0.2, request_retries=1) as talk:
+        with pytest.raises(ModelFailure, match=r"silent for 0\.2 seconds\. Tried 2 times"):
+            await talk.step()
+
+
+@both
+async def test_slow_is_not_stalled(dialect: Dialect) -> None:
+    slowly = streams(dialect.text(*"abcdefgh"), pause_seconds=0.1)
+    async with talking(dialect, slowly, stall_seconds=0.5, request_retries=0) as talk:
+        assert (await talk.step()).turn.text == "abcdefgh"
+
+
+@both
+async def test_a_connection_reset_in_the_middle_is_tried_again(dialect: Dialect) -> None:
+    half = dialect.text("Half an", " answer")[: -dialect.closing]
+    async with talking(dialect, resets(half), resets([]), streams(dialect.text("Whole"))) as talk:
+        assert (await talk.step()).turn.text == "Whole"
+        assert len(talk.served.requests) == 3
+
+
+@both
+async def test_half_an_answer_that_ends_in_good_order_is_no_answer(dialect: Dialect) -> None:
+    half = dialect.text("Half an", " answer")[: -dialect.closing]
+    async with talking(dialect, streams(half), streams(dialect.text("Whole"))) as talk:
+        assert (await talk.step()).turn.text == "Whole"
+
+
+@both
+async def test_garbage_in_the_stream_is_tried_again(dialect: Dialect) -> None:
+    garbage = [*dialect.text("a")[:2], ("message_delta", "{not json")]
+    async with talking(dialect, streams(garbage), streams(dialect.text("Whole"))) as talk:
+        assert (await talk.step()).turn.text == "Whole"
+
+
+async def test_an_overload_told_inside_the_stream_is_tried_again() -> None:
+    overloaded = [*ANTHROPIC.text("a")[:3], ("error", ANTHROPIC.error("overloaded_error", "Overloaded"))]
+    async with talking(ANTHROPIC, streams(overloaded), streams(ANTHROPIC.text("Whole"))) as talk:
+        assert (await talk.step()).turn.text == "Whole"
+
+
+@both
+async def test_nobody_listens(dialect: Dialect) -> None:
+    async with provider() as gone:
+        url = gone.url
+    addresses = {"openai_base_url": f"{url}/v1", "anthropic_base_url": url}
+    async with talking(dialect, request_retries=1, **addresses) as talk:
+        with pytest.raises(ModelFailure, match=rf"^{dialect.model} failed: .+ Tried 2 times\.$"):
+            await talk.step()
+
+
+@both
+async def test_a_wrong_key_fails_at_once_and_is_not_told(dialect: Dialect) -> None:
+    wrong = refuses(401, dialect.error("authentication_error", f"Incorrect API key provided: {KEY}"))
+    async with talking(dialect, wrong) as talk:
+        with pytest.raises(ModelFailure) as failed:
+            await talk.step()
+        assert "401: Incorrect API key provided: [redacted]." in str(failed.value)
+        assert "secret" not in str(failed.value)
+        assert len(talk.served.requests) == 1
+
+
+@both
+@pytest.mark.parametrize("status", [400, 403, 404, 422])
+async def test_a_refusal_fails_at_once_in_few_words(dialect: Dialect, status: int) -> None:
+    async with talking(dialect, refuses(status, dialect.error("invalid", "no such thing " * 1000))) as talk:
+        with pytest.raises(ModelFailure, match="no such thing") as failed:
+            await talk.step()
+        assert len(str(failed.value)) < 700
+        assert len(talk.served.requests) == 1
+
+
+async def test_an_empty_account_is_not_waited_for() -> None:
+    async with talking(OPENAI, refuses(429, OPENAI.error("insufficient_quota", "You exceeded your quota"))) as talk:
+        with pytest.raises(ModelFailure, match="You exceeded your quota"):
+            await talk.step()
+        assert len(talk.served.requests) == 1
+
+
+async def test_a_session_too_long_is_told_apart() -> None:
+    too_long = refuses(400, OPENAI.error("context_length_exceeded", "maximum context length is 8192 tokens"))
+    async with talking(OPENAI, too_long) as talk:
+        with pytest.raises(ContextExceeded, match="8192"):
+            await talk.step()
+
+
+# --- connections ---
+
+
+@both
+async def test_cancelling_closes_the_connection_at_once(dialect: Dialect) -> None:
+    half = dialect.text("Half an", " answer")[: -dialect.closing]
+    async with talking(dialect, falls_silent(half)) as talk:
+        task = asyncio.create_task(talk.step())
+        while len(talk.shown) < 2:
+            await asyncio.sleep(0.005)
+        start = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert time.monotonic() - start < 0.2
+        await asyncio.wait_for(talk.served.client_left.wait(), 1)
+
+
+@both
+async def test_cancelling_before_the_answer_closes_the_connection_at_once(dialect: Dialect) -> None:
+    async with talking(dialect, does_not_answer()) as talk:
+        task = asyncio.create_task(talk.step())
+        while not talk.served.requests:
+            await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(talk.served.client_left.wait(), 1)
+
+
+@both
+async def test_steps_share_a_connection(dialect: Dialect) -> None:
+    async with talking(dialect, *[streams(dialect.text("ok"))] * 3) as talk:
+        for _ in range(3):
+            await talk.step()
+        assert len(talk.served.connections) == 1
+
+
+async def test_openai_itself_is_asked_over_the_responses_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a base URL. The address is the library's; only the path can be looked at here."""
+    async with provider(refuses(400, OPENAI.error("invalid", "seen"))) as served:
+        monkeypatch.setattr("quarterdeck.agents.providers.OPENAI_URL", f"{served.url}/v1")
+        settings = ModelSettings(openai_api_key=KEY)
+        models = Models(settings)
+        with pytest.raises(ModelFailure, match="seen"):
+            await model_step(await models.resolve("openai:gpt-test"), "", HELLO, [], lambda _: None, settings)
+        await models.close()
+        assert served.requests[0].path == "/v1/responses"

@@ -1,0 +1,159 @@
+"""Which turns reach the model: the newest that fit, calls with their results, long texts cut in the middle."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarterdeck.agents.context import CUT, NO_RESULT, cut_middle, estimate_tokens, fit, paired, turn_tokens
+from quarterdeck.agents.model import AssistantTurn, ToolCall, ToolResult, Turn, UserTurn
+
+
+def user(text: str) -> UserTurn:
+    return UserTurn(text)
+
+
+def said(text: str, *call_ids: str) -> AssistantTurn:
+    return AssistantTurn(text, [ToolCall(call_id, "read", {}) for call_id in call_ids])
+
+
+def result(call_id: str, content: str = "content") -> ToolResult:
+    return ToolResult(call_id, "read", content)
+
+
+def tokens(turns: list[Turn]) -> int:
+    return sum(map(turn_tokens, turns))
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("ää", 1), ("日本語", 3)])
+def test_a_token_is_four_bytes(text: str, count: int) -> None:
+    assert estimate_tokens(text) == count
+
+
+def test_what_fits_is_left_alone() -> None:
+    turns: list[Turn] = [user("a"), said("b", "1"), result("1"), said("c"), user("d")]
+    assert fit(turns, tokens(turns), "") == (turns, 0)
+    assert fit([], 1000, "x") == ([], 0)
+
+
+def test_the_oldest_exchange_goes_first_as_a_whole() -> None:
+    old: list[Turn] = [user("a"), said("b", "1"), result("1"), said("c")]
+    new: list[Turn] = [user("d"), user("e"), said("f"), user("g")]
+    assert fit([*old, *new], tokens([*old, *new]) - 1, "") == (new, len(old))
+    assert fit([*old, *new], tokens(new), "") == (new, len(old))
+    assert fit([*old, *new], tokens(new) - 1, "") == ([user("g")], 7)
+
+
+def test_instructions_take_their_part() -> None:
+    turns: list[Turn] = [user("a"), said("b"), user("c")]
+    assert fit(turns, tokens(turns) + 1, "abcd") == (turns, 0)
+    assert fit(turns, tokens(turns) + 1, "abcde") == ([user("c")], 2)
+
+
+def test_in_one_long_run_the_oldest_steps_go() -> None:
+    asked = user("do it")
+    steps = [(said("", str(n)), result(str(n), "x" * 400)) for n in range(10)]
+    turns: list[Turn] = [asked, *(turn for step in steps for turn in step)]
+    kept, dropped = fit(turns, 300, "")
+    assert kept == [asked, *steps[8], *steps[9]]
+    assert dropped == 16
+
+
+def test_steering_outlives_what_came_before_it() -> None:
+    turns: list[Turn] = [user("a"), said("", "1"), result("1", "x" * 4000), user("steer")]
+    assert fit(turns, 200, "") == ([user("steer")], 3)
+
+
+def test_an_input_too_long_is_cut_in_the_middle() -> None:
+    kept, dropped = fit([user("a"), said("b"), user("start" + "x" * 100_000 + "end")], 1000, "")
+    assert dropped == 2
+    [turn] = kept
+    assert isinstance(turn, UserTurn)
+    assert turn.text.startswith("startx")
+    assert turn.text.endswith("xend")
+    assert CUT in turn.text
+    assert tokens(kept) <= 1000
+
+
+def test_the_longest_text_is_cut_first() -> None:
+    turns: list[Turn] = [user("ask"), said("hm", "1", "2"), result("1", "x" * 50_000), result("2", "short")]
+    kept, dropped = fit(turns, 2000, "")
+    assert dropped == 0
+    assert kept[0] == turns[0]
+    assert kept[3] == turns[3]
+    assert tokens(kept) <= 2000
+
+
+def test_a_turn_that_is_cut_loses_its_record() -> None:
+    record = {"model": "m", "response": "x" * 50_000}
+    kept, _ = fit([user("a"), AssistantTurn("x" * 50_000, [], record)], 1000, "")
+    assert isinstance(kept[1], AssistantTurn)
+    assert kept[1].record is None
+
+
+def test_a_long_session_takes_no_longer_than_a_window() -> None:
+    turns: list[Turn] = [turn for n in range(20_000) for turn in (user(f"ask {n} {'x' * 100}"), said("y" * 100))]
+    start = time.process_time()
+    kept, dropped = fit(turns, 10_000, "")
+    assert time.process_time() - start < 0.1
+    assert len(kept) + dropped == len(turns)
+    assert kept == turns[-len(kept) :]
+
+
+def test_cutting_has_an_end() -> None:
+    kept, _ = fit([user("short"), said("", *map(str, range(100)))], 10, "")
+    assert kept[0] == user("short")
+
+
+@pytest.mark.parametrize("text", ["a" * 5000, "ä" * 5000, "日" * 5000, "🙂" * 5000])
+def test_a_cut_goes_through_no_character(text: str) -> None:
+    cut = cut_middle(text, 1001)
+    assert len(cut.encode()) <= 1001
+    assert set(cut) <= set(text) | set(CUT)
+
+
+def test_an_open_call_is_closed() -> None:
+    assert paired([user("a"), said("", "1", "2"), result("2"), user("b")]) == [
+        user("a"),
+        said("", "1", "2"),
+        ToolResult("1", "read", NO_RESULT),
+        result("2"),
+        user("b"),
+    ]
+
+
+def test_an_input_between_call_and_result_comes_after_both() -> None:
+    assert paired([said("", "1"), user("b"), result("1")]) == [said("", "1"), result("1"), user("b")]
+
+
+def test_a_result_without_its_call_is_left_out() -> None:
+    assert paired([result("0"), user("a"), said("b"), result("1"), user("c")]) == [user("a"), said("b"), user("c")]
+
+
+def test_calls_of_the_same_name_in_two_answers_keep_their_results() -> None:
+    turns: list[Turn] = [said("", "call_0"), result("call_0", "1"), said("", "call_0"), result("call_0", "2")]
+    assert paired(turns) == turns
+
+
+_turns = st.lists(
+    st.one_of(
+        st.builds(UserTurn, st.text(max_size=300)),
+        st.builds(said, st.text(max_size=300), st.sampled_from("123"), st.sampled_from("45")),
+        st.builds(result, st.sampled_from("12345"), st.text(max_size=2000)),
+    ),
+    max_size=30,
+)
+
+
+@given(_turns, st.integers(1, 4000))
+def test_whatever_comes_calls_have_results_and_the_newest_input_stays(turns: list[Turn], budget: int) -> None:
+    kept, dropped = fit(turns, budget, "be brief")
+    assert dropped >= 0
+    assert dropped > 0 or len(kept) == len(paired(turns))
+    assert paired(kept) == kept
+    inputs = [turn for turn in turns if isinstance(turn, UserTurn)]
+    left = [turn for turn in kept if isinstance(turn, UserTurn)]
+    if inputs:
+        assert left[-1].text[:50] == inputs[-1].text[:50]
+    assert tokens(kept) <= budget or not any(isinstance(turn, UserTurn) for turn in kept[1:])

@@ -1,0 +1,137 @@
+"""The built-in model: what it does follows from the turns alone, and it says what it is."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from uuid import uuid4
+
+import pytest
+
+from quarterdeck.agents.demo import DemoModel
+from quarterdeck.agents.model import AssistantTurn, ModelFailure, Step, ToolResult, ToolSpec, Turn, UserTurn
+from quarterdeck.agents.tools import Toolbox
+from tests.unit.test_tools import SKILL, nothing_to_read, toolbox
+
+TIME_ONLY = Toolbox([], nothing_to_read, 1000).specs
+
+
+async def step(turns: Sequence[Turn], tools: Sequence[ToolSpec] = TIME_ONLY) -> Step:
+    shown: list[str] = []
+    made = await DemoModel(0).step("Be brief.", turns, tools, shown.append)
+    assert "".join(shown) == made.turn.text
+    assert made.turn.text.startswith("Demo model: ")
+    assert made.input_tokens > 0
+    assert made.output_tokens > 0
+    return made
+
+
+def outline(turn: AssistantTurn) -> tuple[str, list[tuple[str, object]]]:
+    return turn.text, [(call.name, call.arguments) for call in turn.tool_calls]
+
+
+async def converse(turns: list[Turn], box: Toolbox | None = None) -> str:
+    """Steps until the answer, carrying out the calls."""
+    box = box or Toolbox([], nothing_to_read, 1000)
+    while True:
+        turn = (await step(turns, box.specs)).turn
+        turns.append(turn)
+        if not turn.tool_calls:
+            return turn.text
+        for call in turn.tool_calls:
+            turns.append(await box.call(call))
+
+
+async def test_it_looks_up_the_time_then_answers() -> None:
+    turns: list[Turn] = [UserTurn("What is this?")]
+    answer = await converse(turns)
+    assert [type(turn) for turn in turns] == [UserTurn, AssistantTurn, ToolResult, AssistantTurn]
+    assert "> What is this?" in answer
+    assert "current_time: " in answer
+    assert "steered" not in answer
+
+
+async def test_it_reads_every_skill_by_the_tools() -> None:
+    box = toolbox()
+    answer = await converse([UserTurn("Fill in the form")], box)
+    assert "read_skill_file: --- name: pdf-tools" in answer
+    assert [call.arguments for call in (await step([UserTurn("a")], box.specs)).turn.tool_calls] == [
+        {},
+        {"skill": SKILL.name, "path": "SKILL.md"},
+    ]
+
+
+async def test_it_names_what_steered_it() -> None:
+    turns: list[Turn] = [UserTurn("One"), UserTurn("Two")]
+    turns.append((await step(turns)).turn)
+    turns += [ToolResult("x", "current_time", "noon"), UserTurn("Three")]
+    answer = (await step(turns)).turn
+    assert answer.tool_calls == []
+    assert "You asked:\n> One\n> Two\n" in answer.text
+    assert "While I was working you steered me with:\n> Three\n" in answer.text
+
+
+async def test_an_input_that_came_with_the_answer_is_answered_too() -> None:
+    run_id = uuid4()
+    turns: list[Turn] = [UserTurn("One", run_id)]
+    await converse(turns)
+    turns.append(UserTurn("But wait", run_id))
+    answer = await converse(turns)
+    assert "you steered me with:\n> But wait" in answer
+
+
+async def test_each_run_speaks_of_its_own_inputs() -> None:
+    turns: list[Turn] = [UserTurn("Old\ndemo: fail", uuid4()), UserTurn("New", uuid4())]
+    answer = await converse(turns)
+    assert "> New" in answer
+    assert "Old" not in answer
+
+
+async def test_it_goes_on_where_the_turns_end() -> None:
+    """Nothing is kept between steps: another process makes the same of the same turns."""
+    turns: list[Turn] = [UserTurn("demo: steps 3")]
+    for number in range(3):
+        first, again = await step(turns), await step(turns)
+        assert outline(first.turn) == outline(again.turn)
+        assert f"step {number + 1} of 4" in first.turn.text
+        turns += [first.turn, ToolResult(first.turn.tool_calls[0].id, "current_time", "noon")]
+    assert (await step(turns)).turn.tool_calls == []
+
+
+async def test_calls_have_names_of_their_own() -> None:
+    calls = [(await step([UserTurn("a")])).turn.tool_calls[0].id for _ in range(2)]
+    assert calls[0] != calls[1]
+
+
+async def test_it_fails_when_told() -> None:
+    with pytest.raises(ModelFailure, match="Demo model: it was told to fail"):
+        await step([UserTurn("please\ndemo: fail\nthanks")])
+    assert (await step([UserTurn("what does demo: fail do?")])).turn.tool_calls
+
+
+async def test_it_takes_its_time_when_told() -> None:
+    start = time.monotonic()
+    await step([UserTurn("demo: slow 0.2")])
+    assert 0.2 <= time.monotonic() - start < 1
+
+
+async def test_it_shows_its_text_in_pieces() -> None:
+    shown: list[str] = []
+    await DemoModel(0.001).step("", [UserTurn("a")], TIME_ONLY, shown.append)
+    assert len(shown) > 1
+
+
+async def test_its_answer_is_bounded() -> None:
+    turns: list[Turn] = [*(UserTurn("x" * 10_000) for _ in range(1000)), AssistantTurn("", [])]
+    assert len((await step(turns)).turn.text) < 50_000
+
+
+def test_neither_it_nor_the_api_needs_a_providers_library() -> None:
+    program = (
+        "import sys, asyncio, quarterdeck.app, quarterdeck.agents.stepping, quarterdeck.agents.tools\n"
+        "from quarterdeck.agents.models import Models\n"
+        "from quarterdeck.settings import ModelSettings\n"
+        "asyncio.run(Models(ModelSettings()).resolve(None))\n"
+        "print([name for name in ('pydantic_ai', 'openai', 'anthropic', 'httpx2') if name in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "[]"

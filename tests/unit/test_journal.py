@@ -1,0 +1,97 @@
+"""The log read as a conversation: what a run does next after any stop."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from quarterdeck.agents.model import AssistantTurn, Step, ToolCall, ToolResult, Turn, UserTurn
+from quarterdeck.events.model import NewEvent
+from quarterdeck.runs.journal import END, MODEL, TOOLS, Entry, add_result, entries_of, entry_of, next_action, turns_of
+
+RUN = uuid4()
+
+
+def entry(type_: str, run_id: UUID = RUN, record: Any = None, **data: Any) -> Entry:
+    return Entry(run_id, type_, data, record)
+
+
+def accepted(name: str) -> Entry:
+    return entry("input.accepted", input_id=name, text=f"text of {name}")
+
+
+def consumed(name: str, run_id: UUID = RUN) -> Entry:
+    return entry("input.consumed", run_id, input_id=name, step=1)
+
+
+def said(text: str, run_id: UUID = RUN) -> Entry:
+    return entry("message", run_id, {"raw": text}, role="assistant", text=text)
+
+
+def called(name: str, run_id: UUID = RUN) -> Entry:
+    return entry("tool.call", run_id, call_id=name, name="tool", arguments={"of": name})
+
+
+def result(name: str) -> Entry:
+    return entry("tool.result", call_id=name, name="tool", text=f"result of {name}")
+
+
+def shape(turns: list[Turn]) -> list[str]:
+    names: list[str] = []
+    for turn in turns:
+        match turn:
+            case UserTurn(text):
+                names.append(text.removeprefix("text of "))
+            case AssistantTurn(text, calls):
+                names.append(f"{text}[{','.join(call.id for call in calls)}]")
+            case ToolResult(call_id):
+                names.append(f"={call_id}")
+    return names
+
+
+START = [accepted("i"), consumed("i")]
+
+
+@pytest.mark.parametrize(
+    ("log", "expected", "action"),
+    [
+        ([], [], MODEL),
+        ([accepted("i")], [], MODEL),
+        (START, ["i"], MODEL),
+        ([*START, said("a")], ["i", "a[]"], END),
+        ([*START, said("a"), called("1")], ["i", "a[1]"], TOOLS),
+        ([*START, said("a"), called("1"), called("2"), result("1")], ["i", "a[1,2]", "=1"], TOOLS),
+        ([*START, said("a"), called("1"), result("1")], ["i", "a[1]", "=1"], MODEL),
+        ([*START, accepted("j"), said("a")], ["i", "a[]"], END),
+        ([*START, accepted("j"), said("a"), consumed("j")], ["i", "a[]", "j"], MODEL),
+        # A worker was lost between the call and its result; the next attempt consumed an input first.
+        ([*START, said("a"), called("1"), accepted("j"), consumed("j")], ["i", "a[1]", "j"], TOOLS),
+        ([*START, said("a"), called("1"), accepted("j"), consumed("j"), result("1")], ["i", "a[1]", "=1", "j"], MODEL),
+    ],
+)
+def test_where_a_run_stands(log: list[Entry], expected: list[str], action: str) -> None:
+    turns = turns_of(log, RUN)
+    assert shape(turns) == expected
+    assert next_action(turns) == action
+
+
+def test_calls_that_an_earlier_run_left_open_are_closed() -> None:
+    earlier = uuid4()
+    log = [accepted("i"), consumed("i", earlier), said("a", earlier), called("1", earlier), accepted("j"), consumed("j")]
+    turns = turns_of(log, RUN)
+    assert shape(turns) == ["i", "a[1]", "=1", "j"]
+    assert next_action(turns) == MODEL
+    assert shape(turns_of([*log, said("b")], RUN)) == ["i", "a[1]", "=1", "j", "b[]"]
+
+
+def test_what_is_written_is_what_is_read() -> None:
+    turn = AssistantTurn("text", [ToolCall("1", "tool", {"x": 1}), ToolCall("2", "tool", {})], {"raw": [1]})
+    written: list[NewEvent] = [*entries_of(Step(turn, 1, 2)), entry_of(ToolResult("1", "tool", "done"))]
+    log = [*START, *(Entry(RUN, event.type, event.data, event.record) for event in written)]
+    assert turns_of(log, RUN) == [UserTurn("text of i", RUN), turn, ToolResult("1", "tool", "done")]
+
+
+def test_a_result_goes_behind_its_calls() -> None:
+    turns: list[Turn] = [AssistantTurn("a", [ToolCall("1", "t", {})]), UserTurn("j")]
+    add_result(turns, ToolResult("1", "t", "done"))
+    assert shape(turns) == ["a[1]", "=1", "j"]

@@ -1,0 +1,125 @@
+"""Finding a session's model, and how long a failed request waits."""
+
+import pytest
+
+from quarterdeck.agents.demo import DemoModel
+from quarterdeck.agents.model import ModelFailure, Step, TransientFailure
+from quarterdeck.agents.models import Models
+from quarterdeck.agents.stepping import model_step, pause_before_retry
+from quarterdeck.settings import ModelSettings
+from quarterdeck.texts import storable
+
+
+async def resolved(name: str | None, **settings: str) -> str:
+    models = Models(ModelSettings(**settings))  # type: ignore[arg-type]
+    try:
+        return (await models.resolve(name)).name
+    finally:
+        await models.close()
+
+
+async def test_the_default_is_the_demo_model() -> None:
+    assert await resolved(None) == "demo"
+    assert isinstance(await Models(ModelSettings()).resolve("demo"), DemoModel)
+    assert await resolved(None, default="anthropic:claude", anthropic_api_key="k") == "anthropic:claude"
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("anthropic:claude", "QUARTERDECK_MODEL_ANTHROPIC_API_KEY"),
+        ("openai:gpt", "QUARTERDECK_MODEL_OPENAI_API_KEY"),
+        ("openai-chat:gpt", "QUARTERDECK_MODEL_OPENAI_API_KEY"),
+    ],
+)
+async def test_a_missing_key_is_named(name: str, setting: str) -> None:
+    with pytest.raises(ModelFailure, match=f"^{setting} is not set.$"):
+        await resolved(name, anthropic_api_key=" \n")
+    with pytest.raises(ModelFailure, match=setting) as failed:
+        await resolved(name, anthropic_api_key="schlüssel", openai_api_key="schl\nüssel")
+    assert "ssel" not in str(failed.value)
+
+
+async def test_keys_of_other_programs_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    for name in ("openai:gpt", "anthropic:claude"):
+        with pytest.raises(ModelFailure, match="is not set"):
+            await resolved(name)
+
+
+async def test_a_server_of_ones_own_needs_no_key() -> None:
+    assert await resolved("openai:llama3.2:3b", openai_base_url="http://127.0.0.1:1/v1") == "openai:llama3.2:3b"
+
+
+@pytest.mark.parametrize("name", ["", "gpt", "openai:", "openai: ", ":gpt", "Demo", "demo:x", "mistral:x", "openai:\n"])
+async def test_what_is_no_model_is_told(name: str) -> None:
+    with pytest.raises(ModelFailure, match=r"is no (known )?model"):
+        await resolved(name, openai_api_key="k")
+
+
+async def test_a_hostile_name_is_shown_in_part() -> None:
+    with pytest.raises(ModelFailure) as failed:
+        await resolved("openai:\0" + "x" * 100_000, openai_api_key="k")
+    assert len(str(failed.value)) < 300
+    assert str(failed.value).isprintable()
+
+
+async def test_models_are_kept_but_not_all_of_them() -> None:
+    models = Models(ModelSettings(openai_base_url="http://127.0.0.1:1/v1"))
+    first = await models.resolve("openai:first")
+    assert await models.resolve("openai:first") is first
+    for number in range(70):
+        await models.resolve(f"openai:{number}")
+    assert await models.resolve("openai:first") is not first
+    assert (await models.resolve("demo")).name == "demo"
+    await models.close()
+
+
+# --- trying again ---
+
+
+class Flaky:
+    name = "flaky"
+
+    def __init__(self, failures: int) -> None:
+        self.left = failures
+        self.asked = 0
+
+    async def step(self, *given: object) -> Step:
+        self.asked += 1
+        if self.left > 0:
+            self.left -= 1
+            raise TransientFailure("It is away.")
+        return await DemoModel(0).step("", [], [], lambda _: None)
+
+
+@pytest.mark.parametrize(("failures", "retries"), [(0, 0), (1, 1), (3, 4)])
+async def test_a_step_is_tried_until_it_succeeds(failures: int, retries: int) -> None:
+    settings = ModelSettings(request_retries=retries, retry_base_seconds=0.001)
+    model = Flaky(failures)
+    await model_step(model, "", [], [], lambda _: None, settings)
+    assert model.asked == failures + 1
+
+
+@pytest.mark.parametrize(("retries", "times"), [(0, "once"), (2, "3 times")])
+async def test_or_until_it_was_tried_often_enough(retries: int, times: str) -> None:
+    settings = ModelSettings(request_retries=retries, retry_base_seconds=0.001)
+    with pytest.raises(ModelFailure, match=rf"^It is away\. Tried {times}\.$"):
+        await model_step(Flaky(10), "", [], [], lambda _: None, settings)
+
+
+def test_pauses_double_up_to_a_bound() -> None:
+    settings = ModelSettings(retry_base_seconds=1, retry_max_seconds=10)
+    for tries, longest in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (5000, 10)]:
+        assert longest / 2 <= pause_before_retry(tries, None, settings) <= longest
+    assert pause_before_retry(1, 7, settings) == 7
+    assert pause_before_retry(1, 700, settings) == 10
+    assert len({pause_before_retry(1, None, settings) for _ in range(10)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"), [("plain ä 🙂", "plain ä 🙂"), ("a\0b", "a\ufffdb"), ("\ud800", "?"), ("", "")]
+)
+def test_text_from_elsewhere_is_made_storable(text: str, stored: str) -> None:
+    assert storable(text) == stored

@@ -1,0 +1,192 @@
+"""The tools of a model: bounded texts, faults told to the model, files read from stored archives."""
+
+import hashlib
+import io
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from obstore.store import MemoryStore
+
+from quarterdeck import errors
+from quarterdeck.agents.model import MALFORMED_ARGUMENTS, ToolCall
+from quarterdeck.agents.tools import ReadFile, SessionSkill, Toolbox, skill_instructions, skills_offered
+from quarterdeck.settings import BundleSettings
+from quarterdeck.skills import archive, service
+from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
+from quarterdeck.skills.model import BundleError, ManifestFile
+from tests.unit.archives import SKILL_MD, bundle, file
+
+LIMITS = BundleSettings()
+FILES = {
+    "SKILL.md": SKILL_MD,
+    "big.txt": "ä".encode() * 3000,
+    "ends.txt": b"x" * 999 + "日".encode() * 10,
+    "empty.txt": b"",
+    "picture.png": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+    "latin1.txt": "Gr\xfc\xdfe".encode("latin-1"),
+    "zeros.txt": b"a\0b",
+    "forms/a.md": b"Form A",
+}
+ARCHIVE = bundle(*(file(name.encode(), data) for name, data in FILES.items() if name != "SKILL.md"))
+SKILL = SessionSkill(
+    "pdf-tools",
+    "Fill in\n PDF forms.",
+    uuid4(),
+    3,
+    hashlib.sha256(ARCHIVE).hexdigest(),
+    [ManifestFile(name, len(data), "", False) for name, data in sorted(FILES.items())],
+)
+
+
+async def nothing_to_read(skill: SessionSkill, path: str, most_bytes: int) -> bytes | None:
+    return None
+
+
+async def read_from_memory(skill: SessionSkill, path: str, most_bytes: int) -> bytes | None:
+    return archive.read_file(io.BytesIO(ARCHIVE), path, LIMITS, most_bytes)
+
+
+def toolbox(read: ReadFile = read_from_memory) -> Toolbox:
+    return Toolbox([SKILL], read, 1000, lambda: datetime(2026, 11, 3, 12, 34, 56, tzinfo=UTC))
+
+
+async def call(name: str, read: ReadFile = read_from_memory, /, **arguments: object) -> str:
+    answer = await toolbox(read).call(ToolCall("id", name, arguments))
+    assert (answer.call_id, answer.name) == ("id", name)
+    return answer.content
+
+
+async def test_the_time() -> None:
+    assert await call("current_time") == "Tuesday 2026-11-03 12:34:56 UTC"
+
+
+async def test_a_file_is_read() -> None:
+    assert await call("read_skill_file", skill="pdf-tools") == SKILL_MD.decode()
+    assert await call("read_skill_file", skill="pdf-tools", path="./forms/a.md") == "Form A"
+    assert await call("read_skill_file", skill="pdf-tools", path="") == SKILL_MD.decode()
+    assert await call("read_skill_file", skill="pdf-tools", path=None) == SKILL_MD.decode()
+    assert await call("read_skill_file", skill="pdf-tools", path="empty.txt") == ""
+
+
+async def test_files_are_listed() -> None:
+    listed = await call("list_skill_files", skill="pdf-tools")
+    assert listed.splitlines()[0] == f"SKILL.md ({len(SKILL_MD)} bytes)"
+    assert len(listed.splitlines()) == len(FILES)
+
+
+async def test_a_long_list_is_cut() -> None:
+    files = [ManifestFile(f"file-{number}", 1, "", False) for number in range(10_000)]
+    box = Toolbox([SessionSkill("many", "", uuid4(), 1, "", files)], nothing_to_read, 1000)
+    listed = (await box.call(ToolCall("id", "list_skill_files", {"skill": "many"}))).content
+    assert len(listed.encode()) < 1100
+    assert "[Cut here: these are the first 1000 of " in listed
+
+
+@pytest.mark.parametrize("path", ["big.txt", "ends.txt"])
+async def test_a_long_file_is_cut_between_characters(path: str) -> None:
+    text = await call("read_skill_file", skill="pdf-tools", path=path)
+    start, note = text.split("\n")
+    assert FILES[path].decode().startswith(start)
+    assert note == f"[Cut here: these are the first 1000 of {len(FILES[path])} bytes.]"
+    assert len(start.encode()) in (999, 1000)
+
+
+@pytest.mark.parametrize("path", ["picture.png", "latin1.txt", "zeros.txt"])
+async def test_what_is_no_text_is_only_named(path: str) -> None:
+    text = await call("read_skill_file", skill="pdf-tools", path=path)
+    assert text == f"This is a binary file of {len(FILES[path])} bytes; only text can be read."
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "answer"),
+    [
+        ("run_shell", {}, 'Error: there is no tool "run_shell".'),
+        ("read_skill_file", {"skill": "other"}, 'Error: there is no skill "other". The skills are: pdf-tools.'),
+        ("read_skill_file", {}, 'Error: the argument "skill" must be a text.'),
+        ("read_skill_file", {"skill": 7}, 'Error: the argument "skill" must be a text.'),
+        ("read_skill_file", {"skill": "pdf-tools", "path": ["a"]}, 'Error: the argument "path" must be a text.'),
+        ("read_skill_file", {"skill": "pdf-tools", "path": "../etc/passwd"}, "Error: this skill has no file"),
+        ("read_skill_file", {"skill": "pdf-tools", "path": "/etc/passwd"}, "Error: this skill has no file"),
+        ("read_skill_file", {"skill": "pdf-tools", "path": "forms"}, "Error: this skill has no file"),
+        ("read_skill_file", {"skill": "pdf-tools", "path": "\0" * 10_000}, "Error: this skill has no file"),
+        ("list_skill_files", {"skill": "x" * 10_000}, "Error: there is no skill"),
+        ("current_time", {MALFORMED_ARGUMENTS: "["}, "Error: the arguments of this call are not a JSON object."),
+    ],
+)
+async def test_what_cannot_be_done_is_told_to_the_model(name: str, arguments: dict[str, object], answer: str) -> None:
+    told = await call(name, **arguments)
+    assert told.startswith(answer)
+    assert len(told) < 1000
+    assert "\0" not in told
+
+
+@pytest.mark.parametrize("fault", [FileNotFoundError(), errors.unavailable(), BundleError("it is damaged")])
+async def test_an_archive_that_cannot_be_read_is_told_to_the_model(fault: Exception) -> None:
+    async def read(skill: SessionSkill, path: str, most_bytes: int) -> bytes | None:
+        raise fault
+
+    assert await call("read_skill_file", read, skill="pdf-tools") == (
+        "Error: the skill's files cannot be read at the moment."
+    )
+
+
+async def test_a_file_that_only_the_manifest_has_is_not_there() -> None:
+    assert (await call("read_skill_file", nothing_to_read, skill="pdf-tools")).startswith("Error: this skill has no")
+
+
+def test_without_skills_there_is_only_the_time() -> None:
+    assert [tool.name for tool in Toolbox([], nothing_to_read, 1000).specs] == ["current_time"]
+    assert skill_instructions([]) == ""
+
+
+def test_the_instructions_name_each_skill_on_a_line() -> None:
+    assert skill_instructions([SKILL]).splitlines()[-1] == "- pdf-tools: Fill in PDF forms."
+    assert skills_offered(toolbox().specs) == ["pdf-tools"]
+
+
+async def test_skills_of_one_name_can_be_told_apart() -> None:
+    assert skills_offered(Toolbox([SKILL, SKILL, SKILL], nothing_to_read, 1000).specs) == [
+        "pdf-tools",
+        "pdf-tools (2)",
+        "pdf-tools (3)",
+    ]
+    assert "\n- pdf-tools (2): " in skill_instructions([SKILL, SKILL])
+
+
+# --- from stored archives ---
+
+
+@pytest.fixture(params=["folder", "object store"])
+def bundles(request: pytest.FixtureRequest, tmp_path: Path) -> BundleStore:
+    return open_bundle_store(None, tmp_path) if request.param == "folder" else BundleStore(MemoryStore(), None)
+
+
+async def test_a_stored_archive_is_read(bundles: BundleStore) -> None:
+    await bundles.put(SKILL.archive_sha256, io.BytesIO(ARCHIVE))
+    for path, data in FILES.items():
+        assert await service.read_file(bundles, SKILL.archive_sha256, path, LIMITS, 10_000) == data
+        assert await service.read_file(bundles, SKILL.archive_sha256, path, LIMITS, 5) == data[:5]
+    assert await service.read_file(bundles, SKILL.archive_sha256, "none", LIMITS, 5) is None
+    assert await service.read_file(bundles, SKILL.archive_sha256, "forms", LIMITS, 5) is None
+
+
+async def test_an_archive_that_is_gone_is_not_found(bundles: BundleStore) -> None:
+    with pytest.raises(FileNotFoundError):
+        await service.read_file(bundles, "ab" * 32, "SKILL.md", LIMITS, 5)
+
+
+async def test_a_damaged_archive_is_refused(bundles: BundleStore) -> None:
+    await bundles.put("ab" * 32, io.BytesIO(ARCHIVE[:100]))
+    with pytest.raises(BundleError):
+        await service.read_file(bundles, "ab" * 32, "forms/a.md", LIMITS, 5)
+
+
+def test_reading_stops_at_the_file() -> None:
+    """What follows it was judged when the version was pushed."""
+    large = bundle(file(b"large.bin", random.Random(1).randbytes(1_000_000)))
+    source = io.BytesIO(large)
+    assert archive.read_file(source, "SKILL.md", LIMITS, 10_000) == SKILL_MD
+    assert source.tell() < len(large) / 2

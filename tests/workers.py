@@ -1,0 +1,115 @@
+"""Worker processes for tests: started, killed, paused, and asked about what they did."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from msgspec import Struct
+
+from tests.world import World
+
+# Recovery within a second or two instead of half a minute.
+QUICK = {"WORKER_LEASE_SECONDS": 2, "WORKER_SWEEP_SECONDS": 0.3, "MODEL_DEMO_PAUSE_SECONDS": 0}
+
+
+class Worker(Struct, frozen=True):
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def signal(self, order: signal.Signals) -> None:
+        os.kill(self.process.pid, order)
+
+
+@contextmanager
+def working(database_url: str, data_dir: Path, **settings: object) -> Iterator[Worker]:
+    """`qd worker` in a process of its own. `settings` are environment variables without their prefix."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("QUARTERDECK_")}
+    environment |= {"QUARTERDECK_DATABASE_URL": database_url, "QUARTERDECK_SERVER_DATA_DIR": str(data_dir)}
+    environment |= {f"QUARTERDECK_{name}": str(value) for name, value in (QUICK | settings).items()}
+    log = data_dir / f"worker-{time.monotonic_ns()}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen([sys.executable, "-m", "quarterdeck", "worker"], env=environment, stderr=output)
+    try:
+        yield Worker(process, log)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+async def eventually(look: Callable[[], Awaitable[Any]], seconds: float = 20.0) -> Any:
+    """The first thing that is not nothing."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = await look()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not within {seconds} seconds"
+        await asyncio.sleep(0.02)
+
+
+async def ended(world: World, run_id: str, seconds: float = 20.0) -> dict[str, Any]:
+    """The run once it has ended."""
+
+    async def look() -> dict[str, Any] | None:
+        run: dict[str, Any] = (await world.get(f"/v1/runs/{run_id}")).json()
+        return run if run["state"] in ("succeeded", "failed", "cancelled") else None
+
+    found: dict[str, Any] = await eventually(look, seconds)
+    return found
+
+
+async def started(world: World, session_id: str) -> None:
+    async def look() -> bool:
+        return bool(await world.fetch("SELECT FROM runs WHERE session_id = %s AND state = 'running'", session_id))
+
+    await eventually(look)
+
+
+async def log_of(world: World, session_id: str) -> list[dict[str, Any]]:
+    """Every entry of the session's log, by its pages."""
+    entries: list[dict[str, Any]] = []
+    after = 0
+    while True:
+        answer: httpx.Response = await world.get(f"/v1/sessions/{session_id}/events?limit=200&after={after}")
+        page = answer.json()
+        entries += page["items"]
+        if page["next_cursor"] is None:
+            return entries
+        after = page["next_cursor"]
+
+
+def check_log(entries: list[dict[str, Any]], *, all_ended: bool = True) -> None:
+    """What must hold of every session's log, whatever happened: each input ends once, runs do not overlap, and every
+    call has one result."""
+    accepted = [entry["data"]["input_id"] for entry in entries if entry["type"] == "input.accepted"]
+    consumed = [entry["data"]["input_id"] for entry in entries if entry["type"] == "input.consumed"]
+    discarded = [entry["data"]["input_id"] for entry in entries if entry["type"] == "input.discarded"]
+    assert len(set(accepted)) == len(accepted)
+    assert len(set(consumed + discarded)) == len(consumed + discarded), "an input ended twice"
+    if all_ended:
+        assert set(consumed + discarded) == set(accepted), "an input was lost"
+    active: str | None = None
+    for entry in entries:
+        if entry["type"] == "run.started":
+            assert active in (None, entry["run_id"]), "two runs at once"
+            active = entry["run_id"]
+        elif entry["type"] in ("run.succeeded", "run.failed", "run.cancelled"):
+            active = None
+    results = [entry["data"]["call_id"] for entry in entries if entry["type"] == "tool.result"]
+    calls = [entry["data"]["call_id"] for entry in entries if entry["type"] == "tool.call"]
+    assert len(set(results)) == len(results), "a finished call was carried out again"
+    assert set(results) <= set(calls)
