@@ -3,13 +3,16 @@
 import json
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import httpx
 import psycopg
 import pytest
 
 from tests.cli.command import qd, qd_serve
+
+# The same in every process of a parallel run.
+SOME_ID = UUID("8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55")
 
 EVERY = [part for name in ("workspace.read", "key.manage", "session.manage", "skill.manage")
          for part in ("--permission", name)]  # fmt: skip
@@ -63,13 +66,13 @@ def test_members_and_their_keys(database_url: str) -> None:
         (["admin", "create-workspace", "--name", "", "--owner-email", "a@b.c"], "--name"),
         (["admin", "create-workspace", "--name", "a\nb", "--owner-email", "a@b.c"], "--name"),
         (["admin", "create-key", "--workspace", "x", "--label", "l", "--permission", "workspace.read"], "UUID"),
-        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l"], "--permission"),
-        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l", "--permission", "all"], "skill.manage"),
-        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l", *EVERY], "no workspace"),
-        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l", *EVERY, "--expires-at", "soon"], "date"),
-        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l", *EVERY, "--expires-at", "2020-01-01"],
+        (["admin", "create-key", "--workspace", str(SOME_ID), "--label", "l"], "--permission"),
+        (["admin", "create-key", "--workspace", str(SOME_ID), "--label", "l", "--permission", "all"], "skill.manage"),
+        (["admin", "create-key", "--workspace", str(SOME_ID), "--label", "l", *EVERY], "no workspace"),
+        (["admin", "create-key", "--workspace", str(SOME_ID), "--label", "l", *EVERY, "--expires-at", "soon"], "date"),
+        (["admin", "create-key", "--workspace", str(SOME_ID), "--label", "l", *EVERY, "--expires-at", "2020-01-01"],
          "past"),
-        (["admin", "add-member", "--workspace", str(uuid4()), "--email", "a@b.c"], "no workspace"),
+        (["admin", "add-member", "--workspace", str(SOME_ID), "--email", "a@b.c"], "no workspace"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_one_line_and_exit_code_2(database_url: str, arguments: list[str], says: str) -> None:
