@@ -4,9 +4,11 @@ from msgspec import Struct
 
 from quarterdeck.access.last_used import LastUsed
 from quarterdeck.db.database import Database
+from quarterdeck.runs.known_callers import KnownCallers
 from quarterdeck.runs.submissions import Submissions
 from quarterdeck.settings import Settings
 from quarterdeck.skills.bundle_store import BundleStore
+from quarterdeck.skills.uploads import Uploads
 
 
 class Parts(Struct, frozen=True):
@@ -14,4 +16,6 @@ class Parts(Struct, frozen=True):
     database: Database
     last_used: LastUsed
     submissions: Submissions
+    known_callers: KnownCallers
     bundles: BundleStore
+    uploads: Uploads

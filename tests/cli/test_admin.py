@@ -72,6 +72,8 @@ def test_members_and_their_keys(database_url: str) -> None:
         (["admin", "create-key", "--workspace", str(SOME_ID), "--label", "l", *EVERY, "--expires-at", "soon"], "date"),
         (["admin", "create-key", "--workspace", str(SOME_ID), "--label", "l", *EVERY, "--expires-at", "2020-01-01"],
          "past"),
+        (["admin", "create-workspace", "--name", "x\udcff", "--owner-email", "a@b.c"], "UTF-8"),
+        (["migrate", "--data", ""], "data_dir"),
         (["admin", "add-member", "--workspace", str(SOME_ID), "--email", "a@b.c"], "no workspace"),
     ],
 )  # fmt: skip
@@ -114,3 +116,17 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
     # Ages of 6, 7 and 8 days: kept, due by less than the minute that is added for safety, removed.
     assert (done.returncode, done.stdout) == (0, "removed 10 receipts and 0 bundles\n"), done.stderr
     assert qd("sweep", **settings).stdout == "removed 0 receipts and 0 bundles\n"
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:hunter2@[::1/db", "postgresql://u:hun%ter2@h/db", "nonsense hunter2"])
+@pytest.mark.parametrize("command", ["migrate", "api"])
+def test_a_malformed_database_url_is_not_quoted(url: str, command: str) -> None:
+    done = qd(command, DATABASE_URL=url)
+    assert (done.returncode, done.stderr) == (2, "qd: QUARTERDECK_DATABASE_URL is not a PostgreSQL URL\n")
+
+
+def test_a_bundle_store_that_cannot_be(database_url: str) -> None:
+    done = qd("sweep", DATABASE_URL=database_url, BUNDLE_STORE_URL="nope://x")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "QUARTERDECK_BUNDLE_STORE_URL" in done.stderr

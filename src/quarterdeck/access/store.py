@@ -16,16 +16,20 @@ JOIN sessions s ON s.id = t.session_id
 JOIN api_keys k ON k.id = t.api_key_id
 WHERE t.secret_hash = %s AND t.revoked_at IS NULL AND t.expires_at > clock_timestamp() AND k.revoked_at IS NULL
 """
+_HOLD_API_KEY = f"{_API_KEY} FOR SHARE"
+_HOLD_SESSION_TOKEN = f"{_SESSION_TOKEN} FOR SHARE OF t, k"
 
 
-async def find_principal(connection: Connection, credential: Credential) -> Principal | None:
+async def find_principal(connection: Connection, credential: Credential, *, hold: bool) -> Principal | None:
     if credential.kind is CredentialKind.SESSION_TOKEN:
-        row = await (await connection.execute(_SESSION_TOKEN, (credential.secret_hash,))).fetchone()
+        query = _HOLD_SESSION_TOKEN if hold else _SESSION_TOKEN
+        row = await (await connection.execute(query, (credential.secret_hash,))).fetchone()
         if row is None:
             return None
         workspace_id, api_key_id, user_id, session_id, expires_at = row
         return Principal(workspace_id, api_key_id, user_id, session_id, frozenset(), expires_at, session_id)
-    row = await (await connection.execute(_API_KEY, (credential.secret_hash,))).fetchone()
+    query = _HOLD_API_KEY if hold else _API_KEY
+    row = await (await connection.execute(query, (credential.secret_hash,))).fetchone()
     if row is None:
         return None
     workspace_id, api_key_id, user_id, lineage_id, permissions, expires_at = row

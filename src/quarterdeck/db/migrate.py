@@ -5,6 +5,7 @@ migrated is refused rather than guessed at. One process migrates at a time; the 
 """
 
 import hashlib
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -78,6 +79,7 @@ def _pending(applied: dict[str, str]) -> list[_Script]:
     return [script for name, script in scripts.items() if name not in applied]
 
 
+@cache
 def _scripts(folder: str) -> list[_Script]:
     found: list[Traversable] = [
         file for file in (resources.files(__package__) / folder).iterdir() if file.name.endswith(".sql")

@@ -36,6 +36,8 @@ class Submission(Struct, frozen=True):
     fresh_run_id: UUID
     idempotency_key: str | None
     fingerprint: bytes
+    # Of its text, in UTF-8.
+    bytes: int
 
 
 class Verdict(StrEnum):

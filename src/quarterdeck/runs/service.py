@@ -22,12 +22,16 @@ _REFUSALS = {
 
 
 async def submit_input(parts: Parts, call: Call[InputEvent], session_id: UUID) -> Answer:
+    caller = (call.credential, session_id, call.workspace_id)
+    if call.fault is not None or caller not in parts.known_callers:
+        # Strangers, and requests that cannot be carried out, do not get into the queue: they would wait for a session's
+        # lock before anybody asked who they are.
+        await _admit(parts, call, session_id)
+        parts.known_callers.add(caller)
     try:
-        if call.fault is not None:
-            raise call.fault
         event = call.read_body()
     except ServiceError:
-        # A request that cannot be carried out: who asks and what they see still comes first.
+        # Who asks and what they see still comes first.
         await _admit(parts, call, session_id)
         raise
     submitted = await parts.submissions.submit(
@@ -40,6 +44,7 @@ async def submit_input(parts: Parts, call: Call[InputEvent], session_id: UUID) -
             fresh_run_id=new_id(),
             idempotency_key=call.idempotency_key,
             fingerprint=fingerprint((session_id,), event),
+            bytes=len(event.text.encode()),
         )
     )
     if submitted.api_key_id is not None:

@@ -31,8 +31,7 @@ async def create_session(parts: Parts, call: Call[CreateSessionBody]) -> Answer:
         return SessionBody(session_id, workspace_id, body.title, created_at(session_id))
 
     return await perform(
-        parts.database,
-        parts.last_used,
+        parts,
         call,
         operation="create_session",
         see=see_workspace(call.workspace_id),
@@ -61,8 +60,7 @@ async def create_session_token(parts: Parts, call: Call[CreateSessionTokenBody],
         return Made(shown=created, kept=msgspec.structs.replace(created, token=msgspec.UNSET))
 
     return await perform(
-        parts.database,
-        parts.last_used,
+        parts,
         call,
         operation="create_session_token",
         see=see_session(call.workspace_id, session_id, own_token=False),

@@ -3,15 +3,12 @@
 Nothing here knows where a bundle comes from (an upload, a folder) or who is told about a fault.
 """
 
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from quarterdeck.texts import Line
-
-Moment = Annotated[datetime, Meta(tz=True)]
+from quarterdeck.texts import Line, Moment
 
 
 class CreateSkillBody(Struct, frozen=True):

@@ -17,8 +17,9 @@ INSERT INTO skill_versions
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
 """
 _TOUCH_BUNDLE = """
-INSERT INTO bundles (sha256, bytes) VALUES (%s, %s)
+INSERT INTO bundles (sha256, generation, bytes) VALUES (%s, %s, %s)
 ON CONFLICT (sha256) DO UPDATE SET touched_at = clock_timestamp()
+RETURNING generation
 """
 _OLD_BUNDLES = """
 SELECT b.sha256 FROM bundles b
@@ -33,7 +34,12 @@ WHERE sha256 = %s AND touched_at < clock_timestamp() - make_interval(hours => %s
 FOR UPDATE SKIP LOCKED
 """
 _BUNDLE_IN_USE = "SELECT EXISTS (SELECT FROM skill_versions WHERE bundle_sha256 = %s)"
-_DELETE_BUNDLE = "DELETE FROM bundles WHERE sha256 = %s"
+_CONDEMN_BUNDLE = """
+WITH gone AS (DELETE FROM bundles WHERE sha256 = %s RETURNING sha256, generation)
+INSERT INTO condemned_bundles (sha256, generation) SELECT sha256, generation FROM gone
+"""
+_CONDEMNED_BUNDLES = "SELECT sha256, generation FROM condemned_bundles LIMIT %s"
+_FORGET_BUNDLE = "DELETE FROM condemned_bundles WHERE sha256 = %s AND generation = %s"
 
 
 async def add(connection: Connection, skill_id: UUID, workspace_id: UUID, name: str, user_id: UUID) -> None:
@@ -70,8 +76,12 @@ async def add_version(
     )
 
 
-async def touch_bundle(connection: Connection, sha256: bytes, bytes_: int) -> None:
-    await connection.execute(_TOUCH_BUNDLE, (sha256, bytes_))
+async def touch_bundle(connection: Connection, sha256: bytes, generation: UUID, bytes_: int) -> UUID:
+    """The generation under which the archive is, or is to be, stored: this one if there was none."""
+    row = await (await connection.execute(_TOUCH_BUNDLE, (sha256, generation, bytes_))).fetchone()
+    assert row is not None
+    found: UUID = row[0]
+    return found
 
 
 async def old_bundles(connection: Connection, hours: int, count: int) -> list[bytes]:
@@ -87,5 +97,13 @@ async def lock_unused_bundle(connection: Connection, sha256: bytes, hours: int) 
     return row is not None and not row[0]
 
 
-async def delete_bundle(connection: Connection, sha256: bytes) -> None:
-    await connection.execute(_DELETE_BUNDLE, (sha256,))
+async def condemn_bundle(connection: Connection, sha256: bytes) -> None:
+    await connection.execute(_CONDEMN_BUNDLE, (sha256,))
+
+
+async def condemned_bundles(connection: Connection, count: int) -> list[tuple[bytes, UUID]]:
+    return [(row[0], row[1]) for row in await (await connection.execute(_CONDEMNED_BUNDLES, (count,))).fetchall()]
+
+
+async def forget_bundle(connection: Connection, sha256: bytes, generation: UUID) -> None:
+    await connection.execute(_FORGET_BUNDLE, (sha256, generation))
