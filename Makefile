@@ -12,7 +12,7 @@ serve: .venv/.runtime
 	$(BIN)/qd serve
 
 test: .venv/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 check: .venv/.dev
 	$(BIN)/ruff check .

@@ -21,9 +21,11 @@ from quarterdeck.http.operation import Operation
 from quarterdeck.http.routes import OPERATIONS
 from quarterdeck.logs import configure_logs, log
 from quarterdeck.parts import Parts
+from quarterdeck.runs.known_callers import KnownCallers
 from quarterdeck.runs.submissions import Submissions
 from quarterdeck.settings import Settings
 from quarterdeck.skills.bundle_store import open_bundle_store
+from quarterdeck.skills.uploads import open_uploads
 from quarterdeck.stopping import told_of_stop
 from quarterdeck.sweep import sweep
 
@@ -46,7 +48,9 @@ def build_parts(settings: Settings) -> Parts:
         database=database,
         last_used=LastUsed(),
         submissions=Submissions(url, settings.database, settings.submit, hints.add),
+        known_callers=KnownCallers(settings.submit.known_callers),
         bundles=open_bundle_store(settings.bundle.store_url, settings.data_dir),
+        uploads=open_uploads(settings.bundle, settings.data_dir),
         hints=hints,
         feed=Feed(url, settings.database, settings.stream),
     )
@@ -88,6 +92,7 @@ def _lifespan(parts: Parts) -> Callable[[object], AbstractAsyncContextManager[No
         with suppress(Exception):
             await _flush(parts)
         await parts.feed.close()
+        parts.uploads.close()
         await parts.submissions.close()
         await parts.hints.close()
         await parts.database.close()

@@ -6,9 +6,11 @@ from quarterdeck.access.last_used import LastUsed
 from quarterdeck.db.database import Database
 from quarterdeck.events.feed import Feed
 from quarterdeck.events.hints import Hints
+from quarterdeck.runs.known_callers import KnownCallers
 from quarterdeck.runs.submissions import Submissions
 from quarterdeck.settings import Settings
 from quarterdeck.skills.bundle_store import BundleStore
+from quarterdeck.skills.uploads import Uploads
 
 
 class Parts(Struct, frozen=True):
@@ -16,6 +18,8 @@ class Parts(Struct, frozen=True):
     database: Database
     last_used: LastUsed
     submissions: Submissions
+    known_callers: KnownCallers
     bundles: BundleStore
     hints: Hints
     feed: Feed
+    uploads: Uploads

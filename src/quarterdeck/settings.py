@@ -20,6 +20,9 @@ Seconds = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
 
+_TEN_YEARS_SECONDS = 10 * 366 * 24 * 3600
+
+
 class SettingsError(Exception):
     """One line that names every setting at fault."""
 
@@ -28,7 +31,7 @@ class ServerSettings(Struct, frozen=True):
     host: str = "127.0.0.1"
     port: Port = 8700
     processes: Count = 1
-    data_dir: str = "data"
+    data_dir: Annotated[str, Meta(min_length=1)] = "data"
     shutdown_seconds: Seconds = 10.0
 
 
@@ -56,6 +59,11 @@ class HttpSettings(Struct, frozen=True):
 
 class SubmitSettings(Struct, frozen=True):
     batch_inputs: Count = 64
+    # Of text. A batch ends at the first; at the second, what comes is answered 503 until some has gone.
+    batch_bytes: Bytes = 1024 * 1024
+    waiting_bytes: Bytes = 64 * 1024 * 1024
+    # Callers who were let in once go straight to the queue; the database judges them again with the input.
+    known_callers: Count = 10_000
 
 
 class KeySettings(Struct, frozen=True):
@@ -65,13 +73,13 @@ class KeySettings(Struct, frozen=True):
 
 
 class TokenSettings(Struct, frozen=True):
-    default_life_seconds: Count = 24 * 3600
-    max_life_seconds: Count = 30 * 24 * 3600
+    default_life_seconds: Annotated[int, Meta(ge=1, le=_TEN_YEARS_SECONDS)] = 24 * 3600
+    max_life_seconds: Annotated[int, Meta(ge=1, le=_TEN_YEARS_SECONDS)] = 30 * 24 * 3600
 
 
 class ReceiptSettings(Struct, frozen=True):
     # Seven days is what the interface promises; less would break it.
-    keep_days: Annotated[int, Meta(ge=7)] = 7
+    keep_days: Annotated[int, Meta(ge=7, le=3650)] = 7
     sweep_interval_seconds: Seconds = 3600.0
     sweep_batch: Count = 1000
 
@@ -93,7 +101,11 @@ class BundleSettings(Struct, frozen=True):
     extended_header_bytes: Bytes = 64 * 1024
     # Processor time. With what follows the unpacking, a bundle stays under a second.
     unpacking_seconds: Seconds = 0.85
-    orphan_hours: Count = 24
+    orphan_hours: Annotated[int, Meta(ge=1, le=24 * 365)] = 24
+    # Of one process, at a time: uploads hold memory and disk, scans a processor.
+    uploads: Count = 32
+    scans: Count = 2
+    upload_wait_seconds: Seconds = 10.0
 
 
 class WorkerSettings(Struct, frozen=True):

@@ -1,5 +1,6 @@
-"""Kinds of text that records are made of. PostgreSQL cannot hold U+0000 in text or jsonb, so none may."""
+"""Kinds of text, and times, that records are made of. PostgreSQL cannot hold U+0000 in text or jsonb, so none may."""
 
+from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta
@@ -11,10 +12,13 @@ Line = Annotated[
     Meta(
         min_length=1,
         max_length=200,
-        pattern=r"^[^\u0000-\u001f\u007f]*(?![\s\S])",
+        # C0 and C1 controls, line and paragraph separators, and marks that turn the direction of text.
+        pattern=r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]*(?![\s\S])",
         description="One line for people to read, without control characters.",
     ),
 ]
+
+Moment = Annotated[datetime, Meta(tz=True)]
 
 
 def storable(text: str) -> str:

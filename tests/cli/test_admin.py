@@ -3,13 +3,16 @@
 import json
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import httpx
 import psycopg
 import pytest
 
 from tests.cli.command import qd, qd_serve
+
+# The same in every process of a parallel run.
+SOME_ID = UUID("8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55")
 
 EVERY = [part for name in ("workspace.read", "key.manage", "session.manage", "skill.manage")
          for part in ("--permission", name)]  # fmt: skip
@@ -63,13 +66,15 @@ def test_members_and_their_keys(database_url: str) -> None:
         (["admin", "create-workspace", "--name", "", "--owner-email", "a@b.c"], "--name"),
         (["admin", "create-workspace", "--name", "a\nb", "--owner-email", "a@b.c"], "--name"),
         (["admin", "create-key", "--workspace", "x", "--label", "l", "--permission", "workspace.read"], "UUID"),
-        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l"], "--permission"),
-        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l", "--permission", "all"], "skill.manage"),
-        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l", *EVERY], "no workspace"),
-        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l", *EVERY, "--expires-at", "soon"], "date"),
-        (["admin", "create-key", "--workspace", str(uuid4()), "--label", "l", *EVERY, "--expires-at", "2020-01-01"],
+        (["admin", "create-key", "--workspace", str(SOME_ID), "--label", "l"], "--permission"),
+        (["admin", "create-key", "--workspace", str(SOME_ID), "--label", "l", "--permission", "all"], "skill.manage"),
+        (["admin", "create-key", "--workspace", str(SOME_ID), "--label", "l", *EVERY], "no workspace"),
+        (["admin", "create-key", "--workspace", str(SOME_ID), "--label", "l", *EVERY, "--expires-at", "soon"], "date"),
+        (["admin", "create-key", "--workspace", str(SOME_ID), "--label", "l", *EVERY, "--expires-at", "2020-01-01"],
          "past"),
-        (["admin", "add-member", "--workspace", str(uuid4()), "--email", "a@b.c"], "no workspace"),
+        (["admin", "create-workspace", "--name", "x\udcff", "--owner-email", "a@b.c"], "UTF-8"),
+        (["migrate", "--data", ""], "data_dir"),
+        (["admin", "add-member", "--workspace", str(SOME_ID), "--email", "a@b.c"], "no workspace"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_one_line_and_exit_code_2(database_url: str, arguments: list[str], says: str) -> None:
@@ -111,3 +116,17 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
     # Ages of 6, 7 and 8 days: kept, due by less than the minute that is added for safety, removed.
     assert (done.returncode, done.stdout) == (0, "removed 10 receipts and 0 bundles\n"), done.stderr
     assert qd("sweep", **settings).stdout == "removed 0 receipts and 0 bundles\n"
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:hunter2@[::1/db", "postgresql://u:hun%ter2@h/db", "nonsense hunter2"])
+@pytest.mark.parametrize("command", ["migrate", "api"])
+def test_a_malformed_database_url_is_not_quoted(url: str, command: str) -> None:
+    done = qd(command, DATABASE_URL=url)
+    assert (done.returncode, done.stderr) == (2, "qd: QUARTERDECK_DATABASE_URL is not a PostgreSQL URL\n")
+
+
+def test_a_bundle_store_that_cannot_be(database_url: str) -> None:
+    done = qd("sweep", DATABASE_URL=database_url, BUNDLE_STORE_URL="nope://x")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "QUARTERDECK_BUNDLE_STORE_URL" in done.stderr

@@ -23,6 +23,7 @@ from tests.unit import archives
 from tests.world import EVERY_PERMISSION, World, bundle
 
 GZIP = "application/gzip"
+# One in this many.
 _STAYS_RANDOM = 8
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 # Tokens live 30 days at most, and an offset moves a moment by up to a day.
@@ -35,7 +36,6 @@ _MARK_CHARACTERS = 8
 class Records(Struct, frozen=True):
     """A workspace with something in it, and the key that calls."""
 
-    workspace_id: str
     secret: str
     own_key_id: str
     by_parameter: dict[str, list[str]]
@@ -61,7 +61,6 @@ async def create_records(world: World) -> Records:
     # Keys that may be revoked, and whose ids are cursors of the list all the same.
     keys = [str((await world.new_key_record((permission,)))[1]) for permission in Permission]
     return Records(
-        str(world.workspace_id),
         secret,
         str(own_key_id),
         {

@@ -1,5 +1,6 @@
 """Bodies as they travel: framing, size and time, whatever the client does. Over raw sockets."""
 
+import asyncio
 import socket
 import time
 from collections.abc import Iterator
@@ -279,6 +280,29 @@ async def test_a_body_that_trickles_for_ever_is_408_at_the_deadline(
             assert 1.0 < time.monotonic() - began < 2.0
             assert wire.answer().error() == (408, "invalid_request")
     assert await count_inputs(world) == 0
+
+
+async def test_every_connection_that_was_given_up_is_closed(target: Target, hurried: Server) -> None:
+    """One in two was kept until the garbage collector came by, when an answered request left a circle behind."""
+    refused = ("POST", "/v1/sessions")
+    announced = "Content-Length: 1000000000"
+    for operation, status in ((target.versions, 413), (refused, 401), ((*target.versions[:2],), 401)):
+        assert await count_open_after(hurried, request(*operation, announced), status) == 0
+    for operation in (target.events, target.versions):
+        assert await count_open_after(hurried, request(*operation, "Content-Length: 27", body=b"x"), 408) == 0
+
+
+async def count_open_after(server: Server, data: bytes, status: int) -> int:
+    wires = [Wire(server.port) for _ in range(30)]
+    for wire in wires:
+        wire.send(data)
+    assert {wire.answer().status for wire in wires} == {status}
+    await asyncio.sleep(0.3)
+    still_open = 0
+    for wire in wires:
+        with wire:
+            still_open += not wire.is_closed(0.01)
+    return still_open
 
 
 async def test_slow_bodies_hold_nobody_else_up(target: Target, hurried: Server) -> None:

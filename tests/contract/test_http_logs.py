@@ -27,7 +27,7 @@ def lines_of(server: Server, request_id: str) -> list[dict[str, Any]]:
 # --- X-Request-Id ---
 
 
-@pytest.mark.parametrize("given", ["a", "A-z_0.9", "x-" * 32, str(uuid4())])
+@pytest.mark.parametrize("given", ["a", "A-z_0.9", "x-" * 32, "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"])
 def test_a_harmless_request_id_is_kept(server: Server, given: str) -> None:
     assert exchange(server.port, request("GET", "/healthz", f"X-Request-Id: {given}")).header("x-request-id") == given
 
@@ -135,6 +135,7 @@ async def test_no_secret_reaches_the_log_wherever_it_was_put(world: World, serve
             (f"/{'a' * 170}/{secret}", (), b""),
             (f"/{secret.partition('_')[2]}", (), b""),
             (f"/{secret.rpartition('_')[2]}", (), b""),
+            (f"/{'a-' * 85}/{secret.rpartition('_')[2]}", (), b""),
             (f"/{secret.replace('_', '%5F')}", (), b""),
             (f"/{twice}", (), b""),
             (f"/v1/sessions/{secret}/events", (f"Authorization: Bearer {secret}", JSON), text),
@@ -157,8 +158,9 @@ async def test_no_secret_reaches_the_log_wherever_it_was_put(world: World, serve
     time.sleep(SETTLE_SECONDS)
     written = server.log.read_text()
     for secret in (world.key, token):
-        assert secret.rpartition("_")[2] not in written
-        assert secret not in written
+        random = secret.rpartition("_")[2]
+        assert random[:15] not in written
+        assert random[-15:] not in written
     assert "[redacted]" in written
 
 

@@ -8,6 +8,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from quarterdeck.access.model import Permission
+from quarterdeck.api_keys import service as api_keys
+from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody
+from quarterdeck.workspaces import service as workspaces
 from tests.world import World, error_of
 
 
@@ -23,7 +26,9 @@ async def test_create_session(world: World) -> None:
     UUID(plain.json()["id"])
 
 
-@pytest.mark.parametrize("title", ["", "x" * 201, "two\nlines", "line\n", "\n", "nul\x00", 5])
+@pytest.mark.parametrize(
+    "title", ["", "x" * 201, "two\nlines", "line\n", "\n", "\u0085", "\u009b31m", "\u2028", "\u202e", "nul\x00", 5]
+)
 async def test_bad_title_is_400(world: World, title: object) -> None:
     assert error_of(await world.post("/v1/sessions", {"title": title})) == (400, "invalid_request")
 
@@ -170,3 +175,40 @@ async def test_no_secret_is_in_the_receipts(world: World) -> None:
     for secret in (api_key, token):
         assert secret.encode() not in receipts
         assert secret[-46:].encode() not in receipts
+
+
+async def test_a_key_that_is_revoked_while_it_makes_another_makes_none(world: World) -> None:
+    """The revocation waits for a request under way, or the request for the revocation; nothing slips between."""
+    maker, maker_id = await world.new_key_record((Permission.KEY_MANAGE,))
+    body = {"label": "slipped", "permissions": []}
+    async with await world.connect() as revoking:
+        async with revoking.transaction():
+            await revoking.execute("UPDATE api_keys SET revoked_at = now() WHERE id = %s", (maker_id,))
+            making = asyncio.create_task(world.post("/v1/api-keys", body, key=maker))
+            await asyncio.sleep(0.3)
+            assert not making.done()
+        assert error_of(await making) == (401, "unauthorized")
+    assert await world.fetch("SELECT FROM api_keys WHERE label = 'slipped'") == []
+
+
+async def test_removing_a_person_ends_also_the_key_being_made(world: World) -> None:
+    email = f"{uuid4().hex}@example.com"
+    async with await world.connect() as connection:
+        user_id = await workspaces.add_member(connection, world.workspace_id, email)
+        body = CreateApiKeyBody("theirs", [Permission.KEY_MANAGE])
+        await workspaces.create_key(connection, "test", world.workspace_id, body, email)
+    async with await world.connect() as making:
+        async with making.transaction():
+            await making.execute("SELECT FROM api_keys WHERE created_by = %s FOR SHARE", (user_id,))
+            removing = asyncio.create_task(_remove(world, email))
+            await asyncio.sleep(0.3)
+            assert not removing.done()
+            await api_keys.issue_api_key(making, "test", world.workspace_id, user_id, body)
+        assert len(await removing) == 2
+    alive = await world.fetch("SELECT FROM api_keys WHERE created_by = %s AND revoked_at IS NULL", user_id)
+    assert alive == []
+
+
+async def _remove(world: World, email: str) -> list[ApiKeyBody]:
+    async with await world.connect() as connection:
+        return await workspaces.remove_member(connection, world.workspace_id, email, revoke_keys=True)

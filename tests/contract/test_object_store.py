@@ -39,9 +39,9 @@ async def test_an_archive_is_stored_under_its_hash(world: World, tmp_path: Path)
     archive = bundle()
     assert (await world.push(await world.new_skill(), archive)).status_code == 201
     sha256 = hashlib.sha256(archive).hexdigest()
-    stored = await obstore.get_async(
-        S3Store(BUCKET, client_options={"allow_http": True}), f"skills/{sha256[:2]}/{sha256}"
-    )
+    store = S3Store(BUCKET, client_options={"allow_http": True})
+    (found,) = await obstore.list(store, f"skills/{sha256[:2]}").collect_async()
+    stored = await obstore.get_async(store, found["path"])
     assert bytes(await stored.bytes_async()) == archive
     assert not (tmp_path / "bundles").exists()
 

@@ -4,12 +4,14 @@ import asyncio
 import gzip
 import hashlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from uuid import uuid4
 
+import httpx
 import pytest
 
 from quarterdeck.access.model import Permission
-from tests.world import Server, World, bundle, error_of
+from tests.world import Server, World, bundle, error_of, serving
 
 
 async def test_a_push_answers_with_the_new_version(world: World, server: Server) -> None:
@@ -24,7 +26,8 @@ async def test_a_push_answers_with_the_new_version(world: World, server: Server)
     assert body["manifest"]["files"][1]["sha256"] == hashlib.sha256(b"echo hi\n").hexdigest()
     sha256 = hashlib.sha256(archive).hexdigest()
     assert body["manifest"]["archive_sha256"] == sha256
-    assert (server.data_dir / "bundles" / sha256[:2] / sha256).read_bytes() == archive
+    (stored,) = (server.data_dir / "bundles" / sha256[:2]).glob(f"{sha256}.*")
+    assert stored.read_bytes() == archive
 
 
 async def test_versions_count_from_one_for_each_skill(world: World) -> None:
@@ -139,3 +142,29 @@ async def test_frontmatter_is_kept_as_given(world: World) -> None:
     }  # fmt: skip
     ((stored,),) = await world.fetch("SELECT frontmatter FROM skill_versions WHERE skill_id = %s", skill_id)
     assert stored == body["frontmatter"]
+
+
+async def test_uploads_beyond_the_limit_wait_and_then_are_asked_to_come_back(database_url: str, tmp_path: Path) -> None:
+    settings = {"BUNDLE_UPLOADS": 1, "BUNDLE_UPLOAD_WAIT_SECONDS": 0.5}
+    with serving(database_url, tmp_path, **settings) as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            world = await World.create(database_url, http)
+            skill_id, archive = await world.new_skill(), bundle()
+            release = asyncio.Event()
+
+            async def slowly() -> AsyncIterator[bytes]:
+                yield archive[:20]
+                await release.wait()
+                yield archive[20:]
+
+            headers = world.headers() | {"Content-Type": "application/gzip"}
+            path = f"/v1/skills/{skill_id}/versions"
+            first = asyncio.create_task(http.post(path, content=slowly(), headers=headers))
+            await asyncio.sleep(0.3)
+            refused = await world.push(skill_id, archive)
+            assert error_of(refused) == (503, "internal")
+            assert "retry-after" in refused.headers
+            release.set()
+            assert (await first).status_code == 201
+            assert (await world.push(skill_id, archive)).json()["version"] == 2
+            assert list((tmp_path / "spool").iterdir()) == []

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import time
 from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.access.model import Permission
+from quarterdeck.access.model import CredentialKind, Permission
+from quarterdeck.access.secrets import mint
 from tests.world import World, error_of
 
 
@@ -309,3 +311,25 @@ async def test_one_key_on_many_sessions_at_once_has_one_effect(world: World) -> 
     assert sorted(answer.status_code for answer in answers) == [200] + [409] * 9
     ((count,),) = await world.fetch("SELECT count(*) FROM session_events WHERE session_id = ANY(%s)", sessions)
     assert count == 1
+
+
+async def test_a_stranger_learns_nothing_from_a_busy_session(world: World) -> None:
+    """Who is not let in does not wait for the session's lock either."""
+    session_id = await world.new_session()
+    stranger = mint(CredentialKind.API_KEY, "test").text
+    reader = await world.new_key(Permission.WORKSPACE_READ)
+    async with await world.connect() as holding, holding.transaction():
+        await holding.execute("SELECT pg_advisory_xact_lock(session_lock(%s))", (session_id,))
+        began = time.monotonic()
+        assert error_of(await world.submit(session_id, key=stranger)) == (401, "unauthorized")
+        assert error_of(await world.submit(session_id, key=reader)) == (403, "forbidden")
+        assert time.monotonic() - began < 2
+
+
+async def test_large_inputs_side_by_side(world: World) -> None:
+    sessions = [await world.new_session() for _ in range(12)]
+    texts = ["🙂" * 240_000 + str(n) for n in range(12)]
+    answers = await asyncio.gather(*(world.submit(*pair) for pair in zip(sessions, texts, strict=True)))
+    assert {answer.status_code for answer in answers} == {200}
+    stored = await world.fetch("SELECT data->>'text' FROM session_events WHERE session_id = ANY(%s)", sessions)
+    assert sorted(text for (text,) in stored) == sorted(texts)

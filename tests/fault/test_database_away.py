@@ -85,13 +85,14 @@ async def all_operations(world: World, objects: Objects) -> dict[str, httpx.Resp
 
 
 async def assert_all_away(world: World, objects: Objects) -> None:
-    answers = await all_operations(world, objects)
+    answers, ready, alive = await asyncio.gather(
+        all_operations(world, objects), timed(world.http.get("/readyz")), timed(world.http.get("/healthz"))
+    )
     for name, answer in answers.items():
         assert error_of(answer) == AWAY, name
         assert int(answer.headers["retry-after"]) >= 1
-    ready = await timed(world.http.get("/readyz"))
     assert error_of(ready) == AWAY
-    assert (await timed(world.http.get("/healthz"))).status_code == 200
+    assert alive.status_code == 200
 
 
 async def assert_all_well(world: World, objects: Objects, within_seconds: float) -> None:
@@ -150,28 +151,30 @@ async def test_an_api_that_starts_before_its_database_serves_once_it_is_there(
 
 async def test_paused_is_503_and_nothing_is_done_twice(here: World, postgres: Postgres) -> None:
     objects = await Objects.make(here)
-    session_id = await here.new_session()
-    texts = [f"paused {n}" for n in range(40)]
+    sessions = [await here.new_session() for _ in range(8)]
+    keyed, unkeyed = ([f"{kind} {n}" for n in range(20)] for kind in ("keyed", "unkeyed"))
 
     def send(text: str) -> Awaitable[httpx.Response]:
-        return timed(here.submit(session_id, text, idempotency_key=text if int(text.split()[1]) % 2 else None))
+        session_id = sessions[int(text.split()[1]) % len(sessions)]
+        return timed(here.submit(session_id, text, idempotency_key=text if text in keyed else None))
 
+    # In turn over all connections, so that none is found dead while everything stands still.
+    for session_id in sessions:
+        assert (await here.submit(session_id)).status_code == 200
     with postgres.paused():
         away = asyncio.create_task(assert_all_away(here, objects))
-        answers = await asyncio.gather(*(send(text) for text in texts))
+        answers = dict(zip(keyed + unkeyed, await asyncio.gather(*map(send, keyed + unkeyed)), strict=True))
         await away
-    assert {error_of(answer) for answer in answers} == {AWAY}
+    assert {error_of(answer) for answer in answers.values()} == {AWAY}
     await assert_all_well(here, objects, within_seconds=2)
-    keyed = [text for text in texts if int(text.split()[1]) % 2]
     for text in keyed:
-        assert (await here.submit(session_id, text, idempotency_key=text)).status_code == 200
+        assert (await send(text)).status_code == 200
     stored = await texts_of(here)
-    assert all(stored[text] == 1 for text in keyed)
-    unkeyed = [(text, answer) for text, answer in zip(texts, answers, strict=True) if text not in keyed]
-    unsent = [text for text, answer in unkeyed if "may or may not" not in answer.text]
-    assert len(unsent) > 10, "a few inputs were on their way when the database stood still, the others waited here"
-    assert {text for text in unsent if stored[text] != 0} == set(), "given up is not stored afterwards"
-    assert {text for text, _ in unkeyed if stored[text] > 1} == set()
+    assert {text for text in keyed if stored[text] != 1} == set()
+    assert {text for text in unkeyed if stored[text] > 1} == set()
+    unsent = {text for text in unkeyed if "may or may not" not in answers[text].text}
+    assert len(unsent) > 10, "a few were on their way when the database stood still; the others waited here"
+    assert {text for text in unsent if stored[text] != 0} == set(), "what was given up is not stored afterwards"
 
 
 # --- restarts under load ---
@@ -363,9 +366,9 @@ async def test_a_read_whose_connection_is_ended_is_repeated(here: World) -> None
             reading = asyncio.create_task(timed(here.list_keys()))
             await asyncio.sleep(0.3)
             cursor = await holder.execute(
-                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
             )
-            assert await cursor.fetchone() == (1,)
+            assert cursor.rowcount >= 1
         assert (await reading).status_code == 200
 
 

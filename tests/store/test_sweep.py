@@ -6,6 +6,7 @@ import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -45,12 +46,16 @@ async def keep(parts: Parts, archive: bytes) -> str:
     """An archive as a push leaves it just before its version's transaction."""
     sha256 = hashlib.sha256(archive).hexdigest()
 
-    async def touch(connection: Connection) -> None:
-        await store.touch_bundle(connection, bytes.fromhex(sha256), len(archive))
+    async def touch(connection: Connection) -> UUID:
+        return await store.touch_bundle(connection, bytes.fromhex(sha256), new_id(), len(archive))
 
-    await parts.database.transaction(touch, repeatable=True)
-    await parts.bundles.put(sha256, io.BytesIO(archive))
+    generation = await parts.database.transaction(touch, repeatable=True)
+    await parts.bundles.put(sha256, generation, io.BytesIO(archive))
     return sha256
+
+
+def stored(folder: Path) -> list[Path]:
+    return [path for path in (folder / "bundles").rglob("*") if path.is_file()]
 
 
 async def add_version(connection: Connection, archive: bytes) -> None:
@@ -65,25 +70,61 @@ async def add_version(connection: Connection, archive: bytes) -> None:
 
 
 async def test_an_old_archive_that_nothing_names_is_removed(parts: Parts, tmp_path: Path) -> None:
-    sha256 = await keep(parts, bundle())
-    path = tmp_path / "bundles" / sha256[:2] / sha256
+    await keep(parts, bundle())
     assert (await sweep(parts)).bundles == 0, "a push may still be on its way"
     await run(parts, OLD)
-    assert path.exists()
+    assert len(stored(tmp_path)) == 1
     assert (await sweep(parts)).bundles == 1
-    assert not path.exists()
-    assert await run(parts, "SELECT * FROM bundles") == []
+    assert stored(tmp_path) == []
+    assert await run(parts, "SELECT sha256 FROM bundles UNION SELECT sha256 FROM condemned_bundles") == []
 
 
-async def test_a_sweep_that_was_cut_off_is_finished_by_the_next(parts: Parts) -> None:
-    sha256 = await keep(parts, bundle())
-    await run(parts, OLD)
-    await parts.bundles.delete(sha256)
+async def test_all_of_them_go_in_one_sweep(parts: Parts) -> None:
+    await run(
+        parts,
+        "INSERT INTO bundles (sha256, generation, bytes, touched_at)"
+        " SELECT sha256(n::text::bytea), gen_random_uuid(), 1, now() - interval '2 days'"
+        " FROM generate_series(1, 250) n",
+    )
+    assert (await sweep(parts)).bundles == 250
+
+
+@pytest.mark.parametrize("archive_deleted", [False, True])
+async def test_a_sweep_that_was_cut_off_is_finished_by_the_next(
+    parts: Parts, tmp_path: Path, archive_deleted: bool
+) -> None:
+    sha256 = bytes.fromhex(await keep(parts, bundle()))
+
+    async def condemn(connection: Connection) -> None:
+        await store.condemn_bundle(connection, sha256)
+
+    await parts.database.transaction(condemn, repeatable=True)
+    if archive_deleted:
+        stored(tmp_path)[0].unlink()
     assert (await sweep(parts)).bundles == 1
+    assert stored(tmp_path) == []
+    assert await run(parts, "SELECT sha256 FROM condemned_bundles") == []
+
+
+async def test_a_late_delete_cannot_reach_what_a_later_push_wrote(parts: Parts, tmp_path: Path) -> None:
+    """The store may take its time: the same content pushed meanwhile lies under another name."""
+    sha256 = bytes.fromhex(await keep(parts, bundle()))
+
+    async def condemn(connection: Connection) -> list[tuple[bytes, UUID]]:
+        await store.condemn_bundle(connection, sha256)
+        return await store.condemned_bundles(connection, 10)
+
+    ((_, generation),) = await parts.database.transaction(condemn, repeatable=True)
+    await keep(parts, bundle())
+    assert len(stored(tmp_path)) == 2
+    await parts.bundles.delete(sha256.hex(), generation)
+    assert len(stored(tmp_path)) == 1
+    assert (await sweep(parts)).bundles == 1, "what was condemned is forgotten"
+    assert [path.read_bytes() for path in stored(tmp_path)] == [bundle()]
 
 
 async def test_an_archive_with_a_version_stays(parts: Parts, tmp_path: Path) -> None:
-    sha256 = await keep(parts, bundle())
+    await keep(parts, bundle())
 
     async def work(connection: Connection) -> None:
         await add_version(connection, bundle())
@@ -91,12 +132,12 @@ async def test_an_archive_with_a_version_stays(parts: Parts, tmp_path: Path) -> 
     await parts.database.transaction(work, repeatable=False)
     await run(parts, OLD)
     assert (await sweep(parts)).bundles == 0
-    assert (tmp_path / "bundles" / sha256[:2] / sha256).exists()
+    assert len(stored(tmp_path)) == 1
 
 
 async def test_a_version_being_committed_keeps_its_archive(parts: Parts, tmp_path: Path) -> None:
     """The version's transaction is open while the sweep looks: neither its row nor the archive may go."""
-    sha256 = await keep(parts, bundle())
+    await keep(parts, bundle())
     await run(parts, OLD)
     inserted, swept = asyncio.Event(), asyncio.Event()
 
@@ -111,7 +152,7 @@ async def test_a_version_being_committed_keeps_its_archive(parts: Parts, tmp_pat
     swept.set()
     await pushing
     assert (await sweep(parts)).bundles == 0
-    assert (tmp_path / "bundles" / sha256[:2] / sha256).exists()
+    assert len(stored(tmp_path)) == 1
 
 
 async def test_a_push_that_touches_an_archive_while_it_is_swept_finds_its_row_again(
@@ -125,11 +166,14 @@ async def test_a_push_that_touches_an_archive_while_it_is_swept_finds_its_row_ag
         touching = asyncio.create_task(keep(parts, archive))
         await asyncio.sleep(0.3)
         assert not touching.done(), "the touch waits for the sweep"
-        await parts.bundles.delete(sha256.hex())
-        await store.delete_bundle(sweeping, sha256)
+        await store.condemn_bundle(sweeping, sha256)
         await sweeping.commit()
     await touching
     assert await run(parts, "SELECT sha256 FROM bundles") == [(sha256,)]
+    ((old,), (new,)) = await run(
+        parts, "SELECT generation FROM condemned_bundles UNION ALL SELECT generation FROM bundles"
+    )
+    assert old != new
 
 
 async def test_receipts_are_kept_for_seven_days(parts: Parts) -> None:

@@ -166,7 +166,22 @@ EXTENDED: Cases = {
     "malformed global header": (lambda: bundle(pax(b"99 comment=x\n", kind=b"g")), "malformed"),
 }
 
+# What Python's tarfile would take for a directory, and the file's content for further entries.
+INNER = header(b"../../evil.txt", kind=b"2", link=b"/etc/passwd")
+
 TYPES: Cases = {
+    "a directory by its header, a file by its PAX path": (
+        lambda: bundle(pax({b"path": b"data.bin"}), file(b"d/", INNER, kind=b"\0")),
+        "differ about whether it is a directory",
+    ),
+    "a directory by its header, a file by its long name": (
+        lambda: bundle(long_name(b"data.bin"), file(b"d/", INNER, kind=b"\0", magic=GNU)),
+        "differ about whether it is a directory",
+    ),
+    "a file by its header, a directory by its PAX path": (
+        lambda: bundle(pax({b"path": b"d/"}), file(b"d", kind=b"\0")),
+        "differ about whether it is a directory",
+    ),
     "hard link": (lambda: bundle(header(b"a", kind=b"1", link=b"SKILL.md")), "hard link.*--hard-dereference"),
     "symbolic link": (lambda: bundle(header(b"a", kind=b"2", link=b"/etc/passwd")), "symbolic link.*tar -h"),
     "link with a long target": (lambda: bundle(long_name(b"x" * 200, kind=b"K")), "link.*tar -h"),

@@ -17,8 +17,8 @@ SETTINGS = TokenSettings(default_life_seconds=7200, max_life_seconds=36000)
 
 
 def principal(*permissions: Permission, expires_at: datetime | None = None) -> Principal:
-    ids = [uuid4() for _ in range(4)]
-    return Principal(*ids, frozenset(permissions), expires_at)
+    workspace_id, api_key_id, user_id, scope_id = (uuid4() for _ in range(4))
+    return Principal(workspace_id, api_key_id, user_id, scope_id, frozenset(permissions), expires_at)
 
 
 def kind_of(check: object) -> Kind | None:

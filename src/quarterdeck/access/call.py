@@ -40,10 +40,17 @@ See = Callable[[Connection, Principal], Awaitable[Subject]]
 
 
 async def admit(
-    connection: Connection, last_used: LastUsed, call: Call[Body], see: See[Subject], permission: Permission
+    connection: Connection,
+    last_used: LastUsed,
+    call: Call[Body],
+    see: See[Subject],
+    permission: Permission,
+    *,
+    hold: bool = False,
 ) -> tuple[Principal, Subject]:
-    """401 → 400 of path, query and headers → 404 → 403, in this order for every operation."""
-    principal = (await store.find_principals(connection, [call.credential])).get(call.credential)
+    """401 → 400 of path, query and headers → 404 → 403, in this order for every operation. `hold` keeps the credential
+    from being revoked before the transaction ends: nothing is written by a key after its revocation."""
+    principal = (await store.find_principals(connection, [call.credential], hold=hold)).get(call.credential)
     if principal is None:
         raise errors.unauthorized()
     if principal.session_id is None:

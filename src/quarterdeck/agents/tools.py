@@ -13,7 +13,7 @@ from msgspec import Struct
 from quarterdeck.agents.model import MALFORMED_ARGUMENTS, ToolCall, ToolResult, ToolSpec
 from quarterdeck.errors import ServiceError
 from quarterdeck.logs import fields, log
-from quarterdeck.skills.model import BundleError, ManifestFile, shown
+from quarterdeck.skills.model import Archive, BundleError, ManifestFile, shown
 
 CURRENT_TIME, READ_SKILL_FILE, LIST_SKILL_FILES = "current_time", "read_skill_file", "list_skill_files"
 SKILL_MD = "SKILL.md"
@@ -26,7 +26,7 @@ class SessionSkill(Struct, frozen=True):
     description: str
     skill_id: UUID
     version: int
-    archive_sha256: str
+    archive: Archive
     files: list[ManifestFile]
 
 

@@ -7,10 +7,8 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.access.model import Permission
-from quarterdeck.texts import Line
+from quarterdeck.texts import Line, Moment
 from quarterdeck.workspaces.model import ActorBody
-
-Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class CreateApiKeyBody(Struct, frozen=True):

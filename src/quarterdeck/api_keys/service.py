@@ -47,8 +47,7 @@ async def create_api_key(parts: Parts, call: Call[CreateApiKeyBody]) -> Answer:
         return Made(shown=created, kept=msgspec.structs.replace(created, secret=msgspec.UNSET))
 
     return await perform(
-        parts.database,
-        parts.last_used,
+        parts,
         call,
         operation="create_api_key",
         see=see_workspace(call.workspace_id),
@@ -91,8 +90,7 @@ async def revoke_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> An
         return revoked
 
     return await perform(
-        parts.database,
-        parts.last_used,
+        parts,
         call,
         operation="revoke_api_key",
         see=_see_api_key(call.workspace_id, api_key_id),
@@ -103,8 +101,9 @@ async def revoke_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> An
 
 
 async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> None:
-    for key in await store.of_user(connection, workspace_id, user_id):
-        await store.revoke(connection, key.id)
+    # Until there is nothing left: while the first round waits for a key that is in use, that key can make another.
+    while await store.revoke_of_user(connection, workspace_id, user_id):
+        pass
 
 
 async def keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[ApiKeyBody]:

@@ -36,6 +36,10 @@ FROM api_keys k JOIN users u ON u.id = k.created_by
 WHERE k.workspace_id = %s AND k.id >= %s
 ORDER BY k.id LIMIT %s
 """
+_REVOKE_OF_USER = """
+UPDATE api_keys SET revoked_at = clock_timestamp()
+WHERE workspace_id = %s AND created_by = %s AND revoked_at IS NULL
+"""
 _REVOKE = "UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = %s AND revoked_at IS NULL"
 _OF_USER = """
 SELECT k.id, k.label, k.prefix, k.permissions, k.expires_at, k.last_used_at, k.revoked_at,
@@ -79,6 +83,10 @@ async def page(
 
 async def revoke(connection: Connection, api_key_id: UUID) -> None:
     await connection.execute(_REVOKE, (api_key_id,))
+
+
+async def revoke_of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> int:
+    return (await connection.execute(_REVOKE_OF_USER, (workspace_id, user_id))).rowcount
 
 
 async def of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[ApiKeyBody]:

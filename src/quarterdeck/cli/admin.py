@@ -1,9 +1,9 @@
 """`qd admin`: what the operator does to workspaces, members and keys, on the database itself."""
 
 import os
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -13,16 +13,21 @@ from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.db.database import Connection
 from quarterdeck.ids import parse_id
-from quarterdeck.settings import read_settings, with_server
+from quarterdeck.settings import Settings, read_settings, with_server
 from quarterdeck.texts import Line
 from quarterdeck.workspaces import service
+
+T = TypeVar("T")
 
 app = typer.Typer(rich_markup_mode=None, help="Manage workspaces, members and keys.")
 
 
 def _line(text: str) -> str:
     try:
+        text.encode()
         return msgspec.convert(text, Line)
+    except UnicodeEncodeError:
+        raise typer.BadParameter("it is not UTF-8") from None
     except msgspec.ValidationError as fault:
         raise typer.BadParameter(str(fault)) from None
 
@@ -49,7 +54,7 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-Data = Annotated[Path | None, typer.Option("--data", help="Folder of the embedded database. Default: ./data.")]
+Data = Annotated[str | None, typer.Option("--data", help="Folder of the embedded database. Default: ./data.")]
 Workspace = Annotated[UUID, typer.Option(parser=_uuid, metavar="ID", help="Id of the workspace.")]
 Email = Annotated[str, typer.Option(parser=_email, metavar="EMAIL", help="The person's e-mail address.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -117,12 +122,12 @@ def remove_member(
     _show({"email": email, "keys": keys}, "\n".join(lines) or "that person created no keys", as_json=as_json)
 
 
-def _on_database(data: Path | None, work: Any) -> Any:
+def _on_database(data: str | None, work: Callable[[Connection, Settings], Awaitable[T]]) -> T:
     from quarterdeck.cli.database import on_database
 
-    settings = with_server(read_settings(os.environ), data_dir=None if data is None else str(data))
+    settings = with_server(read_settings(os.environ), data_dir=data)
 
-    async def on_connection(connection: Connection) -> Any:
+    async def on_connection(connection: Connection) -> T:
         return await work(connection, settings)
 
     return on_database(settings, on_connection)

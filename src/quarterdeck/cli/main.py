@@ -5,7 +5,6 @@ What a command needs is imported when it runs: `qd --help` must not wait for a w
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -29,7 +28,7 @@ app.add_typer(admin.app, name="admin")
 
 Host = Annotated[str | None, typer.Option(help="Address to serve on. Default: 127.0.0.1.")]
 PortNumber = Annotated[int | None, typer.Option(help="Port to serve on. Default: 8700.")]
-DataDir = Annotated[Path | None, typer.Option("--data", help="Folder of everything that is kept. Default: ./data.")]
+DataDir = Annotated[str | None, typer.Option("--data", help="Folder of everything that is kept. Default: ./data.")]
 
 
 @app.command()
@@ -78,6 +77,7 @@ def sweep(data: DataDir = None) -> None:
 
 def run(arguments: list[str]) -> int:
     from psycopg import Error as DatabaseFault
+    from psycopg import ProgrammingError
 
     from quarterdeck.db.embedded import EmbeddedError
     from quarterdeck.db.migrate import MigrationError
@@ -95,11 +95,14 @@ def run(arguments: list[str]) -> int:
     except (SettingsError, EmbeddedError, MigrationError) as fault:
         return _complain(str(fault))
     except DatabaseFault as fault:
+        if isinstance(fault, ProgrammingError) and fault.sqlstate is None:
+            # Its text quotes the URL, password and all.
+            return _complain("QUARTERDECK_DATABASE_URL is not a PostgreSQL URL")
         return _complain(f"the database refused: {fault}")
 
 
-def _settings(host: str | None = None, port: int | None = None, data: Path | None = None) -> Settings:
-    return with_server(read_settings(os.environ), host=host, port=port, data_dir=None if data is None else str(data))
+def _settings(host: str | None = None, port: int | None = None, data: str | None = None) -> Settings:
+    return with_server(read_settings(os.environ), host=host, port=port, data_dir=data)
 
 
 def _complain(message: str) -> int:

@@ -6,11 +6,13 @@ import sys
 from functools import partial
 
 from psycopg import AsyncConnection
+from psycopg.conninfo import conninfo_to_dict
 
 from quarterdeck.app import load_app
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
 from quarterdeck.processes.api_server import serve_api
+from quarterdeck.processes.listener import address
 from quarterdeck.processes.supervisor import supervise
 from quarterdeck.settings import Settings, SettingsError
 from quarterdeck.workspaces.service import FirstStart, first_start
@@ -24,6 +26,7 @@ def serve_everything(settings: Settings) -> int:
 def serve_api_alone(settings: Settings) -> int:
     if settings.database.url is None:
         raise SettingsError("QUARTERDECK_DATABASE_URL is not set; `qd serve` brings a database of its own")
+    conninfo_to_dict(settings.database.url)
     _warn_if_public(settings.server.host)
     return serve_api(settings, settings.server.host, settings.server.port, partial(load_app, settings))
 
@@ -47,7 +50,7 @@ def _prepare(settings: Settings, url: str) -> None:
 
     first = asyncio.run(begin())
     if first is not None:
-        _welcome(first, f"http://{settings.server.host}:{settings.server.port}")
+        _welcome(first, f"http://{address(settings.server.host, settings.server.port)}")
 
 
 def _welcome(first: FirstStart, url: str) -> None:

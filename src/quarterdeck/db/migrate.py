@@ -6,9 +6,10 @@ migrated is refused rather than guessed at. One process migrates at a time; the 
 """
 
 import hashlib
-from pathlib import Path
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+from pathlib import Path
 
 import psycopg
 from msgspec import Struct
@@ -86,6 +87,7 @@ def _pending(applied: dict[str, str]) -> list[_Script]:
     return [script for name, script in scripts.items() if name not in applied]
 
 
+@cache
 def _migrations() -> list[_Script]:
     library = Path(SchemaManager.get_migrations_path())
     queue = [
@@ -95,6 +97,7 @@ def _migrations() -> list[_Script]:
     return queue + _scripts("migrations")
 
 
+@cache
 def _scripts(folder: str) -> list[_Script]:
     found: list[Traversable] = [
         file for file in (resources.files(__package__) / folder).iterdir() if file.name.endswith(".sql")

@@ -1,13 +1,12 @@
 """The entries of a session's log."""
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
 from msgspec import Meta, Struct
 
-Moment = Annotated[datetime, Meta(tz=True)]
+from quarterdeck.texts import Moment
 
 
 class EventType(StrEnum):

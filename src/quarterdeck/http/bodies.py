@@ -48,6 +48,8 @@ async def receive_body(
 
 def decode_json(raw: bytes, type_: type[T]) -> T:
     try:
+        # The decoder does not look at the text of fields that it leaves out.
+        raw.decode()
         return _decoder(type_).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise errors.invalid(f"The body is not as expected: {fault}"[:_MESSAGE_CHARACTERS]) from None

@@ -10,7 +10,16 @@ from msgspec.structs import asdict, replace
 from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody
 from quarterdeck.events.model import EventBody, EventPage, EventType
-from quarterdeck.runs.model import CancelledRunBody, InputEvent, Outcome, RunBody, RunPage, RunState, SubmitKindBody, Usage
+from quarterdeck.runs.model import (
+    CancelledRunBody,
+    InputEvent,
+    Outcome,
+    RunBody,
+    RunPage,
+    RunState,
+    SubmitKindBody,
+    Usage,
+)
 from quarterdeck.sessions.model import CreatedSessionTokenBody, CreateSessionBody, CreateSessionTokenBody, SessionBody
 from quarterdeck.skills.model import CreateSkillBody, Manifest, ManifestFile, SkillBody, SkillVersionBody
 from quarterdeck.workspaces.model import ActorBody

@@ -72,10 +72,10 @@ class Incoming:
         """To JSON, which everybody gets who does not ask for another."""
         return prefers(",".join(self._headers("accept")), media_type, JSON)
 
-    async def call(self, body_type: type[T], *, workspace_required: bool = False) -> Call[T]:
+    async def call(self, body_type: type[T]) -> Call[T]:
         """The whole request, with its JSON body."""
         self._check_type(lambda given: _JSON_TYPE.fullmatch(given) is not None, "application/json")
-        workspace_id, key = self._workspace_id(workspace_required), self._idempotency_key()
+        workspace_id, key = self._workspace_id(required=False), self._idempotency_key()
         try:
             value = decode_json(await self._read_all(), body_type)
         except ServiceError as body_fault:

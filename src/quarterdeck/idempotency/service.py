@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from quarterdeck import errors
 from quarterdeck.access.call import Call, See, admit
-from quarterdeck.access.last_used import LastUsed
 from quarterdeck.access.model import Permission, Principal
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.idempotency import store
 from quarterdeck.idempotency.store import Claim
+from quarterdeck.parts import Parts
 
 Body = TypeVar("Body")
 Subject = TypeVar("Subject")
@@ -40,8 +40,7 @@ Effect = Callable[[Connection, Principal, Subject, Body], Awaitable[Made | Struc
 
 
 async def perform(
-    database: Database,
-    last_used: LastUsed,
+    parts: Parts,
     call: Call[Body],
     *,
     operation: str,
@@ -55,7 +54,7 @@ async def perform(
 
     async def work(connection: Connection) -> Answer:
         nonlocal mine
-        principal, subject = await admit(connection, last_used, call, see, permission)
+        principal, subject = await admit(connection, parts.last_used, call, see, permission, hold=True)
         body = call.read_body()
         claim = None
         if call.idempotency_key is not None:
@@ -77,7 +76,7 @@ async def perform(
             await store.save(connection, claim, mine[1])
         return Answer(mine[0])
 
-    return await database.transaction(work, repeatable=call.idempotency_key is not None)
+    return await parts.database.transaction(work, repeatable=call.idempotency_key is not None)
 
 
 def fingerprint(resource: tuple[UUID, ...], body: object) -> bytes:

@@ -1,6 +1,5 @@
 """Inputs, the runs they start or steer, and what became of both."""
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 from uuid import UUID
@@ -8,9 +7,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from quarterdeck.access.model import Credential
-from quarterdeck.texts import Text
-
-Moment = Annotated[datetime, Meta(tz=True)]
+from quarterdeck.texts import Moment, Text
 
 
 class InputEvent(Struct, frozen=True):
@@ -39,6 +36,8 @@ class Submission(Struct, frozen=True):
     fresh_run_id: UUID
     idempotency_key: str | None
     fingerprint: bytes
+    # Of its text, in UTF-8.
+    bytes: int
 
 
 class Verdict(StrEnum):

@@ -26,12 +26,16 @@ _REFUSALS = {
 
 
 async def submit_input(parts: Parts, call: Call[InputEvent], session_id: UUID) -> Answer:
+    caller = (call.credential, session_id, call.workspace_id)
+    if call.fault is not None or caller not in parts.known_callers:
+        # Strangers, and requests that cannot be carried out, do not get into the queue: they would wait for a session's
+        # lock before anybody asked who they are.
+        await _admit(parts, call, session_id)
+        parts.known_callers.add(caller)
     try:
-        if call.fault is not None:
-            raise call.fault
         event = call.read_body()
     except ServiceError:
-        # A request that cannot be carried out: who asks and what they see still comes first.
+        # Who asks and what they see still comes first.
         await _admit(parts, call, session_id)
         raise
     submitted = await parts.submissions.submit(
@@ -44,6 +48,7 @@ async def submit_input(parts: Parts, call: Call[InputEvent], session_id: UUID) -
             fresh_run_id=new_id(),
             idempotency_key=call.idempotency_key,
             fingerprint=fingerprint((session_id,), event),
+            bytes=len(event.text.encode()),
         )
     )
     if submitted.api_key_id is not None:
@@ -96,8 +101,7 @@ async def cancel_run(parts: Parts, call: Call[None], run_id: UUID) -> Answer:
         return CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=ids)
 
     return await perform(
-        parts.database,
-        parts.last_used,
+        parts,
         call,
         operation="cancel_run",
         see=_see_run(call.workspace_id, run_id),

@@ -46,7 +46,8 @@ class Submissions:
         self._pool = make_pool(url, database, database.submit_connections)
         self._free = database.submit_connections
         self._tell_readers = tell_readers
-        self._batch_inputs = submit.batch_inputs
+        self._settings = submit
+        self._waiting_bytes = 0
         self._patience_seconds = database.statement_seconds + 0.5
         self._waiting: deque[_Waiting] = deque()
         self._sessions_under_way: set[UUID] = set()
@@ -59,8 +60,11 @@ class Submissions:
         await self._pool.close()
 
     async def submit(self, submission: Submission) -> Submitted:
+        if self._waiting_bytes + submission.bytes > self._settings.waiting_bytes:
+            raise errors.unavailable("Too many inputs are waiting. Try again shortly.")
         waiting = _Waiting(submission, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
+        self._waiting_bytes += submission.bytes
         self._wake_sender()
         done, _ = await asyncio.wait({waiting.result}, timeout=self._patience_seconds)
         if not done:
@@ -76,6 +80,7 @@ class Submissions:
             self._waiting.remove(waiting)
         except ValueError:
             return errors.outcome_unknown() if waiting.submission.idempotency_key is None else errors.unavailable()
+        self._waiting_bytes -= waiting.submission.bytes
         return errors.unavailable()
 
     def _wake_sender(self) -> None:
@@ -97,11 +102,16 @@ class Submissions:
         """Those that have waited longest, but for sessions that another call is at."""
         batch: list[_Waiting] = []
         kept: list[_Waiting] = []
-        while self._waiting and len(batch) < self._batch_inputs:
+        batch_bytes = 0
+        while self._waiting and len(batch) < self._settings.batch_inputs and batch_bytes < self._settings.batch_bytes:
             waiting = self._waiting.popleft()
-            busy = waiting.submission.session_id in self._sessions_under_way
-            (kept if busy else batch).append(waiting)
+            if waiting.submission.session_id in self._sessions_under_way:
+                kept.append(waiting)
+            else:
+                batch.append(waiting)
+                batch_bytes += waiting.submission.bytes
         self._waiting.extendleft(reversed(kept))
+        self._waiting_bytes -= batch_bytes
         self._sessions_under_way.update(waiting.submission.session_id for waiting in batch)
         return batch
 
@@ -151,6 +161,7 @@ class Submissions:
     def _refuse_waiting(self, session_id: UUID) -> None:
         for waiting in [waiting for waiting in self._waiting if waiting.submission.session_id == session_id]:
             self._waiting.remove(waiting)
+            self._waiting_bytes -= waiting.submission.bytes
             waiting.settle(errors.contended())
 
     async def _alone(self, item: Submission) -> Result:

@@ -1,14 +1,11 @@
 """Sessions and their tokens as they are asked for and shown."""
 
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from quarterdeck.texts import Line, Text
-
-Moment = Annotated[datetime, Meta(tz=True)]
+from quarterdeck.texts import Line, Moment, Text
 
 
 class SessionSkill(Struct, frozen=True):

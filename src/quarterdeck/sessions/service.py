@@ -45,8 +45,7 @@ async def create_session(parts: Parts, call: Call[CreateSessionBody]) -> Answer:
         return session
 
     return await perform(
-        parts.database,
-        parts.last_used,
+        parts,
         call,
         operation="create_session",
         see=see_workspace(call.workspace_id),
@@ -75,8 +74,7 @@ async def create_session_token(parts: Parts, call: Call[CreateSessionTokenBody],
         return Made(shown=created, kept=msgspec.structs.replace(created, token=msgspec.UNSET))
 
     return await perform(
-        parts.database,
-        parts.last_used,
+        parts,
         call,
         operation="create_session_token",
         see=see_session(call.workspace_id, session_id, own_token=False),

@@ -114,6 +114,9 @@ class _Walk:
         name = header.name if extension.name is None else extension.name
         if extension.size not in (None, header.size):
             raise BundleError("the PAX header and the header differ about the size.", path=name)
+        if header.type == tar.OLD_FILE and header.name.endswith(b"/") != name.endswith(b"/"):
+            # Some readers judge by the one name, some by the other, and would take the content for further entries.
+            raise BundleError("its two names differ about whether it is a directory.", path=name)
         # Before there was a type for directories, a closing slash told them. Where there is one, readers
         # disagree about a file with such a name, and its last component is empty: refused.
         directory = header.type == tar.DIRECTORY or (header.type == tar.OLD_FILE and name.endswith(b"/"))

@@ -1,4 +1,5 @@
-"""Archives under their SHA-256, in a folder or in an object store. The same name always holds the same content."""
+"""Archives under their SHA-256 and generation, in a folder or in an object store. The same name always holds the same
+content."""
 
 import asyncio
 import os
@@ -7,12 +8,14 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+from uuid import UUID
 
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
 from quarterdeck import errors
+from quarterdeck.settings import SettingsError
 from quarterdeck.skills.gunzip import PIECE_BYTES, Source
 
 if TYPE_CHECKING:
@@ -35,34 +38,35 @@ class BundleStore:
         # Set for a local folder, whose writes obstore does not bring to the disk.
         self._folder = folder
 
-    async def put(self, sha256: str, archive: IO[bytes]) -> None:
+    async def put(self, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
         """Returns once the archive would survive a power cut: the row that names it is committed after this."""
+        name = _name(sha256, generation)
         archive.seek(0)
         if self._folder is not None:
-            await obstore.put_async(self._store, _name(sha256), archive)
-            await asyncio.to_thread(_sync, self._folder / _name(sha256))
+            await obstore.put_async(self._store, name, archive)
+            await asyncio.to_thread(_sync, self._folder / name)
             return
         try:
-            await obstore.put_async(self._store, _name(sha256), archive)
+            await obstore.put_async(self._store, name, archive)
         except (BaseError, FileNotFoundError) as fault:
             # The second is a bucket that is not there.
             raise errors.unavailable() from fault
 
     @contextmanager
-    def open(self, sha256: str) -> Iterator[Source]:
+    def open(self, sha256: str, generation: UUID) -> Iterator[Source]:
         """For a thread: reading blocks. FileNotFoundError when the archive is not there."""
         if self._folder is not None:
-            with (self._folder / _name(sha256)).open("rb") as archive:
+            with (self._folder / _name(sha256, generation)).open("rb") as archive:
                 yield archive
             return
         try:
-            yield _Download(obstore.get(self._store, _name(sha256)).stream(PIECE_BYTES))
+            yield _Download(obstore.get(self._store, _name(sha256, generation)).stream(PIECE_BYTES))
         except BaseError as fault:
             raise errors.unavailable() from fault
 
-    async def delete(self, sha256: str) -> None:
+    async def delete(self, sha256: str, generation: UUID) -> None:
         try:
-            await obstore.delete_async(self._store, _name(sha256))
+            await obstore.delete_async(self._store, _name(sha256, generation))
         except FileNotFoundError:
             # A sweep that was cut off after this step; the row goes now.
             return
@@ -87,12 +91,16 @@ def open_bundle_store(url: str | None, data_dir: Path) -> BundleStore:
         folder = data_dir / "bundles" if url is None else Path(url.removeprefix(_FILE_SCHEME))
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return BundleStore(LocalStore(folder), folder)
-    return BundleStore(from_url(url, client_options=_CLIENT, retry_config=_RETRY), None)
+    try:
+        return BundleStore(from_url(url, client_options=_CLIENT, retry_config=_RETRY), None)
+    except (BaseError, ValueError) as fault:
+        reason = str(fault).partition("\n")[0]
+        raise SettingsError(f"QUARTERDECK_BUNDLE_STORE_URL names no store: {reason}") from fault
 
 
-def _name(sha256: str) -> str:
+def _name(sha256: str, generation: UUID) -> str:
     # Two characters of folder keep a directory of many bundles quick to list.
-    return f"{sha256[:2]}/{sha256}"
+    return f"{sha256[:2]}/{sha256}.{generation.hex}"
 
 
 def _sync(path: Path) -> None:

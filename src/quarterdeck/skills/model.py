@@ -3,15 +3,12 @@
 Nothing here knows where a bundle comes from (an upload, a folder) or who is told about a fault.
 """
 
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from quarterdeck.texts import Line
-
-Moment = Annotated[datetime, Meta(tz=True)]
+from quarterdeck.texts import Line, Moment
 
 
 class CreateSkillBody(Struct, frozen=True):
@@ -56,6 +53,23 @@ class Bundle(Struct, frozen=True):
     manifest: Manifest
     # The archive as it was sent, compressed.
     bundle_bytes: int
+
+
+class Archive(Struct, frozen=True):
+    """Where a version's archive lies in the bundle store."""
+
+    sha256: str
+    generation: UUID
+
+
+class UsableVersion(Struct, frozen=True):
+    """The version of a skill that a session uses."""
+
+    skill_id: UUID
+    version: int
+    frontmatter: dict[str, Any]
+    manifest: Manifest
+    archive: Archive
 
 
 class BundleError(Exception):

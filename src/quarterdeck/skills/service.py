@@ -2,7 +2,6 @@
 that nothing names, which the sweep removes."""
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator
 from typing import IO
 from uuid import UUID
@@ -17,12 +16,17 @@ from quarterdeck.parts import Parts
 from quarterdeck.settings import BundleSettings
 from quarterdeck.skills import archive as archives
 from quarterdeck.skills import store
-from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.skills.bundle_store import BundleStore
-from quarterdeck.skills.model import Bundle, BundleError, CreateSkillBody, SkillBody, SkillVersionBody
+from quarterdeck.skills.model import (
+    Archive,
+    Bundle,
+    BundleError,
+    CreateSkillBody,
+    SkillBody,
+    SkillVersionBody,
+    UsableVersion,
+)
 
-# Larger archives are spooled to a file: most bundles are a few kilobytes, the limit is megabytes.
-_IN_MEMORY_BYTES = 256 * 1024
 _SWEEP_BATCH = 100
 
 
@@ -35,8 +39,7 @@ async def create_skill(parts: Parts, call: Call[CreateSkillBody]) -> Answer:
         return SkillBody(skill_id, workspace_id, body.name, None, created_at(skill_id))
 
     return await perform(
-        parts.database,
-        parts.last_used,
+        parts,
         call,
         operation="create_skill",
         see=see_workspace(call.workspace_id),
@@ -54,7 +57,7 @@ async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, arc
         await admit(connection, parts.last_used, call, see, Permission.SKILL_MANAGE)
 
     await parts.database.read(check)
-    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as spool:
+    async with parts.uploads.spool() as spool:
         async for chunk in archive:
             spool.write(chunk)
         bundle = await _read(parts, spool)
@@ -67,8 +70,7 @@ async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, arc
         return SkillVersionBody(version_id, skill_id, version, pushed.bundle_bytes, pushed.frontmatter, pushed.manifest)
 
     return await perform(
-        parts.database,
-        parts.last_used,
+        parts,
         call.with_body(bundle),
         operation="push_skill_version",
         see=see,
@@ -79,47 +81,59 @@ async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, arc
     )
 
 
+async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
+    return await store.of_session(connection, session_id)
+
+
 async def check_usable(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None) -> None:
     if not await store.is_usable(connection, workspace_id, skill_id, version):
         raise errors.invalid("A skill, or the version of it, does not exist in this workspace.")
 
 
 async def read_file(
-    bundles: BundleStore, archive_sha256: str, path: str, limits: BundleSettings, max_bytes: int
+    bundles: BundleStore, archive: Archive, path: str, limits: BundleSettings, max_bytes: int
 ) -> bytes | None:
     """The first bytes of one file of a stored version; None if it has no such file."""
 
     def read() -> bytes | None:
-        with bundles.open(archive_sha256) as source:
+        with bundles.open(archive.sha256, archive.generation) as source:
             return archives.read_file(source, path, limits, max_bytes)
 
     return await asyncio.to_thread(read)
 
 
 async def sweep_bundles(database: Database, bundles: BundleStore, orphan_hours: int) -> int:
-    """Removes archives that no version names and no push has touched for a while."""
+    """Removes archives that no version names and no push has touched for a while. No transaction waits for the store:
+    the row goes first, and the archive, which nothing can find any more, after that."""
 
-    async def find(connection: Connection) -> list[bytes]:
-        return await store.old_bundles(connection, orphan_hours, _SWEEP_BATCH)
+    async def condemn(connection: Connection) -> int:
+        found = await store.old_bundles(connection, orphan_hours, _SWEEP_BATCH)
+        condemned = [one for one in found if await store.lock_unused_bundle(connection, one, orphan_hours)]
+        for sha256 in condemned:
+            await store.condemn_bundle(connection, sha256)
+        return len(condemned)
 
+    async def find_condemned(connection: Connection) -> list[tuple[bytes, UUID]]:
+        return await store.condemned_bundles(connection, _SWEEP_BATCH)
+
+    while await database.transaction(condemn, repeatable=True):
+        pass
     removed = 0
-    for sha256 in await database.read(find):
+    while condemned := await database.read(find_condemned):
+        for sha256, generation in condemned:
+            await bundles.delete(sha256.hex(), generation)
 
-        async def remove(connection: Connection, sha256: bytes = sha256) -> bool:
-            if not await store.lock_unused_bundle(connection, sha256, orphan_hours):
-                return False
-            await bundles.delete(sha256.hex())
-            await store.delete_bundle(connection, sha256)
-            return True
+            async def forget(connection: Connection, sha256: bytes = sha256, generation: UUID = generation) -> None:
+                await store.forget_bundle(connection, sha256, generation)
 
-        removed += await database.transaction(remove, repeatable=True)
+            await database.transaction(forget, repeatable=True)
+        removed += len(condemned)
     return removed
 
 
 async def _read(parts: Parts, spool: IO[bytes]) -> Bundle:
-    spool.seek(0)
     try:
-        return await asyncio.to_thread(read_bundle, spool, parts.settings.bundle)
+        return await parts.uploads.scan(spool)
     except BundleError as fault:
         raise errors.invalid(fault.message) from fault
 
@@ -127,11 +141,11 @@ async def _read(parts: Parts, spool: IO[bytes]) -> Bundle:
 async def _keep_archive(parts: Parts, bundle: Bundle, spool: IO[bytes]) -> None:
     sha256 = bundle.manifest.archive_sha256
 
-    async def touch(connection: Connection) -> None:
-        await store.touch_bundle(connection, bytes.fromhex(sha256), bundle.bundle_bytes)
+    async def touch(connection: Connection) -> UUID:
+        return await store.touch_bundle(connection, bytes.fromhex(sha256), new_id(), bundle.bundle_bytes)
 
-    await parts.database.transaction(touch, repeatable=True)
-    await parts.bundles.put(sha256, spool)
+    generation = await parts.database.transaction(touch, repeatable=True)
+    await parts.bundles.put(sha256, generation, spool)
 
 
 def _see_skill(named: UUID | None, skill_id: UUID) -> See[UUID]:

@@ -5,7 +5,7 @@ from uuid import UUID
 import msgspec
 
 from quarterdeck.db.database import Connection
-from quarterdeck.skills.model import Bundle
+from quarterdeck.skills.model import Archive, Bundle, Manifest, UsableVersion
 
 _ADD = "INSERT INTO skills (id, workspace_id, name, created_by) VALUES (%s, %s, %s, %s)"
 _USABLE = """
@@ -17,6 +17,15 @@ SELECT EXISTS (
     )
 )
 """
+# A skill that follows the latest and has no version yet is left out.
+_OF_SESSION = """
+SELECT v.skill_id, v.version, v.frontmatter, v.manifest, b.sha256, b.generation
+FROM session_skills u
+JOIN skills s ON s.id = u.skill_id
+JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(u.version, s.latest_version)
+JOIN bundles b ON b.sha256 = v.bundle_sha256
+WHERE u.session_id = %s ORDER BY u.position
+"""
 _WORKSPACE_OF = "SELECT workspace_id FROM skills WHERE id = %s"
 # Pushes to one skill queue on its row; a number is only used up when its version is committed with it.
 _NEXT_VERSION = "UPDATE skills SET latest_version = latest_version + 1 WHERE id = %s RETURNING latest_version"
@@ -26,8 +35,9 @@ INSERT INTO skill_versions
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
 """
 _TOUCH_BUNDLE = """
-INSERT INTO bundles (sha256, bytes) VALUES (%s, %s)
+INSERT INTO bundles (sha256, generation, bytes) VALUES (%s, %s, %s)
 ON CONFLICT (sha256) DO UPDATE SET touched_at = clock_timestamp()
+RETURNING generation
 """
 _OLD_BUNDLES = """
 SELECT b.sha256 FROM bundles b
@@ -42,7 +52,12 @@ WHERE sha256 = %s AND touched_at < clock_timestamp() - make_interval(hours => %s
 FOR UPDATE SKIP LOCKED
 """
 _BUNDLE_IN_USE = "SELECT EXISTS (SELECT FROM skill_versions WHERE bundle_sha256 = %s)"
-_DELETE_BUNDLE = "DELETE FROM bundles WHERE sha256 = %s"
+_CONDEMN_BUNDLE = """
+WITH gone AS (DELETE FROM bundles WHERE sha256 = %s RETURNING sha256, generation)
+INSERT INTO condemned_bundles (sha256, generation) SELECT sha256, generation FROM gone
+"""
+_CONDEMNED_BUNDLES = "SELECT sha256, generation FROM condemned_bundles LIMIT %s"
+_FORGET_BUNDLE = "DELETE FROM condemned_bundles WHERE sha256 = %s AND generation = %s"
 
 
 async def add(connection: Connection, skill_id: UUID, workspace_id: UUID, name: str, user_id: UUID) -> None:
@@ -58,6 +73,16 @@ async def is_usable(connection: Connection, workspace_id: UUID, skill_id: UUID, 
     values = {"workspace_id": workspace_id, "skill_id": skill_id, "version": version}
     row = await (await connection.execute(_USABLE, values)).fetchone()
     return row is not None and bool(row[0])
+
+
+async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
+    rows = await (await connection.execute(_OF_SESSION, (session_id,))).fetchall()
+    return [
+        UsableVersion(
+            skill_id, version, frontmatter, msgspec.convert(manifest, Manifest), Archive(sha256.hex(), generation)
+        )
+        for skill_id, version, frontmatter, manifest, sha256, generation in rows
+    ]
 
 
 async def next_version(connection: Connection, skill_id: UUID) -> int:
@@ -85,8 +110,12 @@ async def add_version(
     )
 
 
-async def touch_bundle(connection: Connection, sha256: bytes, bytes_: int) -> None:
-    await connection.execute(_TOUCH_BUNDLE, (sha256, bytes_))
+async def touch_bundle(connection: Connection, sha256: bytes, generation: UUID, bytes_: int) -> UUID:
+    """The generation under which the archive is, or is to be, stored: this one if there was none."""
+    row = await (await connection.execute(_TOUCH_BUNDLE, (sha256, generation, bytes_))).fetchone()
+    assert row is not None
+    found: UUID = row[0]
+    return found
 
 
 async def old_bundles(connection: Connection, hours: int, count: int) -> list[bytes]:
@@ -102,5 +131,13 @@ async def lock_unused_bundle(connection: Connection, sha256: bytes, hours: int) 
     return row is not None and not row[0]
 
 
-async def delete_bundle(connection: Connection, sha256: bytes) -> None:
-    await connection.execute(_DELETE_BUNDLE, (sha256,))
+async def condemn_bundle(connection: Connection, sha256: bytes) -> None:
+    await connection.execute(_CONDEMN_BUNDLE, (sha256,))
+
+
+async def condemned_bundles(connection: Connection, count: int) -> list[tuple[bytes, UUID]]:
+    return [(row[0], row[1]) for row in await (await connection.execute(_CONDEMNED_BUNDLES, (count,))).fetchall()]
+
+
+async def forget_bundle(connection: Connection, sha256: bytes, generation: UUID) -> None:
+    await connection.execute(_FORGET_BUNDLE, (sha256, generation))

@@ -13,6 +13,7 @@ from quarterdeck.sessions import service as sessions
 from quarterdeck.sessions.model import AgentSetup
 from quarterdeck.settings import ModelSettings
 from quarterdeck.skills import service as skills
+from quarterdeck.skills.model import UsableVersion
 from quarterdeck.worker.parts import WorkerParts
 
 
@@ -43,11 +44,22 @@ class Agent:
 async def load_agent(parts: WorkerParts, lease: Lease) -> Agent:
     settings = parts.settings
 
-    async def read(connection: Connection) -> tuple[AgentSetup, list[SessionSkill]]:
+    async def read(connection: Connection) -> tuple[AgentSetup, list[UsableVersion]]:
         setup = await sessions.agent_setup(connection, lease.session_id)
         return setup, await skills.of_session(connection, lease.session_id)
 
-    setup, found = await parts.database.read(read)
+    setup, versions = await parts.database.read(read)
+    found = [
+        SessionSkill(
+            name=one.frontmatter["name"],
+            description=one.frontmatter["description"],
+            skill_id=one.skill_id,
+            version=one.version,
+            archive=one.archive,
+            files=one.manifest.files,
+        )
+        for one in versions
+    ]
 
     async def read_file(skill: SessionSkill, path: str, max_bytes: int) -> bytes | None:
         return await skills.read_file(parts.bundles, skill.archive, path, settings.bundle, max_bytes)

@@ -10,7 +10,8 @@ ON CONFLICT (lower(email)) DO UPDATE SET email = users.email
 RETURNING id
 """
 _ADD_WORKSPACE = "INSERT INTO workspaces (id, name, owner_id) VALUES (%s, %s, %s)"
-_OWNER = "SELECT owner_id FROM workspaces WHERE id = %s FOR UPDATE"
+# Not FOR UPDATE, which a key being made in the workspace would wait for while we wait for the key that makes it.
+_OWNER = "SELECT owner_id FROM workspaces WHERE id = %s FOR NO KEY UPDATE"
 # Two servers that start at once on an empty database make one workspace.
 _LOCK_FIRST_START = "LOCK TABLE workspaces IN SHARE ROW EXCLUSIVE MODE"
 _ANY_WORKSPACE = "SELECT EXISTS (SELECT FROM workspaces)"

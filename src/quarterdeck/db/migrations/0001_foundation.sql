@@ -98,13 +98,22 @@ CREATE TABLE skills (
 CREATE UNIQUE INDEX skills_page ON skills (workspace_id, id);
 
 -- A row per stored archive. Touched before the archive is written and referenced by its versions: the sweep of
--- orphans locks it, and so cannot take an archive that a push has just found.
+-- orphans locks it, and so cannot take an archive that a push has just found. The generation is part of the archive's
+-- name in the store: what the sweep is about to delete there is never what a later push of the same content writes.
 CREATE TABLE bundles (
     sha256 bytea PRIMARY KEY CHECK (octet_length(sha256) = 32),
+    generation uuid NOT NULL,
     bytes bigint NOT NULL,
     touched_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX bundles_touched ON bundles (touched_at);
+
+-- Archives that have lost their row and are still to be deleted from the store.
+CREATE TABLE condemned_bundles (
+    sha256 bytea NOT NULL,
+    generation uuid NOT NULL,
+    PRIMARY KEY (sha256, generation)
+);
 
 -- json, not jsonb: the answer of a later read has the same text as the answer of the push.
 CREATE TABLE skill_versions (
