@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 from msgspec import Struct
@@ -74,9 +75,20 @@ async def ended(world: World, run_id: str, seconds: float = 20.0) -> dict[str, A
 
 async def started(world: World, session_id: str) -> None:
     async def look() -> bool:
-        return bool(await world.fetch("SELECT FROM runs WHERE session_id = %s AND state = 'running'", session_id))
+        return bool(await world.fetch("SELECT FROM runs WHERE session_id = %s AND started_at IS NOT NULL", session_id))
 
     await eventually(look)
+
+
+async def at_rest(world: World, *session_ids: str, seconds: float = 30.0) -> None:
+    """Until no run of these sessions is active."""
+
+    async def look() -> bool:
+        ids = [UUID(one) for one in session_ids]
+        query = "SELECT FROM runs WHERE session_id = ANY(%s) AND state IN ('queued', 'running')"
+        return not await world.fetch(query, ids)
+
+    await eventually(look, seconds)
 
 
 async def log_of(world: World, session_id: str) -> list[dict[str, Any]]:

@@ -77,7 +77,8 @@ def test_where_a_run_stands(log: list[Entry], expected: list[str], action: str) 
 
 def test_calls_that_an_earlier_run_left_open_are_closed() -> None:
     earlier = uuid4()
-    log = [accepted("i"), consumed("i", earlier), said("a", earlier), called("1", earlier), accepted("j"), consumed("j")]
+    log = [accepted("i"), consumed("i", earlier), said("a", earlier), called("1", earlier)]
+    log += [accepted("j"), consumed("j")]
     turns = turns_of(log, RUN)
     assert shape(turns) == ["i", "a[1]", "=1", "j"]
     assert next_action(turns) == MODEL

@@ -1,0 +1,186 @@
+"""Workers that die, stop, freeze or lose their database: every acknowledged input is consumed once, and nothing that was
+stored is done again."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.workers import at_rest, check_log, ended, eventually, log_of, started, working
+from tests.world import Server, World, serving
+
+
+@pytest.fixture
+def server(database_url: str, tmp_path: Path) -> Iterator[Server]:
+    with serving(database_url, tmp_path) as server:
+        yield server
+
+
+async def test_a_killed_worker_is_replaced_and_no_step_is_repeated(world: World, server: Server) -> None:
+    session_id = await world.new_session()
+    run_id = (await world.submit(session_id, "demo: steps 6\ndemo: slow 0.3")).json()["run_id"]
+    with working(server.database_url, server.data_dir) as first:
+
+        async def two_steps() -> bool:
+            return (await world.get(f"/v1/runs/{run_id}")).json()["steps"] >= 2
+
+        await eventually(two_steps)
+        await world.submit(session_id, "While it dies.")
+        first.signal(signal.SIGKILL)
+        first.process.wait()
+        killed = time.monotonic()
+        before = await log_of(world, session_id)
+        with working(server.database_url, server.data_dir):
+            run = await ended(world, run_id)
+    assert time.monotonic() - killed < 15
+    assert (run["state"], run["attempts"], run["inputs_consumed"]) == ("succeeded", 2, 2)
+    entries = await log_of(world, session_id)
+    assert entries[: len(before)] == before, "what was stored stays"
+    check_log(entries)
+    messages = [entry["data"]["text"] for entry in entries if entry["type"] == "message"]
+    assert len(messages) == run["steps"]
+    assert "run.requeued" in [entry["type"] for entry in entries]
+
+
+async def test_a_stopped_worker_hands_its_runs_back_at_once(world: World, server: Server) -> None:
+    session_id = await world.new_session()
+    with working(server.database_url, server.data_dir, WORKER_LEASE_SECONDS=60) as first:
+        run_id = (await world.submit(session_id, "demo: slow 2")).json()["run_id"]
+        await started(world, session_id)
+        first.signal(signal.SIGTERM)
+        assert first.process.wait(5) == 0
+        assert (await world.get(f"/v1/runs/{run_id}")).json()["state"] == "queued"
+        with working(server.database_url, server.data_dir, WORKER_LEASE_SECONDS=60):
+            run = await ended(world, run_id)
+    assert (run["state"], run["attempts"]) == ("succeeded", 2)
+    check_log(await log_of(world, session_id))
+
+
+async def test_a_worker_that_wakes_up_can_no_longer_write(world: World, server: Server) -> None:
+    session_id = await world.new_session()
+    with working(server.database_url, server.data_dir) as sleeper:
+        run_id = (await world.submit(session_id, "demo: slow 1\ndemo: steps 3")).json()["run_id"]
+        await started(world, session_id)
+        sleeper.signal(signal.SIGSTOP)
+        with working(server.database_url, server.data_dir):
+            assert (await ended(world, run_id))["state"] == "succeeded"
+            settled = await log_of(world, session_id)
+            sleeper.signal(signal.SIGCONT)
+            await asyncio.sleep(3)
+            assert await log_of(world, session_id) == settled
+            again = (await world.submit(session_id, "Still usable.")).json()
+            assert (await ended(world, again["run_id"]))["state"] == "succeeded"
+    check_log(await log_of(world, session_id))
+
+
+async def test_a_run_that_brings_its_workers_down_fails_in_the_end(world: World, server: Server) -> None:
+    session_id = await world.new_session()
+    run_id = (await world.submit(session_id, "demo: slow 60")).json()["run_id"]
+    settings = {"RUN_BARREN_ATTEMPTS": 2, "WORKER_LEASE_SECONDS": 1}
+    for attempt in (1, 2):
+        with working(server.database_url, server.data_dir, **settings) as worker:
+            query = "SELECT FROM runs WHERE id = %s AND attempt = %s"
+            await eventually(lambda attempt=attempt: world.fetch(query, run_id, attempt))  # type: ignore[misc]
+            worker.signal(signal.SIGKILL)
+            worker.process.wait()
+    with working(server.database_url, server.data_dir, **settings):
+        run = await ended(world, run_id)
+    assert (run["state"], run["attempts"]) == ("failed", 2)
+    assert "2 times in a row" in run["failure"]
+
+
+async def test_a_run_without_a_job_gets_one(world: World, server: Server) -> None:
+    session_id = await world.new_session()
+    run_id = (await world.submit(session_id)).json()["run_id"]
+    await world.execute("DELETE FROM jobs.procrastinate_jobs")
+    with working(server.database_url, server.data_dir):
+        assert (await ended(world, run_id))["state"] == "succeeded"
+
+
+async def test_runs_beyond_the_cap_wait_for_a_place_and_get_it_within_a_second(world: World, server: Server) -> None:
+    sessions = [await world.new_session() for _ in range(5)]
+    settings = {"RUN_ACTIVE_PER_WORKSPACE": 2, "WORKER_SWEEP_SECONDS": 60}
+    with working(server.database_url, server.data_dir, **settings):
+        runs = [(await world.submit(session, "demo: slow 0.6")).json()["run_id"] for session in sessions]
+        most = 0
+        while True:
+            rows = await world.fetch("SELECT state, parked FROM runs WHERE workspace_id = %s", world.workspace_id)
+            most = max(most, sum(state == "running" for state, _ in rows))
+            if all(state == "succeeded" for state, _ in rows):
+                break
+            await asyncio.sleep(0.02)
+        assert most == 2
+    times = [(await world.get(f"/v1/runs/{run_id}")).json() for run_id in runs]
+    ends = sorted(run["finished_at"] for run in times)
+    starts = sorted(run["started_at"] for run in times)
+    assert starts[2] >= ends[0], "the third waited for a place"
+
+
+async def test_a_thousand_inputs_racing_the_end_of_runs(world: World, server: Server) -> None:
+    """The demo model answers at once, so runs end all the time while inputs come in."""
+    sessions = [await world.new_session() for _ in range(20)]
+    with (
+        working(server.database_url, server.data_dir),
+        working(server.database_url, server.data_dir),
+    ):
+
+        async def talk(session_id: str) -> None:
+            for number in range(50):
+                answer = await world.submit(session_id, f"input {number}")
+                assert answer.status_code == 200, answer.text
+                await asyncio.sleep(0.01 * (number % 4))
+
+        await asyncio.gather(*map(talk, sessions))
+        await at_rest(world, *sessions, seconds=60)
+    for session_id in sessions:
+        entries = await log_of(world, session_id)
+        check_log(entries)
+        assert sum(entry["type"] == "input.consumed" for entry in entries) == 50
+        assert len({entry["run_id"] for entry in entries}) > 1, "runs ended in between"
+
+
+async def test_inputs_survive_workers_that_are_killed_all_the_time(world: World, server: Server) -> None:
+    sessions = [await world.new_session() for _ in range(10)]
+    stop = asyncio.Event()
+
+    async def talk(session_id: str) -> None:
+        for number in range(15):
+            assert (await world.submit(session_id, f"input {number}\ndemo: slow 0.1")).status_code == 200
+            await asyncio.sleep(0.3)
+
+    async def kill_and_start() -> None:
+        while not stop.is_set():
+            with working(server.database_url, server.data_dir, WORKER_LEASE_SECONDS=1) as worker:
+                await asyncio.sleep(1.5)
+                if not stop.is_set():
+                    worker.signal(signal.SIGKILL)
+                    worker.process.wait()
+
+    killing = [asyncio.create_task(kill_and_start()) for _ in range(2)]
+    await asyncio.gather(*map(talk, sessions))
+    stop.set()
+    await asyncio.gather(*killing)
+    with working(server.database_url, server.data_dir, WORKER_LEASE_SECONDS=1, RUN_BARREN_ATTEMPTS=100):
+        await at_rest(world, *sessions, seconds=60)
+    for session_id in sessions:
+        check_log(await log_of(world, session_id))
+
+
+async def test_the_stream_is_the_same_as_the_pages(world: World, server: Server) -> None:
+    session_id = await world.new_session()
+    with working(server.database_url, server.data_dir):
+        run_id = (await world.submit(session_id, "Hello.")).json()["run_id"]
+        await ended(world, run_id)
+    pages = [entry["id"] for entry in await log_of(world, session_id)]
+    seen: list[int] = []
+    headers = world.headers() | {"Accept": "text/event-stream"}
+    async with world.http.stream("GET", f"/v1/sessions/{session_id}/events", headers=headers) as stream:
+        async for line in stream.aiter_lines():
+            if line.startswith("id:"):
+                seen.append(int(line.removeprefix("id:")))
+            if seen and seen[-1] == pages[-1]:
+                break
+    assert seen == pages
