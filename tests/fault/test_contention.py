@@ -193,11 +193,11 @@ async def test_an_empty_pool_is_503_in_time(narrow_api: Server) -> None:
         assert (await timed(world.list_keys())).status_code == 200
 
 
-async def test_two_hundred_callers_share_one_connection(narrow_api: Server) -> None:
+async def test_a_crowd_shares_one_connection(narrow_api: Server) -> None:
     async with at(narrow_api) as world:
         sessions = [await world.new_session() for _ in range(10)]
-        calls = [timed(world.submit(sessions[n % 10], str(n))) for n in range(100)]
-        calls += [timed(world.list_keys()) for _ in range(100)]
+        calls = [timed(world.submit(sessions[n % 10], str(n))) for n in range(50)]
+        calls += [timed(world.list_keys()) for _ in range(50)]
         assert {answer.status_code for answer in await asyncio.gather(*calls)} == {200}
 
 

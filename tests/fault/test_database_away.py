@@ -242,7 +242,7 @@ async def test_restarts_under_load_lose_nothing_and_double_nothing(
     await asyncio.gather(*clients)
 
     stored = await texts_of(here)
-    assert len(load.keyed) > 50
+    assert len(load.keyed) >= 8, "at least one a client; how many is a matter of the machine"
     assert {text for text in load.keyed if stored[text] != 1} == set()
     assert set(load.unkeyed.values()) <= {200, 503}
     assert {text for text, status in load.unkeyed.items() if status == 200 and stored[text] != 1} == set()
@@ -250,7 +250,7 @@ async def test_restarts_under_load_lose_nothing_and_double_nothing(
     rows = await here.fetch("SELECT title FROM sessions WHERE workspace_id = %s", here.workspace_id)
     titles = Counter(title for (title,) in rows)
     assert {title for title in load.created if titles[title] != 1} == set()
-    for text in list(load.keyed)[::25]:
+    for text in list(load.keyed)[::5]:
         again = await load.submit(text, idempotency_key=text)
         assert again.content == load.keyed[text], "a receipt outlives the restart"
 

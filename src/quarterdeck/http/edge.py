@@ -52,9 +52,9 @@ class Edge:
                 log.error("request failed", exc_info=cause, extra=fields(request_id=request_id))
             if status:
                 raise
-            # The traceback leads back to this frame and its `error`: a circle that would keep the request, and with
+            # The traceback leads back to this frame and its variables: a circle that would keep the request, and with
             # it the server its connection, until the garbage collector comes by.
-            error.__traceback__ = None
+            fault.__traceback__ = None
             await error_response(error)(scope, exchange.receive, send_marked)
         finally:
             milliseconds = round((time.perf_counter() - began) * 1000, 2)
