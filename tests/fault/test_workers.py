@@ -82,14 +82,17 @@ async def test_a_run_that_brings_its_workers_down_fails_in_the_end(world: World,
     settings = {"RUN_BARREN_ATTEMPTS": 2, "WORKER_LEASE_SECONDS": 1}
     for attempt in (1, 2):
         with working(server.database_url, server.data_dir, **settings) as worker:
-            query = "SELECT FROM runs WHERE id = %s AND attempt = %s"
-            await eventually(lambda attempt=attempt: world.fetch(query, run_id, attempt))  # type: ignore[misc]
+            await _attempt_begins(world, run_id, attempt)
             worker.signal(signal.SIGKILL)
             worker.process.wait()
     with working(server.database_url, server.data_dir, **settings):
         run = await ended(world, run_id)
     assert (run["state"], run["attempts"]) == ("failed", 2)
     assert "2 times in a row" in run["failure"]
+
+
+async def _attempt_begins(world: World, run_id: str, attempt: int) -> None:
+    await eventually(lambda: world.fetch("SELECT FROM runs WHERE id = %s AND attempt = %s", run_id, attempt))
 
 
 async def test_a_run_without_a_job_gets_one(world: World, server: Server) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from quarterdeck.agents.model import AssistantTurn, Step, ToolCall, ToolResult, Turn, UserTurn
 from quarterdeck.events.model import NewEvent
-from quarterdeck.runs.journal import END, MODEL, TOOLS, Entry, add_result, entries_of, entry_of, next_action, turns_of
+from quarterdeck.runs.journal import END, MODEL, TOOLS, add_result, entries_of, entry_of, next_action, turns_of
+from quarterdeck.runs.model import Entry
 
 RUN = uuid4()
 

@@ -11,6 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 from quarterdeck.app import load_app
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
+from quarterdeck.processes import lifeline
 from quarterdeck.processes.api_server import serve_api
 from quarterdeck.processes.listener import address
 from quarterdeck.processes.supervisor import supervise
@@ -37,6 +38,7 @@ def work_alone(settings: Settings) -> int:
     # Here, not above: what a worker needs is of no use to an API process, and large.
     from quarterdeck.worker.queue import run_worker
 
+    lifeline.watch()
     return run_worker(settings)
 
 

@@ -3,25 +3,16 @@ next attempt knows from it alone how far the run had come. No I/O, no state.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 from uuid import UUID
-
-from msgspec import Struct
 
 from quarterdeck.agents.model import AssistantTurn, Step, ToolCall, ToolResult, Turn, UserTurn
 from quarterdeck.events.model import EventType, NewEvent
+from quarterdeck.runs.model import Entry
 
 MODEL, TOOLS, END = "model", "tools", "end"
 
 
 _NOT_CARRIED_OUT = "Not carried out: the run ended before."
-
-
-class Entry(Struct, frozen=True):
-    run_id: UUID | None
-    type: str
-    data: dict[str, Any]
-    record: Any
 
 
 def entries_of(step: Step) -> list[NewEvent]:

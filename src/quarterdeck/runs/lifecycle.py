@@ -14,8 +14,11 @@ from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.events.signals import hints, notify
 from quarterdeck.ids import new_id
 from quarterdeck.runs import lifecycle_store as store
-from quarterdeck.runs.lifecycle_store import Input
+from quarterdeck.runs.model import Entry, Input
 from quarterdeck.settings import RunSettings
+
+# Far more than a model's window holds; older ones would be left out anyway.
+_JOURNAL_ENTRIES = 20_000
 
 
 class Superseded(Exception):
@@ -65,6 +68,15 @@ async def begin(database: Database, run_id: UUID, settings: RunSettings, *, agai
         return lease
 
     return await database.transaction(work, repeatable=True)
+
+
+async def entries(database: Database, lease: Lease) -> list[Entry]:
+    """The conversation so far, as entries of the log."""
+
+    async def read(connection: Connection) -> list[Entry]:
+        return await store.journal(connection, lease.session_id, _JOURNAL_ENTRIES)
+
+    return await database.read(read)
 
 
 async def take(database: Database, lease: Lease, step: int) -> list[Input]:

@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from quarterdeck.db.database import Connection
-from quarterdeck.runs.journal import Entry
+from quarterdeck.runs.model import Entry, Input
 
 _FIND = "SELECT session_id, workspace_id FROM runs WHERE id = %s"
 _ACTIVE = """
@@ -94,11 +94,6 @@ class ActiveRun(Struct, frozen=True):
     steps: int
     tokens: int
     started_at: datetime | None
-
-
-class Input(Struct, frozen=True):
-    id: str
-    text: str
 
 
 async def find(connection: Connection, run_id: UUID) -> tuple[UUID, UUID] | None:

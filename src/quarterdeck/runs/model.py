@@ -1,7 +1,7 @@
 """Inputs, the runs they start or steer, and what became of both."""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from msgspec import Meta, Struct
@@ -92,3 +92,17 @@ class CancelledRunBody(RunBody, frozen=True, kw_only=True):
 class RunPage(Struct, frozen=True):
     items: list[RunBody]
     next_cursor: UUID | None
+
+
+class Entry(Struct, frozen=True):
+    """An entry of the log as a run reads it, with the model's own record."""
+
+    run_id: UUID | None
+    type: str
+    data: dict[str, Any]
+    record: Any
+
+
+class Input(Struct, frozen=True):
+    id: str
+    text: str

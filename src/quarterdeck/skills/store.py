@@ -11,10 +11,8 @@ _ADD = "INSERT INTO skills (id, workspace_id, name, created_by) VALUES (%s, %s, 
 _USABLE = """
 SELECT EXISTS (
     SELECT FROM skills s
-    WHERE s.workspace_id = %(workspace_id)s AND s.id = %(skill_id)s AND (
-        %(version)s::integer IS NULL
-        OR EXISTS (SELECT FROM skill_versions v WHERE v.skill_id = s.id AND v.version = %(version)s)
-    )
+    WHERE s.workspace_id = %s AND s.id = %s
+      AND (%s::integer IS NULL OR EXISTS (SELECT FROM skill_versions v WHERE v.skill_id = s.id AND v.version = %s))
 )
 """
 # A skill that follows the latest and has no version yet is left out.
@@ -70,8 +68,7 @@ async def workspace_of(connection: Connection, skill_id: UUID) -> UUID | None:
 
 
 async def is_usable(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None) -> bool:
-    values = {"workspace_id": workspace_id, "skill_id": skill_id, "version": version}
-    row = await (await connection.execute(_USABLE, values)).fetchone()
+    row = await (await connection.execute(_USABLE, (workspace_id, skill_id, version, version))).fetchone()
     return row is not None and bool(row[0])
 
 

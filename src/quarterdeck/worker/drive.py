@@ -9,18 +9,15 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from quarterdeck.agents.model import ModelFailure, Turn, UserTurn
-from quarterdeck.db.database import Connection
 from quarterdeck.errors import ServiceError
 from quarterdeck.logs import fields, log
-from quarterdeck.runs import journal, lifecycle, lifecycle_store
+from quarterdeck.runs import journal, lifecycle
 from quarterdeck.runs.lifecycle import Lease, Superseded
-from quarterdeck.runs.lifecycle_store import Input
+from quarterdeck.runs.model import Input
 from quarterdeck.worker.agent import Agent, load_agent
 from quarterdeck.worker.deltas import Deltas
 from quarterdeck.worker.parts import WorkerParts
 
-# Far more than a model's window holds; older ones would be left out anyway.
-_JOURNAL_ENTRIES = 20_000
 _FIRST_PAUSE_SECONDS = 0.2
 _LAST_PAUSE_SECONDS = 5.0
 
@@ -94,10 +91,8 @@ class _Attempt:
                     await self._take_inputs()
 
     async def _load_turns(self) -> list[Turn]:
-        async def read(connection: Connection) -> list[journal.Entry]:
-            return await lifecycle_store.journal(connection, self._lease.session_id, _JOURNAL_ENTRIES)
-
-        return journal.turns_of(await self._parts.database.read(read), self._lease.run_id)
+        entries = await lifecycle.entries(self._parts.database, self._lease)
+        return journal.turns_of(entries, self._lease.run_id)
 
     async def _take_inputs(self) -> None:
         inputs: Sequence[Input] = await lifecycle.take(self._parts.database, self._lease, self._steps + 1)

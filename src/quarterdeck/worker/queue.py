@@ -13,7 +13,6 @@ from quarterdeck.agents.models import Models
 from quarterdeck.db.database import SCHEMA, Database
 from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.logs import configure_logs, log
-from quarterdeck.processes import lifeline
 from quarterdeck.runs.recovery import recover
 from quarterdeck.settings import Settings
 from quarterdeck.skills.bundle_store import open_bundle_store
@@ -29,7 +28,6 @@ _POLL_SECONDS = 1.0
 
 def run_worker(settings: Settings) -> int:
     configure_logs(settings.log.level)
-    lifeline.watch()
     asyncio.run(_work(settings))
     return 0
 
