@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-.PHONY: setup serve test check format openapi lock clean
+.PHONY: setup serve test bench check format openapi lock clean
 
 setup: .venv/.runtime
 
@@ -13,6 +13,10 @@ serve: .venv/.runtime
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -n 3 --dist loadfile
+
+# About a minute. What else the machine does shows in the figures.
+bench: .venv/.dev
+	$(BIN)/python -m bench.run
 
 check: .venv/.dev
 	$(BIN)/ruff check .

@@ -51,7 +51,7 @@ def test_the_two_commands_come_first() -> None:
 
 def test_first_conversation(tmp_path: Path) -> None:
     blocks = conversation()
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     with qd_serve(tmp_path / "data", tmp_path / "output") as serving:
         exports = {name: serving.exported(name) for name in ("QD_URL", "QD_WORKSPACE", "QD_KEY")}
         separator = "\necho; echo ---\n"
@@ -64,10 +64,14 @@ def test_first_conversation(tmp_path: Path) -> None:
             timeout=60,
         )
     assert done.returncode == 0, done.stderr
-    session, first, second, keys, version = (part.strip() for part in done.stdout.split("---\n"))
+    session, first, second, log, keys, version = (part.strip() for part in done.stdout.split("---\n"))
     assert re.fullmatch(r"[0-9a-f-]{36}", session)
     assert json.loads(first)["outcome"] == "new_run"
     assert json.loads(second) == json.loads(first) | {"outcome": "steered"}
+    entries = json.loads(log)["items"]
+    assert [entry["type"] for entry in entries].count("input.consumed") == 2
+    assert entries[-1]["type"] == "run.succeeded"
+    assert "Keep it to one page." in [entry for entry in entries if entry["type"] == "message"][-1]["data"]["text"]
     assert [key["label"] for key in json.loads(keys)["items"]] == ["First key"]
     assert json.loads(version)["version"] == 1
     assert json.loads(version)["frontmatter"]["name"] == "greeting"

@@ -42,7 +42,7 @@ class Provider:
     async def _serve(self, wire: Wire) -> None:
         try:
             while not wire.writer.is_closing():
-                self.requests.append(await _read_request(wire.reader))
+                self.requests.append(await read_request(wire.reader))
                 await self._replies.pop(0)(wire)
         except (ConnectionError, asyncio.IncompleteReadError):
             self.client_left.set()
@@ -64,7 +64,7 @@ async def provider(*replies: Reply) -> AsyncIterator[Provider]:
         await asyncio.gather(*served.connections, return_exceptions=True)
 
 
-async def _read_request(reader: asyncio.StreamReader) -> Request:
+async def read_request(reader: asyncio.StreamReader) -> Request:
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
     first, *lines = head.strip().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -77,7 +77,7 @@ async def _read_request(reader: asyncio.StreamReader) -> Request:
 
 def streams(events: Sequence[Event], pause_seconds: float = 0) -> Reply:
     async def reply(wire: Wire) -> None:
-        await _begin(wire, events, pause_seconds)
+        await begin_stream(wire, events, pause_seconds)
         wire.writer.write(b"0\r\n\r\n")
         await wire.writer.drain()
 
@@ -99,7 +99,7 @@ def falls_silent(events: Sequence[Event]) -> Reply:
     """After the events: keeps the connection and says nothing more, until the other side leaves."""
 
     async def reply(wire: Wire) -> None:
-        await _begin(wire, events)
+        await begin_stream(wire, events)
         await wire.reader.readexactly(1)
 
     return reply
@@ -107,7 +107,7 @@ def falls_silent(events: Sequence[Event]) -> Reply:
 
 def resets(events: Sequence[Event]) -> Reply:
     async def reply(wire: Wire) -> None:
-        await _begin(wire, events)
+        await begin_stream(wire, events)
         await asyncio.sleep(0.02)
         wire.writer.transport.abort()
 
@@ -121,8 +121,15 @@ def does_not_answer() -> Reply:
     return reply
 
 
-async def _begin(wire: Wire, events: Sequence[Event], pause_seconds: float = 0) -> None:
-    wire.writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+async def begin_stream(wire: Wire, events: Sequence[Event], pause_seconds: float = 0) -> None:
+    wire.writer.write(_STREAM)
+    await send_events(wire, events, pause_seconds)
+
+
+async def send_events(wire: Wire, events: Sequence[Event], pause_seconds: float = 0) -> None:
     for name, data in events:
         text = data if isinstance(data, str) else json.dumps(data)
         line = (f"event: {name}\n" if name else "") + f"data: {text}\n\n"

@@ -60,11 +60,13 @@ async def create_records(world: World) -> Records:
     secret, own_key_id = await world.new_key_record(EVERY_PERMISSION)
     # Keys that may be revoked, and whose ids are cursors of the list all the same.
     keys = [str((await world.new_key_record((permission,)))[1]) for permission in Permission]
+    sessions = [await world.new_session() for _ in range(3)]
     return Records(
         secret,
         str(own_key_id),
         {
-            "session_id": [await world.new_session() for _ in range(3)],
+            "session_id": sessions,
+            "run_id": [(await world.submit(session_id)).json()["run_id"] for session_id in sessions],
             "skill_id": [await world.new_skill() for _ in range(3)],
             "api_key_id": keys,
             "after": keys,
@@ -81,7 +83,9 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
             for name, value in list(container.items()):
                 if name in records.by_parameter and isinstance(value, str):
                     container[name] = records.real(name, value)
+        _set_run_cursor(case, records)
         _set_expiry(case)
+        _set_skills(case, records)
         if isinstance(case.body, Junk):
             # Setting it is what tells schemathesis that this body is not a valid one.
             case.body = bytes(case.body)
@@ -109,6 +113,33 @@ def _set_expiry(case: Case[Any]) -> None:
     day = datetime.now(UTC).date() + timedelta(days=2 + crc32(match[0].encode()) % (_TOKEN_DAYS - 2))
     if case.operation.path.endswith("/tokens") or not day.isoformat() <= match[1] <= _LAST_DAY:
         case.body = body | {"expires_at": match[0].replace(match[1], day.isoformat(), 1)}
+
+
+def _set_run_cursor(case: Case[Any], records: Records) -> None:
+    """The runs of a session have cursors of their own."""
+    session_id = str((case.path_parameters or {}).get("session_id")).lower()
+    sessions = records.by_parameter["session_id"]
+    if case.operation.path.endswith("/runs") and str(case.query.get("after")).lower() in records.by_parameter["after"]:
+        run_ids = records.by_parameter["run_id"]
+        case.query["after"] = run_ids[sessions.index(session_id)] if session_id in sessions else run_ids[0]
+
+
+def _set_skills(case: Case[Any], records: Records) -> None:
+    """Skills that exist, each once, without a version: none was pushed. What is wrong on purpose stays wrong."""
+    body: Any = case.body
+    skills = body.get("skills") if isinstance(body, dict) else None
+    if not isinstance(skills, list) or len(skills) > 100 or not all(map(_is_skill, skills)):
+        return
+    pairs = zip(skills, records.by_parameter["skill_id"], strict=False)
+    case.body = body | {"skills": [one | {"skill_id": skill_id, "version": None} for one, skill_id in pairs]}
+
+
+def _is_skill(value: Any) -> bool:
+    if not isinstance(value, dict) or ids.parse_id(str(value.get("skill_id"))) is None:
+        return False
+    version = value.get("version")
+    # To JSON Schema 1.0 is an integer too.
+    return version is None or (type(version) in (int, float) and version == int(version) and 1 <= version < 2**31)
 
 
 def _own_key(key: str, case: Case[Any]) -> str:

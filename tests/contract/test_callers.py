@@ -32,9 +32,11 @@ class Objects(Struct, frozen=True):
     @classmethod
     async def make(cls, world: World) -> "Objects":
         created = (await world.post("/v1/api-keys", {"label": "object", "permissions": []})).json()
+        session_id = await world.new_session()
         return cls(
             {
-                "session_id": await world.new_session(),
+                "session_id": session_id,
+                "run_id": (await world.submit(session_id)).json()["run_id"],
                 "skill_id": await world.new_skill(),
                 "api_key_id": created["id"],
             }

@@ -1,5 +1,5 @@
-"""Workers that die, stop, freeze or lose their database: every acknowledged input is consumed once, and nothing that was
-stored is done again."""
+"""Workers that die, stop, freeze or lose their database: every acknowledged input is consumed once, and nothing that
+was stored is done again."""
 
 import asyncio
 import signal
@@ -25,7 +25,7 @@ async def test_a_killed_worker_is_replaced_and_no_step_is_repeated(world: World,
     with working(server.database_url, server.data_dir) as first:
 
         async def two_steps() -> bool:
-            return (await world.get(f"/v1/runs/{run_id}")).json()["steps"] >= 2
+            return bool((await world.get(f"/v1/runs/{run_id}")).json()["steps"] >= 2)
 
         await eventually(two_steps)
         await world.submit(session_id, "While it dies.")

@@ -16,7 +16,7 @@ from quarterdeck.agents.tools import ReadFile, SessionSkill, Toolbox, skill_inst
 from quarterdeck.settings import BundleSettings
 from quarterdeck.skills import archive, service
 from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
-from quarterdeck.skills.model import BundleError, ManifestFile
+from quarterdeck.skills.model import Archive, BundleError, ManifestFile
 from tests.unit.archives import SKILL_MD, bundle, file
 
 LIMITS = BundleSettings()
@@ -36,7 +36,7 @@ SKILL = SessionSkill(
     "Fill in\n PDF forms.",
     uuid4(),
     3,
-    hashlib.sha256(ARCHIVE).hexdigest(),
+    Archive(hashlib.sha256(ARCHIVE).hexdigest(), uuid4()),
     [ManifestFile(name, len(data), "", False) for name, data in sorted(FILES.items())],
 )
 
@@ -79,7 +79,7 @@ async def test_files_are_listed() -> None:
 
 async def test_a_long_list_is_cut() -> None:
     files = [ManifestFile(f"file-{number}", 1, "", False) for number in range(10_000)]
-    box = Toolbox([SessionSkill("many", "", uuid4(), 1, "", files)], nothing_to_read, 1000)
+    box = Toolbox([SessionSkill("many", "", uuid4(), 1, Archive("", uuid4()), files)], nothing_to_read, 1000)
     listed = (await box.call(ToolCall("id", "list_skill_files", {"skill": "many"}))).content
     assert len(listed.encode()) < 1100
     assert "[Cut here: these are the first 1000 of " in listed
@@ -165,23 +165,24 @@ def bundles(request: pytest.FixtureRequest, tmp_path: Path) -> BundleStore:
 
 
 async def test_a_stored_archive_is_read(bundles: BundleStore) -> None:
-    await bundles.put(SKILL.archive_sha256, io.BytesIO(ARCHIVE))
+    await bundles.put(SKILL.archive.sha256, SKILL.archive.generation, io.BytesIO(ARCHIVE))
     for path, data in FILES.items():
-        assert await service.read_file(bundles, SKILL.archive_sha256, path, LIMITS, 10_000) == data
-        assert await service.read_file(bundles, SKILL.archive_sha256, path, LIMITS, 5) == data[:5]
-    assert await service.read_file(bundles, SKILL.archive_sha256, "none", LIMITS, 5) is None
-    assert await service.read_file(bundles, SKILL.archive_sha256, "forms", LIMITS, 5) is None
+        assert await service.read_file(bundles, SKILL.archive, path, LIMITS, 10_000) == data
+        assert await service.read_file(bundles, SKILL.archive, path, LIMITS, 5) == data[:5]
+    assert await service.read_file(bundles, SKILL.archive, "none", LIMITS, 5) is None
+    assert await service.read_file(bundles, SKILL.archive, "forms", LIMITS, 5) is None
 
 
 async def test_an_archive_that_is_gone_is_not_found(bundles: BundleStore) -> None:
     with pytest.raises(FileNotFoundError):
-        await service.read_file(bundles, "ab" * 32, "SKILL.md", LIMITS, 5)
+        await service.read_file(bundles, Archive("ab" * 32, uuid4()), "SKILL.md", LIMITS, 5)
 
 
 async def test_a_damaged_archive_is_refused(bundles: BundleStore) -> None:
-    await bundles.put("ab" * 32, io.BytesIO(ARCHIVE[:100]))
+    damaged = Archive("ab" * 32, uuid4())
+    await bundles.put(damaged.sha256, damaged.generation, io.BytesIO(ARCHIVE[:100]))
     with pytest.raises(BundleError):
-        await service.read_file(bundles, "ab" * 32, "forms/a.md", LIMITS, 5)
+        await service.read_file(bundles, damaged, "forms/a.md", LIMITS, 5)
 
 
 def test_reading_stops_at_the_file() -> None:

@@ -1,0 +1,186 @@
+"""What is measured: `qd api` and `qd worker` as processes of their own, on a database of their own, and a caller."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from time import monotonic
+from uuid import UUID, uuid4
+
+import msgspec
+import psycopg
+from msgspec import Struct
+from psycopg import AsyncConnection, sql
+from psycopg.conninfo import make_conninfo
+
+from bench.wire import Answer, Wire, request
+from quarterdeck.db.database import connection_options
+from quarterdeck.db.migrate import migrate
+from quarterdeck.events.model import EventBody, EventPage
+from quarterdeck.processes.listener import listen
+from quarterdeck.runs.model import RunBody, RunState, SubmitKindBody
+from quarterdeck.settings import DatabaseSettings
+from quarterdeck.workspaces.service import FirstStart, first_start
+
+_START_SECONDS = 30.0
+_STOP_SECONDS = 20.0
+_ACTIVE = (RunState.QUEUED, RunState.RUNNING)
+
+# One sample, or one part of the work, is done.
+Advance = Callable[[], None]
+
+
+class Stage(Struct, frozen=True):
+    """A database and the API on it. Workers are started by those who need them."""
+
+    folder: Path
+    database_url: str
+    port: int
+    workspace_id: UUID
+    key: str
+
+    @contextmanager
+    def worker(self, **settings: object) -> Iterator["subprocess.Popen[bytes]"]:
+        """`settings` are environment variables without their prefix."""
+        with _process(["worker"], self.database_url, self.folder, settings) as process:
+            yield process
+
+    @asynccontextmanager
+    async def caller(self) -> AsyncIterator["Caller"]:
+        wire = await Wire.connect(self.port)
+        try:
+            yield Caller(self, wire)
+        finally:
+            wire.close()
+
+    def submission(self, session_id: UUID, text: str) -> bytes:
+        body = msgspec.json.encode({"type": "input", "text": text})
+        return request("POST", f"/v1/sessions/{session_id}/events", self.key, body)
+
+
+class Caller:
+    """One client on one connection."""
+
+    def __init__(self, stage: Stage, wire: Wire) -> None:
+        self._stage = stage
+        self._wire = wire
+
+    async def new_sessions(self, count: int) -> list[UUID]:
+        ask = request("POST", "/v1/sessions", self._stage.key, b"{}")
+        answers = [_checked(await self._wire.ask(ask)) for _ in range(count)]
+        return [UUID(msgspec.json.decode(answer)["id"]) for answer in answers]
+
+    async def new_keys(self, count: int) -> None:
+        for number in range(count):
+            body = msgspec.json.encode({"label": f"bench {number}", "permissions": ["workspace.read"]})
+            _checked(await self._wire.ask(request("POST", "/v1/api-keys", self._stage.key, body)))
+
+    async def submit(self, session_id: UUID, text: str) -> SubmitKindBody:
+        answer = _checked(await self._wire.ask(self._stage.submission(session_id, text)))
+        return msgspec.json.decode(answer, type=SubmitKindBody)
+
+    async def run(self, run_id: UUID) -> RunBody:
+        answer = _checked(await self._wire.ask(request("GET", f"/v1/runs/{run_id}", self._stage.key)))
+        return msgspec.json.decode(answer, type=RunBody)
+
+    async def until_started(self, run_id: UUID) -> RunBody:
+        return await self._until(run_id, lambda run: run.state is not RunState.QUEUED)
+
+    async def until_ended(self, run_id: UUID) -> RunBody:
+        return await self._until(run_id, lambda run: run.state not in _ACTIVE)
+
+    async def _until(self, run_id: UUID, reached: Callable[[RunBody], bool]) -> RunBody:
+        deadline = monotonic() + _START_SECONDS
+        while not reached(run := await self.run(run_id)):
+            assert monotonic() < deadline, f"the run is still {run.state}"
+            await asyncio.sleep(0.02)
+        return run
+
+    async def log(self, session_id: UUID) -> list[EventBody]:
+        events: list[EventBody] = []
+        after: int | None = 0
+        while after is not None:
+            path = f"/v1/sessions/{session_id}/events?limit=200&after={after}"
+            answer = _checked(await self._wire.ask(request("GET", path, self._stage.key)))
+            page = msgspec.json.decode(answer, type=EventPage)
+            events += page.items
+            after = page.next_cursor
+        return events
+
+
+@asynccontextmanager
+async def staged(postgres_url: str, folder: Path) -> AsyncIterator[Stage]:
+    url = _new_database(postgres_url)
+    first = await _first_start(url)
+    port = _free_port()
+    with _process(["api", "--port", str(port)], url, folder, {}) as process:
+        await _until_up(port, process)
+        yield Stage(folder, url, port, first.workspace_id, first.secret)
+
+
+def _new_database(postgres_url: str) -> str:
+    name = f"bench_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    url = make_conninfo(postgres_url, dbname=name)
+    migrate(url)
+    return url
+
+
+async def _first_start(url: str) -> FirstStart:
+    options = connection_options(DatabaseSettings())
+    async with await AsyncConnection.connect(url, autocommit=True, options=options) as connection:
+        first = await first_start(connection, "bench")
+    assert first is not None, "the database is new"
+    return first
+
+
+def _free_port() -> int:
+    (listener,) = listen("127.0.0.1", 0, 1)
+    with listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _process(
+    arguments: list[str], url: str, folder: Path, settings: dict[str, object]
+) -> Iterator["subprocess.Popen[bytes]"]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
+    environment |= {"QUARTERDECK_DATABASE_URL": url, "QUARTERDECK_SERVER_DATA_DIR": str(folder)}
+    environment |= {f"QUARTERDECK_{name}": str(value) for name, value in settings.items()}
+    with (folder / f"{arguments[0]}.log").open("ab") as log:
+        process = subprocess.Popen([sys.executable, "-m", "quarterdeck", *arguments], env=environment, stderr=log)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+async def _until_up(port: int, process: "subprocess.Popen[bytes]") -> None:
+    deadline = monotonic() + _START_SECONDS
+    while True:
+        assert process.poll() is None, f"qd api ended with code {process.returncode}"
+        assert monotonic() < deadline, "qd api does not answer"
+        try:
+            wire = await Wire.connect(port)
+            ready = await wire.ask(request("GET", "/readyz", "none"))
+        except OSError:
+            await asyncio.sleep(0.05)
+            continue
+        wire.close()
+        if ready.status == 200:
+            return
+
+
+def _checked(answer: Answer) -> bytes:
+    assert answer.status in (200, 201), answer.body
+    return answer.body

@@ -1,0 +1,69 @@
+"""HTTP with as little of its own cost as can be: on a small machine a full client would be what is measured."""
+
+import asyncio
+import re
+from typing import Self, cast
+
+from msgspec import Struct
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_HEAD_END = b"\r\n\r\n"
+
+
+class Answer(Struct, frozen=True):
+    status: int
+    body: bytes
+
+
+class Wire(asyncio.Protocol):
+    """One connection that is kept open, one request at a time."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport
+        self._received = b""
+        self._waiting: asyncio.Future[Answer] | None = None
+
+    @classmethod
+    async def connect(cls, port: int) -> Self:
+        _, wire = await asyncio.get_running_loop().create_connection(cls, "127.0.0.1", port)
+        return wire
+
+    def close(self) -> None:
+        self._transport.close()
+
+    async def ask(self, request: bytes) -> Answer:
+        self._waiting = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return await self._waiting
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Not checked: uvloop's transports are no subclass.
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head_bytes = self._received.find(_HEAD_END)
+        if head_bytes < 0:
+            return
+        found = _LENGTH.search(self._received, 0, head_bytes)
+        assert found is not None, "every answer but a stream says how long it is"
+        start = head_bytes + len(_HEAD_END)
+        end = start + int(found[1])
+        if len(self._received) < end:
+            return
+        answer = Answer(int(self._received[9:12]), self._received[start:end])
+        self._received = self._received[end:]
+        assert self._waiting is not None, "an answer to a question"
+        self._waiting.set_result(answer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(exc or ConnectionResetError("the server closed the connection"))
+
+
+def request(method: str, path: str, key: str, body: bytes = b"", **headers: str) -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "Host: bench", f"Authorization: Bearer {key}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    if body:
+        lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+    return "\r\n".join(lines).encode() + _HEAD_END + body

@@ -1,0 +1,318 @@
+"""Workers that die or sleep at a chosen moment of a run: what was stored is not done again, what was not is, and every
+acknowledged input ends once."""
+
+import asyncio
+import signal
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from msgspec import Struct
+
+from quarterdeck.db.database import Database
+from quarterdeck.db.migrate import migrate
+from quarterdeck.events.model import EventType, NewEvent
+from quarterdeck.runs import lifecycle
+from quarterdeck.runs.lifecycle import Lease, Superseded
+from quarterdeck.settings import DatabaseSettings, RunSettings
+from tests.contract.provider_server import OPENAI, Reply, Wire, streams
+from tests.fault.postgres import Postgres
+from tests.fault.stand_in import (
+    FIRST,
+    LAST,
+    PATIENT,
+    WRITES,
+    Brake,
+    Gate,
+    StandIn,
+    call_then_answer,
+    new_session,
+    walk_to,
+)
+from tests.workers import Worker, at_rest, check_log, ended, eventually, log_of, working
+from tests.world import Server, World, clone_database, drop_database, serving
+
+
+@pytest.fixture(scope="module")
+def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    url = clone_database(postgres_url, template)
+    with serving(url, tmp_path_factory.mktemp("api"), **PATIENT) as server:
+        yield server
+    drop_database(postgres_url, url)
+
+
+@pytest.fixture
+async def stand_in() -> AsyncIterator[StandIn]:
+    async with StandIn.running() as stand_in:
+        yield stand_in
+
+
+def kill(worker: Worker) -> None:
+    worker.signal(signal.SIGKILL)
+    worker.process.wait()
+
+
+async def submitted(world: World, session_id: str, text: str) -> str:
+    answer = await world.submit(session_id, text)
+    assert answer.status_code == 200, answer.text
+    run_id: str = answer.json()["run_id"]
+    return run_id
+
+
+def texts_of(entries: list[dict[str, Any]], type_: str) -> list[str]:
+    return [entry["data"]["text"] for entry in entries if entry["type"] == type_]
+
+
+def check_requests(entries: list[dict[str, Any]], asked: list[list[Any]], answers: list[str]) -> None:
+    """A request whose answer was stored is never made again. `answers` are those to `asked`, each unlike the others."""
+    stored = texts_of(entries, "message")
+    for place, messages in enumerate(asked):
+        if answers[place] in stored:
+            assert messages not in asked[place + 1 :], "a stored step was repeated"
+
+
+# --- killed right before a write ---
+
+# Requests to the model until the kill, and in all.
+REQUESTS = {
+    "begin": (0, 2),
+    "take": (0, 2),
+    "store call": (1, 3),
+    "store result": (1, 2),
+    "take again": (1, 2),
+    "store answer": (2, 3),
+    "finish": (2, 2),
+}
+
+
+class Point(Struct, frozen=True):
+    """A write to die before, and whether an input comes in while nobody works."""
+
+    write: str
+    late_input: bool
+
+    @property
+    def model(self) -> str:
+        return f"{self.write}, late input: {self.late_input}"
+
+
+POINTS = [Point(write, late_input) for write in WRITES for late_input in (False, True)]
+
+
+async def test_killed_before_any_of_its_writes(world: World, server: Server, stand_in: StandIn) -> None:
+    """A session for each point, all in one worker, which is killed when it stands before all those writes."""
+    settings = stand_in.settings | PATIENT | {"DATABASE_POOL_CONNECTIONS": 2 * len(POINTS)}
+    sessions = {point: await new_session(world, point.model) for point in POINTS}
+    runs = {point: await submitted(world, sessions[point], "Hello.") for point in POINTS}
+    for point in POINTS:
+        answers = call_then_answer()
+        # A request that is made again gets the same answer again.
+        stand_in.replies[point.model] = answers if point.write != "store call" else [answers[0], *answers]
+    async with AsyncExitStack() as stack:
+        brakes = {point: await stack.enter_async_context(Brake(world, sessions[point])) for point in POINTS}
+        with working(server.database_url, server.data_dir, **settings) as worker:
+            await asyncio.gather(*(walk_to(brakes[point], point.write) for point in POINTS))
+            kill(worker)
+    before = {point: await log_of(world, sessions[point]) for point in POINTS}
+    for point in POINTS:
+        assert len(stand_in.asked[point.model]) == REQUESTS[point.write][0], point
+        if point.late_input:
+            assert await submitted(world, sessions[point], "Late.") == runs[point], point
+    with working(server.database_url, server.data_dir, **settings):
+        await at_rest(world, *sessions.values())
+    for point in POINTS:
+        run = (await world.get(f"/v1/runs/{runs[point]}")).json()
+        expected = ("succeeded", 1 if point.write == "begin" else 2, 1 + point.late_input)
+        assert (run["state"], run["attempts"], run["inputs_consumed"]) == expected, point
+        entries = await log_of(world, sessions[point])
+        assert entries[: len(before[point])] == before[point], point
+        check_log(entries)
+        _check_conversation(point, entries, stand_in)
+
+
+def _check_conversation(point: Point, entries: list[dict[str, Any]], stand_in: StandIn) -> None:
+    # An input that came in when the run was over but for its end is answered by one more step.
+    one_more = point.late_input and point.write == "finish"
+    assert texts_of(entries, "message") == [FIRST, LAST] + [LAST] * one_more, point
+    assert [entry["data"]["call_id"] for entry in entries if entry["type"] == "tool.result"] == ["call_1"], point
+    asked = stand_in.asked[point.model]
+    assert len(asked) == REQUESTS[point.write][1] + one_more, point
+    assert stand_in.texts(point.model)[-1] == ["Hello."] + ["Late."] * point.late_input, point
+    if not point.late_input:
+        repeated = {"store call": [(0, 1)], "store answer": [(1, 2)]}.get(point.write, [])
+        assert [(a, b) for b in range(len(asked)) for a in range(b) if asked[a] == asked[b]] == repeated, point
+
+
+async def test_killed_in_the_middle_of_an_answer(world: World, server: Server, stand_in: StandIn) -> None:
+    gate = Gate()
+    stand_in.replies["x"] = [gate.reply(OPENAI.text("Half an ", "answer.")), streams(OPENAI.text("Whole."))]
+    session_id = await new_session(world, "x")
+    with working(server.database_url, server.data_dir, **stand_in.settings) as worker:
+        run_id = await submitted(world, session_id, "Hello.")
+        await gate.is_reached()
+        await submitted(world, session_id, "While it dies.")
+        kill(worker)
+        await asyncio.wait_for(gate.client_left.wait(), 10)
+    with working(server.database_url, server.data_dir, **stand_in.settings):
+        run = await ended(world, run_id)
+    assert (run["state"], run["attempts"], run["steps"], run["inputs_consumed"]) == ("succeeded", 2, 1, 2)
+    assert stand_in.texts("x") == [["Hello."], ["Hello.", "While it dies."]]
+    entries = await log_of(world, session_id)
+    check_log(entries)
+    assert texts_of(entries, "message") == ["Whole."]
+    assert [entry["type"] for entry in entries].count("run.requeued") == 1
+
+
+# --- woken up ---
+
+
+async def test_woken_in_the_middle_of_an_answer(world: World, server: Server, stand_in: StandIn) -> None:
+    """Its answer comes when another worker is at the same step: it is refused, and the sleeper serves others again."""
+    slept, other = Gate(), Gate()
+    stand_in.replies["x"] = [
+        gate.reply(OPENAI.text(f"By the {name}.")) for gate, name in ((slept, "first"), (other, "second"))
+    ]
+    session_id = await new_session(world, "x")
+    with working(server.database_url, server.data_dir, **stand_in.settings) as sleeper:
+        run_id = await submitted(world, session_id, "Hello.")
+        await slept.is_reached()
+        sleeper.signal(signal.SIGSTOP)
+        with working(server.database_url, server.data_dir, **stand_in.settings) as second:
+            await other.is_reached()
+            taken_over = await log_of(world, session_id)
+            slept.opened.set()
+            sleeper.signal(signal.SIGCONT)
+            await eventually(lambda: _says(sleeper, "run went on without this attempt", "run was cancelled"))
+            assert await log_of(world, session_id) == taken_over
+            other.opened.set()
+            run = await ended(world, run_id)
+            kill(second)
+        assert (run["state"], run["attempts"], run["steps"]) == ("succeeded", 2, 1)
+        entries = await log_of(world, session_id)
+        check_log(entries)
+        assert texts_of(entries, "message") == ["By the second."]
+        elsewhere = await new_session(world, "y")
+        assert (await ended(world, await submitted(world, elsewhere, "Still there?")))["state"] == "succeeded"
+
+
+async def _says(worker: Worker, *any_of: str) -> bool:
+    said = worker.log.read_text()
+    return any(words in said for words in any_of)
+
+
+Write = Callable[[Database, Lease], Awaitable[object]]
+STALE_WRITES: dict[str, Write] = {
+    "take": lambda database, lease: lifecycle.take(database, lease, 1),
+    "record": lambda database, lease: lifecycle.record(
+        database, lease, [NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "No."})], steps=1
+    ),
+    "fail": lambda database, lease: lifecycle.fail(database, lease, "No."),
+    "hand back": lambda database, lease: lifecycle.hand_back(database, lease, "No."),
+    "finish": lifecycle.finish,
+}
+
+
+@pytest.mark.parametrize("unconsumed", [False, True], ids=["nothing to take", "an input to take"])
+@pytest.mark.parametrize("write", STALE_WRITES)
+async def test_no_write_of_an_older_attempt_is_let_through(
+    world: World, server: Server, write: str, unconsumed: bool
+) -> None:
+    session_id = await world.new_session()
+    run_id = await submitted(world, session_id, "Hello.")
+    database = Database(server.database_url, DatabaseSettings(pool_connections=2))
+    await database.open()
+    try:
+        older = await lifecycle.begin(database, UUID(run_id), RunSettings(), again=False)
+        newer = await lifecycle.begin(database, UUID(run_id), RunSettings(), again=False)
+        assert older is not None
+        assert newer is not None
+        if unconsumed:
+            await submitted(world, session_id, "More.")
+        run = (await world.get(f"/v1/runs/{run_id}")).json()
+        entries = await log_of(world, session_id)
+        if write == "finish":
+            assert await lifecycle.finish(database, older) is False
+        else:
+            with pytest.raises(Superseded):
+                await STALE_WRITES[write](database, older)
+        assert (await world.get(f"/v1/runs/{run_id}")).json() == run
+        assert await log_of(world, session_id) == entries
+        await lifecycle.take(database, newer, 1)
+        assert await lifecycle.finish(database, newer)
+    finally:
+        await database.close()
+
+
+# --- PostgreSQL goes down ---
+
+SESSIONS, INPUTS = 6, 40
+
+
+async def test_postgres_restarted_and_crashed_under_load(tmp_path: Path, stand_in: StandIn) -> None:
+    numbers = count()
+    given: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory(prefix="qd-load-") as folder:
+        postgres = Postgres(Path(folder))
+        postgres.start()
+        try:
+            migrate(postgres.url)
+            with (
+                serving(postgres.url, tmp_path) as server,
+                working(postgres.url, tmp_path, **stand_in.settings) as one,
+                working(postgres.url, tmp_path, **stand_in.settings) as two,
+            ):
+                async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+                    world = await World.create(postgres.url, http)
+                    sessions = {f"s{n}": await new_session(world, f"s{n}") for n in range(SESSIONS)}
+                    for model in sessions:
+                        given[model] = []
+                        stand_in.replies[model] = [_numbered(numbers, given[model]) for _ in range(20 * INPUTS)]
+                    talks = [asyncio.create_task(_talk(world, session_id)) for session_id in sessions.values()]
+                    for order in (signal.SIGINT, signal.SIGQUIT):
+                        await asyncio.sleep(1.5)
+                        await asyncio.to_thread(postgres.stop, order)
+                        await asyncio.sleep(0.5)
+                        await asyncio.to_thread(postgres.start)
+                    acknowledged = await asyncio.gather(*talks)
+                    await at_rest(world, *sessions.values(), seconds=60)
+                    assert one.process.poll() is None
+                    assert two.process.poll() is None
+                    for (model, session_id), texts in zip(sessions.items(), acknowledged, strict=True):
+                        entries = await log_of(world, session_id)
+                        check_log(entries)
+                        check_requests(entries, stand_in.asked[model], given[model])
+                        accepted = Counter(texts_of(entries, "input.accepted"))
+                        assert all(accepted[text] == 1 for text in texts)
+                        assert len(texts) >= INPUTS // 4, "the load was real"
+        finally:
+            postgres.stop()
+
+
+def _numbered(numbers: "count[int]", given: list[str]) -> Reply:
+    """An answer unlike any other, in a few pieces."""
+
+    async def reply(wire: Wire) -> None:
+        given.append(f"answer {next(numbers)}")
+        await streams(OPENAI.text(given[-1][:3], given[-1][3:]), pause_seconds=0.02)(wire)
+
+    return reply
+
+
+async def _talk(world: World, session_id: str) -> list[str]:
+    """What was acknowledged. The rest may or may not have been stored."""
+    acknowledged = []
+    for number in range(INPUTS):
+        answer = await world.submit(session_id, f"input {number}")
+        if answer.status_code == 200:
+            acknowledged.append(f"input {number}")
+        else:
+            assert answer.status_code == 503, answer.text
+        await asyncio.sleep(0.1)
+    return acknowledged

@@ -1,0 +1,245 @@
+"""Inputs that come in at every moment of a run's life, runs that fail or are cancelled with inputs left, and the limits
+of a run: with a worker of its own and a model in the test's hands."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import httpx
+import pytest
+
+from quarterdeck.agents.context import estimate_tokens
+from tests.contract.provider_server import OPENAI, Event, refuses, streams
+from tests.fault.stand_in import (
+    LAST,
+    PATIENT,
+    WRITES,
+    Brake,
+    Gate,
+    StandIn,
+    call_then_answer,
+    new_session,
+    walk_to,
+)
+from tests.workers import at_rest, check_log, ended, log_of, working
+from tests.world import Server, World, clone_database, drop_database, serving
+
+CONTEXT_TOKENS = 1000
+
+
+@pytest.fixture(scope="module")
+def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    url = clone_database(postgres_url, template)
+    with serving(url, tmp_path_factory.mktemp("api"), **PATIENT) as server:
+        yield server
+    drop_database(postgres_url, url)
+
+
+@pytest.fixture
+async def stand_in() -> AsyncIterator[StandIn]:
+    async with StandIn.running() as stand_in:
+        yield stand_in
+
+
+async def submitted(world: World, session_id: str, text: str) -> dict[str, Any]:
+    answer = await world.submit(session_id, text)
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def of_type(entries: list[dict[str, Any]], type_: str) -> list[dict[str, Any]]:
+    return [entry for entry in entries if entry["type"] == type_]
+
+
+async def slip_in(world: World, brake: Brake, write: str, text: str) -> dict[str, Any]:
+    """An input that is accepted right after this write and before the next."""
+    await walk_to(brake, write)
+    submitting = asyncio.create_task(submitted(world, brake.session_id, text))
+    # The worker stands first in the queue, the input second: both pass, and the worker's next write waits.
+    await brake.let_pass(2)
+    return await submitting
+
+
+# After which write an input comes in: in which request and step it is then, and how many requests there are.
+TAKEN_AT = {
+    "begin": (1, 1, 2),
+    "take": (2, 2, 2),
+    "store call": (2, 2, 2),
+    "store result": (2, 2, 2),
+    "take again": (3, 3, 3),
+    "store answer": (3, 3, 3),
+    "finish": (3, 1, 3),
+}
+
+
+async def test_an_input_between_any_two_writes_is_consumed_once(
+    world: World, server: Server, stand_in: StandIn
+) -> None:
+    settings = stand_in.settings | PATIENT | {"DATABASE_POOL_CONNECTIONS": 20}
+    sessions = {write: await new_session(world, write) for write in WRITES}
+    runs: dict[str, str] = {}
+    for write, session_id in sessions.items():
+        stand_in.replies[write] = call_then_answer()
+        runs[write] = (await submitted(world, session_id, "Hello."))["run_id"]
+        # Before the start, too.
+        assert await submitted(world, session_id, "Early.") == {"outcome": "steered", "run_id": runs[write]}
+    async with AsyncExitStack() as stack:
+        brakes = {write: await stack.enter_async_context(Brake(world, sessions[write])) for write in WRITES}
+        with working(server.database_url, server.data_dir, **settings):
+
+            async def steer(write: str) -> dict[str, Any]:
+                answer = await slip_in(world, brakes[write], write, "Steered.")
+                await brakes[write].release()
+                return answer
+
+            answers = dict(zip(WRITES, await asyncio.gather(*map(steer, WRITES)), strict=True))
+            await at_rest(world, *sessions.values())
+    for write, (request, step, requests) in TAKEN_AT.items():
+        entries = await log_of(world, sessions[write])
+        check_log(entries)
+        texts = stand_in.texts(write)
+        assert len(texts) == requests, write
+        assert texts[: request - 1] == [["Hello.", "Early."]] * (request - 1), write
+        assert texts[request - 1 :] == [["Hello.", "Early.", "Steered."]] * (requests - request + 1), write
+        last = of_type(entries, "input.consumed")[-1]
+        assert (last["run_id"], last["data"]["step"]) == (answers[write]["run_id"], step), write
+        lives = write != "finish"
+        assert answers[write]["outcome"] == ("steered" if lives else "new_run"), write
+        assert (answers[write]["run_id"] == runs[write]) is lives, write
+        assert len(of_type(entries, "run.succeeded")) == (1 if lives else 2), write
+
+
+async def test_a_failed_run_hands_its_inputs_on_in_the_same_transaction(
+    world: World, server: Server, stand_in: StandIn
+) -> None:
+    gate = Gate()
+    stand_in.replies["x"] = [gate.reply(after=refuses(400, OPENAI.error("invalid", "No such thing.")))]
+    session_id = await new_session(world, "x")
+    with working(server.database_url, server.data_dir, **stand_in.settings, **PATIENT):
+        run_id = (await submitted(world, session_id, "Hello."))["run_id"]
+        await gate.is_reached()
+        assert (await submitted(world, session_id, "And more."))["run_id"] == run_id
+        async with Brake(world, session_id) as brake:
+            gate.opened.set()
+            await brake.let_pass()
+            # The next run cannot begin as long as the lock is held, so its row is as the failure left it.
+            rows = await world.fetch(
+                "SELECT xmin::text, id::text, state FROM runs WHERE session_id = %s ORDER BY id", session_id
+            )
+            [event] = await world.fetch(
+                "SELECT xmin::text, data FROM session_events WHERE session_id = %s AND type = 'run.failed'", session_id
+            )
+            next_run_id = event[1]["next_run_id"]
+            assert {(run, state) for _, run, state in rows} == {(run_id, "failed"), (next_run_id, "queued")}
+            assert {xmin for xmin, _, _ in rows} == {event[0]}
+        assert (await ended(world, next_run_id))["state"] == "succeeded"
+    run = (await world.get(f"/v1/runs/{run_id}")).json()
+    assert "No such thing." in run["failure"]
+    assert (run["inputs_accepted"], run["inputs_consumed"]) == (2, 1)
+    entries = await log_of(world, session_id)
+    check_log(entries)
+    assert [entry["run_id"] for entry in of_type(entries, "input.consumed")] == [run_id, next_run_id]
+    assert stand_in.texts("x") == [["Hello."], ["Hello.", "And more."]]
+
+
+async def test_cancel_reaches_a_step_in_another_process_within_a_second(
+    world: World, server: Server, stand_in: StandIn
+) -> None:
+    gate = Gate()
+    stand_in.replies["x"] = [gate.reply(OPENAI.text("Half an ", "answer."))]
+    session_id = await new_session(world, "x")
+    with working(server.database_url, server.data_dir, **stand_in.settings):
+        run_id = (await submitted(world, session_id, "Hello."))["run_id"]
+        await gate.is_reached()
+        await submitted(world, session_id, "Too late.")
+        began = time.monotonic()
+        answer: httpx.Response = await world.post(f"/v1/runs/{run_id}/cancel", None)
+        assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
+        await asyncio.wait_for(gate.client_left.wait(), 10)
+        assert time.monotonic() - began < 1
+        entries = await log_of(world, session_id)
+        check_log(entries)
+        discarded = [entry["data"]["input_id"] for entry in of_type(entries, "input.discarded")]
+        assert (
+            discarded
+            == answer.json()["discarded_input_ids"]
+            == [of_type(entries, "input.accepted")[1]["data"]["input_id"]]
+        )
+        # The worker is free for the session's next run at once.
+        following = (await submitted(world, session_id, "Again."))["run_id"]
+        assert (await ended(world, following))["state"] == "succeeded"
+    assert stand_in.texts("x")[-1] == ["Hello.", "Again."]
+
+
+async def test_a_session_longer_than_the_window_goes_on(world: World, server: Server, stand_in: StandIn) -> None:
+    session_id = await new_session(world, "x")
+    with working(server.database_url, server.data_dir, **stand_in.settings, MODEL_CONTEXT_TOKENS=CONTEXT_TOKENS):
+        for number in range(5):
+            run_id = (await submitted(world, session_id, f"{number}: " + "word " * 250))["run_id"]
+            assert (await ended(world, run_id))["state"] == "succeeded"
+    entries = await log_of(world, session_id)
+    check_log(entries)
+    trimmed = [entry["data"]["dropped_turns"] for entry in of_type(entries, "context.trimmed")]
+    assert trimmed
+    assert trimmed == sorted(trimmed)
+    asked = stand_in.asked["x"]
+    assert len(asked) == 5
+    for number, messages in enumerate(asked):
+        assert messages[-1]["content"].startswith(f"{number}: ")
+        assert sum(estimate_tokens(str(message["content"])) for message in messages) < CONTEXT_TOKENS
+    assert len(asked[-1]) < len(entries)
+
+
+def _costly(events: list[Event], tokens: int) -> list[Event]:
+    usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
+    return [
+        (name, data | {"usage": usage} if isinstance(data, dict) and "usage" in data else data) for name, data in events
+    ]
+
+
+async def test_limits_end_a_run_with_their_reason(world: World, server: Server, stand_in: StandIn) -> None:
+    limits = {"RUN_MAX_STEPS": 3, "RUN_MAX_TOKENS": 1000, "RUN_MAX_SECONDS": 6}
+    calls = [OPENAI.calls("", (f"call_{n}", "current_time", "{}")) for n in range(9)]
+    stand_in.replies["steps"] = [streams(events) for events in calls]
+    stand_in.replies["tokens"] = [streams(_costly(events, 600)) for events in calls]
+    stand_in.replies["seconds"] = [Gate().reply(OPENAI.text("Half an ", "answer."))]
+    reasons = {
+        "steps": "The run needed more than 3 steps.",
+        "tokens": "The run used more than 1000 tokens.",
+        "seconds": "The run took longer than 6 seconds.",
+    }
+    with working(server.database_url, server.data_dir, **stand_in.settings, **limits):
+        sessions = {limit: await new_session(world, limit) for limit in reasons}
+        runs = {limit: (await submitted(world, sessions[limit], "Hello."))["run_id"] for limit in reasons}
+        found = {limit: await ended(world, runs[limit]) for limit in reasons}
+    assert {limit: (run["state"], run["failure"]) for limit, run in found.items()} == {
+        limit: ("failed", reason) for limit, reason in reasons.items()
+    }
+    assert {limit: run["steps"] for limit, run in found.items()} == {"steps": 3, "tokens": 2, "seconds": 0}
+    assert {limit: len(stand_in.asked[limit]) for limit in reasons} == {"steps": 3, "tokens": 2, "seconds": 1}
+    for limit, session_id in sessions.items():
+        entries = await log_of(world, session_id)
+        check_log(entries)
+        assert of_type(entries, "run.failed")[0]["data"] == {"reason": reasons[limit]}
+
+
+async def test_an_input_at_the_limit_is_left_to_the_next_run(world: World, server: Server, stand_in: StandIn) -> None:
+    """The run that may make no more steps could not show it to the model."""
+    gate = Gate()
+    stand_in.replies["x"] = [gate.reply(OPENAI.text("One step."))]
+    session_id = await new_session(world, "x")
+    with working(server.database_url, server.data_dir, **stand_in.settings, RUN_MAX_STEPS=1):
+        run_id = (await submitted(world, session_id, "Hello."))["run_id"]
+        await gate.is_reached()
+        assert (await submitted(world, session_id, "And more."))["run_id"] == run_id
+        gate.opened.set()
+        await at_rest(world, session_id)
+    entries = await log_of(world, session_id)
+    check_log(entries)
+    assert of_type(entries, "run.failed")[0]["data"]["reason"] == "The run needed more than 1 steps."
+    assert len(of_type(entries, "run.succeeded")) == 1
+    assert stand_in.texts("x") == [["Hello."], ["Hello.", "And more."]]
+    assert of_type(entries, "message")[-1]["data"]["text"] == LAST
