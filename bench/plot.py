@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from xml.sax.saxutils import escape
 
-WIDTH, HEIGHT = 820, 440
-_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 230, 40, 50
+WIDTH, HEIGHT = 860, 440
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 250, 40, 50
 _FROM_MS, _TO_MS = 0.1, 1000.0
 _TICKS_MS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 _COLOURS = ("#1f6feb", "#d1580e", "#1a7f37", "#8250df")
@@ -21,7 +21,7 @@ def draw(samples_ms: Mapping[str, Sequence[float]], target_ms: float, title: str
         f'<text x="{_LEFT}" y="24">{escape(title)}</text>',
         *_grid(),
         f'<path d="M{_x(target_ms):.1f} {_TOP}V{HEIGHT - _BOTTOM}" stroke="#cf222e" stroke-dasharray="5 4"/>',
-        f'<text x="{_x(target_ms) + 5:.1f}" y="{_TOP + 14}" style="fill:#cf222e">target {target_ms:g} ms</text>',
+        f'<text x="{_x(target_ms) + 5:.1f}" y="{HEIGHT - _BOTTOM - 8}" style="fill:#cf222e">target {target_ms:g} ms</text>',
     ]
     for place, (name, values) in enumerate(samples_ms.items()):
         colour = _COLOURS[place % len(_COLOURS)]

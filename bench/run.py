@@ -5,6 +5,7 @@ import platform
 import tempfile
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -40,7 +41,10 @@ PLAN = (
         Measurement("starting", running.STARTS, running.starting),
         Measurement("steering", running.STEERS, running.steering),
     ),
-    (Measurement("many at once", running.AT_ONCE, running.many_at_once),),
+    (
+        Measurement("many at once", running.AT_ONCE, running.many_at_once),
+        Measurement("many over HTTP", running.AT_ONCE, running.many_at_a_provider),
+    ),
 )
 
 
@@ -50,8 +54,7 @@ async def measure_all(postgres_url: str, folder: Path, progress: Progress) -> li
     for line in PLAN:
         async with staged(postgres_url, folder) as stage:
             for one in line:
-                bar = bars[one.name]
-                measured.append(await one.measure(stage, lambda bar=bar: progress.advance(bar)))
+                measured.append(await one.measure(stage, partial(progress.advance, bars[one.name])))
     return measured
 
 
@@ -102,7 +105,9 @@ def main() -> None:
     title = f"Quarterdeck, {os.cpu_count()} cores, {datetime.now(UTC):%Y-%m-%d}: share of cases by time"
     (RESULTS / "latest.svg").write_text(plot.draw(samples_ms, running.TARGET_MS, title))
     console.print(table_of(figures))
-    console.print(f"{result['took_seconds']} s, load before {load_before:.2f}. Written to {RESULTS}/latest.json and .svg")
+    console.print(
+        f"{result['took_seconds']} s, load before {load_before:.2f}. Written to {RESULTS}: latest.json, latest.svg"
+    )
 
 
 if __name__ == "__main__":

@@ -11,8 +11,10 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 import psutil
+from msgspec import Struct
 
 from bench.figures import Figure, Measured, spread
+from bench.provider import ANSWER_SECONDS, QUICKLY, provider
 from bench.stage import Advance, Caller, Stage
 from quarterdeck.events.model import EventBody, EventType
 from quarterdeck.runs.model import Outcome, RunState
@@ -25,7 +27,7 @@ TARGET_MIB = 300.0
 _INSTANT = {"MODEL_DEMO_PAUSE_SECONDS": 0}
 _WARM_UP_RUNS = 10
 # Long enough for the last of them to start before the first one ends.
-_SLOW_STEP_SECONDS = 6
+_SLOW_STEP_SECONDS = 4
 _MIB = 1024 * 1024
 
 
@@ -81,36 +83,68 @@ async def _steer_until_it_ends(caller: Caller, session_id: UUID, most: int, adva
 
 
 async def many_at_once(stage: Stage, advance: Advance) -> Measured:
-    """AT_ONCE runs of one workspace in one worker process."""
-    settings = {"RUN_ACTIVE_PER_WORKSPACE": AT_ONCE, "WORKER_CONCURRENCY": AT_ONCE}
-    with stage.worker(**settings) as process:
-        async with stage.caller() as caller:
-            await _warm_up(caller)
-            sessions = await caller.new_sessions(AT_ONCE)
+    """AT_ONCE runs of one workspace in one worker process, in two slow steps each of the demo model."""
+    crowd = await _crowd(stage, f"demo: slow {_SLOW_STEP_SECONDS}", advance)
+    return Measured(
+        [
+            Figure(f"{AT_ONCE} runs in a worker, peak memory", crowd.peak_mib, "MiB", TARGET_MIB),
+            Figure("  … before they came", crowd.idle_mib, "MiB"),
+            *crowd.figures(2 * _SLOW_STEP_SECONDS),
+        ]
+    )
+
+
+async def many_at_a_provider(stage: Stage, advance: Advance) -> Measured:
+    """The same over HTTP with a provider's library, one streamed answer each."""
+    async with provider() as url:
+        crowd = await _crowd(stage, "Go.", advance, model="openai-chat:bench", MODEL_OPENAI_BASE_URL=url)
+    return Measured(
+        [
+            Figure(f"{AT_ONCE} runs over HTTP, peak memory", crowd.peak_mib, "MiB", TARGET_MIB),
+            *crowd.figures(ANSWER_SECONDS),
+        ]
+    )
+
+
+class _Crowd(Struct, frozen=True):
+    idle_mib: float
+    peak_mib: float
+    accepted: list[datetime]
+    started: list[datetime]
+    succeeded: list[datetime]
+
+    def figures(self, model_seconds: float) -> list[Figure]:
+        first = min(self.accepted)
+        return [
+            Figure("  … at the same time", _most_at_once(self.started, self.succeeded), "runs"),
+            Figure("  … until all have started", _ms(max(self.started) - first) / 1000, "s"),
+            Figure("  … until all have succeeded", _ms(max(self.succeeded) - first) / 1000, "s"),
+            Figure("  … of which the model took", model_seconds, "s"),
+        ]
+
+
+async def _crowd(stage: Stage, text: str, advance: Advance, *, model: str | None = None, **settings: object) -> _Crowd:
+    settings |= {"RUN_ACTIVE_PER_WORKSPACE": AT_ONCE, "WORKER_CONCURRENCY": AT_ONCE}
+    async with stage.caller() as caller:
+        sessions = await caller.new_sessions(AT_ONCE, model)
+        with stage.worker(**settings) as process:
+            await _warm_up(caller, model)
             memory = _Memory(process)
             idle_mib = memory.peak_mib
             watching = asyncio.create_task(memory.watch())
-            runs = [
-                (await caller.submit(session_id, f"demo: slow {_SLOW_STEP_SECONDS}")).run_id for session_id in sessions
-            ]
+            runs = [(await caller.submit(session_id, text)).run_id for session_id in sessions]
             for run_id in runs:
                 ended = await caller.until_ended(run_id)
                 assert ended.state is RunState.SUCCEEDED, ended.failure
                 advance()
             watching.cancel()
-            logs = [await caller.log(session_id) for session_id in sessions]
-    accepted = [_moment(events, EventType.INPUT_ACCEPTED) for events in logs]
-    started = [_moment(events, EventType.RUN_STARTED) for events in logs]
-    succeeded = [_moment(events, EventType.RUN_SUCCEEDED) for events in logs]
-    return Measured(
-        [
-            Figure(f"worker with {AT_ONCE} runs, peak memory", memory.peak_mib, "MiB", TARGET_MIB),
-            Figure("  … idle", idle_mib, "MiB"),
-            Figure("  … runs at the same time", _most_at_once(started, succeeded), "runs"),
-            Figure("  … until all have started", _ms(max(started) - min(accepted)) / 1000, "s"),
-            Figure("  … until all have succeeded", _ms(max(succeeded) - min(accepted)) / 1000, "s"),
-            Figure("  … of which their model took", 2 * _SLOW_STEP_SECONDS, "s"),
-        ]
+        logs = [await caller.log(session_id) for session_id in sessions]
+    return _Crowd(
+        idle_mib,
+        memory.peak_mib,
+        [_moment(events, EventType.INPUT_ACCEPTED) for events in logs],
+        [_moment(events, EventType.RUN_STARTED) for events in logs],
+        [_moment(events, EventType.RUN_SUCCEEDED) for events in logs],
     )
 
 
@@ -129,10 +163,10 @@ class _Memory:
         return resident_bytes / _MIB
 
 
-async def _warm_up(caller: Caller) -> None:
-    """The first run also waits for the worker to be there."""
-    for session_id in await caller.new_sessions(_WARM_UP_RUNS):
-        await caller.until_ended((await caller.submit(session_id, "Warm up.")).run_id)
+async def _warm_up(caller: Caller, model: str | None = None) -> None:
+    """The first run also waits for the worker to be there, and for the library of its provider."""
+    for session_id in await caller.new_sessions(_WARM_UP_RUNS, model):
+        await caller.until_ended((await caller.submit(session_id, QUICKLY)).run_id)
 
 
 def _consumed_after_ms(events: Iterable[EventBody], texts: set[str]) -> list[float]:

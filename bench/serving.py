@@ -21,7 +21,7 @@ _TEXT = "Please look at the release notes and tell me what is missing."
 
 
 async def throughput(stage: Stage, advance: Advance) -> Measured:
-    """ROUNDS rounds. The first inputs of the sessions start their runs; as nobody drives those, all later ones steer."""
+    """The first input of each session starts a run; as nobody drives it, all later ones steer."""
     async with stage.caller() as caller:
         await caller.new_keys(_KEYS - 1)
         sessions = await caller.new_sessions(CONNECTIONS + 1)

@@ -68,8 +68,9 @@ class Caller:
         self._stage = stage
         self._wire = wire
 
-    async def new_sessions(self, count: int) -> list[UUID]:
-        ask = request("POST", "/v1/sessions", self._stage.key, b"{}")
+    async def new_sessions(self, count: int, model: str | None = None) -> list[UUID]:
+        """With the worker's default model unless one is named."""
+        ask = request("POST", "/v1/sessions", self._stage.key, msgspec.json.encode({"model": model} if model else {}))
         answers = [_checked(await self._wire.ask(ask)) for _ in range(count)]
         return [UUID(msgspec.json.decode(answer)["id"]) for answer in answers]
 

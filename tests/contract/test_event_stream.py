@@ -443,7 +443,8 @@ async def test_a_reader_that_leaves_is_forgotten(own_world: World, own: Server) 
         async with reading(own.url, session_id, own_world.key) as reader:
             await reader.next()
     assert await until(lambda: connections(own) == 0, 2)
-    assert own.log.read_text().count(f'/v1/sessions/{session_id}/events","status":200') == 10
+    line = f'/v1/sessions/{session_id}/events","status":200'
+    assert await until(lambda: own.log.read_text().count(line) == 10, 2)
 
 
 # --- slow readers ---

@@ -4,9 +4,10 @@ The stand-in speaks OpenAI's chat completions. Each session has a model name of 
 """
 
 import asyncio
+import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from psycopg import AsyncConnection
@@ -16,7 +17,11 @@ from tests.workers import eventually
 from tests.world import World
 
 # Nobody loses patience with a lock that a test holds.
-PATIENT = {"DATABASE_LOCK_WAIT_SECONDS": 30, "DATABASE_STATEMENT_SECONDS": 40}
+PATIENT = {"DATABASE_LOCK_WAIT_SECONDS": 60, "DATABASE_STATEMENT_SECONDS": 80}
+# Not taken for dead by itself on a machine that is busy; by a worker with a shorter lease at once.
+STEADY = {"WORKER_LEASE_SECONDS": 60}
+# The first request of a worker waits for seconds of imports, and tests run side by side.
+START_SECONDS = 60.0
 FIRST, LAST = "Let me see.", "Done."
 # What a run writes under its session's lock when the model makes one call and then answers, in this order.
 WRITES = ("begin", "take", "store call", "store result", "take again", "store answer", "finish")
@@ -35,7 +40,7 @@ class Gate:
         self.client_left = asyncio.Event()
 
     async def is_reached(self) -> None:
-        await asyncio.wait_for(self.reached.wait(), 20)
+        await asyncio.wait_for(self.reached.wait(), START_SECONDS)
 
     def reply(self, before: Sequence[Event] = (), after: Reply | None = None) -> Reply:
         """The beginning of a stream, a stop until the gate opens, and its end. With `after`: a stop, then that."""
@@ -69,19 +74,18 @@ class Gate:
             await asyncio.gather(leaving, opening, return_exceptions=True)
 
 
+def asking(door: socket.socket) -> dict[str, object]:
+    """The settings of a worker that asks the stand-in behind this door."""
+    return {"MODEL_OPENAI_BASE_URL": f"http://127.0.0.1:{door.getsockname()[1]}/v1", "MODEL_RETRY_BASE_SECONDS": 0.05}
+
+
 class StandIn:
     """Answers each request for a model with the next of that model's replies, then with a plain one for ever."""
 
     def __init__(self) -> None:
-        self.url = ""
         self.replies: defaultdict[str, list[Reply]] = defaultdict(list)
         self.asked: defaultdict[str, list[list[Any]]] = defaultdict(list)
         self._connections: set[asyncio.Task[None]] = set()
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """For the workers that ask it."""
-        return {"MODEL_OPENAI_BASE_URL": f"{self.url}/v1", "MODEL_RETRY_BASE_SECONDS": 0.05}
 
     def texts(self, model: str) -> list[list[str]]:
         """Of each request what the users said in it."""
@@ -92,10 +96,10 @@ class StandIn:
 
     @classmethod
     @asynccontextmanager
-    async def running(cls) -> AsyncIterator[Self]:
+    async def running(cls, door: socket.socket) -> AsyncIterator[Self]:
+        """Behind a socket that listens already, and goes on when this ends: one worker can serve several tests."""
         stand_in = cls()
-        server = await asyncio.start_server(stand_in._accept, "127.0.0.1", 0)
-        stand_in.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        server = await asyncio.start_server(stand_in._accept, sock=door.dup())
         try:
             yield stand_in
         finally:
@@ -108,13 +112,16 @@ class StandIn:
         self._connections.add(asyncio.create_task(self._serve(Wire(reader, writer))))
 
     async def _serve(self, wire: Wire) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
+        try:
             while not wire.writer.is_closing():
                 body = (await read_request(wire.reader)).body
                 self.asked[body["model"]].append(body["messages"])
                 replies = self.replies[body["model"]]
                 await (replies.pop(0) if replies else streams(OPENAI.text(LAST)))(wire)
-        wire.writer.close()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            wire.writer.transport.abort()
 
 
 async def new_session(world: World, model: str) -> str:
@@ -162,7 +169,7 @@ class Brake:
         async def look() -> bool:
             return len(await (await self._watcher.execute(_WAITING, (self.session_id,))).fetchall()) == count
 
-        await eventually(look)
+        await eventually(look, START_SECONDS)
 
     async def let_pass(self, count: int = 1) -> None:
         """Those who wait, of which there must be so many, write; who comes after them waits again."""

@@ -172,6 +172,8 @@ async def test_a_locked_row_is_503_in_time(here: World) -> None:
 async def test_an_empty_pool_is_503_in_time(narrow_api: Server) -> None:
     async with at(narrow_api) as world:
         session_id = await world.new_session()
+        # From now on the process knows this caller and sends it straight to the queue.
+        assert (await world.submit(session_id)).status_code == 200
         _, key_id = await world.new_key_record(())
         async with await world.connect() as holder, holder.transaction():
             await holder.execute("SELECT FROM api_keys WHERE id = %s FOR UPDATE", (key_id,))

@@ -3,6 +3,7 @@ acknowledged input ends once."""
 
 import asyncio
 import signal
+import socket
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -28,16 +29,21 @@ from tests.fault.stand_in import (
     FIRST,
     LAST,
     PATIENT,
+    START_SECONDS,
+    STEADY,
     WRITES,
     Brake,
     Gate,
     StandIn,
+    asking,
     call_then_answer,
     new_session,
     walk_to,
 )
 from tests.workers import Worker, at_rest, check_log, ended, eventually, log_of, working
 from tests.world import Server, World, clone_database, drop_database, serving
+
+Settings = dict[str, object]
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +55,20 @@ def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture
-async def stand_in() -> AsyncIterator[StandIn]:
-    async with StandIn.running() as stand_in:
+def door() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        yield door
+
+
+@pytest.fixture
+def model(door: socket.socket) -> Settings:
+    """For workers: whom to ask."""
+    return asking(door)
+
+
+@pytest.fixture
+async def stand_in(door: socket.socket) -> AsyncIterator[StandIn]:
+    async with StandIn.running(door) as stand_in:
         yield stand_in
 
 
@@ -106,18 +124,21 @@ class Point(Struct, frozen=True):
 POINTS = [Point(write, late_input) for write in WRITES for late_input in (False, True)]
 
 
-async def test_killed_before_any_of_its_writes(world: World, server: Server, stand_in: StandIn) -> None:
+async def test_killed_before_any_of_its_writes(
+    world: World, server: Server, stand_in: StandIn, model: Settings
+) -> None:
     """A session for each point, all in one worker, which is killed when it stands before all those writes."""
-    settings = stand_in.settings | PATIENT | {"DATABASE_POOL_CONNECTIONS": 2 * len(POINTS)}
+    settings = model | PATIENT | {"DATABASE_POOL_CONNECTIONS": 2 * len(POINTS)}
     sessions = {point: await new_session(world, point.model) for point in POINTS}
     runs = {point: await submitted(world, sessions[point], "Hello.") for point in POINTS}
     for point in POINTS:
+        assert await submitted(world, sessions[point], "Before the start.") == runs[point]
         answers = call_then_answer()
         # A request that is made again gets the same answer again.
         stand_in.replies[point.model] = answers if point.write != "store call" else [answers[0], *answers]
     async with AsyncExitStack() as stack:
         brakes = {point: await stack.enter_async_context(Brake(world, sessions[point])) for point in POINTS}
-        with working(server.database_url, server.data_dir, **settings) as worker:
+        with working(server.database_url, server.data_dir, **settings, **STEADY) as worker:
             await asyncio.gather(*(walk_to(brakes[point], point.write) for point in POINTS))
             kill(worker)
     before = {point: await log_of(world, sessions[point]) for point in POINTS}
@@ -126,10 +147,10 @@ async def test_killed_before_any_of_its_writes(world: World, server: Server, sta
         if point.late_input:
             assert await submitted(world, sessions[point], "Late.") == runs[point], point
     with working(server.database_url, server.data_dir, **settings):
-        await at_rest(world, *sessions.values())
+        await at_rest(world, *sessions.values(), seconds=60)
     for point in POINTS:
         run = (await world.get(f"/v1/runs/{runs[point]}")).json()
-        expected = ("succeeded", 1 if point.write == "begin" else 2, 1 + point.late_input)
+        expected = ("succeeded", 1 if point.write == "begin" else 2, 2 + point.late_input)
         assert (run["state"], run["attempts"], run["inputs_consumed"]) == expected, point
         entries = await log_of(world, sessions[point])
         assert entries[: len(before[point])] == before[point], point
@@ -144,24 +165,28 @@ def _check_conversation(point: Point, entries: list[dict[str, Any]], stand_in: S
     assert [entry["data"]["call_id"] for entry in entries if entry["type"] == "tool.result"] == ["call_1"], point
     asked = stand_in.asked[point.model]
     assert len(asked) == REQUESTS[point.write][1] + one_more, point
-    assert stand_in.texts(point.model)[-1] == ["Hello."] + ["Late."] * point.late_input, point
+    texts = stand_in.texts(point.model)
+    assert texts[-1] == ["Hello.", "Before the start."] + ["Late."] * point.late_input, point
+    assert all(each[:2] == ["Hello.", "Before the start."] for each in texts), point
     if not point.late_input:
         repeated = {"store call": [(0, 1)], "store answer": [(1, 2)]}.get(point.write, [])
         assert [(a, b) for b in range(len(asked)) for a in range(b) if asked[a] == asked[b]] == repeated, point
 
 
-async def test_killed_in_the_middle_of_an_answer(world: World, server: Server, stand_in: StandIn) -> None:
+async def test_killed_in_the_middle_of_an_answer(
+    world: World, server: Server, stand_in: StandIn, model: Settings
+) -> None:
     gate = Gate()
     stand_in.replies["x"] = [gate.reply(OPENAI.text("Half an ", "answer.")), streams(OPENAI.text("Whole."))]
     session_id = await new_session(world, "x")
-    with working(server.database_url, server.data_dir, **stand_in.settings) as worker:
+    with working(server.database_url, server.data_dir, **model, **STEADY) as worker:
         run_id = await submitted(world, session_id, "Hello.")
         await gate.is_reached()
         await submitted(world, session_id, "While it dies.")
         kill(worker)
         await asyncio.wait_for(gate.client_left.wait(), 10)
-    with working(server.database_url, server.data_dir, **stand_in.settings):
-        run = await ended(world, run_id)
+    with working(server.database_url, server.data_dir, **model):
+        run = await ended(world, run_id, START_SECONDS)
     assert (run["state"], run["attempts"], run["steps"], run["inputs_consumed"]) == ("succeeded", 2, 1, 2)
     assert stand_in.texts("x") == [["Hello."], ["Hello.", "While it dies."]]
     entries = await log_of(world, session_id)
@@ -173,18 +198,20 @@ async def test_killed_in_the_middle_of_an_answer(world: World, server: Server, s
 # --- woken up ---
 
 
-async def test_woken_in_the_middle_of_an_answer(world: World, server: Server, stand_in: StandIn) -> None:
+async def test_woken_in_the_middle_of_an_answer(
+    world: World, server: Server, stand_in: StandIn, model: Settings
+) -> None:
     """Its answer comes when another worker is at the same step: it is refused, and the sleeper serves others again."""
     slept, other = Gate(), Gate()
     stand_in.replies["x"] = [
         gate.reply(OPENAI.text(f"By the {name}.")) for gate, name in ((slept, "first"), (other, "second"))
     ]
     session_id = await new_session(world, "x")
-    with working(server.database_url, server.data_dir, **stand_in.settings) as sleeper:
+    with working(server.database_url, server.data_dir, **model) as sleeper:
         run_id = await submitted(world, session_id, "Hello.")
         await slept.is_reached()
         sleeper.signal(signal.SIGSTOP)
-        with working(server.database_url, server.data_dir, **stand_in.settings) as second:
+        with working(server.database_url, server.data_dir, **model) as second:
             await other.is_reached()
             taken_over = await log_of(world, session_id)
             slept.opened.set()
@@ -255,7 +282,7 @@ async def test_no_write_of_an_older_attempt_is_let_through(
 SESSIONS, INPUTS = 6, 40
 
 
-async def test_postgres_restarted_and_crashed_under_load(tmp_path: Path, stand_in: StandIn) -> None:
+async def test_postgres_restarted_and_crashed_under_load(tmp_path: Path, stand_in: StandIn, model: Settings) -> None:
     numbers = count()
     given: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory(prefix="qd-load-") as folder:
@@ -265,15 +292,15 @@ async def test_postgres_restarted_and_crashed_under_load(tmp_path: Path, stand_i
             migrate(postgres.url)
             with (
                 serving(postgres.url, tmp_path) as server,
-                working(postgres.url, tmp_path, **stand_in.settings) as one,
-                working(postgres.url, tmp_path, **stand_in.settings) as two,
+                working(postgres.url, tmp_path, **model) as one,
+                working(postgres.url, tmp_path, **model) as two,
             ):
                 async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
                     world = await World.create(postgres.url, http)
                     sessions = {f"s{n}": await new_session(world, f"s{n}") for n in range(SESSIONS)}
-                    for model in sessions:
-                        given[model] = []
-                        stand_in.replies[model] = [_numbered(numbers, given[model]) for _ in range(20 * INPUTS)]
+                    for name in sessions:
+                        given[name] = []
+                        stand_in.replies[name] = [_numbered(numbers, given[name]) for _ in range(20 * INPUTS)]
                     talks = [asyncio.create_task(_talk(world, session_id)) for session_id in sessions.values()]
                     for order in (signal.SIGINT, signal.SIGQUIT):
                         await asyncio.sleep(1.5)
@@ -284,10 +311,10 @@ async def test_postgres_restarted_and_crashed_under_load(tmp_path: Path, stand_i
                     await at_rest(world, *sessions.values(), seconds=60)
                     assert one.process.poll() is None
                     assert two.process.poll() is None
-                    for (model, session_id), texts in zip(sessions.items(), acknowledged, strict=True):
+                    for (name, session_id), texts in zip(sessions.items(), acknowledged, strict=True):
                         entries = await log_of(world, session_id)
                         check_log(entries)
-                        check_requests(entries, stand_in.asked[model], given[model])
+                        check_requests(entries, stand_in.asked[name], given[name])
                         accepted = Counter(texts_of(entries, "input.accepted"))
                         assert all(accepted[text] == 1 for text in texts)
                         assert len(texts) >= INPUTS // 4, "the load was real"
@@ -316,3 +343,12 @@ async def _talk(world: World, session_id: str) -> list[str]:
             assert answer.status_code == 503, answer.text
         await asyncio.sleep(0.1)
     return acknowledged
+
+
+# --- too long ---
+
+
+async def test_a_run_ends_after_its_time(world: World, server: Server) -> None:
+    with working(server.database_url, server.data_dir, RUN_MAX_SECONDS=1):
+        run = await ended(world, await submitted(world, await world.new_session(), "demo: slow 60"))
+    assert (run["state"], run["failure"]) == ("failed", "The run took longer than 1 seconds.")

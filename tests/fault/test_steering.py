@@ -2,9 +2,9 @@
 of a run: with a worker of its own and a model in the test's hands."""
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
@@ -15,10 +15,12 @@ from tests.contract.provider_server import OPENAI, Event, refuses, streams
 from tests.fault.stand_in import (
     LAST,
     PATIENT,
+    STEADY,
     WRITES,
     Brake,
     Gate,
     StandIn,
+    asking,
     call_then_answer,
     new_session,
     walk_to,
@@ -27,6 +29,8 @@ from tests.workers import at_rest, check_log, ended, log_of, working
 from tests.world import Server, World, clone_database, drop_database, serving
 
 CONTEXT_TOKENS = 1000
+# Small enough to be met by a test that wants to, large enough for all others.
+LIMITS = {"RUN_MAX_STEPS": 4, "RUN_MAX_TOKENS": 1000, "MODEL_CONTEXT_TOKENS": CONTEXT_TOKENS}
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +41,20 @@ def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFa
     drop_database(postgres_url, url)
 
 
+@pytest.fixture(scope="module")
+def door(server: Server) -> Iterator[socket.socket]:
+    """With the one worker of this file, which asks whoever is behind it."""
+    settings = PATIENT | STEADY | LIMITS | {"DATABASE_POOL_CONNECTIONS": 20}
+    with (
+        socket.create_server(("127.0.0.1", 0)) as door,
+        working(server.database_url, server.data_dir, **asking(door), **settings),
+    ):
+        yield door
+
+
 @pytest.fixture
-async def stand_in() -> AsyncIterator[StandIn]:
-    async with StandIn.running() as stand_in:
+async def stand_in(door: socket.socket) -> AsyncIterator[StandIn]:
+    async with StandIn.running(door) as stand_in:
         yield stand_in
 
 
@@ -75,35 +90,28 @@ TAKEN_AT = {
 }
 
 
-async def test_an_input_between_any_two_writes_is_consumed_once(
-    world: World, server: Server, stand_in: StandIn
-) -> None:
-    settings = stand_in.settings | PATIENT | {"DATABASE_POOL_CONNECTIONS": 20}
+async def test_an_input_between_any_two_writes_is_consumed_once(world: World, stand_in: StandIn) -> None:
+    """Each session's second input comes in right after the write that the session is named for."""
     sessions = {write: await new_session(world, write) for write in WRITES}
-    runs: dict[str, str] = {}
-    for write, session_id in sessions.items():
-        stand_in.replies[write] = call_then_answer()
-        runs[write] = (await submitted(world, session_id, "Hello."))["run_id"]
-        # Before the start, too.
-        assert await submitted(world, session_id, "Early.") == {"outcome": "steered", "run_id": runs[write]}
-    async with AsyncExitStack() as stack:
-        brakes = {write: await stack.enter_async_context(Brake(world, sessions[write])) for write in WRITES}
-        with working(server.database_url, server.data_dir, **settings):
+    stand_in.replies |= {write: call_then_answer() for write in WRITES}
 
-            async def steer(write: str) -> dict[str, Any]:
-                answer = await slip_in(world, brakes[write], write, "Steered.")
-                await brakes[write].release()
-                return answer
+    async def steer(write: str) -> tuple[str, dict[str, Any]]:
+        async with Brake(world, sessions[write]) as brake:
+            hello = asyncio.create_task(submitted(world, sessions[write], "Hello."))
+            await brake.let_pass()
+            return (await hello)["run_id"], await slip_in(world, brake, write, "Steered.")
 
-            answers = dict(zip(WRITES, await asyncio.gather(*map(steer, WRITES)), strict=True))
-            await at_rest(world, *sessions.values())
+    steered = {write: await steer(write) for write in WRITES}
+    runs = {write: run_id for write, (run_id, _) in steered.items()}
+    answers = {write: answer for write, (_, answer) in steered.items()}
+    await at_rest(world, *sessions.values())
     for write, (request, step, requests) in TAKEN_AT.items():
         entries = await log_of(world, sessions[write])
         check_log(entries)
         texts = stand_in.texts(write)
         assert len(texts) == requests, write
-        assert texts[: request - 1] == [["Hello.", "Early."]] * (request - 1), write
-        assert texts[request - 1 :] == [["Hello.", "Early.", "Steered."]] * (requests - request + 1), write
+        assert texts[: request - 1] == [["Hello."]] * (request - 1), write
+        assert texts[request - 1 :] == [["Hello.", "Steered."]] * (requests - request + 1), write
         last = of_type(entries, "input.consumed")[-1]
         assert (last["run_id"], last["data"]["step"]) == (answers[write]["run_id"], step), write
         lives = write != "finish"
@@ -112,30 +120,27 @@ async def test_an_input_between_any_two_writes_is_consumed_once(
         assert len(of_type(entries, "run.succeeded")) == (1 if lives else 2), write
 
 
-async def test_a_failed_run_hands_its_inputs_on_in_the_same_transaction(
-    world: World, server: Server, stand_in: StandIn
-) -> None:
+async def test_a_failed_run_hands_its_inputs_on_in_the_same_transaction(world: World, stand_in: StandIn) -> None:
     gate = Gate()
     stand_in.replies["x"] = [gate.reply(after=refuses(400, OPENAI.error("invalid", "No such thing.")))]
     session_id = await new_session(world, "x")
-    with working(server.database_url, server.data_dir, **stand_in.settings, **PATIENT):
-        run_id = (await submitted(world, session_id, "Hello."))["run_id"]
-        await gate.is_reached()
-        assert (await submitted(world, session_id, "And more."))["run_id"] == run_id
-        async with Brake(world, session_id) as brake:
-            gate.opened.set()
-            await brake.let_pass()
-            # The next run cannot begin as long as the lock is held, so its row is as the failure left it.
-            rows = await world.fetch(
-                "SELECT xmin::text, id::text, state FROM runs WHERE session_id = %s ORDER BY id", session_id
-            )
-            [event] = await world.fetch(
-                "SELECT xmin::text, data FROM session_events WHERE session_id = %s AND type = 'run.failed'", session_id
-            )
-            next_run_id = event[1]["next_run_id"]
-            assert {(run, state) for _, run, state in rows} == {(run_id, "failed"), (next_run_id, "queued")}
-            assert {xmin for xmin, _, _ in rows} == {event[0]}
-        assert (await ended(world, next_run_id))["state"] == "succeeded"
+    run_id = (await submitted(world, session_id, "Hello."))["run_id"]
+    await gate.is_reached()
+    assert (await submitted(world, session_id, "And more."))["run_id"] == run_id
+    async with Brake(world, session_id) as brake:
+        gate.opened.set()
+        await brake.let_pass()
+        # The next run cannot begin as long as the lock is held, so its row is as the failure left it.
+        rows = await world.fetch(
+            "SELECT xmin::text, id::text, state FROM runs WHERE session_id = %s ORDER BY id", session_id
+        )
+        [event] = await world.fetch(
+            "SELECT xmin::text, data FROM session_events WHERE session_id = %s AND type = 'run.failed'", session_id
+        )
+        next_run_id = event[1]["next_run_id"]
+        assert {(run, state) for _, run, state in rows} == {(run_id, "failed"), (next_run_id, "queued")}
+        assert {xmin for xmin, _, _ in rows} == {event[0]}
+    assert (await ended(world, next_run_id))["state"] == "succeeded"
     run = (await world.get(f"/v1/runs/{run_id}")).json()
     assert "No such thing." in run["failure"]
     assert (run["inputs_accepted"], run["inputs_consumed"]) == (2, 1)
@@ -145,41 +150,35 @@ async def test_a_failed_run_hands_its_inputs_on_in_the_same_transaction(
     assert stand_in.texts("x") == [["Hello."], ["Hello.", "And more."]]
 
 
-async def test_cancel_reaches_a_step_in_another_process_within_a_second(
-    world: World, server: Server, stand_in: StandIn
-) -> None:
+async def test_cancel_reaches_a_step_in_another_process_within_a_second(world: World, stand_in: StandIn) -> None:
     gate = Gate()
     stand_in.replies["x"] = [gate.reply(OPENAI.text("Half an ", "answer."))]
     session_id = await new_session(world, "x")
-    with working(server.database_url, server.data_dir, **stand_in.settings):
-        run_id = (await submitted(world, session_id, "Hello."))["run_id"]
-        await gate.is_reached()
-        await submitted(world, session_id, "Too late.")
-        began = time.monotonic()
-        answer: httpx.Response = await world.post(f"/v1/runs/{run_id}/cancel", None)
-        assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
-        await asyncio.wait_for(gate.client_left.wait(), 10)
-        assert time.monotonic() - began < 1
-        entries = await log_of(world, session_id)
-        check_log(entries)
-        discarded = [entry["data"]["input_id"] for entry in of_type(entries, "input.discarded")]
-        assert (
-            discarded
-            == answer.json()["discarded_input_ids"]
-            == [of_type(entries, "input.accepted")[1]["data"]["input_id"]]
-        )
-        # The worker is free for the session's next run at once.
-        following = (await submitted(world, session_id, "Again."))["run_id"]
-        assert (await ended(world, following))["state"] == "succeeded"
+    run_id = (await submitted(world, session_id, "Hello."))["run_id"]
+    await gate.is_reached()
+    await submitted(world, session_id, "Too late.")
+    began = time.monotonic()
+    answer: httpx.Response = await world.post(f"/v1/runs/{run_id}/cancel", None)
+    assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
+    await asyncio.wait_for(gate.client_left.wait(), 10)
+    assert time.monotonic() - began < 1
+    entries = await log_of(world, session_id)
+    check_log(entries)
+    discarded = [entry["data"]["input_id"] for entry in of_type(entries, "input.discarded")]
+    assert (
+        discarded == answer.json()["discarded_input_ids"] == [of_type(entries, "input.accepted")[1]["data"]["input_id"]]
+    )
+    # The worker is free for the session's next run at once.
+    following = (await submitted(world, session_id, "Again."))["run_id"]
+    assert (await ended(world, following))["state"] == "succeeded"
     assert stand_in.texts("x")[-1] == ["Hello.", "Again."]
 
 
-async def test_a_session_longer_than_the_window_goes_on(world: World, server: Server, stand_in: StandIn) -> None:
+async def test_a_session_longer_than_the_window_goes_on(world: World, stand_in: StandIn) -> None:
     session_id = await new_session(world, "x")
-    with working(server.database_url, server.data_dir, **stand_in.settings, MODEL_CONTEXT_TOKENS=CONTEXT_TOKENS):
-        for number in range(5):
-            run_id = (await submitted(world, session_id, f"{number}: " + "word " * 250))["run_id"]
-            assert (await ended(world, run_id))["state"] == "succeeded"
+    for number in range(5):
+        run_id = (await submitted(world, session_id, f"{number}: " + "word " * 250))["run_id"]
+        assert (await ended(world, run_id))["state"] == "succeeded"
     entries = await log_of(world, session_id)
     check_log(entries)
     trimmed = [entry["data"]["dropped_turns"] for entry in of_type(entries, "context.trimmed")]
@@ -193,6 +192,25 @@ async def test_a_session_longer_than_the_window_goes_on(world: World, server: Se
     assert len(asked[-1]) < len(entries)
 
 
+async def test_a_window_smaller_than_expected_is_found_out(world: World, stand_in: StandIn) -> None:
+    too_long = refuses(400, OPENAI.error("context_length_exceeded", "maximum context length is 500 tokens"))
+    session_id = await new_session(world, "x")
+    for text in ("first " * 160, "second " * 160):
+        stand_in.replies["x"] = [] if text.startswith("first") else [too_long]
+        run_id = (await submitted(world, session_id, text))["run_id"]
+        assert (await ended(world, run_id))["state"] == "succeeded"
+    assert [len(messages) for messages in stand_in.asked["x"]] == [1, 3, 1]
+    entries = await log_of(world, session_id)
+    check_log(entries)
+    assert [entry["data"] for entry in of_type(entries, "context.trimmed")] == [{"dropped_turns": 2}]
+    # A model that finds everything too long is given up.
+    stand_in.replies["x"] = [too_long] * 9
+    run = await ended(world, (await submitted(world, session_id, "third"))["run_id"])
+    assert run["state"] == "failed"
+    assert "too long" in run["failure"]
+    assert len(stand_in.asked["x"]) == 5
+
+
 def _costly(events: list[Event], tokens: int) -> list[Event]:
     usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
     return [
@@ -200,46 +218,38 @@ def _costly(events: list[Event], tokens: int) -> list[Event]:
     ]
 
 
-async def test_limits_end_a_run_with_their_reason(world: World, server: Server, stand_in: StandIn) -> None:
-    limits = {"RUN_MAX_STEPS": 3, "RUN_MAX_TOKENS": 1000, "RUN_MAX_SECONDS": 6}
+async def test_limits_end_a_run_with_their_reason(world: World, stand_in: StandIn) -> None:
     calls = [OPENAI.calls("", (f"call_{n}", "current_time", "{}")) for n in range(9)]
     stand_in.replies["steps"] = [streams(events) for events in calls]
     stand_in.replies["tokens"] = [streams(_costly(events, 600)) for events in calls]
-    stand_in.replies["seconds"] = [Gate().reply(OPENAI.text("Half an ", "answer."))]
-    reasons = {
-        "steps": "The run needed more than 3 steps.",
-        "tokens": "The run used more than 1000 tokens.",
-        "seconds": "The run took longer than 6 seconds.",
+    limits = {
+        "steps": (4, "The run needed more than 4 steps."),
+        "tokens": (2, "The run used more than 1000 tokens."),
     }
-    with working(server.database_url, server.data_dir, **stand_in.settings, **limits):
-        sessions = {limit: await new_session(world, limit) for limit in reasons}
-        runs = {limit: (await submitted(world, sessions[limit], "Hello."))["run_id"] for limit in reasons}
-        found = {limit: await ended(world, runs[limit]) for limit in reasons}
-    assert {limit: (run["state"], run["failure"]) for limit, run in found.items()} == {
-        limit: ("failed", reason) for limit, reason in reasons.items()
-    }
-    assert {limit: run["steps"] for limit, run in found.items()} == {"steps": 3, "tokens": 2, "seconds": 0}
-    assert {limit: len(stand_in.asked[limit]) for limit in reasons} == {"steps": 3, "tokens": 2, "seconds": 1}
-    for limit, session_id in sessions.items():
+    for limit, (steps, reason) in limits.items():
+        session_id = await new_session(world, limit)
+        run = await ended(world, (await submitted(world, session_id, "Hello."))["run_id"])
+        assert (run["state"], run["failure"], run["steps"]) == ("failed", reason, steps)
+        assert len(stand_in.asked[limit]) == steps
         entries = await log_of(world, session_id)
         check_log(entries)
-        assert of_type(entries, "run.failed")[0]["data"] == {"reason": reasons[limit]}
+        assert [entry["data"] for entry in of_type(entries, "run.failed")] == [{"reason": reason}]
 
 
-async def test_an_input_at_the_limit_is_left_to_the_next_run(world: World, server: Server, stand_in: StandIn) -> None:
+async def test_an_input_at_the_limit_is_left_to_the_next_run(world: World, stand_in: StandIn) -> None:
     """The run that may make no more steps could not show it to the model."""
     gate = Gate()
-    stand_in.replies["x"] = [gate.reply(OPENAI.text("One step."))]
+    stand_in.replies["x"] = [gate.reply(_costly(OPENAI.text("Costly."), 2000))]
     session_id = await new_session(world, "x")
-    with working(server.database_url, server.data_dir, **stand_in.settings, RUN_MAX_STEPS=1):
-        run_id = (await submitted(world, session_id, "Hello."))["run_id"]
-        await gate.is_reached()
-        assert (await submitted(world, session_id, "And more."))["run_id"] == run_id
-        gate.opened.set()
-        await at_rest(world, session_id)
+    run_id = (await submitted(world, session_id, "Hello."))["run_id"]
+    await gate.is_reached()
+    assert (await submitted(world, session_id, "And more."))["run_id"] == run_id
+    gate.opened.set()
+    await at_rest(world, session_id)
     entries = await log_of(world, session_id)
     check_log(entries)
-    assert of_type(entries, "run.failed")[0]["data"]["reason"] == "The run needed more than 1 steps."
-    assert len(of_type(entries, "run.succeeded")) == 1
+    [failed] = of_type(entries, "run.failed")
+    assert failed["data"]["reason"] == "The run used more than 1000 tokens."
+    assert [entry["run_id"] for entry in of_type(entries, "run.succeeded")] == [failed["data"]["next_run_id"]]
     assert stand_in.texts("x") == [["Hello."], ["Hello.", "And more."]]
-    assert of_type(entries, "message")[-1]["data"]["text"] == LAST
+    assert [entry["data"]["text"] for entry in of_type(entries, "message")] == ["Costly.", LAST]

@@ -86,6 +86,18 @@ def test_calls_that_an_earlier_run_left_open_are_closed() -> None:
     assert shape(turns_of([*log, said("b")], RUN)) == ["i", "a[1]", "=1", "j", "b[]"]
 
 
+LONG = [*START, said("a"), called("1"), called("2"), result("1"), result("2"), accepted("j"), said("b"), consumed("j")]
+
+
+@pytest.mark.parametrize("beginning", range(len(LONG)))
+def test_a_log_may_begin_anywhere(beginning: int) -> None:
+    """A session is read from its end, and only so far."""
+    turns = turns_of([*LONG[beginning:], accepted("k"), consumed("k")], RUN)
+    assert shape(turns)[-1] == "k"
+    assert next_action(turns) == MODEL
+    assert not isinstance(turns[0], ToolResult)
+
+
 def test_what_is_written_is_what_is_read() -> None:
     turn = AssistantTurn("text", [ToolCall("1", "tool", {"x": 1}), ToolCall("2", "tool", {})], {"raw": [1]})
     written: list[NewEvent] = [*entries_of(Step(turn, 1, 2)), entry_of(ToolResult("1", "tool", "done"))]

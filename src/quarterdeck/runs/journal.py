@@ -34,7 +34,8 @@ def entry_of(result: ToolResult) -> NewEvent:
 def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
     """The conversation, as `run_id` goes on with it. An input takes its place where it was consumed, not where it came
     in; results stand right behind their calls, as models want them, though an input may have been consumed between
-    the two when a worker was lost there. Calls that an earlier run left open are closed."""
+    the two when a worker was lost there. Calls that an earlier run left open are closed. The log may begin anywhere:
+    what belongs to an entry before its beginning is left out."""
     texts: dict[str, str] = {}
     turns: list[Turn] = []
     said: AssistantTurn | None = None
@@ -44,16 +45,15 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
         match entry.type:
             case EventType.INPUT_ACCEPTED:
                 texts[data["input_id"]] = data["text"]
-            case EventType.INPUT_CONSUMED:
+            case EventType.INPUT_CONSUMED if data["input_id"] in texts:
                 turns.append(UserTurn(texts[data["input_id"]], entry.run_id))
             case EventType.MESSAGE:
                 _close_calls(turns)
                 said, said_by = AssistantTurn(data["text"], [], entry.record), entry.run_id
                 turns.append(said)
-            case EventType.TOOL_CALL:
-                assert said is not None, "a call follows the message it came with"
+            case EventType.TOOL_CALL if said is not None:
                 said.tool_calls.append(ToolCall(data["call_id"], data["name"], data["arguments"]))
-            case EventType.TOOL_RESULT:
+            case EventType.TOOL_RESULT if said is not None:
                 add_result(turns, ToolResult(data["call_id"], data["name"], data["text"]))
     if said_by != run_id:
         _close_calls(turns)

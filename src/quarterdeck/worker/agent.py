@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from quarterdeck.agents.context import fit
-from quarterdeck.agents.model import Model, OnText, Step, ToolCall, ToolResult, Turn
+from quarterdeck.agents.model import ContextExceeded, Model, OnText, Step, ToolCall, ToolResult, Turn
 from quarterdeck.agents.stepping import model_step
 from quarterdeck.agents.tools import SessionSkill, Toolbox, skill_instructions
 from quarterdeck.db.database import Connection
@@ -16,6 +16,9 @@ from quarterdeck.skills import service as skills
 from quarterdeck.skills.model import UsableVersion
 from quarterdeck.worker.parts import WorkerParts
 
+# Below this a conversation is no use, and the fault lies elsewhere.
+_LEAST_CONTEXT_TOKENS = 500
+
 
 class Agent:
     def __init__(self, model: Model, instructions: str, tools: Toolbox, settings: ModelSettings) -> None:
@@ -23,12 +26,22 @@ class Agent:
         self._instructions = instructions
         self._tools = tools
         self._settings = settings
+        self._context_tokens = settings.context_tokens
         self._dropped = 0
         self._told = 0
 
     async def step(self, turns: Sequence[Turn], on_text: OnText) -> Step:
-        kept, self._dropped = fit(turns, self._settings.context_tokens, self._instructions)
-        return await model_step(self._model, self._instructions, kept, self._tools.specs, on_text, self._settings)
+        """With half as much of the conversation each time that the model finds it too long: its window may be smaller
+        than the setting says, and the count of tokens is an estimate."""
+        while True:
+            kept, self._dropped = fit(turns, self._context_tokens, self._instructions)
+            tools = self._tools.specs
+            try:
+                return await model_step(self._model, self._instructions, kept, tools, on_text, self._settings)
+            except ContextExceeded:
+                if self._context_tokens // 2 < _LEAST_CONTEXT_TOKENS:
+                    raise
+                self._context_tokens //= 2
 
     def notices(self) -> list[NewEvent]:
         """What the log should say about the last step besides its answer."""

@@ -35,8 +35,8 @@ class Deltas:
         # What has not gone out is in the message that is about to be stored.
         if self._sender is not None:
             self._sender.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._sender
+            # Not awaited itself: the cancelling of this task, should it come now, must not be taken for the sender's.
+            await asyncio.wait({self._sender})
 
     async def _send_soon(self) -> None:
         await asyncio.sleep(self._parts.settings.run.delta_seconds)

@@ -95,12 +95,13 @@ class _Attempt:
         return journal.turns_of(entries, self._lease.run_id)
 
     async def _take_inputs(self) -> None:
+        # First: an input that this run could not show to its model any more is left to the next one.
+        self._check_limits()
         inputs: Sequence[Input] = await lifecycle.take(self._parts.database, self._lease, self._steps + 1)
         self._turns += [UserTurn(one.text, self._lease.run_id) for one in inputs]
 
     async def _ask_model(self, agent: Agent) -> None:
         await self._take_inputs()
-        self._check_limits()
         async with Deltas(self._parts, self._lease) as deltas:
             step = await agent.step(self._turns, deltas.add)
         await lifecycle.record(

@@ -1,0 +1,62 @@
+"""A model provider on this machine that speaks OpenAI's chat completions and takes its time: what 200 runs cost shows
+only with a provider's library and its connections in the worker."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+
+ANSWER_SECONDS = 8.0
+# Whoever says this gets an answer at once.
+QUICKLY = "Quickly."
+_PIECES = 16
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_CHUNK = {"id": "bench", "object": "chat.completion.chunk", "created": 1, "model": "bench"}
+
+
+@asynccontextmanager
+async def provider() -> AsyncIterator[str]:
+    """Its base URL."""
+    answering: set[asyncio.Task[None]] = set()
+
+    def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(_answer_all(reader, writer))
+        answering.add(task)
+        task.add_done_callback(answering.discard)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=1024)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    finally:
+        server.close()
+        for task in answering:
+            task.cancel()
+        await asyncio.gather(*answering, return_exceptions=True)
+
+
+async def _answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError, asyncio.IncompleteReadError):
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            length = int(head.partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0])
+            quickly = QUICKLY.encode() in await reader.readexactly(length)
+            writer.write(_HEAD + _chunk({"role": "assistant", "content": ""}))
+            for _ in range(_PIECES):
+                await asyncio.sleep(0 if quickly else ANSWER_SECONDS / _PIECES)
+                writer.write(_chunk({"content": "A piece of the answer. "}))
+            usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
+            end = _event(msgspec.json.encode(_CHUNK | {"choices": [], "usage": usage})) + _event(b"[DONE]")
+            writer.write(_chunk({}, "stop") + end + b"0\r\n\r\n")
+    writer.close()
+
+
+def _chunk(delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    return _event(msgspec.json.encode(_CHUNK | {"choices": [choice]}))
+
+
+def _event(data: bytes) -> bytes:
+    line = b"data: " + data + b"\n\n"
+    return f"{len(line):x}\r\n".encode() + line + b"\r\n"
