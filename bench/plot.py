@@ -21,7 +21,7 @@ def draw(samples_ms: Mapping[str, Sequence[float]], target_ms: float, title: str
         f'<text x="{_LEFT}" y="24">{escape(title)}</text>',
         *_grid(),
         f'<path d="M{_x(target_ms):.1f} {_TOP}V{HEIGHT - _BOTTOM}" stroke="#cf222e" stroke-dasharray="5 4"/>',
-        f'<text x="{_x(target_ms) + 5:.1f}" y="{HEIGHT - _BOTTOM - 8}" style="fill:#cf222e">target {target_ms:g} ms</text>',
+        f'<text x="{_x(target_ms) + 5:.1f}" y="{HEIGHT - _BOTTOM - 8}">target {target_ms:g} ms</text>',
     ]
     for place, (name, values) in enumerate(samples_ms.items()):
         colour = _COLOURS[place % len(_COLOURS)]
