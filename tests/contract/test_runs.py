@@ -84,7 +84,7 @@ async def test_a_skill_is_read_by_the_agent(world: World, worker: Worker) -> Non
 GREETING = "---\nname: greeting\ndescription: Says hello.\n---\n{}\n"
 
 
-async def test_a_failed_run_says_why_and_hands_its_inputs_on(world: World, worker: Worker) -> None:
+async def test_a_failed_run_says_why_and_loses_no_input(world: World, worker: Worker) -> None:
     session_id = await world.new_session()
     run_id = (await world.submit(session_id, "demo: slow 1\ndemo: fail")).json()["run_id"]
     await started(world, session_id)
@@ -128,15 +128,6 @@ async def test_cancel_takes_effect_at_once_and_names_what_was_not_taken_up(world
     assert len(cancelled) == 1
     late = [entry for entry in entries if entry["run_id"] == run_id and entry["id"] > cancelled[0]]
     assert late == [], "nothing is written for a cancelled run"
-
-
-async def test_a_queued_run_can_be_cancelled(world: World) -> None:
-    """Without a worker in sight."""
-    session_id = await world.new_session()
-    await world.execute("UPDATE jobs.procrastinate_jobs SET queue_name = 'elsewhere' WHERE lock = %s", session_id)
-    run_id = (await world.submit(session_id, "x")).json()["run_id"]
-    answer = (await world.post(f"/v1/runs/{run_id}/cancel", None)).json()
-    assert answer["state"] in ("cancelled", "succeeded")
 
 
 async def test_tokens_read_and_cancel_in_their_own_session(world: World, worker: Worker) -> None:

@@ -103,6 +103,19 @@ async def test_a_run_without_a_job_gets_one(world: World, server: Server) -> Non
         assert (await ended(world, run_id))["state"] == "succeeded"
 
 
+async def test_a_queued_run_can_be_cancelled_and_is_never_started(world: World, server: Server) -> None:
+    session_id = await world.new_session()
+    run_id = (await world.submit(session_id)).json()["run_id"]
+    answer = (await world.post(f"/v1/runs/{run_id}/cancel", None)).json()
+    assert (answer["state"], len(answer["discarded_input_ids"])) == ("cancelled", 1)
+    assert await world.fetch("SELECT FROM jobs.procrastinate_jobs WHERE queueing_lock = %s", run_id) == []
+    with working(server.database_url, server.data_dir):
+        next_run_id = (await world.submit(session_id)).json()["run_id"]
+        assert (await ended(world, next_run_id))["state"] == "succeeded"
+    assert (await world.get(f"/v1/runs/{run_id}")).json()["attempts"] == 0
+    check_log(await log_of(world, session_id))
+
+
 async def test_runs_beyond_the_cap_wait_for_a_place_and_get_it_within_a_second(world: World, server: Server) -> None:
     sessions = [await world.new_session() for _ in range(5)]
     settings = {"RUN_ACTIVE_PER_WORKSPACE": 2, "WORKER_SWEEP_SECONDS": 60}
