@@ -213,7 +213,7 @@ async def test_what_comes_after_an_early_answer_is_not_taken_for_ever(
             began = time.monotonic()
             with pytest.raises((BrokenPipeError, ConnectionResetError)):
                 send_for_ever(wire, 65_536 if status == 413 or not pause_seconds else 1, pause_seconds)
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < 9
 
 
 # --- Expect: 100-continue ---
@@ -261,7 +261,7 @@ async def test_a_body_that_stalls_is_408_and_closes(
             began = time.monotonic()
             answer = wire.answer()
             assert answer.error() == (408, "invalid_request")
-            assert 0.4 < time.monotonic() - began < 3
+            assert 0.4 < time.monotonic() - began < 9
             assert answer.header("connection") == "close"
             assert wire.is_closed()
     assert await count_inputs(world) == 0
@@ -278,9 +278,9 @@ async def test_a_body_that_trickles_for_ever_is_408_at_the_deadline(
             began = time.monotonic()
             # The answer and the end may come between a look and the next piece.
             with suppress(BrokenPipeError, ConnectionResetError):
-                while wire.is_silent(interval_seconds) and time.monotonic() - began < 5:
+                while wire.is_silent(interval_seconds) and time.monotonic() - began < 9:
                     wire.send(chunk(b" "))
-            assert 1.0 < time.monotonic() - began < 4
+            assert 1.0 < time.monotonic() - began < 9
             assert wire.answer().error() == (408, "invalid_request")
     assert await count_inputs(world) == 0
 
@@ -314,7 +314,7 @@ async def test_slow_bodies_hold_nobody_else_up(target: Target, server: Server) -
         wire.send(request(*target.versions, "Content-Length: 1000", body=b"\x1f"))
     began = time.monotonic()
     assert exchange(server.port, request(*target.events, "Content-Length: 27", body=INPUT)).status == 200
-    assert time.monotonic() - began < 3, "long before any of them is given up"
+    assert time.monotonic() - began < 8, "long before any of them is given up"
     for wire in wires:
         with wire:
             assert wire.is_silent(0.001)

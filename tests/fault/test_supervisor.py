@@ -168,8 +168,8 @@ def test_a_killed_supervisor_leaves_nothing_and_can_be_started_again_at_once(
     assert select_one(second.url)
     second.signal(signal.SIGKILL)
     second.end()
-    eventually(second.refuses, 2)
-    eventually(lambda: not processes_of(folder), 5)
+    eventually(second.refuses, 10)
+    eventually(lambda: not processes_of(folder), 10)
 
 
 def test_a_killed_supervisor_cuts_a_request_that_hangs(serve: Callable[..., Served]) -> None:
@@ -178,7 +178,7 @@ def test_a_killed_supervisor_cuts_a_request_that_hangs(serve: Callable[..., Serv
         hanging.sendall(b"GET /hang HTTP/1.1\r\nHost: a\r\n\r\n")
         time.sleep(0.2)
         served.signal(signal.SIGKILL)
-        eventually(served.refuses, 2)
+        eventually(served.refuses, 10)
 
 
 def test_everything_killed_can_be_started_again_at_once(serve: Callable[..., Served], folder: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_killed_api_server_comes_back_without_refusing_anybody(serve: Callable
     before.kill()
     before_pids = {before.pid, worker.pid}
     # For a moment the worker does not know yet that it is an orphan, and may answer.
-    eventually(lambda: not worker.is_running(), 2)
+    eventually(lambda: not worker.is_running(), 10)
     assert served.worker().pid not in before_pids
     assert served.api().pid not in before_pids
 
@@ -259,7 +259,7 @@ def test_a_request_that_hangs_delays_the_end_by_shutdown_seconds_at_most(serve: 
         asked = time.monotonic()
         served.signal(signal.SIGTERM)
         assert served.end() == 0
-        assert 0.9 < time.monotonic() - asked < 4
+        assert 0.9 < time.monotonic() - asked < 9
 
 
 def test_an_api_server_that_does_not_react_is_killed(serve: Callable[..., Served]) -> None:
@@ -269,7 +269,7 @@ def test_an_api_server_that_does_not_react_is_killed(serve: Callable[..., Served
     served.signal(signal.SIGTERM)
     assert served.end() == 0
     assert not api.is_running()
-    eventually(lambda: not worker.is_running(), 2)
+    eventually(lambda: not worker.is_running(), 10)
 
 
 def test_a_second_ctrl_c_ends_at_once(serve: Callable[..., Served], folder: Path) -> None:
@@ -279,9 +279,9 @@ def test_a_second_ctrl_c_ends_at_once(serve: Callable[..., Served], folder: Path
         time.sleep(0.5)
         assert served.process.poll() is None
         served.signal(signal.SIGINT)
-        assert served.end(timeout=2) == 130
-        eventually(served.refuses, 2)
-    eventually(lambda: not processes_of(folder), 5)
+        assert served.end(timeout=10) == 130
+        eventually(served.refuses, 10)
+    eventually(lambda: not processes_of(folder), 10)
 
 
 def test_a_signal_during_the_start_ends_cleanly(serve: Callable[..., Served], folder: Path) -> None:
