@@ -1,21 +1,60 @@
 """API keys over HTTP."""
 
+from quarterdeck import errors
+from quarterdeck.access.model import Permission
 from quarterdeck.api_keys import service
-from quarterdeck.api_keys.model import ApiKeyPage, CreateApiKeyBody
+from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody
 from quarterdeck.http.incoming import Incoming
+from quarterdeck.http.operation import Refusal, operation
 from quarterdeck.idempotency.service import Answer
 from quarterdeck.parts import Parts
 
 
+@operation(
+    summary="List the API keys of a workspace",
+    description="One page per call, newest first unless order=asc. Revoked keys are listed too.",
+    permission=Permission.WORKSPACE_READ,
+    success_type=ApiKeyPage,
+    success="One page. next_cursor is null on the last.",
+    workspace_required=True,
+    paged=True,
+    hides_forbidden=True,
+)
 async def list_api_keys(parts: Parts, incoming: Incoming) -> ApiKeyPage:
     request = incoming.page_request()
     return await service.list_api_keys(parts, incoming.call_without_body(workspace_required=True), request)
 
 
+@operation(
+    summary="Create an API key",
+    description="With no permission that the calling key lacks and no longer life than its own.",
+    permission=Permission.KEY_MANAGE,
+    payload=CreateApiKeyBody,
+    success_status=201,
+    success_type=CreatedApiKeyBody,
+    success="The new key, with its secret, which is shown only now.",
+    idempotent=True,
+    refusals=(
+        Refusal(
+            "exceeds_caller",
+            errors.exceeds_caller("A key cannot give a permission it does not hold: skill.manage."),
+            "The new key would hold a permission that the calling key lacks, or outlive it.",
+            "Ask for less, or call with a key that holds more.",
+        ),
+    ),
+)
 async def create_api_key(parts: Parts, incoming: Incoming) -> Answer:
     return await service.create_api_key(parts, await incoming.call(CreateApiKeyBody))
 
 
+@operation(
+    summary="Revoke an API key",
+    description="Takes effect at once, also on session tokens that the key made. Again is no error.",
+    permission=Permission.KEY_MANAGE,
+    success_type=ApiKeyBody,
+    success="The revoked key.",
+    idempotent=True,
+)
 async def revoke_api_key(parts: Parts, incoming: Incoming) -> Answer:
     api_key_id = incoming.path_id("api_key_id")
     return await service.revoke_api_key(parts, incoming.call_without_body(), api_key_id)

@@ -5,10 +5,12 @@ from contextlib import aclosing
 
 import msgspec
 
+from quarterdeck.access.model import Permission
 from quarterdeck.events import service
 from quarterdeck.events.model import DeltaBody, EventBody, EventPage
 from quarterdeck.http.event_stream import EVENT_STREAM, EventStream
 from quarterdeck.http.incoming import Incoming
+from quarterdeck.http.operation import operation
 from quarterdeck.parts import Parts
 
 # How long a client waits before it comes back.
@@ -16,6 +18,16 @@ _RETRY = b"retry: 1000\n\n"
 _HEARTBEAT = b": still here\n\n"
 
 
+@operation(
+    summary="Read the log of a session",
+    description="Oldest first: what was asked, what the agent did, how its runs ended. One page per call, or, "
+    "with `Accept: text/event-stream`, everything from `after` on and then what comes, as it comes.",
+    permission=Permission.WORKSPACE_READ,
+    success_type=EventPage,
+    success="One page. next_cursor is null at the current end; go on later with the id of the last event.",
+    log=True,
+    session_token=True,
+)
 async def list_session_events(parts: Parts, incoming: Incoming) -> EventPage | EventStream:
     session_id = incoming.path_id("session_id")
     request = incoming.log_page_request()

@@ -31,17 +31,17 @@ class Refusal(Struct, frozen=True):
     remedy: str
 
 
-class Operation(Struct, frozen=True, kw_only=True):
+class Described(Struct, frozen=True, kw_only=True):
+    """An operation but for its place in the API."""
+
     name: str
-    method: str
-    path: str
     handler: Handler
     summary: str
     description: str = ""
     permission: Permission
     # A type is a JSON body of that type.
     payload: Any = Payload.NONE
-    success_status: int
+    success_status: int = 200
     success_type: Any
     # What the success status means.
     success: str
@@ -57,6 +57,26 @@ class Operation(Struct, frozen=True, kw_only=True):
     # Beside those that follow from the fields above: see `refusals.py`.
     refusals: tuple[Refusal, ...] = ()
 
+
+class Operation(Described, frozen=True, kw_only=True):
+    method: str
+    path: str
+
     @property
     def path_ids(self) -> list[str]:
         return re.findall(r"{(\w+)}", self.path)
+
+
+def operation(**description: Any) -> Callable[[Handler], Described]:
+    """Describes the handler below it, whose name is the operation's from the route to the test."""
+
+    def describe(handler: Handler) -> Described:
+        return Described(name=handler.__name__, handler=handler, **description)
+
+    return describe
+
+
+def at(method: str, path: str, described: Described) -> Operation:
+    return Operation(
+        method=method, path=path, **{name: getattr(described, name) for name in described.__struct_fields__}
+    )

@@ -1,0 +1,31 @@
+"""API keys, made up for the document."""
+
+from msgspec.structs import asdict, replace
+
+from quarterdeck.access.model import Permission
+from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody
+from quarterdeck.story import API_KEY, EVENING, MORNING
+from quarterdeck.workspaces.examples import ADA
+
+# Cut short on purpose: a whole one would look real to people and to secret scanners.
+_SECRET = "qd_live_4fT9wKx2…"
+
+_KEY = ApiKeyBody(
+    id=API_KEY,
+    label="build server",
+    prefix="qd_live_4fT9wKx2",
+    permissions=[Permission.WORKSPACE_READ, Permission.SESSION_MANAGE],
+    created_at=MORNING,
+    created_by=ADA,
+    expires_at=None,
+    last_used_at=None,
+    revoked_at=None,
+)
+
+EXAMPLES = (
+    # No expiry in what is sent: an example that is pasted in a year must still work.
+    CreateApiKeyBody("build server", [Permission.WORKSPACE_READ, Permission.SESSION_MANAGE]),
+    CreatedApiKeyBody(**asdict(_KEY), secret=_SECRET),
+    replace(_KEY, last_used_at=EVENING, revoked_at=EVENING),
+    ApiKeyPage([replace(_KEY, last_used_at=EVENING)], None),
+)

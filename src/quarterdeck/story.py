@@ -1,0 +1,13 @@
+"""Who and what the examples of the document are about. They tell one story: the ids in them fit together."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+WORKSPACE = UUID("0192f0c1-2a00-7c3e-9d4b-3f1a5c7e9b01")
+SESSION = UUID("0192f0c4-77d8-7a10-8e52-6b0d4f8a1c02")
+SKILL = UUID("0192f0c9-10e4-7f6b-a3c1-90e27d5b4f03")
+API_KEY = UUID("0192f0c2-5b90-7d21-b6f8-1c4e8a2d7f04")
+USER = UUID("0192f0c0-9e11-7b44-8a07-5d2c6f3e8b05")
+RUN = UUID("0192f0d3-8c5e-7e02-9f71-2a6b4d8c0e06")
+MORNING = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
+EVENING = datetime(2026, 3, 2, 18, 5, tzinfo=UTC)
