@@ -34,6 +34,7 @@ class Kind(Enum):
     WRONG_METHOD = ErrorCode.INVALID_REQUEST, "wrong method"
     CONFLICT = ErrorCode.CONFLICT, "conflict"
     CONTENDED = ErrorCode.CONFLICT, "contended"
+    PRECONDITION = ErrorCode.PRECONDITION_FAILED, "precondition"
     UNAVAILABLE = ErrorCode.INTERNAL, "unavailable"
     INTERNAL = ErrorCode.INTERNAL, "internal"
 
@@ -88,6 +89,12 @@ def conflict(reason: str) -> ServiceError:
 
 def key_reused() -> ServiceError:
     return conflict("This Idempotency-Key was used for a different request.")
+
+
+def precondition_failed() -> ServiceError:
+    return ServiceError(
+        Kind.PRECONDITION, "It was changed since it was read: the ETag is not the one in If-Match. Read it again."
+    )
 
 
 def contended() -> ServiceError:

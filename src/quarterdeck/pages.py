@@ -35,16 +35,18 @@ Item = TypeVar("Item", bound=Identified)
 
 
 async def take_page(
-    request: PageRequest, fetch: Callable[[UUID, int], Awaitable[list[Item]]]
+    request: PageRequest, fetch: Callable[[UUID, int], Awaitable[list[Item]]], *, lasting: bool = True
 ) -> tuple[list[Item], UUID | None]:
-    """`fetch(start, count)` gives `count` items from `start` on, itself included."""
+    """`fetch(start, count)` gives `count` items from `start` on, itself included. Where items do not last, being
+    deleted or filtered out, a cursor is a place only, which may be empty by now: a walk goes on from there."""
     if request.after is None:
         items = await fetch(HIGHEST_ID if request.newest_first else LOWEST_ID, request.limit + 1)
     else:
         items = await fetch(request.after, request.limit + 2)
-        if not items or items[0].id != request.after:
+        found = bool(items) and items[0].id == request.after
+        if lasting and not found:
             raise errors.invalid("after is not a cursor of this list.")
-        items = items[1:]
+        items = items[1:] if found else items
     if len(items) <= request.limit:
         return items, None
     items = items[: request.limit]

@@ -43,6 +43,15 @@ class Objects(Struct, frozen=True):
         )
 
 
+def absent_ids(objects: Objects) -> dict[str, str]:
+    """Of the right form, and of nothing that exists."""
+    return {name: str(uuid4()) if name.endswith("_id") else "999999" for name in objects.ids}
+
+
+# What an operation cannot be called without, beside path and body.
+QUERIES: dict[str, dict[str, str]] = {}
+
+
 async def request(
     world: World, operation: Operation, ids: dict[str, str], credential: str | None, workspace: str
 ) -> httpx.Response:
@@ -55,7 +64,8 @@ async def request(
         content = {"content": bundle()}
     elif operation.payload is not Payload.NONE:
         content = {"json": BODIES[operation.name]}
-    return await world.http.request(operation.method, operation.path.format(**ids), headers=headers, **content)
+    path, query = operation.path.format(**ids), QUERIES.get(operation.name, {})
+    return await world.http.request(operation.method, path, params=query, headers=headers, **content)
 
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND = (401, "unauthorized"), (403, "forbidden"), (404, "not_found")
@@ -111,7 +121,7 @@ OPERATION = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operatio
 async def test_who_is_not_known_is_401(world: World, operation: Operation, caller: Caller) -> None:
     """With right and with nonsensical paths alike."""
     objects, credential = await Objects.make(world), await caller(world)
-    for ids in (objects.ids, dict.fromkeys(objects.ids, "nonsense"), {name: str(uuid4()) for name in objects.ids}):
+    for ids in (objects.ids, dict.fromkeys(objects.ids, "nonsense"), absent_ids(objects)):
         answer = await request(world, operation, ids, credential, str(world.workspace_id))
         assert error_of(answer) == UNAUTHORIZED
         assert answer.headers["www-authenticate"] == "Bearer"
@@ -122,19 +132,20 @@ async def test_a_foreign_workspace_is_404_with_the_bytes_of_what_does_not_exist(
     world: World, server: Server, operation: Operation
 ) -> None:
     other = await World.create(server.database_url, world.http)
-    theirs = (await Objects.make(other)).ids
-    if not theirs.keys() & _named(operation) and not operation.workspace_required:
+    objects = await Objects.make(other)
+    if not _named(operation) and not operation.workspace_required:
+        body = BODIES.get(operation.name)
         answer = await world.http.request(
             operation.method,
             operation.path,
+            params=QUERIES.get(operation.name, {}),
             headers=world.headers() | {"Service-Workspace": str(other.workspace_id)},
-            json=BODIES[operation.name],
+            **({} if body is None else {"json": body}),
         )
         assert error_of(answer) == NOT_FOUND
         return
-    foreign = await request(world, operation, theirs, world.key, str(other.workspace_id))
-    absent = {name: str(uuid4()) for name in theirs}
-    nothing = await request(world, operation, absent, world.key, str(uuid4()))
+    foreign = await request(world, operation, objects.ids, world.key, str(other.workspace_id))
+    nothing = await request(world, operation, absent_ids(objects), world.key, str(uuid4()))
     assert error_of(foreign) == error_of(nothing) == NOT_FOUND
     assert foreign.content == nothing.content
 
@@ -145,9 +156,9 @@ async def test_lacking_the_permission(world: World, operation: Operation) -> Non
     key, objects = await world.new_key(*others), await Objects.make(world)
     answer = await request(world, operation, objects.ids, key, str(world.workspace_id))
     assert error_of(answer) == (NOT_FOUND if operation.hides_forbidden else FORBIDDEN)
-    absent = {name: str(uuid4()) for name in objects.ids}
     if _named(operation):
-        assert error_of(await request(world, operation, absent, key, str(world.workspace_id))) == NOT_FOUND
+        answer = await request(world, operation, absent_ids(objects), key, str(world.workspace_id))
+        assert error_of(answer) == NOT_FOUND
 
 
 @OPERATION

@@ -5,15 +5,17 @@ is a promise: an unknown credential wins over a bad path, and an invisible objec
 """
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
 
-from quarterdeck import errors
+from quarterdeck import errors, etags
 from quarterdeck.access import store
 from quarterdeck.access.last_used import LastUsed
 from quarterdeck.access.model import Credential, Permission, Principal
+from quarterdeck.audit.model import Origin
 from quarterdeck.db.database import Connection
 from quarterdeck.errors import ServiceError
 
@@ -30,10 +32,18 @@ class Call(Struct, Generic[Body], frozen=True):
     fault: ServiceError | None
     # Raises the fault of the body, if it has one.
     read_body: Callable[[], Body]
+    origin: Origin = Origin()
+    # The tags of If-Match, or None.
+    if_match: frozenset[str] | None = None
 
     def with_body(self, body: Other) -> "Call[Other]":
         """The same call after its body arrived by another way."""
-        return Call(self.credential, self.workspace_id, self.idempotency_key, self.fault, lambda: body)
+        return cast("Call[Other]", msgspec.structs.replace(self, read_body=lambda: body))
+
+    def check_unchanged(self, revision: int) -> None:
+        """`revision` is that of a row which is locked: what holds now holds until the transaction ends."""
+        if self.if_match is not None and not etags.matches(self.if_match, etags.etag(revision)):
+            raise errors.precondition_failed()
 
 
 See = Callable[[Connection, Principal], Awaitable[Subject]]

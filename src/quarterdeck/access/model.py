@@ -37,6 +37,7 @@ class Principal(Struct, frozen=True):
     permissions: frozenset[Permission]
     expires_at: datetime | None
     session_id: UUID | None = None
+    session_token_id: UUID | None = None
 
     def may(self, permission: Permission) -> bool:
         """A token needs no permission for what it sees."""

@@ -14,7 +14,7 @@ WHERE secret_hash = ANY (%s::bytea[]) AND revoked_at IS NULL
 """
 
 _SESSION_TOKENS = """
-SELECT t.secret_hash, s.workspace_id, k.id, k.created_by, s.id, t.expires_at
+SELECT t.secret_hash, s.workspace_id, k.id, k.created_by, s.id, t.expires_at, t.id
 FROM session_tokens t
 JOIN sessions s ON s.id = t.session_id
 JOIN api_keys k ON k.id = t.api_key_id
@@ -40,8 +40,10 @@ async def find_principals(
     if tokens := _hashes(credentials, CredentialKind.SESSION_TOKEN):
         query = _HOLD_SESSION_TOKENS if hold else _SESSION_TOKENS
         rows = await (await connection.execute(query, (bytea_array(tokens),))).fetchall()
-        for secret_hash, workspace_id, api_key_id, user_id, session_id, expires_at in rows:
-            principal = Principal(workspace_id, api_key_id, user_id, session_id, frozenset(), expires_at, session_id)
+        for secret_hash, workspace_id, api_key_id, user_id, session_id, expires_at, token_id in rows:
+            principal = Principal(
+                workspace_id, api_key_id, user_id, session_id, frozenset(), expires_at, session_id, token_id
+            )
             found[Credential(CredentialKind.SESSION_TOKEN, secret_hash)] = principal
     return found
 

@@ -1,6 +1,7 @@
 """Operations on API keys."""
 
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -11,6 +12,7 @@ from quarterdeck.access.call import Call, See, admit, see_workspace
 from quarterdeck.access.model import CredentialKind, Permission, Principal
 from quarterdeck.api_keys import rules, store
 from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody, NewApiKey
+from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection
 from quarterdeck.errors import Kind, ServiceError
 from quarterdeck.idempotency.service import Answer, Made, perform
@@ -44,7 +46,8 @@ async def create_api_key(parts: Parts, call: Call[CreateApiKeyBody]) -> Answer:
         rules.check_expiry(body.expires_at, datetime.now(UTC))
         rules.check_within(principal, body.permissions, body.expires_at)
         created = await issue_api_key(connection, parts.settings.key.environment, workspace_id, principal.user_id, body)
-        return Made(shown=created, kept=msgspec.structs.replace(created, secret=msgspec.UNSET))
+        kept = msgspec.structs.replace(created, secret=msgspec.UNSET)
+        return Made(shown=created, kept=kept, object_id=created.id, detail=_told(created))
 
     return await perform(
         parts,
@@ -53,6 +56,7 @@ async def create_api_key(parts: Parts, call: Call[CreateApiKeyBody]) -> Answer:
         see=see_workspace(call.workspace_id),
         permission=Permission.KEY_MANAGE,
         resource=(),
+        about=ObjectType.API_KEY,
         effect=effect,
     )
 
@@ -83,11 +87,11 @@ async def issue_api_key(
 async def revoke_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> Answer:
     """Ends a key at once. Revoking it again changes nothing and is no error."""
 
-    async def effect(connection: Connection, principal: Principal, key: ApiKeyBody, _: None) -> ApiKeyBody:
-        await store.revoke(connection, key.id)
+    async def effect(connection: Connection, principal: Principal, key: ApiKeyBody, _: None) -> Made:
+        changed = await store.revoke(connection, key.id)
         revoked = await store.get(connection, principal.workspace_id, key.id)
         assert revoked is not None
-        return revoked
+        return Made(shown=revoked, kept=revoked, object_id=key.id, detail={"label": key.label}, changed=changed)
 
     return await perform(
         parts,
@@ -96,6 +100,7 @@ async def revoke_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> An
         see=_see_api_key(call.workspace_id, api_key_id),
         permission=Permission.KEY_MANAGE,
         resource=(api_key_id,),
+        about=ObjectType.API_KEY,
         effect=effect,
     )
 
@@ -108,6 +113,11 @@ async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UU
 
 async def keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[ApiKeyBody]:
     return await store.of_user(connection, workspace_id, user_id)
+
+
+def _told(key: ApiKeyBody) -> dict[str, Any]:
+    """For the audit log."""
+    return {"label": key.label, "prefix": key.prefix, "permissions": key.permissions}
 
 
 def _see_api_key(workspace_id: UUID | None, api_key_id: UUID) -> See[ApiKeyBody]:

@@ -81,8 +81,9 @@ async def page(
     return [_body(row) for row in rows]
 
 
-async def revoke(connection: Connection, api_key_id: UUID) -> None:
-    await connection.execute(_REVOKE, (api_key_id,))
+async def revoke(connection: Connection, api_key_id: UUID) -> bool:
+    """Whether it was alive until now."""
+    return (await connection.execute(_REVOKE, (api_key_id,))).rowcount == 1
 
 
 async def revoke_of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> int:

@@ -118,12 +118,12 @@ def _operation(document: Json, each: _Described) -> Html:
     about = [el("p", inline(operation["description"]))] if "description" in operation else []
     status, success = next(iter(operation["responses"].items()))
     # Whatever the operation answers with, its example is of the first media type.
-    answer = next(iter(success["content"].values()))
+    answer: Json = next(iter(success.get("content", {}).values()), {})
     text = el(
         "div",
         _parameters(document, operation),
         _request(document, operation),
-        _answer(document, status, success, answer["schema"]),
+        _answer(document, status, success, answer.get("schema", {})),
     )
     code = el(
         "div",
@@ -180,7 +180,7 @@ def _answer(document: Json, status: str, success: Json, schema: Json) -> Html:
         el("p", el("b", status, class_="status good"), " ", inline(success["description"])),
         replay if "Idempotency-Replayed" in headers else "",
         el("details", el("summary", "Fields of the answer"), _rows(rows, mark_required=False)) if rows else "",
-        *(_other_answer(name, media) for name, media in list(success["content"].items())[1:]),
+        *(_other_answer(name, media) for name, media in list(success.get("content", {}).items())[1:]),
     )
 
 

@@ -10,6 +10,7 @@ from quarterdeck import errors
 from quarterdeck.access.secrets import redact
 from quarterdeck.errors import ErrorCode, ServiceError
 from quarterdeck.http.envelope import error_response
+from quarterdeck.http.incoming import REQUEST_ID_STATE
 from quarterdeck.http.lingering import Lingering
 from quarterdeck.ids import new_id
 from quarterdeck.logs import fields, log
@@ -30,7 +31,7 @@ class Edge:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        request_id = _request_id(scope)
+        request_id = scope[REQUEST_ID_STATE] = _request_id(scope)
         status = 0
         exchange = Lingering(scope, receive, send, self._settings)
 

@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable
 
 import msgspec
+from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from quarterdeck import errors
+from quarterdeck import errors, etags
 from quarterdeck.errors import Kind, ServiceError
 from quarterdeck.http.envelope import error_response, json_response
-from quarterdeck.http.event_stream import EventStream
 from quarterdeck.http.incoming import Incoming
 from quarterdeck.http.operation import Operation
 from quarterdeck.idempotency.service import Answer
@@ -17,6 +17,7 @@ from quarterdeck.parts import Parts
 
 Respond = Callable[[Scope, Receive], Awaitable[Response]]
 
+_NOT_MODIFIED = 304
 _REPLAYED = {"Idempotency-Replayed": "true"}
 
 
@@ -47,12 +48,22 @@ def operation_endpoint(operations: list[Operation], parts: Parts) -> Endpoint:
 
 def _carry_out(operation: Operation, parts: Parts) -> Respond:
     async def respond(scope: Scope, receive: Receive) -> Response:
-        result = await operation.handler(parts, Incoming(scope, receive, parts.settings.http))
-        if isinstance(result, EventStream):
+        incoming = Incoming(scope, receive, parts.settings.http)
+        result = await operation.handler(parts, incoming)
+        if isinstance(result, Response):
             return result
-        if isinstance(result, Answer):
-            headers = _REPLAYED if result.replayed else None
-            return json_response(result.body, operation.success_status, headers)
-        return json_response(msgspec.json.encode(result), operation.success_status)
+        answer = result if isinstance(result, Answer) else Answer(msgspec.json.encode(result))
+        headers = dict(_REPLAYED) if answer.replayed else {}
+        if operation.etag:
+            headers["ETag"] = etags.etag(msgspec.json.decode(answer.body, type=_Revised).revision)
+            if operation.method == "GET" and incoming.has(headers["ETag"]):
+                return Response(status_code=_NOT_MODIFIED, headers=headers)
+        return json_response(answer.body, operation.success_status, headers)
 
     return respond
+
+
+class _Revised(Struct, frozen=True):
+    """A record that has an ETag, as far as that goes."""
+
+    revision: int

@@ -19,6 +19,7 @@ STATUS = {
     Kind.WRONG_METHOD: 405,
     Kind.CONFLICT: 409,
     Kind.CONTENDED: 409,
+    Kind.PRECONDITION: 412,
     Kind.UNAVAILABLE: 503,
     Kind.INTERNAL: 500,
 }
@@ -51,4 +52,4 @@ def error_response(fault: ServiceError, headers: dict[str, str] | None = None) -
 
 
 def json_response(body: bytes, status: int, headers: dict[str, str] | None = None) -> Response:
-    return Response(body, status, headers, JSON)
+    return Response(body, status, headers, JSON if body else None)

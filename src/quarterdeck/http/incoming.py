@@ -2,27 +2,36 @@
 
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import NoReturn, TypeVar
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 from uuid import UUID
 
+import msgspec
 from starlette.types import Receive, Scope
 
 from quarterdeck import errors
 from quarterdeck.access import secrets
 from quarterdeck.access.call import Call
 from quarterdeck.access.model import Credential
+from quarterdeck.audit.model import Origin
 from quarterdeck.errors import ServiceError
+from quarterdeck.etags import matches_weakly, parse_tags
 from quarterdeck.http.accept import prefers
 from quarterdeck.http.bodies import decode_json, receive_body
 from quarterdeck.http.envelope import JSON
 from quarterdeck.ids import LOWEST_ID, parse_id
 from quarterdeck.pages import DEFAULT_LIMIT, MAX_LIMIT, LogPageRequest, PageRequest
 from quarterdeck.settings import HttpSettings
+from quarterdeck.texts import Moment
 
 T = TypeVar("T")
+Choice = TypeVar("Choice", bound=StrEnum)
 
 GZIP = "application/gzip"
+# Under this name the edge leaves the id of the request in its scope.
+REQUEST_ID_STATE = "quarterdeck.request_id"
 _BEARER = re.compile(r"bearer +(\S+)", re.IGNORECASE | re.ASCII)
 # int() also takes signs, underscores, blanks and the digits of other scripts.
 _DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
@@ -30,6 +39,7 @@ _JSON_TYPE = re.compile(r"""application/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?
 _MAX_KEY_CHARACTERS = 255
 _MAX_QUERY_FIELDS = 100
 MAX_EVENT_ID = 2**63 - 1
+MAX_NUMBER = 2**31 - 1
 
 
 class Incoming:
@@ -46,6 +56,54 @@ class Incoming:
         if found is None:
             self._remember(f"{name} is not a UUID.")
         return found or LOWEST_ID
+
+    def path_number(self, name: str) -> int:
+        return self._number(name, self._scope["path_params"][name])
+
+    def query_number(self, name: str, *, required: bool = False) -> int | None:
+        given = self._query_value(name)
+        if given is None:
+            if required:
+                self._remember(f"{name} is required.")
+            return None
+        return self._number(name, given)
+
+    def query_id(self, name: str) -> UUID | None:
+        given = self._query_value(name)
+        found = None if given is None else parse_id(given)
+        if given is not None and found is None:
+            self._remember(f"{name} is not a UUID.")
+        return found
+
+    def query_moment(self, name: str) -> datetime | None:
+        given = self._query_value(name)
+        try:
+            return None if given is None else msgspec.convert(given, Moment)
+        except msgspec.ValidationError:
+            self._remember(f"{name} must be a time with an offset, such as 2026-03-02T09:30:00Z.")
+            return None
+
+    def query_choice(self, name: str, options: type[Choice]) -> Choice | None:
+        given = self._query_value(name)
+        try:
+            return None if given is None else options(given)
+        except ValueError:
+            self._remember(f"{name} must be one of {', '.join(options)}.")
+            return None
+
+    def query_flag(self, name: str) -> bool:
+        given = self._query_value(name)
+        if given not in (None, "true", "false"):
+            self._remember(f"{name} must be true or false.")
+        return given == "true"
+
+    def query_text(self, name: str, *, required: bool = False) -> str | None:
+        given = self._query_value(name)
+        if given is None and required:
+            self._remember(f"{name} is required.")
+        if given is not None and "\0" in given:
+            self._remember(f"{name} must not hold U+0000.")
+        return given
 
     def page_request(self) -> PageRequest:
         limit = self._query_value("limit")
@@ -72,25 +130,55 @@ class Incoming:
         """To JSON, which everybody gets who does not ask for another."""
         return prefers(",".join(self._headers("accept")), media_type, JSON)
 
+    def has(self, etag: str) -> bool:
+        """Whether the caller holds what this tag stands for already. A malformed If-None-Match is as good as none."""
+        given = self._headers("if-none-match")
+        tags = parse_tags(",".join(given)) if given else None
+        return tags is not None and matches_weakly(tags, etag)
+
     async def call(self, body_type: type[T]) -> Call[T]:
         """The whole request, with its JSON body."""
         self._check_type(lambda given: _JSON_TYPE.fullmatch(given) is not None, "application/json")
-        workspace_id, key = self._workspace_id(required=False), self._idempotency_key()
+        head = self._head(workspace_required=False)
         try:
             value = decode_json(await self._read_all(), body_type)
         except ServiceError as body_fault:
-            return Call(self._credential, workspace_id, key, self._fault, _raiser(body_fault))
-        return Call(self._credential, workspace_id, key, self._fault, lambda: value)
+            return Call(**head, read_body=_raiser(body_fault))
+        return Call(**head, read_body=lambda: value)
 
     def call_without_body(self, *, workspace_required: bool = False, gzip: bool = False) -> Call[None]:
         """The request but for its body, which is not wanted or comes by `archive`."""
         if gzip:
             self._check_type(lambda given: given.strip().lower() == GZIP, GZIP)
-        workspace_id, key = self._workspace_id(workspace_required), self._idempotency_key()
-        return Call(self._credential, workspace_id, key, self._fault, lambda: None)
+        return Call(**self._head(workspace_required), read_body=lambda: None)
 
     def archive(self, limit_bytes: int) -> AsyncIterator[bytes]:
         return receive_body(self._receive, self._announced_bytes(), limit_bytes, self._settings)
+
+    def _head(self, workspace_required: bool) -> dict[str, Any]:
+        workspace_id, key, if_match = self._workspace_id(workspace_required), self._idempotency_key(), self._if_match()
+        return {
+            "credential": self._credential,
+            "workspace_id": workspace_id,
+            "idempotency_key": key,
+            "if_match": if_match,
+            "origin": self._origin(),
+            # Last: it is the first fault of all that was read above.
+            "fault": self._fault,
+        }
+
+    def _origin(self) -> Origin:
+        client = self._scope.get("client")
+        return Origin(None if client is None else client[0], self._scope.get(REQUEST_ID_STATE))
+
+    def _if_match(self) -> frozenset[str] | None:
+        given = self._headers("if-match")
+        if not given:
+            return None
+        tags = parse_tags(",".join(given))
+        if tags is None:
+            self._remember('If-Match must be * or ETags in quotes, such as "7".')
+        return tags
 
     async def _read_all(self) -> bytes:
         limit = self._settings.json_body_bytes
@@ -134,6 +222,12 @@ class Incoming:
         if len(given) > 1 or not 1 <= len(given[0]) <= _MAX_KEY_CHARACTERS or not given[0].isprintable():
             self._remember("Idempotency-Key must be one header of 1 to 255 printable characters.")
         return given[0]
+
+    def _number(self, name: str, text: str) -> int:
+        number = int(text) if _DIGITS.fullmatch(text) else 0
+        if not 1 <= number <= MAX_NUMBER:
+            self._remember(f"{name} must be a number from 1 to {MAX_NUMBER}.")
+        return number
 
     def _limit(self, text: str) -> int:
         number = int(text) if _DIGITS.fullmatch(text) else 0

@@ -15,6 +15,7 @@ from quarterdeck.http.incoming import GZIP
 from quarterdeck.http.openapi_parts import (
     DESCRIPTION,
     EVENT_STREAM_CONTENT,
+    NUMBER,
     PARAMETERS,
     RESPONSE_HEADERS,
     SECURITY_SCHEMES,
@@ -38,7 +39,7 @@ _TAGS = {
 def openapi_document(operations: Iterable[Operation]) -> Json:
     operations = tuple(operations)
     types: list[Any] = [ErrorBody]
-    types += [operation.success_type for operation in operations]
+    types += [operation.success_type for operation in operations if operation.success_type is not None]
     types += [operation.payload for operation in operations if not isinstance(operation.payload, Payload)]
     refs, schemas = msgspec.json.schema_components(types, ref_template=_SCHEMAS)
     ref_of = dict(zip(types, refs, strict=True))
@@ -86,7 +87,8 @@ def _operation(operation: Operation, ref_of: dict[Any, Json]) -> Json:
         content = {JSON: _media(ref_of[operation.payload], operation.payload)}
         described["requestBody"] = {"required": True, "content": content}
     described["responses"] = {
-        str(operation.success_status): _success(operation, ref_of[operation.success_type]),
+        str(operation.success_status): _success(operation, ref_of.get(operation.success_type)),
+        **_not_modified(operation),
         **_errors(refusals(operation)),
     }
     return described
@@ -97,9 +99,27 @@ def _parameters(operation: Operation) -> list[Json]:
         {"name": name, "in": "path", "required": True, "description": f"The {noun(name)}.", "schema": UUID}
         for name in operation.path_ids
     ]
+    found += [
+        {"name": name, "in": "path", "required": True, "description": f"The number of the {name}.", "schema": NUMBER}
+        for name in operation.path_numbers
+    ]
+    found += [
+        {
+            "name": query.name,
+            "in": "query",
+            "required": query.required,
+            "description": query.description,
+            "schema": query.schema,
+        }
+        for query in operation.queries
+    ]
     found.append(_parameter("RequiredWorkspace" if operation.workspace_required else "Workspace"))
     if operation.idempotent:
         found.append(_parameter("IdempotencyKey"))
+    if operation.conditional:
+        found.append(_parameter("IfMatch"))
+    if operation.etag and operation.method == "GET":
+        found.append(_parameter("IfNoneMatch"))
     if operation.paged:
         found += [_parameter(name) for name in ("Limit", "After", "Order")]
     if operation.log:
@@ -116,13 +136,22 @@ def _media(schema: Json, type_: Any) -> Json:
     return {"schema": schema} if example is None else {"schema": schema, "example": msgspec.to_builtins(example)}
 
 
-def _success(operation: Operation, schema: Json) -> Json:
-    headers = ["X-Request-Id", "Idempotency-Replayed"] if operation.idempotent else ["X-Request-Id"]
-    return {
-        "description": operation.success,
-        "headers": {name: _header(name) for name in headers},
-        "content": {JSON: _media(schema, operation.success_type)} | (EVENT_STREAM_CONTENT if operation.log else {}),
-    }
+def _success(operation: Operation, schema: Json | None) -> Json:
+    headers = ["X-Request-Id"]
+    headers += ["Idempotency-Replayed"] if operation.idempotent else []
+    headers += ["ETag"] if operation.etag else []
+    described: Json = {"description": operation.success, "headers": {name: _header(name) for name in headers}}
+    if schema is not None:
+        content = {JSON: _media(schema, operation.success_type)}
+        described["content"] = content | (EVENT_STREAM_CONTENT if operation.log else {})
+    return described
+
+
+def _not_modified(operation: Operation) -> Json:
+    if not operation.etag or operation.method != "GET":
+        return {}
+    headers = {name: _header(name) for name in ("X-Request-Id", "ETag")}
+    return {"304": {"description": "The caller has it already, by If-None-Match.", "headers": headers}}
 
 
 def _errors(all_refusals: list[Refusal]) -> Json:

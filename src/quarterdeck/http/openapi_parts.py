@@ -3,7 +3,7 @@
 from typing import Any
 
 from quarterdeck.http.event_stream import EVENT_STREAM
-from quarterdeck.http.incoming import MAX_EVENT_ID
+from quarterdeck.http.incoming import MAX_EVENT_ID, MAX_NUMBER
 from quarterdeck.pages import DEFAULT_LIMIT, MAX_LIMIT
 
 Json = dict[str, Any]
@@ -14,6 +14,8 @@ UUID: Json = {
     "format": "uuid",
     "pattern": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
 }
+
+NUMBER: Json = {"type": "integer", "format": "int32", "minimum": 1, "maximum": MAX_NUMBER}
 
 
 def _digits_up_to(largest: int) -> str:
@@ -48,6 +50,9 @@ failed requests do not use it up.
 **Pages.** Lists come newest first, or oldest first with `order=asc`. Pass `next_cursor` as `after` for the next \
 page, until it is null.
 
+**Changes.** Sessions and skills carry an `ETag`. Send it back as `If-Match` with a change, and if somebody else was \
+first the answer is 412 and nothing is done.
+
 **Forms.** Ids are UUIDs written 8-4-4-4-12. Times are ISO 8601 with an offset. Unknown fields of a JSON body are \
 ignored. Bodies must not be compressed with Content-Encoding.
 """
@@ -79,6 +84,21 @@ PARAMETERS: Json = {
             "maxLength": 255,
             "pattern": r"^[^\u0000-\u001f\u007f-\u00a0\u00ad]*$",
         },
+    },
+    "IfMatch": {
+        "name": "If-Match",
+        "in": "header",
+        "required": False,
+        "description": "The ETag that was read last, with its quotes, several of them, or `*`. If none is the current "
+        "one, nothing is done and the answer is 412.",
+        "schema": {"type": "string"},
+    },
+    "IfNoneMatch": {
+        "name": "If-None-Match",
+        "in": "header",
+        "required": False,
+        "description": "The ETag of what the caller has. If that is still current, the answer is 304.",
+        "schema": {"type": "string"},
     },
     "Limit": {
         "name": "limit",
@@ -141,6 +161,11 @@ EVENT_STREAM_CONTENT: Json = {
 }
 
 RESPONSE_HEADERS: Json = {
+    "ETag": {
+        "required": True,
+        "description": "Stands for the record as it is now. Send it as If-Match to change what you have read.",
+        "schema": {"type": "string", "pattern": '^"[0-9]+"$'},
+    },
     "X-Request-Id": {
         "required": True,
         "description": "Finds this request in the server's log. The caller's own, if it sent one of this form.",

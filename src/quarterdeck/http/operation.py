@@ -6,15 +6,15 @@ from enum import Enum
 from typing import Any
 
 from msgspec import Struct
+from starlette.responses import Response
 
 from quarterdeck.access.model import Permission
 from quarterdeck.errors import ServiceError
-from quarterdeck.http.event_stream import EventStream
 from quarterdeck.http.incoming import Incoming
 from quarterdeck.idempotency.service import Answer
 from quarterdeck.parts import Parts
 
-Handler = Callable[[Parts, Incoming], Awaitable[Answer | EventStream | Struct]]
+Handler = Callable[[Parts, Incoming], Awaitable[Answer | Response | Struct]]
 
 
 class Payload(Enum):
@@ -31,6 +31,15 @@ class Refusal(Struct, frozen=True):
     remedy: str
 
 
+class Query(Struct, frozen=True):
+    """A query parameter beside those of pages."""
+
+    name: str
+    schema: dict[str, Any]
+    description: str
+    required: bool = False
+
+
 class Described(Struct, frozen=True, kw_only=True):
     """An operation but for its place in the API."""
 
@@ -42,11 +51,17 @@ class Described(Struct, frozen=True, kw_only=True):
     # A type is a JSON body of that type.
     payload: Any = Payload.NONE
     success_status: int = 200
+    # None: the answer has no body.
     success_type: Any
     # What the success status means.
     success: str
     workspace_required: bool = False
     paged: bool = False
+    queries: tuple[Query, ...] = ()
+    # Whether the answer carries the ETag of the record that it holds.
+    etag: bool = False
+    # Whether If-Match is heeded.
+    conditional: bool = False
     # Pages of a log, oldest first, by the numbers of its entries; and the same as Server-Sent Events.
     log: bool = False
     idempotent: bool = False
@@ -64,7 +79,11 @@ class Operation(Described, frozen=True, kw_only=True):
 
     @property
     def path_ids(self) -> list[str]:
-        return re.findall(r"{(\w+)}", self.path)
+        return re.findall(r"{(\w+_id)}", self.path)
+
+    @property
+    def path_numbers(self) -> list[str]:
+        return [name for name in re.findall(r"{(\w+)}", self.path) if name not in self.path_ids]
 
 
 def operation(**description: Any) -> Callable[[Handler], Described]:

@@ -18,6 +18,12 @@ _KEY_REUSED = Refusal(
     "The Idempotency-Key was used before for a different request.",
     "Take a new key for a new request; repeat a request unchanged under its old one.",
 )
+_PRECONDITION = Refusal(
+    "precondition_failed",
+    errors.precondition_failed(),
+    "If-Match was sent and names another ETag than the current one: somebody else was first. Nothing was done.",
+    "Read it again, see whether the change is still wanted, and send it with the new ETag.",
+)
 _TOO_SLOW = Refusal(
     "too_slow",
     errors.too_slow("The request body arrived too slowly."),
@@ -60,6 +66,8 @@ def refusals(operation: Operation) -> list[Refusal]:
     found.append(_unseen(operation))
     if operation.idempotent:
         found.append(_KEY_REUSED)
+    if operation.conditional:
+        found.append(_PRECONDITION)
     found += operation.refusals
     found += [_INTERNAL, _UNAVAILABLE]
     if operation.method != "GET":
@@ -73,13 +81,16 @@ def noun(name: str) -> str:
 
 
 def _bad_parameter(operation: Operation) -> Refusal:
-    parameters = [*operation.path_ids, "Service-Workspace"]
+    parameters = [*operation.path_ids, *operation.path_numbers, "Service-Workspace"]
+    parameters += [query.name for query in operation.queries]
     if operation.paged:
         parameters += ["limit", "after", "order"]
     if operation.log:
         parameters += ["limit", "after", "Last-Event-ID"]
     if operation.idempotent:
         parameters.append("Idempotency-Key")
+    if operation.conditional:
+        parameters.append("If-Match")
     first = operation.path_ids[0] if operation.path_ids else "Service-Workspace"
     when = f"{_either(parameters)} is malformed or given twice."
     fault = errors.invalid(f"{first} is not a UUID.")

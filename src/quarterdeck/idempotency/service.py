@@ -1,10 +1,11 @@
-"""How every change but the submission of an input is made: the checks in their promised order, the effect, and the
-receipt, all in one transaction. (Submitting does the same in one SQL function, `db/functions/submit_inputs.sql`.)
+"""How every change but the submission of an input is made: the checks in their promised order, the effect, its entry
+in the audit log and the receipt, all in one transaction. (Submitting does the same, but for the audit log, in one SQL
+function, `db/functions/submit_inputs.sql`.)
 """
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -13,6 +14,8 @@ from msgspec import Struct
 from quarterdeck import errors
 from quarterdeck.access.call import Call, See, admit
 from quarterdeck.access.model import Permission, Principal
+from quarterdeck.audit import trail
+from quarterdeck.audit.model import Change, ObjectType
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.idempotency import store
 from quarterdeck.idempotency.store import Claim
@@ -29,14 +32,22 @@ class Answer(Struct, frozen=True):
     replayed: bool = False
 
 
-class Made(Struct, frozen=True):
+class Made(Struct, frozen=True, kw_only=True):
     """What an effect produced: what the caller is shown now, and what a replay shows."""
 
-    shown: Struct
-    kept: Struct
+    shown: Struct | None
+    kept: Struct | None
+    # What the audit log says of it. An effect that found everything as wanted has changed nothing.
+    object_id: UUID
+    detail: dict[str, Any] = {}
+    changed: bool = True
+
+    @classmethod
+    def plain(cls, shown: Struct, object_id: UUID, **detail: object) -> "Made":
+        return cls(shown=shown, kept=shown, object_id=object_id, detail=detail)
 
 
-Effect = Callable[[Connection, Principal, Subject, Body], Awaitable[Made | Struct]]
+Effect = Callable[[Connection, Principal, Subject, Body], Awaitable[Made]]
 
 
 async def perform(
@@ -47,6 +58,7 @@ async def perform(
     see: See[Subject],
     permission: Permission,
     resource: tuple[UUID, ...],
+    about: ObjectType,
     effect: Effect[Subject, Body],
     compare_by: Callable[[Body], object] = lambda body: body,
 ) -> Answer:
@@ -69,14 +81,19 @@ async def perform(
                     return Answer(mine[0])
                 return Answer(receipt.body, replayed=True)
         made = await effect(connection, principal, subject, body)
-        if not isinstance(made, Made):
-            made = Made(shown=made, kept=made)
-        mine = msgspec.json.encode(made.shown), msgspec.json.encode(made.kept)
+        if made.changed:
+            change = Change(operation, about, made.object_id, made.detail)
+            await trail.record(connection, principal, call.origin, change)
+        mine = _encoded(made.shown), _encoded(made.kept)
         if claim is not None:
             await store.save(connection, claim, mine[1])
         return Answer(mine[0])
 
     return await parts.database.transaction(work, repeatable=call.idempotency_key is not None)
+
+
+def _encoded(record: Struct | None) -> bytes:
+    return b"" if record is None else msgspec.json.encode(record)
 
 
 def fingerprint(resource: tuple[UUID, ...], body: object) -> bytes:

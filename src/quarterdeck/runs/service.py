@@ -7,14 +7,15 @@ import msgspec
 from quarterdeck import errors
 from quarterdeck.access.call import Call, See, admit
 from quarterdeck.access.model import Permission, Principal
+from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection
 from quarterdeck.errors import ServiceError
-from quarterdeck.idempotency.service import Answer, fingerprint, perform
+from quarterdeck.idempotency.service import Answer, Made, fingerprint, perform
 from quarterdeck.ids import new_id
 from quarterdeck.pages import PageRequest, take_page
 from quarterdeck.parts import Parts
 from quarterdeck.runs import lifecycle, store
-from quarterdeck.runs.model import CancelledRunBody, InputEvent, RunBody, RunPage, Submission, Verdict
+from quarterdeck.runs.model import CancelledRunBody, InputEvent, RunBody, RunPage, RunState, Submission, Verdict
 from quarterdeck.sessions.service import see_session
 
 _REFUSALS = {
@@ -93,12 +94,16 @@ async def list_session_runs(parts: Parts, call: Call[None], session_id: UUID, re
 async def cancel_run(parts: Parts, call: Call[None], run_id: UUID) -> Answer:
     """Ends a run at once. Cancelling one that has ended changes nothing and is no error."""
 
-    async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> CancelledRunBody:
+    async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> Made:
         discarded = await lifecycle.cancel(connection, run_id, run.session_id, principal.workspace_id)
         ended = await store.get(connection, run_id)
         assert ended is not None
         ids = [UUID(one.id) for one in discarded]
-        return CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=ids)
+        body = CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=ids)
+        # It may have ended by itself, now or long ago: what was seen before the session's lock does not tell.
+        changed = ended.state is RunState.CANCELLED and run.state is not RunState.CANCELLED
+        detail = {"session_id": str(run.session_id)}
+        return Made(shown=body, kept=body, object_id=run_id, detail=detail, changed=changed)
 
     return await perform(
         parts,
@@ -107,6 +112,7 @@ async def cancel_run(parts: Parts, call: Call[None], run_id: UUID) -> Answer:
         see=_see_run(call.workspace_id, run_id),
         permission=Permission.SESSION_MANAGE,
         resource=(run_id,),
+        about=ObjectType.RUN,
         effect=effect,
     )
 

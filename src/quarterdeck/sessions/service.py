@@ -9,6 +9,7 @@ from quarterdeck import errors
 from quarterdeck.access import secrets
 from quarterdeck.access.call import Call, See, see_workspace
 from quarterdeck.access.model import CredentialKind, Permission, Principal
+from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection
 from quarterdeck.idempotency.service import Answer, Made, perform
 from quarterdeck.ids import created_at, new_id
@@ -25,9 +26,7 @@ from quarterdeck.skills import service as skills
 
 
 async def create_session(parts: Parts, call: Call[CreateSessionBody]) -> Answer:
-    async def effect(
-        connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody
-    ) -> SessionBody:
+    async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody) -> Made:
         rules.check_distinct(body.skills)
         for one in body.skills:
             await skills.check_usable(connection, workspace_id, one.skill_id, one.version)
@@ -42,7 +41,7 @@ async def create_session(parts: Parts, call: Call[CreateSessionBody]) -> Answer:
             created_at=created_at(session_id),
         )
         await store.add(connection, session, principal.user_id)
-        return session
+        return Made.plain(session, session_id)
 
     return await perform(
         parts,
@@ -51,6 +50,7 @@ async def create_session(parts: Parts, call: Call[CreateSessionBody]) -> Answer:
         see=see_workspace(call.workspace_id),
         permission=Permission.SESSION_MANAGE,
         resource=(),
+        about=ObjectType.SESSION,
         effect=effect,
     )
 
@@ -71,7 +71,9 @@ async def create_session_token(parts: Parts, call: Call[CreateSessionTokenBody],
             expires_at=expires_at,
             token=secret.text,
         )
-        return Made(shown=created, kept=msgspec.structs.replace(created, token=msgspec.UNSET))
+        kept = msgspec.structs.replace(created, token=msgspec.UNSET)
+        detail = {"session_id": str(session_id), "prefix": secret.prefix}
+        return Made(shown=created, kept=kept, object_id=token_id, detail=detail)
 
     return await perform(
         parts,
@@ -80,6 +82,7 @@ async def create_session_token(parts: Parts, call: Call[CreateSessionTokenBody],
         see=see_session(call.workspace_id, session_id, own_token=False),
         permission=Permission.SESSION_MANAGE,
         resource=(session_id,),
+        about=ObjectType.SESSION_TOKEN,
         effect=effect,
     )
 

@@ -32,6 +32,7 @@ async def create_skill(parts: Parts, incoming: Incoming) -> Answer:
     success_type=SkillVersionBody,
     success="The new version.",
     idempotent=True,
+    conditional=True,
 )
 async def push_skill_version(parts: Parts, incoming: Incoming) -> Answer:
     skill_id = incoming.path_id("skill_id")

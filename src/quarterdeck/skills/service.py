@@ -9,8 +9,9 @@ from uuid import UUID
 from quarterdeck import errors
 from quarterdeck.access.call import Call, See, admit, see_workspace
 from quarterdeck.access.model import Permission, Principal
+from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.idempotency.service import Answer, perform
+from quarterdeck.idempotency.service import Answer, Made, perform
 from quarterdeck.ids import created_at, new_id
 from quarterdeck.parts import Parts
 from quarterdeck.settings import BundleSettings
@@ -31,12 +32,11 @@ _SWEEP_BATCH = 100
 
 
 async def create_skill(parts: Parts, call: Call[CreateSkillBody]) -> Answer:
-    async def effect(
-        connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSkillBody
-    ) -> SkillBody:
+    async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSkillBody) -> Made:
         skill_id = new_id()
         await store.add(connection, skill_id, workspace_id, body.name, principal.user_id)
-        return SkillBody(skill_id, workspace_id, body.name, None, created_at(skill_id))
+        skill = SkillBody(skill_id, workspace_id, body.name, None, created_at(skill_id))
+        return Made.plain(skill, skill_id, name=body.name)
 
     return await perform(
         parts,
@@ -45,6 +45,7 @@ async def create_skill(parts: Parts, call: Call[CreateSkillBody]) -> Answer:
         see=see_workspace(call.workspace_id),
         permission=Permission.SKILL_MANAGE,
         resource=(),
+        about=ObjectType.SKILL,
         effect=effect,
     )
 
@@ -63,11 +64,13 @@ async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, arc
         bundle = await _read(parts, spool)
         await _keep_archive(parts, bundle, spool)
 
-    async def effect(connection: Connection, principal: Principal, _: UUID, pushed: Bundle) -> SkillVersionBody:
+    async def effect(connection: Connection, principal: Principal, _: UUID, pushed: Bundle) -> Made:
+        call.check_unchanged(await store.lock(connection, skill_id))
         version = await store.next_version(connection, skill_id)
         version_id = new_id()
         await store.add_version(connection, version_id, skill_id, version, pushed, principal.user_id)
-        return SkillVersionBody(version_id, skill_id, version, pushed.bundle_bytes, pushed.frontmatter, pushed.manifest)
+        made = SkillVersionBody(version_id, skill_id, version, pushed.bundle_bytes, pushed.frontmatter, pushed.manifest)
+        return Made.plain(made, version_id, skill_id=str(skill_id), version=version)
 
     return await perform(
         parts,
@@ -76,6 +79,7 @@ async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, arc
         see=see,
         permission=Permission.SKILL_MANAGE,
         resource=(skill_id,),
+        about=ObjectType.SKILL_VERSION,
         effect=effect,
         compare_by=lambda pushed: pushed.manifest.archive_sha256,
     )

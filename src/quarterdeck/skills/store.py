@@ -26,7 +26,10 @@ WHERE u.session_id = %s ORDER BY u.position
 """
 _WORKSPACE_OF = "SELECT workspace_id FROM skills WHERE id = %s"
 # Pushes to one skill queue on its row; a number is only used up when its version is committed with it.
-_NEXT_VERSION = "UPDATE skills SET latest_version = latest_version + 1 WHERE id = %s RETURNING latest_version"
+_NEXT_VERSION = """
+UPDATE skills SET latest_version = latest_version + 1, revision = revision + 1 WHERE id = %s RETURNING latest_version
+"""
+_LOCK = "SELECT revision FROM skills WHERE id = %s FOR NO KEY UPDATE"
 _ADD_VERSION = """
 INSERT INTO skill_versions
     (id, skill_id, version, bundle_sha256, bundle_bytes, frontmatter, manifest, created_by)
@@ -80,6 +83,14 @@ async def of_session(connection: Connection, session_id: UUID) -> list[UsableVer
         )
         for skill_id, version, frontmatter, manifest, sha256, generation in rows
     ]
+
+
+async def lock(connection: Connection, skill_id: UUID) -> int:
+    """Its revision, which stays as it is until the transaction ends."""
+    row = await (await connection.execute(_LOCK, (skill_id,))).fetchone()
+    assert row is not None
+    revision: int = row[0]
+    return revision
 
 
 async def next_version(connection: Connection, skill_id: UUID) -> int:

@@ -1,0 +1,66 @@
+"""Who did what to which object from where."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from quarterdeck.texts import Moment
+from quarterdeck.workspaces.model import ActorBody
+
+
+class ObjectType(StrEnum):
+    API_KEY = "api_key"
+    MEMBER = "member"
+    RUN = "run"
+    SESSION = "session"
+    SESSION_TOKEN = "session_token"
+    SKILL = "skill"
+    SKILL_VERSION = "skill_version"
+    WEBHOOK = "webhook"
+    WORKSPACE = "workspace"
+
+
+class Origin(Struct, frozen=True):
+    """Where a request came from, as far as the server can tell."""
+
+    address: str | None = None
+    request_id: str | None = None
+
+
+class Change(Struct, frozen=True):
+    """What is written down of a change. `detail` holds names and numbers, never content and never a secret."""
+
+    action: str
+    object_type: ObjectType
+    object_id: UUID
+    detail: dict[str, Any]
+
+
+class AuditEventBody(Struct, frozen=True):
+    id: UUID
+    created_at: Moment
+    action: Annotated[str, Meta(description="The name of the operation, or of the operator's command.")]
+    object_type: ObjectType
+    object_id: UUID
+    actor: Annotated[ActorBody | None, Meta(description="null: the operator, who works on the database itself.")]
+    api_key_id: Annotated[UUID | None, Meta(description="The key that was used, or that made the token that was.")]
+    session_token_id: UUID | None
+    address: Annotated[str | None, Meta(description="Of the client, or of the proxy in front of it.")]
+    request_id: str | None
+    detail: Any
+
+
+class AuditEventPage(Struct, frozen=True):
+    items: list[AuditEventBody]
+    next_cursor: UUID | None
+
+
+class AuditFilter(Struct, frozen=True):
+    action: str | None = None
+    object_type: ObjectType | None = None
+    object_id: UUID | None = None
+    user_id: UUID | None = None
+    since: Moment | None = None
+    until: Moment | None = None
