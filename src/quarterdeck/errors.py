@@ -91,6 +91,10 @@ def key_reused() -> ServiceError:
     return conflict("This Idempotency-Key was used for a different request.")
 
 
+def archived_session() -> ServiceError:
+    return conflict("This session is archived and takes no input. Bring it back to go on.")
+
+
 def precondition_failed() -> ServiceError:
     return ServiceError(
         Kind.PRECONDITION, "It was changed since it was read: the ETag is not the one in If-Match. Read it again."

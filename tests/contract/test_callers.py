@@ -18,7 +18,9 @@ from tests.world import Server, World, bundle, error_of
 BODIES: dict[str, Any] = {
     "submit_input": {"type": "input", "text": "x"},
     "create_api_key": {"label": "x", "permissions": []},
+    "rotate_api_key": {},
     "create_session": {},
+    "change_session": {"title": "x"},
     "create_session_token": {},
     "create_skill": {"name": "x"},
 }
@@ -33,9 +35,11 @@ class Objects(Struct, frozen=True):
     async def make(cls, world: World) -> "Objects":
         created = (await world.post("/v1/api-keys", {"label": "object", "permissions": []})).json()
         session_id = await world.new_session()
+        token = (await world.post(f"/v1/sessions/{session_id}/tokens", {})).json()
         return cls(
             {
                 "session_id": session_id,
+                "session_token_id": token["id"],
                 "run_id": (await world.submit(session_id)).json()["run_id"],
                 "skill_id": await world.new_skill(),
                 "api_key_id": created["id"],
@@ -178,7 +182,7 @@ async def test_the_right_caller(world: World, operation: Operation) -> None:
     """The permission alone is enough, and a key that still lives a while works like one that never ends."""
     objects = await Objects.make(world)
     key = await world.new_key(operation.permission, expires_at=datetime.now(UTC) + timedelta(hours=30))
-    if operation.name == "create_api_key":
+    if operation.name in ("create_api_key", "rotate_api_key"):
         # A key that ends cannot make one that does not.
         key = await world.new_key(operation.permission)
     answer = await request(world, operation, objects.ids, key, str(world.workspace_id))

@@ -8,7 +8,7 @@ import pytest
 from quarterdeck.access.model import Permission, Principal
 from quarterdeck.api_keys import rules
 from quarterdeck.errors import Kind, ServiceError
-from quarterdeck.sessions.rules import token_expiry
+from quarterdeck.session_tokens.rules import token_expiry
 from quarterdeck.settings import TokenSettings
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

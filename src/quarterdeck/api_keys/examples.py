@@ -3,7 +3,7 @@
 from msgspec.structs import asdict, replace
 
 from quarterdeck.access.model import Permission
-from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody
+from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody, RotateApiKeyBody
 from quarterdeck.story import API_KEY, EVENING, MORNING
 from quarterdeck.workspaces.examples import ADA
 
@@ -25,6 +25,7 @@ _KEY = ApiKeyBody(
 EXAMPLES = (
     # No expiry in what is sent: an example that is pasted in a year must still work.
     CreateApiKeyBody("build server", [Permission.WORKSPACE_READ, Permission.SESSION_MANAGE]),
+    RotateApiKeyBody(),
     CreatedApiKeyBody(**asdict(_KEY), secret=_SECRET),
     replace(_KEY, last_used_at=EVENING, revoked_at=EVENING),
     ApiKeyPage([replace(_KEY, last_used_at=EVENING)], None),

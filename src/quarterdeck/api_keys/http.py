@@ -3,11 +3,18 @@
 from quarterdeck import errors
 from quarterdeck.access.model import Permission
 from quarterdeck.api_keys import service
-from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody
+from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody, RotateApiKeyBody
 from quarterdeck.http.incoming import Incoming
 from quarterdeck.http.operation import Refusal, operation
 from quarterdeck.idempotency.service import Answer
 from quarterdeck.parts import Parts
+
+_EXCEEDS_CALLER = Refusal(
+    "exceeds_caller",
+    errors.exceeds_caller("A key cannot give a permission it does not hold: skill.manage."),
+    "The new key would hold a permission that the calling key lacks, or outlive it.",
+    "Ask for less, or call with a key that holds more.",
+)
 
 
 @operation(
@@ -26,22 +33,27 @@ async def list_api_keys(parts: Parts, incoming: Incoming) -> ApiKeyPage:
 
 
 @operation(
+    summary="Show an API key",
+    permission=Permission.WORKSPACE_READ,
+    success_type=ApiKeyBody,
+    success="The key, without its secret.",
+)
+async def get_api_key(parts: Parts, incoming: Incoming) -> ApiKeyBody:
+    api_key_id = incoming.path_id("api_key_id")
+    return await service.get_api_key(parts, incoming.call_without_body(), api_key_id)
+
+
+@operation(
     summary="Create an API key",
-    description="With no permission that the calling key lacks and no longer life than its own.",
+    description="With no permission that the calling key lacks and no longer life than its own. Where the workspace "
+    "has set a longest life, a key without a wish for another ends with it.",
     permission=Permission.KEY_MANAGE,
     payload=CreateApiKeyBody,
     success_status=201,
     success_type=CreatedApiKeyBody,
     success="The new key, with its secret, which is shown only now.",
     idempotent=True,
-    refusals=(
-        Refusal(
-            "exceeds_caller",
-            errors.exceeds_caller("A key cannot give a permission it does not hold: skill.manage."),
-            "The new key would hold a permission that the calling key lacks, or outlive it.",
-            "Ask for less, or call with a key that holds more.",
-        ),
-    ),
+    refusals=(_EXCEEDS_CALLER,),
 )
 async def create_api_key(parts: Parts, incoming: Incoming) -> Answer:
     return await service.create_api_key(parts, await incoming.call(CreateApiKeyBody))
@@ -58,3 +70,29 @@ async def create_api_key(parts: Parts, incoming: Incoming) -> Answer:
 async def revoke_api_key(parts: Parts, incoming: Incoming) -> Answer:
     api_key_id = incoming.path_id("api_key_id")
     return await service.revoke_api_key(parts, incoming.call_without_body(), api_key_id)
+
+
+@operation(
+    summary="Rotate an API key",
+    description="Makes a new key with the same label, permissions and expiry. The old one goes on working for the "
+    "overlap and ends then; tokens that it made live on until their own time. An Idempotency-Key that was used with "
+    "the old key is known to the new one too.",
+    permission=Permission.KEY_MANAGE,
+    payload=RotateApiKeyBody,
+    success_status=201,
+    success_type=CreatedApiKeyBody,
+    success="The new key, with its secret, which is shown only now.",
+    idempotent=True,
+    refusals=(
+        _EXCEEDS_CALLER,
+        Refusal(
+            "not_rotatable",
+            errors.conflict("This key was rotated already. Rotate the key that took its place."),
+            "The key was rotated before, or has ended.",
+            "Rotate the newer key, or create another.",
+        ),
+    ),
+)
+async def rotate_api_key(parts: Parts, incoming: Incoming) -> Answer:
+    api_key_id = incoming.path_id("api_key_id")
+    return await service.rotate_api_key(parts, await incoming.call(RotateApiKeyBody), api_key_id)

@@ -19,6 +19,17 @@ class CreateApiKeyBody(Struct, frozen=True):
     ] = None
 
 
+class RotateApiKeyBody(Struct, frozen=True):
+    overlap_seconds: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=7 * 24 * 3600,
+            description="How long the old secret goes on working. 0 revokes it at once, with the tokens that it made.",
+        ),
+    ] = 24 * 3600
+
+
 class ApiKeyBody(Struct, frozen=True):
     id: UUID
     label: str
@@ -38,6 +49,14 @@ class CreatedApiKeyBody(ApiKeyBody, frozen=True, kw_only=True):
 class ApiKeyPage(Struct, frozen=True):
     items: list[ApiKeyBody]
     next_cursor: UUID | None
+
+
+class RotatedKey(Struct, frozen=True):
+    """What a rotation needs to know of the key that it replaces."""
+
+    lineage_id: UUID
+    is_replaced: bool
+    has_ended: bool
 
 
 class NewApiKey(Struct, frozen=True):

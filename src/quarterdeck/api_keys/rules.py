@@ -1,10 +1,11 @@
 """Decisions about keys: no key may make one that outranks or outlives it."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from quarterdeck import errors
 from quarterdeck.access.model import Permission, Principal
+from quarterdeck.api_keys.model import RotatedKey
 
 # PostgreSQL knows later times, but no datetime can read them back.
 _LATEST = datetime.max.replace(tzinfo=UTC)
@@ -21,6 +22,31 @@ def check_expiry(expires_at: datetime | None, now: datetime) -> None:
         raise errors.invalid("expires_at lies in the past.")
     if expires_at is not None and expires_at > _LATEST:
         raise errors.invalid("expires_at lies after the year 9999 in UTC.")
+
+
+def within_maximum(expires_at: datetime | None, now: datetime, max_days: int | None) -> datetime | None:
+    """What was asked for, if the workspace allows it; without a wish, the longest that it allows."""
+    if max_days is None:
+        return expires_at
+    latest = now + timedelta(days=max_days)
+    if expires_at is None:
+        return latest
+    if expires_at > latest:
+        raise errors.invalid(f"Keys of this workspace live {max_days} days at most: expires_at is later than that.")
+    return expires_at
+
+
+def rotated_expiry(expires_at: datetime | None, now: datetime, max_days: int | None) -> datetime | None:
+    """The old key's, but for a maximum that the workspace has set since."""
+    latest = within_maximum(None, now, max_days)
+    return expires_at if latest is None else min(expires_at or latest, latest)
+
+
+def check_rotatable(key: RotatedKey) -> None:
+    if key.is_replaced:
+        raise errors.conflict("This key was rotated already. Rotate the key that took its place.")
+    if key.has_ended:
+        raise errors.conflict("This key has ended. Create another.")
 
 
 def check_within(principal: Principal, permissions: Iterable[Permission], expires_at: datetime | None) -> None:

@@ -11,7 +11,14 @@ from quarterdeck.access import secrets
 from quarterdeck.access.call import Call, See, admit, see_workspace
 from quarterdeck.access.model import CredentialKind, Permission, Principal
 from quarterdeck.api_keys import rules, store
-from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody, NewApiKey
+from quarterdeck.api_keys.model import (
+    ApiKeyBody,
+    ApiKeyPage,
+    CreateApiKeyBody,
+    CreatedApiKeyBody,
+    NewApiKey,
+    RotateApiKeyBody,
+)
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection
 from quarterdeck.errors import Kind, ServiceError
@@ -41,9 +48,18 @@ async def list_api_keys(parts: Parts, call: Call[None], request: PageRequest) ->
     return await parts.database.read(read)
 
 
+async def get_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> ApiKeyBody:
+    async def read(connection: Connection) -> ApiKeyBody:
+        see = _see_api_key(call.workspace_id, api_key_id)
+        _, key = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+        return key
+
+    return await parts.database.read(read)
+
+
 async def create_api_key(parts: Parts, call: Call[CreateApiKeyBody]) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateApiKeyBody) -> Made:
-        rules.check_expiry(body.expires_at, datetime.now(UTC))
+        body = await allowed(connection, workspace_id, body)
         rules.check_within(principal, body.permissions, body.expires_at)
         created = await issue_api_key(connection, parts.settings.key.environment, workspace_id, principal.user_id, body)
         kept = msgspec.structs.replace(created, secret=msgspec.UNSET)
@@ -61,8 +77,56 @@ async def create_api_key(parts: Parts, call: Call[CreateApiKeyBody]) -> Answer:
     )
 
 
+async def rotate_api_key(parts: Parts, call: Call[RotateApiKeyBody], api_key_id: UUID) -> Answer:
+    """A new secret under a new key of the same lineage, so that receipts of the old one are found by the new one."""
+
+    async def effect(connection: Connection, principal: Principal, old: ApiKeyBody, body: RotateApiKeyBody) -> Made:
+        locked = await store.lock(connection, old.id)
+        rules.check_rotatable(locked)
+        max_days = await store.max_days(connection, principal.workspace_id)
+        expires_at = rules.rotated_expiry(old.expires_at, datetime.now(UTC), max_days)
+        rules.check_within(principal, old.permissions, expires_at)
+        created = await issue_api_key(
+            connection,
+            parts.settings.key.environment,
+            principal.workspace_id,
+            principal.user_id,
+            CreateApiKeyBody(old.label, old.permissions, expires_at),
+            lineage_id=locked.lineage_id,
+        )
+        await store.replace(connection, old.id, created.id, body.overlap_seconds)
+        kept = msgspec.structs.replace(created, secret=msgspec.UNSET)
+        detail = _told(created) | {"replaced_by": str(created.id), "overlap_seconds": body.overlap_seconds}
+        return Made(shown=created, kept=kept, object_id=old.id, detail=detail)
+
+    return await perform(
+        parts,
+        call,
+        operation="rotate_api_key",
+        see=_see_api_key(call.workspace_id, api_key_id),
+        permission=Permission.KEY_MANAGE,
+        resource=(api_key_id,),
+        about=ObjectType.API_KEY,
+        effect=effect,
+    )
+
+
+async def allowed(connection: Connection, workspace_id: UUID, body: CreateApiKeyBody) -> CreateApiKeyBody:
+    """The key as it may be made in this workspace, whoever asks for it."""
+    now = datetime.now(UTC)
+    rules.check_expiry(body.expires_at, now)
+    expires_at = rules.within_maximum(body.expires_at, now, await store.max_days(connection, workspace_id))
+    return msgspec.structs.replace(body, expires_at=expires_at)
+
+
 async def issue_api_key(
-    connection: Connection, environment: str, workspace_id: UUID, created_by: UUID, body: CreateApiKeyBody
+    connection: Connection,
+    environment: str,
+    workspace_id: UUID,
+    created_by: UUID,
+    body: CreateApiKeyBody,
+    *,
+    lineage_id: UUID | None = None,
 ) -> CreatedApiKeyBody:
     """Mint and store a key. Who may ask for it was decided by the caller of this function."""
     secret = secrets.mint(CredentialKind.API_KEY, environment)
@@ -70,7 +134,7 @@ async def issue_api_key(
     key = NewApiKey(
         id=api_key_id,
         workspace_id=workspace_id,
-        lineage_id=api_key_id,
+        lineage_id=lineage_id or api_key_id,
         label=body.label,
         prefix=secret.prefix,
         secret_hash=secret.hash,

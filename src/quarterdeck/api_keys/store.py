@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from quarterdeck.access.model import Permission
-from quarterdeck.api_keys.model import ApiKeyBody, NewApiKey
+from quarterdeck.api_keys.model import ApiKeyBody, NewApiKey, RotatedKey
 from quarterdeck.db.database import Connection
 from quarterdeck.ids import created_at
 from quarterdeck.workspaces.model import ActorBody
@@ -39,6 +39,21 @@ ORDER BY k.id LIMIT %s
 _REVOKE_OF_USER = """
 UPDATE api_keys SET revoked_at = clock_timestamp()
 WHERE workspace_id = %s AND created_by = %s AND revoked_at IS NULL
+"""
+_MAX_DAYS = "SELECT max_key_days FROM workspaces WHERE id = %s"
+# A statement of its own: a second rotation must see that the first replaced the key.
+_LOCK = """
+SELECT lineage_id, replaced_by IS NOT NULL,
+       revoked_at IS NOT NULL OR coalesce(expires_at <= clock_timestamp(), false)
+FROM api_keys WHERE id = %s FOR NO KEY UPDATE
+"""
+_REPLACE = """
+UPDATE api_keys
+SET replaced_by = %s,
+    expires_at = CASE WHEN %s = 0 THEN expires_at
+                      ELSE least(expires_at, clock_timestamp() + make_interval(secs => %s)) END,
+    revoked_at = CASE WHEN %s = 0 THEN clock_timestamp() END
+WHERE id = %s
 """
 _REVOKE = "UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = %s AND revoked_at IS NULL"
 _OF_USER = """
@@ -79,6 +94,24 @@ async def page(
     query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
     rows = await (await connection.execute(query, (workspace_id, start, count))).fetchall()
     return [_body(row) for row in rows]
+
+
+async def max_days(connection: Connection, workspace_id: UUID) -> int | None:
+    row = await (await connection.execute(_MAX_DAYS, (workspace_id,))).fetchone()
+    assert row is not None
+    days: int | None = row[0]
+    return days
+
+
+async def lock(connection: Connection, api_key_id: UUID) -> RotatedKey:
+    row = await (await connection.execute(_LOCK, (api_key_id,))).fetchone()
+    assert row is not None
+    return RotatedKey(*row)
+
+
+async def replace(connection: Connection, api_key_id: UUID, replaced_by: UUID, overlap_seconds: int) -> None:
+    """The old key ends after the overlap, or earlier if it would have anyway."""
+    await connection.execute(_REPLACE, (replaced_by, overlap_seconds, overlap_seconds, overlap_seconds, api_key_id))
 
 
 async def revoke(connection: Connection, api_key_id: UUID) -> bool:

@@ -1,23 +1,32 @@
 """The whole API on a page. What each operation is stands beside its handler."""
 
-from quarterdeck.api_keys.http import create_api_key, list_api_keys, revoke_api_key
+from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys, revoke_api_key, rotate_api_key
 from quarterdeck.events.http import list_session_events
 from quarterdeck.http.operation import at
 from quarterdeck.runs.http import cancel_run, get_run, list_session_runs, submit_input
-from quarterdeck.sessions.http import create_session, create_session_token
+from quarterdeck.session_tokens.http import create_session_token, list_session_tokens, revoke_session_token
+from quarterdeck.sessions.http import change_session, create_session, delete_session, get_session, list_sessions
 from quarterdeck.skills.http import create_skill, push_skill_version
 
 OPERATIONS = (
     at("POST", "/v1/sessions/{session_id}/events", submit_input),
     at("GET", "/v1/sessions/{session_id}/events", list_session_events),
+    at("GET", "/v1/sessions", list_sessions),
+    at("POST", "/v1/sessions", create_session),
+    at("GET", "/v1/sessions/{session_id}", get_session),
+    at("PATCH", "/v1/sessions/{session_id}", change_session),
+    at("DELETE", "/v1/sessions/{session_id}", delete_session),
+    at("GET", "/v1/sessions/{session_id}/tokens", list_session_tokens),
+    at("POST", "/v1/sessions/{session_id}/tokens", create_session_token),
+    at("POST", "/v1/sessions/{session_id}/tokens/{session_token_id}/revoke", revoke_session_token),
     at("GET", "/v1/sessions/{session_id}/runs", list_session_runs),
     at("GET", "/v1/runs/{run_id}", get_run),
     at("POST", "/v1/runs/{run_id}/cancel", cancel_run),
     at("GET", "/v1/api-keys", list_api_keys),
     at("POST", "/v1/api-keys", create_api_key),
+    at("GET", "/v1/api-keys/{api_key_id}", get_api_key),
     at("POST", "/v1/api-keys/{api_key_id}/revoke", revoke_api_key),
-    at("POST", "/v1/sessions", create_session),
-    at("POST", "/v1/sessions/{session_id}/tokens", create_session_token),
+    at("POST", "/v1/api-keys/{api_key_id}/rotate", rotate_api_key),
     at("POST", "/v1/skills", create_skill),
     at("POST", "/v1/skills/{skill_id}/versions", push_skill_version),
 )

@@ -21,6 +21,12 @@ from quarterdeck.runs.model import CancelledRunBody, InputEvent, RunBody, RunPag
     session_token=True,
     refusals=(
         Refusal(
+            "archived",
+            errors.archived_session(),
+            "The session is archived.",
+            "Bring the session back, or talk in another.",
+        ),
+        Refusal(
             "contended",
             errors.contended(),
             "The active run changed twice while the input was being stored. Nothing was stored.",

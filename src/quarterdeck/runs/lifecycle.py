@@ -166,6 +166,13 @@ async def cancel(connection: Connection, run_id: UUID, session_id: UUID, workspa
     return left
 
 
+async def cancel_active(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
+    """For whoever ends the session itself and holds its lock."""
+    run_id = await store.active_of(connection, session_id)
+    if run_id is not None:
+        await cancel(connection, run_id, session_id, workspace_id)
+
+
 async def _take(connection: Connection, lease: Lease, step: int) -> list[Input]:
     inputs = await store.unconsumed(connection, lease.run_id)
     if not await store.mark_taken(connection, lease.run_id, lease.attempt, len(inputs)):

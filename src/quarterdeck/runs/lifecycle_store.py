@@ -17,6 +17,7 @@ _ACTIVE = """
 SELECT state, attempt, barren_attempts, steps, input_tokens + output_tokens, started_at
 FROM runs WHERE id = %s AND state IN ('queued', 'running')
 """
+_ACTIVE_OF = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running')"
 _START = """
 UPDATE runs
 SET state = 'running', parked = false, attempt = attempt + 1, barren_attempts = barren_attempts + %s,
@@ -105,6 +106,11 @@ async def find(connection: Connection, run_id: UUID) -> tuple[UUID, UUID] | None
 async def active(connection: Connection, run_id: UUID) -> ActiveRun | None:
     row = await (await connection.execute(_ACTIVE, (run_id,))).fetchone()
     return None if row is None else ActiveRun(*row)
+
+
+async def active_of(connection: Connection, session_id: UUID) -> UUID | None:
+    row = await (await connection.execute(_ACTIVE_OF, (session_id,))).fetchone()
+    return None if row is None else row[0]
 
 
 async def start_attempt(connection: Connection, run_id: UUID, barren: int) -> tuple[int, datetime]:

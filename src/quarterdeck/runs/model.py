@@ -47,6 +47,7 @@ class Verdict(StrEnum):
     NOT_FOUND = "not_found"
     FORBIDDEN = "forbidden"
     CONFLICT = "conflict"
+    ARCHIVED = "archived"
 
 
 class Submitted(Struct, frozen=True):

@@ -23,6 +23,7 @@ _REFUSALS = {
     Verdict.NOT_FOUND: lambda: errors.not_found("session"),
     Verdict.FORBIDDEN: lambda: errors.forbidden(Permission.SESSION_MANAGE),
     Verdict.CONFLICT: errors.key_reused,
+    Verdict.ARCHIVED: errors.archived_session,
 }
 
 

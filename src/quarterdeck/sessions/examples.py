@@ -1,23 +1,26 @@
 """A session, made up for the document."""
 
-from uuid import UUID
+from msgspec.structs import asdict
 
-from quarterdeck.sessions.model import CreatedSessionTokenBody, CreateSessionBody, CreateSessionTokenBody, SessionBody
-from quarterdeck.story import EVENING, MORNING, SESSION, WORKSPACE
+from quarterdeck.sessions.model import ChangeSessionBody, CreateSessionBody, SessionBody, SessionPage, SessionSummary
+from quarterdeck.story import MORNING, SESSION, WORKSPACE
+from quarterdeck.workspaces.examples import ADA
 
-# Cut short on purpose: a whole one would look real to people and to secret scanners.
-_TOKEN = "qds_live_h2Lq81Zc…"
+_SUMMARY = SessionSummary(
+    id=SESSION,
+    workspace_id=WORKSPACE,
+    title="Incident review",
+    model=None,
+    skills=[],
+    created_at=MORNING,
+    created_by=ADA,
+    archived_at=None,
+    revision=1,
+)
 
 EXAMPLES = (
     CreateSessionBody("Incident review"),
-    SessionBody(SESSION, WORKSPACE, "Incident review", None, None, [], MORNING),
-    CreateSessionTokenBody(),
-    CreatedSessionTokenBody(
-        id=UUID("0192f0d6-41b2-7c95-a8e3-7d0f5b2c9a07"),
-        session_id=SESSION,
-        prefix="qds_live_h2Lq81Zc",
-        created_at=MORNING,
-        expires_at=EVENING,
-        token=_TOKEN,
-    ),
+    ChangeSessionBody(title="Incident review, week 9"),
+    SessionBody(**asdict(_SUMMARY), instructions=None),
+    SessionPage([_SUMMARY], None),
 )

@@ -1,13 +1,26 @@
 """Sessions over HTTP."""
 
-from quarterdeck import errors
 from quarterdeck.access.model import Permission
 from quarterdeck.http.incoming import Incoming
-from quarterdeck.http.operation import Refusal, operation
+from quarterdeck.http.operation import Query, operation
 from quarterdeck.idempotency.service import Answer
 from quarterdeck.parts import Parts
 from quarterdeck.sessions import service
-from quarterdeck.sessions.model import CreatedSessionTokenBody, CreateSessionBody, CreateSessionTokenBody, SessionBody
+from quarterdeck.sessions.model import ChangeSessionBody, CreateSessionBody, SessionBody, SessionPage
+
+
+@operation(
+    summary="List the sessions of a workspace",
+    description="One page per call, newest first unless order=asc.",
+    permission=Permission.WORKSPACE_READ,
+    success_type=SessionPage,
+    success="One page. next_cursor is null on the last.",
+    paged=True,
+    queries=(Query("archived", {"type": "boolean", "default": False}, "Whether to list the archived ones instead."),),
+)
+async def list_sessions(parts: Parts, incoming: Incoming) -> SessionPage:
+    request, archived = incoming.page_request(), incoming.query_flag("archived")
+    return await service.list_sessions(parts, incoming.call_without_body(), request, archived=archived)
 
 
 @operation(
@@ -18,29 +31,51 @@ from quarterdeck.sessions.model import CreatedSessionTokenBody, CreateSessionBod
     success_type=SessionBody,
     success="The new session.",
     idempotent=True,
+    etag=True,
 )
 async def create_session(parts: Parts, incoming: Incoming) -> Answer:
     return await service.create_session(parts, await incoming.call(CreateSessionBody))
 
 
 @operation(
-    summary="Create a token for one session",
-    description="It holds no permissions, works on its own session only, and ends with the key that made it.",
-    permission=Permission.SESSION_MANAGE,
-    payload=CreateSessionTokenBody,
-    success_status=201,
-    success_type=CreatedSessionTokenBody,
-    success="The new token, which is shown only now.",
-    idempotent=True,
-    refusals=(
-        Refusal(
-            "exceeds_caller",
-            errors.exceeds_caller("A key cannot give a longer life than its own."),
-            "The token would outlive the calling key.",
-            "Ask for an earlier `expires_at`, or leave it out.",
-        ),
-    ),
+    summary="Show a session",
+    permission=Permission.WORKSPACE_READ,
+    success_type=SessionBody,
+    success="The session. What is said in it is its log.",
+    session_token=True,
+    etag=True,
 )
-async def create_session_token(parts: Parts, incoming: Incoming) -> Answer:
+async def get_session(parts: Parts, incoming: Incoming) -> SessionBody:
     session_id = incoming.path_id("session_id")
-    return await service.create_session_token(parts, await incoming.call(CreateSessionTokenBody), session_id)
+    return await service.get_session(parts, incoming.call_without_body(), session_id)
+
+
+@operation(
+    summary="Change or archive a session",
+    description="What is left out stays as it is. A run that is under way goes on as it began; the next one takes up "
+    "the change. An archived session refuses input with 409; what it has accepted is still worked on.",
+    permission=Permission.SESSION_MANAGE,
+    payload=ChangeSessionBody,
+    success_type=SessionBody,
+    success="The session as it is now.",
+    idempotent=True,
+    etag=True,
+    conditional=True,
+)
+async def change_session(parts: Parts, incoming: Incoming) -> Answer:
+    session_id = incoming.path_id("session_id")
+    return await service.change_session(parts, await incoming.call(ChangeSessionBody), session_id)
+
+
+@operation(
+    summary="Delete a session",
+    description="With its log, its runs and its tokens, for good. Its active run is cancelled. Again is 404.",
+    permission=Permission.SESSION_MANAGE,
+    success_status=204,
+    success_type=None,
+    success="It is gone.",
+    conditional=True,
+)
+async def delete_session(parts: Parts, incoming: Incoming) -> Answer:
+    session_id = incoming.path_id("session_id")
+    return await service.delete_session(parts, incoming.call_without_body(), session_id)

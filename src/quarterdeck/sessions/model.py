@@ -1,4 +1,4 @@
-"""Sessions and their tokens as they are asked for and shown."""
+"""Sessions as they are asked for and shown."""
 
 from typing import Annotated
 from uuid import UUID
@@ -6,6 +6,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.texts import Line, Moment, Text
+from quarterdeck.workspaces.model import ActorBody
 
 
 class SessionSkill(Struct, frozen=True):
@@ -15,23 +16,53 @@ class SessionSkill(Struct, frozen=True):
     ] = None
 
 
+Title = Line | None
+Model = Annotated[Line | None, Meta(description="`provider:name`, or `demo`. By default as the server is set.")]
+Instructions = Annotated[Text | None, Meta(description="What the agent is told before everything else.")]
+Skills = Annotated[list[SessionSkill], Meta(max_length=100)]
+
+
 class CreateSessionBody(Struct, frozen=True):
-    title: Line | None = None
-    model: Annotated[Line | None, Meta(description="`provider:name`, or `demo`. By default as the server is set.")] = (
-        None
-    )
-    instructions: Annotated[Text | None, Meta(description="What the agent is told before everything else.")] = None
-    skills: Annotated[list[SessionSkill], Meta(max_length=100)] = []
+    title: Title = None
+    model: Model = None
+    instructions: Instructions = None
+    skills: Skills = []
 
 
-class SessionBody(Struct, frozen=True):
+class ChangeSessionBody(Struct, frozen=True):
+    """What is left out stays as it is."""
+
+    title: Title | UnsetType = UNSET
+    model: Model | UnsetType = UNSET
+    instructions: Instructions | UnsetType = UNSET
+    skills: Skills | UnsetType = UNSET
+    archived: Annotated[
+        bool | UnsetType,
+        Meta(description="An archived session takes no input. It still reads, and can be brought back."),
+    ] = UNSET
+
+
+class SessionSummary(Struct, frozen=True, kw_only=True):
+    """A session in a list. Its instructions, which may be long, are left out."""
+
     id: UUID
     workspace_id: UUID
     title: str | None
     model: str | None
-    instructions: str | None
     skills: list[SessionSkill]
     created_at: Moment
+    created_by: ActorBody
+    archived_at: Moment | None
+    revision: Annotated[int, Meta(ge=1, description="Counts changes. The ETag is made of it.")]
+
+
+class SessionBody(SessionSummary, frozen=True, kw_only=True):
+    instructions: str | None
+
+
+class SessionPage(Struct, frozen=True):
+    items: list[SessionSummary]
+    next_cursor: UUID | None
 
 
 class AgentSetup(Struct, frozen=True):
@@ -39,16 +70,3 @@ class AgentSetup(Struct, frozen=True):
 
     model: str | None
     instructions: str | None
-
-
-class CreateSessionTokenBody(Struct, frozen=True):
-    expires_at: Annotated[Moment | None, Meta(description="By default and at most as the server is set.")] = None
-
-
-class CreatedSessionTokenBody(Struct, frozen=True, kw_only=True):
-    id: UUID
-    session_id: UUID
-    prefix: str
-    created_at: Moment
-    expires_at: Moment
-    token: Annotated[str | UnsetType, Meta(description="Shown once: a replayed answer does not hold it.")] = UNSET

@@ -1,13 +1,14 @@
-"""Who sees a session, and how long its tokens live."""
+"""Who sees a session, and what a change makes of it."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
 
 from quarterdeck import errors
 from quarterdeck.access.model import Principal
-from quarterdeck.api_keys.rules import check_expiry, check_life
-from quarterdeck.sessions.model import SessionSkill
-from quarterdeck.settings import TokenSettings
+from quarterdeck.sessions.model import ChangeSessionBody, SessionBody, SessionSkill
 
 
 def check_distinct(skills: list[SessionSkill]) -> None:
@@ -25,13 +26,19 @@ def sees_session(
     return workspace_id == principal.workspace_id and named in (None, workspace_id)
 
 
-def token_expiry(asked: datetime | None, now: datetime, principal: Principal, settings: TokenSettings) -> datetime:
-    """What was asked for, if the limits allow it. By default a token ends no later than the key that makes it."""
-    if asked is None:
-        usual = now + timedelta(seconds=settings.default_life_seconds)
-        return usual if principal.expires_at is None else min(usual, principal.expires_at)
-    check_expiry(asked, now)
-    if asked > now + timedelta(seconds=settings.max_life_seconds):
-        raise errors.invalid(f"expires_at is more than {settings.max_life_seconds} seconds away.")
-    check_life(principal, asked)
-    return asked
+def changed(session: SessionBody, change: ChangeSessionBody, now: datetime) -> SessionBody:
+    """The session as it is wanted, with the next revision if that is any different."""
+    fields = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not UNSET}
+    archived = fields.pop("archived", session.archived_at is not None)
+    # Archiving what is archived keeps the time of the first.
+    archived_at = (session.archived_at or now) if archived else None
+    wanted = msgspec.structs.replace(session, **fields, archived_at=archived_at)
+    if wanted == session:
+        return session
+    return msgspec.structs.replace(wanted, revision=session.revision + 1)
+
+
+def changed_fields(before: SessionBody, after: SessionBody) -> list[str]:
+    """For the audit log: what was changed, not what it says."""
+    names = ("title", "model", "instructions", "skills", "archived_at")
+    return [name for name in names if getattr(before, name) != getattr(after, name)]

@@ -1,47 +1,43 @@
-"""Operations on sessions and their tokens."""
+"""Operations on sessions."""
 
 from datetime import UTC, datetime
 from uuid import UUID
 
-import msgspec
+from msgspec import UNSET
 
 from quarterdeck import errors
-from quarterdeck.access import secrets
-from quarterdeck.access.call import Call, See, see_workspace
-from quarterdeck.access.model import CredentialKind, Permission, Principal
+from quarterdeck.access.call import Call, See, admit, see_workspace
+from quarterdeck.access.model import Permission, Principal
 from quarterdeck.audit.model import ObjectType
-from quarterdeck.db.database import Connection
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.events.log import lock_session
 from quarterdeck.idempotency.service import Answer, Made, perform
-from quarterdeck.ids import created_at, new_id
+from quarterdeck.ids import new_id
+from quarterdeck.pages import PageRequest, take_page
 from quarterdeck.parts import Parts
+from quarterdeck.runs import lifecycle
 from quarterdeck.sessions import rules, store
 from quarterdeck.sessions.model import (
     AgentSetup,
-    CreatedSessionTokenBody,
+    ChangeSessionBody,
     CreateSessionBody,
-    CreateSessionTokenBody,
     SessionBody,
+    SessionPage,
+    SessionSkill,
+    SessionSummary,
 )
 from quarterdeck.skills import service as skills
+
+# Entries of the log removed at a time: a batch takes some milliseconds and holds up nobody.
+_PURGE_BATCH = 5000
 
 
 async def create_session(parts: Parts, call: Call[CreateSessionBody]) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody) -> Made:
-        rules.check_distinct(body.skills)
-        for one in body.skills:
-            await skills.check_usable(connection, workspace_id, one.skill_id, one.version)
+        await _check_skills(connection, workspace_id, body.skills)
         session_id = new_id()
-        session = SessionBody(
-            id=session_id,
-            workspace_id=workspace_id,
-            title=body.title,
-            model=body.model,
-            instructions=body.instructions,
-            skills=body.skills,
-            created_at=created_at(session_id),
-        )
-        await store.add(connection, session, principal.user_id)
-        return Made.plain(session, session_id)
+        await store.add(connection, session_id, workspace_id, body, principal.user_id)
+        return Made.plain(await _existing(connection, session_id), session_id)
 
     return await perform(
         parts,
@@ -55,39 +51,101 @@ async def create_session(parts: Parts, call: Call[CreateSessionBody]) -> Answer:
     )
 
 
-async def create_session_token(parts: Parts, call: Call[CreateSessionTokenBody], session_id: UUID) -> Answer:
-    async def effect(connection: Connection, principal: Principal, _: UUID, body: CreateSessionTokenBody) -> Made:
-        expires_at = rules.token_expiry(body.expires_at, datetime.now(UTC), principal, parts.settings.token)
-        secret = secrets.mint(CredentialKind.SESSION_TOKEN, parts.settings.key.environment)
-        token_id = new_id()
-        await store.add_token(
-            connection, token_id, session_id, principal.api_key_id, secret.hash, secret.prefix, expires_at
-        )
-        created = CreatedSessionTokenBody(
-            id=token_id,
-            session_id=session_id,
-            prefix=secret.prefix,
-            created_at=created_at(token_id),
-            expires_at=expires_at,
-            token=secret.text,
-        )
-        kept = msgspec.structs.replace(created, token=msgspec.UNSET)
-        detail = {"session_id": str(session_id), "prefix": secret.prefix}
-        return Made(shown=created, kept=kept, object_id=token_id, detail=detail)
+async def list_sessions(parts: Parts, call: Call[None], request: PageRequest, *, archived: bool) -> SessionPage:
+    async def read(connection: Connection) -> SessionPage:
+        see = see_workspace(call.workspace_id)
+        _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+
+        async def fetch(start: UUID, count: int) -> list[SessionSummary]:
+            listed = store.archived if archived else store.active
+            return await listed(connection, workspace_id, start, count, newest_first=request.newest_first)
+
+        items, next_cursor = await take_page(request, fetch, lasting=False)
+        return SessionPage(items, next_cursor)
+
+    return await parts.database.read(read)
+
+
+async def get_session(parts: Parts, call: Call[None], session_id: UUID) -> SessionBody:
+    async def read(connection: Connection) -> SessionBody:
+        see = see_session(call.workspace_id, session_id, own_token=True)
+        await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+        return await _existing(connection, session_id)
+
+    return await parts.database.read(read)
+
+
+async def change_session(parts: Parts, call: Call[ChangeSessionBody], session_id: UUID) -> Answer:
+    """Runs read what they need when they begin: a change reaches the next one."""
+
+    async def effect(connection: Connection, principal: Principal, _: UUID, change: ChangeSessionBody) -> Made:
+        before = await _locked(connection, session_id)
+        call.check_unchanged(before.revision)
+        if change.skills is not UNSET:
+            known = {one.skill_id: one for one in before.skills}
+            fresh = [one for one in change.skills if known.get(one.skill_id) != one]
+            rules.check_distinct(change.skills)
+            await _check_skills(connection, principal.workspace_id, fresh)
+        after = rules.changed(before, change, datetime.now(UTC))
+        if after != before:
+            await store.change(connection, after)
+        fields = rules.changed_fields(before, after)
+        return Made(shown=after, kept=after, object_id=session_id, detail={"fields": fields}, changed=after != before)
 
     return await perform(
         parts,
         call,
-        operation="create_session_token",
+        operation="change_session",
         see=see_session(call.workspace_id, session_id, own_token=False),
         permission=Permission.SESSION_MANAGE,
         resource=(session_id,),
-        about=ObjectType.SESSION_TOKEN,
+        about=ObjectType.SESSION,
         effect=effect,
     )
 
 
-async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup:
+async def delete_session(parts: Parts, call: Call[None], session_id: UUID) -> Answer:
+    """The session is gone with the commit, its run cancelled; its log is removed by `purge_deleted_sessions`."""
+
+    async def effect(connection: Connection, principal: Principal, _: UUID, __: None) -> Made:
+        session = await _locked(connection, session_id)
+        call.check_unchanged(session.revision)
+        await lifecycle.cancel_active(connection, session_id, principal.workspace_id)
+        await store.delete(connection, session_id)
+        return Made(shown=None, kept=None, object_id=session_id)
+
+    return await perform(
+        parts,
+        call,
+        operation="delete_session",
+        see=see_session(call.workspace_id, session_id, own_token=False),
+        permission=Permission.SESSION_MANAGE,
+        resource=(session_id,),
+        about=ObjectType.SESSION,
+        effect=effect,
+    )
+
+
+async def purge_deleted_sessions(database: Database) -> int:
+    """Removes the logs of deleted sessions, a batch a transaction. Several processes may be at it."""
+    purged = 0
+
+    async def purge(connection: Connection) -> bool | None:
+        session_id = await store.lock_deleted(connection)
+        return None if session_id is None else await store.purge(connection, session_id, _PURGE_BATCH)
+
+    while (was_last := await database.transaction(purge, repeatable=True)) is not None:
+        purged += was_last
+    return purged
+
+
+async def keep(connection: Connection, session_id: UUID) -> None:
+    """For those who add what hangs on a session that they have seen: it is not deleted under their hands."""
+    if not await store.keep(connection, session_id):
+        raise errors.not_found("session")
+
+
+async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup | None:
     return await store.agent_setup(connection, session_id)
 
 
@@ -101,3 +159,22 @@ def see_session(named: UUID | None, session_id: UUID, *, own_token: bool) -> See
         raise errors.not_found("session")
 
     return see
+
+
+async def _check_skills(connection: Connection, workspace_id: UUID, wanted: list[SessionSkill]) -> None:
+    rules.check_distinct(wanted)
+    for one in wanted:
+        await skills.check_usable(connection, workspace_id, one.skill_id, one.version)
+
+
+async def _locked(connection: Connection, session_id: UUID) -> SessionBody:
+    """As every writer of a session, behind its lock. It may have been deleted while that was waited for."""
+    await lock_session(connection, session_id)
+    return await _existing(connection, session_id)
+
+
+async def _existing(connection: Connection, session_id: UUID) -> SessionBody:
+    session = await store.get(connection, session_id)
+    if session is None:
+        raise errors.not_found("session")
+    return session

@@ -1,36 +1,161 @@
-"""Sessions and their tokens in the database."""
+"""Sessions in the database."""
 
-from datetime import datetime
+from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from quarterdeck.db.database import Connection
-from quarterdeck.sessions.model import AgentSetup, SessionBody
+from quarterdeck.ids import created_at
+from quarterdeck.sessions.model import AgentSetup, CreateSessionBody, SessionBody, SessionSkill, SessionSummary
+from quarterdeck.workspaces.model import ActorBody
 
 _ADD = """
 INSERT INTO sessions (id, workspace_id, title, model, instructions, created_by) VALUES (%s, %s, %s, %s, %s, %s)
 """
 _ADD_SKILL = "INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%s, %s, %s, %s)"
+_DROP_SKILLS = "DELETE FROM session_skills WHERE session_id = %s"
+_CHANGE = """
+UPDATE sessions SET title = %s, model = %s, instructions = %s, archived_at = %s, revision = %s WHERE id = %s
+"""
 _AGENT_SETUP = "SELECT model, instructions FROM sessions WHERE id = %s"
 _WORKSPACE_OF = "SELECT workspace_id FROM sessions WHERE id = %s"
-_ADD_TOKEN = """
-INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, expires_at)
-VALUES (%s, %s, %s, %s, %s, %s)
+# The weakest lock that a deletion waits for: taken before rows are added that hang on the session.
+_KEEP = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
+_GET = """
+SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
+       u.id, u.display_name, u.email, s.instructions
+FROM sessions s JOIN users u ON u.id = s.created_by
+CROSS JOIN LATERAL (
+    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
+    FROM session_skills k WHERE k.session_id = s.id
+) AS used
+WHERE s.id = %s
 """
+# Each has an index of its own: of a million sessions, the archived ones are found without looking at the others.
+_ACTIVE_NEWEST_FIRST = """
+SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
+       u.id, u.display_name, u.email
+FROM sessions s JOIN users u ON u.id = s.created_by
+CROSS JOIN LATERAL (
+    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
+    FROM session_skills k WHERE k.session_id = s.id
+) AS used
+WHERE s.workspace_id = %s AND s.archived_at IS NULL AND s.id <= %s ORDER BY s.id DESC LIMIT %s
+"""
+_ACTIVE_OLDEST_FIRST = """
+SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
+       u.id, u.display_name, u.email
+FROM sessions s JOIN users u ON u.id = s.created_by
+CROSS JOIN LATERAL (
+    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
+    FROM session_skills k WHERE k.session_id = s.id
+) AS used
+WHERE s.workspace_id = %s AND s.archived_at IS NULL AND s.id >= %s ORDER BY s.id LIMIT %s
+"""
+_ARCHIVED_NEWEST_FIRST = """
+SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
+       u.id, u.display_name, u.email
+FROM sessions s JOIN users u ON u.id = s.created_by
+CROSS JOIN LATERAL (
+    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
+    FROM session_skills k WHERE k.session_id = s.id
+) AS used
+WHERE s.workspace_id = %s AND s.archived_at IS NOT NULL AND s.id <= %s ORDER BY s.id DESC LIMIT %s
+"""
+_ARCHIVED_OLDEST_FIRST = """
+SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
+       u.id, u.display_name, u.email
+FROM sessions s JOIN users u ON u.id = s.created_by
+CROSS JOIN LATERAL (
+    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
+    FROM session_skills k WHERE k.session_id = s.id
+) AS used
+WHERE s.workspace_id = %s AND s.archived_at IS NOT NULL AND s.id >= %s ORDER BY s.id LIMIT %s
+"""
+_DELETE = "DELETE FROM sessions WHERE id = %s"
+_REMEMBER_DELETED = "INSERT INTO deleted_sessions (session_id) VALUES (%s)"
+_DELETED = "SELECT session_id FROM deleted_sessions ORDER BY deleted_at LIMIT 1 FOR UPDATE SKIP LOCKED"
+_PURGE_EVENTS = """
+DELETE FROM session_events
+WHERE (session_id, id) IN (SELECT session_id, id FROM session_events WHERE session_id = %s ORDER BY id LIMIT %s)
+"""
+_PURGE_RECEIPTS = """
+DELETE FROM receipts
+WHERE (scope_id, operation, key) IN (
+    SELECT scope_id, operation, key FROM receipts WHERE scope_id = %s LIMIT %s
+)
+"""
+_FORGET_DELETED = "DELETE FROM deleted_sessions WHERE session_id = %s"
 
 
-async def add(connection: Connection, session: SessionBody, user_id: UUID) -> None:
-    await connection.execute(
-        _ADD, (session.id, session.workspace_id, session.title, session.model, session.instructions, user_id)
-    )
-    if session.skills:
-        rows = [(session.id, position, one.skill_id, one.version) for position, one in enumerate(session.skills)]
-        await connection.cursor().executemany(_ADD_SKILL, rows)
+async def add(
+    connection: Connection, session_id: UUID, workspace_id: UUID, session: CreateSessionBody, user_id: UUID
+) -> None:
+    values = (session_id, workspace_id, session.title, session.model, session.instructions, user_id)
+    await connection.execute(_ADD, values)
+    await _add_skills(connection, session_id, session.skills)
 
 
-async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup:
+async def change(connection: Connection, session: SessionBody) -> None:
+    values = (session.title, session.model, session.instructions, session.archived_at, session.revision, session.id)
+    await connection.execute(_CHANGE, values)
+    await connection.execute(_DROP_SKILLS, (session.id,))
+    await _add_skills(connection, session.id, session.skills)
+
+
+async def get(connection: Connection, session_id: UUID) -> SessionBody | None:
+    row = await (await connection.execute(_GET, (session_id,))).fetchone()
+    return None if row is None else SessionBody(**_fields(row[:10]), instructions=row[10])
+
+
+async def active(
+    connection: Connection, workspace_id: UUID, start: UUID, count: int, *, newest_first: bool
+) -> list[SessionSummary]:
+    """`count` sessions that are not archived, from `start` on, itself included."""
+    query = _ACTIVE_NEWEST_FIRST if newest_first else _ACTIVE_OLDEST_FIRST
+    rows = await (await connection.execute(query, (workspace_id, start, count))).fetchall()
+    return [SessionSummary(**_fields(row)) for row in rows]
+
+
+async def archived(
+    connection: Connection, workspace_id: UUID, start: UUID, count: int, *, newest_first: bool
+) -> list[SessionSummary]:
+    """The same of those that are."""
+    query = _ARCHIVED_NEWEST_FIRST if newest_first else _ARCHIVED_OLDEST_FIRST
+    rows = await (await connection.execute(query, (workspace_id, start, count))).fetchall()
+    return [SessionSummary(**_fields(row)) for row in rows]
+
+
+async def keep(connection: Connection, session_id: UUID) -> bool:
+    """Whether it is there, and stays so until the transaction ends."""
+    return (await connection.execute(_KEEP, (session_id,))).rowcount == 1
+
+
+async def delete(connection: Connection, session_id: UUID) -> None:
+    await connection.execute(_DELETE, (session_id,))
+    await connection.execute(_REMEMBER_DELETED, (session_id,))
+
+
+async def lock_deleted(connection: Connection) -> UUID | None:
+    """A deleted session whose log is still there and that nobody else is at."""
+    row = await (await connection.execute(_DELETED)).fetchone()
+    return None if row is None else row[0]
+
+
+async def purge(connection: Connection, session_id: UUID, batch: int) -> bool:
+    """Removes some of what a deleted session left. Whether that was the last of it."""
+    events = (await connection.execute(_PURGE_EVENTS, (session_id, batch))).rowcount
+    receipts = (await connection.execute(_PURGE_RECEIPTS, (session_id, batch))).rowcount
+    if events == batch or receipts == batch:
+        return False
+    await connection.execute(_FORGET_DELETED, (session_id,))
+    return True
+
+
+async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup | None:
     row = await (await connection.execute(_AGENT_SETUP, (session_id,))).fetchone()
-    assert row is not None
-    return AgentSetup(*row)
+    return None if row is None else AgentSetup(*row)
 
 
 async def workspace_of(connection: Connection, session_id: UUID) -> UUID | None:
@@ -38,13 +163,22 @@ async def workspace_of(connection: Connection, session_id: UUID) -> UUID | None:
     return None if row is None else row[0]
 
 
-async def add_token(
-    connection: Connection,
-    token_id: UUID,
-    session_id: UUID,
-    api_key_id: UUID,
-    secret_hash: bytes,
-    prefix: str,
-    expires_at: datetime,
-) -> None:
-    await connection.execute(_ADD_TOKEN, (token_id, session_id, api_key_id, secret_hash, prefix, expires_at))
+async def _add_skills(connection: Connection, session_id: UUID, skills: list[SessionSkill]) -> None:
+    if skills:
+        rows = [(session_id, position, one.skill_id, one.version) for position, one in enumerate(skills)]
+        await connection.cursor().executemany(_ADD_SKILL, rows)
+
+
+def _fields(row: tuple[Any, ...]) -> dict[str, Any]:
+    session_id, workspace_id, title, model, skills, archived_at, revision, user_id, name, email = row
+    return {
+        "id": session_id,
+        "workspace_id": workspace_id,
+        "title": title,
+        "model": model,
+        "skills": msgspec.convert(skills or [], list[SessionSkill]),
+        "created_at": created_at(session_id),
+        "created_by": ActorBody(user_id, name, email),
+        "archived_at": archived_at,
+        "revision": revision,
+    }

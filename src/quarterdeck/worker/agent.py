@@ -8,7 +8,7 @@ from quarterdeck.agents.stepping import model_step
 from quarterdeck.agents.tools import SessionSkill, Toolbox, skill_instructions
 from quarterdeck.db.database import Connection
 from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.runs.lifecycle import Lease
+from quarterdeck.runs.lifecycle import Lease, Superseded
 from quarterdeck.sessions import service as sessions
 from quarterdeck.sessions.model import AgentSetup
 from quarterdeck.settings import ModelSettings
@@ -59,6 +59,9 @@ async def load_agent(parts: WorkerParts, lease: Lease) -> Agent:
 
     async def read(connection: Connection) -> tuple[AgentSetup, list[UsableVersion]]:
         setup = await sessions.agent_setup(connection, lease.session_id)
+        if setup is None:
+            # Deleted since the attempt began.
+            raise Superseded
         return setup, await skills.of_session(connection, lease.session_id)
 
     setup, versions = await parts.database.read(read)

@@ -14,6 +14,7 @@ from quarterdeck.db.database import SCHEMA, Database
 from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.logs import configure_logs, log
 from quarterdeck.runs.recovery import recover
+from quarterdeck.sessions.service import purge_deleted_sessions
 from quarterdeck.settings import Settings
 from quarterdeck.skills.bundle_store import open_bundle_store
 from quarterdeck.worker.drive import drive_run
@@ -94,6 +95,7 @@ async def _keep_recovering(parts: WorkerParts) -> None:
     while True:
         try:
             await recover(parts.database, settings.worker.lease_seconds, settings.run.active_per_workspace)
+            await purge_deleted_sessions(parts.database)
         except Exception as fault:
             log.warning("the sweep failed and will be tried again", exc_info=fault)
         await asyncio.sleep(settings.worker.sweep_seconds)

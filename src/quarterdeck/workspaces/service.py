@@ -1,6 +1,5 @@
 """Operations of the operator, who needs no credential: they run on the database itself, by `qd admin`."""
 
-from datetime import UTC, datetime
 from uuid import UUID
 
 from msgspec import Struct
@@ -9,7 +8,6 @@ from quarterdeck import errors
 from quarterdeck.access.model import Permission
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody, CreatedApiKeyBody
-from quarterdeck.api_keys.rules import check_expiry
 from quarterdeck.db.database import Connection
 from quarterdeck.ids import new_id
 from quarterdeck.workspaces import store
@@ -32,9 +30,9 @@ async def create_workspace(connection: Connection, name: str, owner_email: str) 
 async def create_key(
     connection: Connection, environment: str, workspace_id: UUID, body: CreateApiKeyBody, as_email: str | None
 ) -> CreatedApiKeyBody:
-    check_expiry(body.expires_at, datetime.now(UTC))
     async with connection.transaction():
         creator = await _lock_workspace(connection, workspace_id)
+        body = await api_keys.allowed(connection, workspace_id, body)
         if as_email is not None:
             creator = await _member(connection, workspace_id, as_email)
         return await api_keys.issue_api_key(connection, environment, workspace_id, creator, body)

@@ -32,6 +32,7 @@ DECLARE
     event_id bigint;
     run_id uuid;
     outcome text;
+    is_archived boolean;
 BEGIN
     FOR lock_key IN
         SELECT session_lock(s) FROM unnest(session_ids) AS s
@@ -70,7 +71,8 @@ BEGIN
         END IF;
         api_key_id := CASE WHEN caller.only_session IS NULL THEN caller.key_id END;
 
-        PERFORM FROM sessions s
+        SELECT s.archived_at IS NOT NULL INTO is_archived
+        FROM sessions s
         WHERE s.id = session_ids[i] AND s.workspace_id = caller.workspace_id
           AND s.id = coalesce(caller.only_session, s.id)
           AND s.workspace_id = coalesce(workspace_ids[i], s.workspace_id);
@@ -96,6 +98,12 @@ BEGIN
                 RETURN NEXT;
                 CONTINUE;
             END IF;
+        END IF;
+
+        IF is_archived THEN
+            verdict := 'archived';
+            RETURN NEXT;
+            CONTINUE;
         END IF;
 
         event_id := nextval('session_event_ids');

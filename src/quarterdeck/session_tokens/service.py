@@ -1,0 +1,108 @@
+"""Operations on the tokens of a session."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import msgspec
+
+from quarterdeck import errors
+from quarterdeck.access import secrets
+from quarterdeck.access.call import Call, See, admit
+from quarterdeck.access.model import CredentialKind, Permission, Principal
+from quarterdeck.audit.model import ObjectType
+from quarterdeck.db.database import Connection
+from quarterdeck.idempotency.service import Answer, Made, perform
+from quarterdeck.ids import new_id
+from quarterdeck.pages import PageRequest, take_page
+from quarterdeck.parts import Parts
+from quarterdeck.session_tokens import rules, store
+from quarterdeck.session_tokens.model import (
+    CreatedSessionTokenBody,
+    CreateSessionTokenBody,
+    NewSessionToken,
+    SessionTokenBody,
+    SessionTokenPage,
+)
+from quarterdeck.sessions import service as sessions
+
+
+async def list_session_tokens(
+    parts: Parts, call: Call[None], session_id: UUID, request: PageRequest
+) -> SessionTokenPage:
+    async def read(connection: Connection) -> SessionTokenPage:
+        see = sessions.see_session(call.workspace_id, session_id, own_token=False)
+        await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+
+        async def fetch(start: UUID, count: int) -> list[SessionTokenBody]:
+            return await store.page(connection, session_id, start, count, newest_first=request.newest_first)
+
+        items, next_cursor = await take_page(request, fetch)
+        return SessionTokenPage(items, next_cursor)
+
+    return await parts.database.read(read)
+
+
+async def create_session_token(parts: Parts, call: Call[CreateSessionTokenBody], session_id: UUID) -> Answer:
+    async def effect(connection: Connection, principal: Principal, _: UUID, body: CreateSessionTokenBody) -> Made:
+        await sessions.keep(connection, session_id)
+        expires_at = rules.token_expiry(body.expires_at, datetime.now(UTC), principal, parts.settings.token)
+        secret = secrets.mint(CredentialKind.SESSION_TOKEN, parts.settings.key.environment)
+        token = NewSessionToken(new_id(), session_id, principal.api_key_id, secret.hash, secret.prefix, expires_at)
+        await store.add(connection, token)
+        stored = await store.get(connection, session_id, token.id)
+        assert stored is not None
+        created = CreatedSessionTokenBody(**msgspec.structs.asdict(stored), token=secret.text)
+        kept = msgspec.structs.replace(created, token=msgspec.UNSET)
+        return Made(shown=created, kept=kept, object_id=token.id, detail=_told(stored))
+
+    return await perform(
+        parts,
+        call,
+        operation="create_session_token",
+        see=sessions.see_session(call.workspace_id, session_id, own_token=False),
+        permission=Permission.SESSION_MANAGE,
+        resource=(session_id,),
+        about=ObjectType.SESSION_TOKEN,
+        effect=effect,
+    )
+
+
+async def revoke_session_token(parts: Parts, call: Call[None], session_id: UUID, token_id: UUID) -> Answer:
+    """Ends a token at once. Revoking it again changes nothing and is no error."""
+
+    async def effect(connection: Connection, _: Principal, token: SessionTokenBody, __: None) -> Made:
+        changed = await store.revoke(connection, token.id)
+        revoked = await store.get(connection, session_id, token.id)
+        if revoked is None:
+            # With its session, since it was seen.
+            raise errors.not_found("session token")
+        return Made(shown=revoked, kept=revoked, object_id=token.id, detail=_told(token), changed=changed)
+
+    return await perform(
+        parts,
+        call,
+        operation="revoke_session_token",
+        see=_see_token(call.workspace_id, session_id, token_id),
+        permission=Permission.SESSION_MANAGE,
+        resource=(session_id, token_id),
+        about=ObjectType.SESSION_TOKEN,
+        effect=effect,
+    )
+
+
+def _told(token: SessionTokenBody) -> dict[str, str]:
+    """For the audit log."""
+    return {"session_id": str(token.session_id), "prefix": token.prefix}
+
+
+def _see_token(named: UUID | None, session_id: UUID, token_id: UUID) -> See[SessionTokenBody]:
+    see_session = sessions.see_session(named, session_id, own_token=False)
+
+    async def see(connection: Connection, principal: Principal) -> SessionTokenBody:
+        await see_session(connection, principal)
+        token = await store.get(connection, session_id, token_id)
+        if token is None:
+            raise errors.not_found("session token")
+        return token
+
+    return see
