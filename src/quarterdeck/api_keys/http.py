@@ -46,7 +46,7 @@ async def get_api_key(parts: Parts, incoming: Incoming) -> ApiKeyBody:
 @operation(
     summary="Create an API key",
     description="With no permission that the calling key lacks and no longer life than its own. Where the workspace "
-    "has set a longest life, a key without a wish for another ends with it.",
+    "has set a longest life, `expires_at` must lie within it.",
     permission=Permission.KEY_MANAGE,
     payload=CreateApiKeyBody,
     success_status=201,

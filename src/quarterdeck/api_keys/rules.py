@@ -24,22 +24,18 @@ def check_expiry(expires_at: datetime | None, now: datetime) -> None:
         raise errors.invalid("expires_at lies after the year 9999 in UTC.")
 
 
-def within_maximum(expires_at: datetime | None, now: datetime, max_days: int | None) -> datetime | None:
-    """What was asked for, if the workspace allows it; without a wish, the longest that it allows."""
-    if max_days is None:
-        return expires_at
-    latest = now + timedelta(days=max_days)
-    if expires_at is None:
-        return latest
-    if expires_at > latest:
-        raise errors.invalid(f"Keys of this workspace live {max_days} days at most: expires_at is later than that.")
-    return expires_at
+def check_maximum(expires_at: datetime | None, now: datetime, max_days: int | None) -> None:
+    """Not shortened in silence: who asks for a key without end should not believe to have one."""
+    if max_days is not None and (expires_at is None or expires_at > now + timedelta(days=max_days)):
+        raise errors.invalid(f"Keys of this workspace live {max_days} days at most: give an expires_at within them.")
 
 
 def rotated_expiry(expires_at: datetime | None, now: datetime, max_days: int | None) -> datetime | None:
     """The old key's, but for a maximum that the workspace has set since."""
-    latest = within_maximum(None, now, max_days)
-    return expires_at if latest is None else min(expires_at or latest, latest)
+    if max_days is None:
+        return expires_at
+    latest = now + timedelta(days=max_days)
+    return min(expires_at or latest, latest)
 
 
 def check_rotatable(key: RotatedKey) -> None:

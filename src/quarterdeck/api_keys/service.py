@@ -59,7 +59,7 @@ async def get_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> ApiKe
 
 async def create_api_key(parts: Parts, call: Call[CreateApiKeyBody]) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateApiKeyBody) -> Made:
-        body = await allowed(connection, workspace_id, body)
+        await check_expiry(connection, workspace_id, body.expires_at)
         rules.check_within(principal, body.permissions, body.expires_at)
         created = await issue_api_key(connection, parts.settings.key.environment, workspace_id, principal.user_id, body)
         kept = msgspec.structs.replace(created, secret=msgspec.UNSET)
@@ -111,12 +111,11 @@ async def rotate_api_key(parts: Parts, call: Call[RotateApiKeyBody], api_key_id:
     )
 
 
-async def allowed(connection: Connection, workspace_id: UUID, body: CreateApiKeyBody) -> CreateApiKeyBody:
-    """The key as it may be made in this workspace, whoever asks for it."""
+async def check_expiry(connection: Connection, workspace_id: UUID, expires_at: datetime | None) -> None:
+    """What the workspace allows, whoever asks."""
     now = datetime.now(UTC)
-    rules.check_expiry(body.expires_at, now)
-    expires_at = rules.within_maximum(body.expires_at, now, await store.max_days(connection, workspace_id))
-    return msgspec.structs.replace(body, expires_at=expires_at)
+    rules.check_expiry(expires_at, now)
+    rules.check_maximum(expires_at, now, await store.max_days(connection, workspace_id))
 
 
 async def issue_api_key(

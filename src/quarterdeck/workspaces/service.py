@@ -32,7 +32,7 @@ async def create_key(
 ) -> CreatedApiKeyBody:
     async with connection.transaction():
         creator = await _lock_workspace(connection, workspace_id)
-        body = await api_keys.allowed(connection, workspace_id, body)
+        await api_keys.check_expiry(connection, workspace_id, body.expires_at)
         if as_email is not None:
             creator = await _member(connection, workspace_id, as_email)
         return await api_keys.issue_api_key(connection, environment, workspace_id, creator, body)
