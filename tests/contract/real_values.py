@@ -31,6 +31,8 @@ _TOKEN_DAYS = 28
 # On the one after, an offset can lead into the year 10000.
 _LAST_DAY = "9999-12-30"
 _MARK_CHARACTERS = 8
+# Sessions that may be deleted: the others are to last.
+_TO_DELETE = "session_id to delete"
 
 
 class Records(Struct, frozen=True):
@@ -61,11 +63,14 @@ async def create_records(world: World) -> Records:
     # Keys that may be revoked, and whose ids are cursors of the list all the same.
     keys = [str((await world.new_key_record((permission,)))[1]) for permission in Permission]
     sessions = [await world.new_session() for _ in range(3)]
+    tokens = [(await world.post(f"/v1/sessions/{one}/tokens", {})).json()["id"] for one in sessions]
     return Records(
         secret,
         str(own_key_id),
         {
             "session_id": sessions,
+            "session_token_id": tokens,
+            _TO_DELETE: [await world.new_session() for _ in range(20)],
             "run_id": [(await world.submit(session_id)).json()["run_id"] for session_id in sessions],
             "skill_id": [await world.new_skill() for _ in range(3)],
             "api_key_id": keys,
@@ -82,11 +87,15 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         for container in (case.path_parameters, case.headers, case.query):
             for name, value in list(container.items()):
                 if name in records.by_parameter and isinstance(value, str):
-                    container[name] = records.real(name, value)
+                    deletes = (case.method, name) == ("DELETE", "session_id")
+                    container[name] = records.real(_TO_DELETE if deletes else name, value)
         if "If-Match" in case.headers:
             # Others are rightly answered 412.
             case.headers["If-Match"] = "*"
-        _set_run_cursor(case, records)
+        _fit_token(case, records)
+        _set_cursor(case, records)
+        if isinstance(case.body, dict) and repr(whole := _with_integers(case.body)) != repr(case.body):
+            case.body = whole
         _set_expiry(case)
         _set_skills(case, records)
         if isinstance(case.body, Junk):
@@ -118,13 +127,36 @@ def _set_expiry(case: Case[Any]) -> None:
         case.body = body | {"expires_at": match[0].replace(match[1], day.isoformat(), 1)}
 
 
-def _set_run_cursor(case: Case[Any], records: Records) -> None:
-    """The runs of a session have cursors of their own."""
-    session_id = str((case.path_parameters or {}).get("session_id")).lower()
-    sessions = records.by_parameter["session_id"]
-    if case.operation.path.endswith("/runs") and str(case.query.get("after")).lower() in records.by_parameter["after"]:
-        run_ids = records.by_parameter["run_id"]
-        case.query["after"] = run_ids[sessions.index(session_id)] if session_id in sessions else run_ids[0]
+def _fit_token(case: Case[Any], records: Records) -> None:
+    """A token is found by its own session only."""
+    names = case.path_parameters or {}
+    session_id, sessions = str(names.get("session_id")).lower(), records.by_parameter["session_id"]
+    tokens = records.by_parameter["session_token_id"]
+    if session_id in sessions and str(names.get("session_token_id")).lower() in tokens:
+        names["session_token_id"] = tokens[sessions.index(session_id)]
+
+
+def _set_cursor(case: Case[Any], records: Records) -> None:
+    """Each list has cursors of its own; those of a session's are in the order of the sessions."""
+    _, _, of_session = case.operation.path.partition("/{session_id}/")
+    ids = records.by_parameter.get({"runs": "run_id", "tokens": "session_token_id"}.get(of_session, ""))
+    if ids is not None and str(case.query.get("after")).lower() in records.by_parameter["after"]:
+        session_id = str((case.path_parameters or {}).get("session_id")).lower()
+        sessions = records.by_parameter["session_id"]
+        if session_id in sessions:
+            case.query["after"] = ids[sessions.index(session_id)]
+        else:
+            # One that was created on the way has none yet.
+            del case.query["after"]
+
+
+def _with_integers(value: Any) -> Any:
+    """To JSON Schema 1.0 is an integer too; to the server, as to most readers of JSON, it is not."""
+    if isinstance(value, dict):
+        return {name: _with_integers(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_integers(each) for each in value]
+    return int(value) if type(value) is float and value.is_integer() else value
 
 
 def _set_skills(case: Case[Any], records: Records) -> None:
@@ -141,8 +173,7 @@ def _is_skill(value: Any) -> bool:
     if not isinstance(value, dict) or ids.parse_id(str(value.get("skill_id"))) is None:
         return False
     version = value.get("version")
-    # To JSON Schema 1.0 is an integer too.
-    return version is None or (type(version) in (int, float) and version == int(version) and 1 <= version < 2**31)
+    return version is None or (type(version) is int and 1 <= version < 2**31)
 
 
 def _own_key(key: str, case: Case[Any]) -> str:
