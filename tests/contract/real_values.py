@@ -31,8 +31,11 @@ _TOKEN_DAYS = 28
 # On the one after, an offset can lead into the year 10000.
 _LAST_DAY = "9999-12-30"
 _MARK_CHARACTERS = 8
-# Sessions that may be deleted: the others are to last.
-_TO_DELETE = "session_id to delete"
+# What can be done to a record once is done to one of a crowd: those of the others are to last.
+_ONCE = {
+    ("DELETE /v1/sessions/{session_id}", "session_id"): "session to delete",
+    ("POST /v1/api-keys/{api_key_id}/rotate", "api_key_id"): "key to rotate",
+}
 
 
 class Records(Struct, frozen=True):
@@ -70,7 +73,8 @@ async def create_records(world: World) -> Records:
         {
             "session_id": sessions,
             "session_token_id": tokens,
-            _TO_DELETE: [await world.new_session() for _ in range(20)],
+            "session to delete": [await world.new_session() for _ in range(30)],
+            "key to rotate": [str((await world.new_key_record(EVERY_PERMISSION))[1]) for _ in range(30)],
             "run_id": [(await world.submit(session_id)).json()["run_id"] for session_id in sessions],
             "skill_id": [await world.new_skill() for _ in range(3)],
             "api_key_id": keys,
@@ -87,8 +91,7 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         for container in (case.path_parameters, case.headers, case.query):
             for name, value in list(container.items()):
                 if name in records.by_parameter and isinstance(value, str):
-                    deletes = (case.method, name) == ("DELETE", "session_id")
-                    container[name] = records.real(_TO_DELETE if deletes else name, value)
+                    container[name] = records.real(_ONCE.get((case.operation.label, name), name), value)
         if "If-Match" in case.headers:
             # Others are rightly answered 412.
             case.headers["If-Match"] = "*"
