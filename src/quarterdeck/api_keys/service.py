@@ -47,7 +47,7 @@ async def create_api_key(parts: Parts, call: Call[CreateApiKeyBody]) -> Answer:
         rules.check_within(principal, body.permissions, body.expires_at)
         created = await issue_api_key(connection, parts.settings.key.environment, workspace_id, principal.user_id, body)
         kept = msgspec.structs.replace(created, secret=msgspec.UNSET)
-        return Made(shown=created, kept=kept, object_id=created.id, detail=_told(created))
+        return Made(shown=created, kept=kept, object_id=created.id, detail=told(created))
 
     return await perform(
         parts,
@@ -105,17 +105,20 @@ async def revoke_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> An
     )
 
 
-async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> None:
+async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[UUID]:
+    """The keys that were alive until now."""
+    revoked: list[UUID] = []
     # Until there is nothing left: while the first round waits for a key that is in use, that key can make another.
-    while await store.revoke_of_user(connection, workspace_id, user_id):
-        pass
+    while found := await store.revoke_of_user(connection, workspace_id, user_id):
+        revoked += found
+    return revoked
 
 
 async def keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[ApiKeyBody]:
     return await store.of_user(connection, workspace_id, user_id)
 
 
-def _told(key: ApiKeyBody) -> dict[str, Any]:
+def told(key: ApiKeyBody) -> dict[str, Any]:
     """For the audit log."""
     return {"label": key.label, "prefix": key.prefix, "permissions": key.permissions}
 

@@ -1,11 +1,13 @@
 """The whole API on a page. What each operation is stands beside its handler."""
 
 from quarterdeck.api_keys.http import create_api_key, list_api_keys, revoke_api_key
+from quarterdeck.audit.http import list_audit_events
 from quarterdeck.events.http import list_session_events
 from quarterdeck.http.operation import at
 from quarterdeck.runs.http import cancel_run, get_run, list_session_runs, submit_input
 from quarterdeck.sessions.http import create_session, create_session_token
 from quarterdeck.skills.http import create_skill, push_skill_version
+from quarterdeck.workspaces.http import get_workspace, list_members
 
 OPERATIONS = (
     at("POST", "/v1/sessions/{session_id}/events", submit_input),
@@ -20,4 +22,7 @@ OPERATIONS = (
     at("POST", "/v1/sessions/{session_id}/tokens", create_session_token),
     at("POST", "/v1/skills", create_skill),
     at("POST", "/v1/skills/{skill_id}/versions", push_skill_version),
+    at("GET", "/v1/workspace", get_workspace),
+    at("GET", "/v1/members", list_members),
+    at("GET", "/v1/audit-events", list_audit_events),
 )
