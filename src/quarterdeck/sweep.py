@@ -1,4 +1,5 @@
-"""What is thrown away after its time: receipts that nobody can ask for, old audit events, archives that nothing names."""
+"""What is thrown away after its time: receipts that nobody can ask for, the oldest of the audit log,
+archives that nothing names."""
 
 from msgspec import Struct
 

@@ -127,19 +127,17 @@ async def delete_old(connection: Connection, keep_days: int, batch: int) -> int:
 
 
 def _body(row: tuple[Any, ...]) -> AuditEventBody:
-    event_id, action, object_type, object_id, user_id, name, email, api_key_id, token_id, address, request_id, told = (
-        row
-    )
+    event_id, action, object_type, object_id, *actor, api_key_id, token_id, address, request_id, detail = row
     return AuditEventBody(
         id=event_id,
         created_at=created_at(event_id),
         action=action,
         object_type=ObjectType(object_type),
         object_id=object_id,
-        actor=None if user_id is None else ActorBody(user_id, name, email),
+        actor=None if actor[0] is None else ActorBody(*actor),
         api_key_id=api_key_id,
         session_token_id=token_id,
         address=address,
         request_id=request_id,
-        detail=told,
+        detail=detail,
     )

@@ -86,7 +86,7 @@ async def change_workspace(
     workspace_id: UUID,
     *,
     name: str | UnsetType = UNSET,
-    max_key_days: int | None | UnsetType = UNSET,
+    max_key_days: int | UnsetType | None = UNSET,
     owner_email: str | UnsetType = UNSET,
 ) -> WorkspaceBody:
     """What is not given stays. Who was the owner stays a member."""
