@@ -70,9 +70,17 @@ async def create_records(world: World) -> Records:
             "skill_id": [await world.new_skill() for _ in range(3)],
             "api_key_id": keys,
             "after": keys,
+            "user_id": [await _owner_id(world)],
+            # Of the audit log: any object will do.
+            "object_id": [*keys, *sessions],
             "Service-Workspace": [str(world.workspace_id)],
         },
     )
+
+
+async def _owner_id(world: World) -> str:
+    ((owner_id,),) = await world.fetch("SELECT owner_id FROM workspaces WHERE id = %s", world.workspace_id)
+    return str(owner_id)
 
 
 def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
@@ -87,6 +95,7 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
             # Others are rightly answered 412.
             case.headers["If-Match"] = "*"
         _set_run_cursor(case, records)
+        _set_member_cursor(case, records)
         _set_expiry(case)
         _set_skills(case, records)
         if isinstance(case.body, Junk):
@@ -125,6 +134,12 @@ def _set_run_cursor(case: Case[Any], records: Records) -> None:
     if case.operation.path.endswith("/runs") and str(case.query.get("after")).lower() in records.by_parameter["after"]:
         run_ids = records.by_parameter["run_id"]
         case.query["after"] = run_ids[sessions.index(session_id)] if session_id in sessions else run_ids[0]
+
+
+def _set_member_cursor(case: Case[Any], records: Records) -> None:
+    """A page of members begins behind a person."""
+    if case.operation.path == "/v1/members" and str(case.query.get("after")).lower() in records.by_parameter["after"]:
+        case.query["after"] = records.by_parameter["user_id"][0]
 
 
 def _set_skills(case: Case[Any], records: Records) -> None:
