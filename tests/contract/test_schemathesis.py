@@ -11,6 +11,7 @@ from schemathesis.checks import CHECKS
 from schemathesis.engine import Status, events, from_schema
 from schemathesis.engine.recorder import CheckNode, Interaction, ScenarioRecorder
 
+from quarterdeck.http.operation import Payload
 from quarterdeck.http.routes import OPERATIONS
 from tests.contract.real_values import Records, create_records, use_real_values
 from tests.world import World
@@ -39,6 +40,8 @@ class Explored(Struct):
         )
 
 
+# It grows with the API, and a busy machine takes several times as long.
+@pytest.mark.timeout(600)
 async def test_server_and_document_agree(world: World) -> None:
     records = await create_records(world)
     explored = await asyncio.to_thread(_explore, str(world.http.base_url), records)
@@ -125,8 +128,10 @@ def _assert_got_through(explored: Explored) -> None:
     for operation in OPERATIONS:
         label = f"{operation.method} {operation.path}"
         for phase in ("COVERAGE", "FUZZING"):
-            assert explored.count(phase=phase, label=label, status=operation.success_status) >= 5, (phase, label)
-            assert explored.count(phase=phase, label=label, status=400) >= 5, (phase, label)
+            # There are few ways to ask for what takes nothing but the header of the workspace.
+            enough = 5 if operation.path_ids or operation.paged or operation.payload is not Payload.NONE else 2
+            assert explored.count(phase=phase, label=label, status=operation.success_status) >= enough, (phase, label)
+            assert explored.count(phase=phase, label=label, status=400) >= enough, (phase, label)
         assert explored.count(phase="FUZZING", label=label) >= FUZZED_CASES, label
         # Without a credential, and with a wrong one.
         assert explored.count(label=label, status=401) >= 2, label
