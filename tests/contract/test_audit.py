@@ -6,10 +6,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
+import psycopg
 import pytest
 
 from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import CreateApiKeyBody
+from quarterdeck.errors import ServiceError
 from quarterdeck.http.operation import Operation
 from quarterdeck.http.routes import OPERATIONS
 from quarterdeck.workspaces import service as workspaces
@@ -38,6 +40,23 @@ async def sending(world: World, **headers: str) -> AsyncIterator[World]:
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     async with httpx.AsyncClient(base_url=world.http.base_url, timeout=30, headers=names) as http:
         yield World(world.database_url, http)
+
+
+@asynccontextmanager
+async def refusing_entries(world: World) -> AsyncIterator[None]:
+    """Of this workspace only: the database is shared with the tests to come."""
+    name = f"refuse_{uuid4().hex}"
+    await world.execute(
+        f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no entry'; END $$"
+    )
+    await world.execute(
+        f"CREATE TRIGGER {name} BEFORE INSERT ON audit_events FOR EACH ROW"
+        f" WHEN (NEW.workspace_id = '{world.workspace_id}') EXECUTE FUNCTION {name}()"
+    )
+    try:
+        yield
+    finally:
+        await world.execute(f"DROP FUNCTION {name} CASCADE")
 
 
 async def rows(world: World) -> list[tuple[Any, ...]]:
@@ -134,23 +153,12 @@ async def test_what_is_refused_leaves_no_entry(world: World, operation: Operatio
 async def test_no_change_without_its_entry(world: World, operation: Operation) -> None:
     """The entry is refused by the database: then nothing of the change may be there."""
     objects = await Objects.make(world)
-    name = f"refuse_{uuid4().hex}"
-    await world.execute(
-        f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no entry'; END $$"
-    )
-    # Of this workspace only: the database is shared with the tests to come.
-    await world.execute(
-        f"CREATE TRIGGER {name} BEFORE INSERT ON audit_events FOR EACH ROW"
-        f" WHEN (NEW.workspace_id = '{world.workspace_id}') EXECUTE FUNCTION {name}()"
-    )
-    try:
+    async with refusing_entries(world):
         before = await all_records(world)
         async with sending(world, Idempotency_Key="once") as caller:
             answer = await request(caller, operation, objects.ids, world.key, str(world.workspace_id))
         assert error_of(answer) == (500, "internal")
         assert await all_records(world) == before
-    finally:
-        await world.execute(f"DROP FUNCTION {name} CASCADE")
     answer = await request(world, operation, objects.ids, world.key, str(world.workspace_id))
     assert answer.status_code == operation.success_status, "it was the entry that was in the way"
 
@@ -232,13 +240,32 @@ async def test_what_the_operator_does_is_in_the_log(world: World) -> None:
         assert origin == [None] * 5
 
 
+async def test_the_operator_changes_nothing_without_an_entry(world: World) -> None:
+    email, new = f"{uuid4().hex}@example.com", f"{uuid4().hex}@example.com"
+    body, workspace_id = CreateApiKeyBody("x", []), world.workspace_id
+    async with await world.connect() as connection:
+        await workspaces.add_member(connection, workspace_id, email)
+    async with refusing_entries(world), await world.connect() as connection:
+        before = await all_records(world)
+        for doing in (
+            workspaces.add_member(connection, workspace_id, new),
+            workspaces.remove_member(connection, workspace_id, email, revoke_keys=True),
+            workspaces.create_key(connection, "test", workspace_id, body, None),
+            workspaces.change_workspace(connection, workspace_id, name="x"),
+            workspaces.set_user(connection, email, "Ann"),
+        ):
+            with pytest.raises(psycopg.errors.RaiseException, match="no entry"):
+                await doing
+        assert await all_records(world) == before
+
+
 async def test_what_the_operator_may_not_do_leaves_no_entry(world: World) -> None:
     before = await rows(world)
     ((owner,),) = await world.fetch("SELECT email FROM users WHERE id = %s", await owner_of(world))
     async with await world.connect() as connection:
-        with pytest.raises(Exception, match="owner"):
+        with pytest.raises(ServiceError, match="owner"):
             await workspaces.remove_member(connection, world.workspace_id, owner, revoke_keys=True)
-        with pytest.raises(Exception, match="not a member"):
+        with pytest.raises(ServiceError, match="not a member"):
             await workspaces.change_workspace(connection, world.workspace_id, name="x", owner_email="no@example.com")
     assert await rows(world) == before
 
@@ -356,10 +383,11 @@ async def test_a_walk_goes_on_where_its_cursor_was_thrown_away(world: World) -> 
 
 async def test_one_workspace_does_not_see_anothers_events(world: World) -> None:
     other = await World.create(world.database_url, world.http)
-    session_id = await other.new_session()
-    assert await listed(world, f"?object_id={session_id}") == []
-    mine = {event["id"] for event in await listed(world)}
-    theirs = {event["id"] for event in await listed(other)}
-    assert mine
-    assert theirs
-    assert not mine & theirs
+    sessions = {one: await one.new_session() for one in (world, other)}
+    for one in (world, other):
+        for query in ("", "?order=asc"):
+            found = {event["object_id"] for event in await listed(one, query)}
+            assert sessions[one] in found
+            assert found == {str(row[2]) for row in await rows(one)}
+    assert await listed(world, f"?object_id={sessions[other]}") == []
+    assert await listed(world, f"?user_id={await owner_of(other)}") == []
