@@ -263,7 +263,7 @@ def _origin(text: str) -> str:
     match = _ORIGIN.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text.strip()!r} is not scheme://host or scheme://host:port in lower case")
-    if match[3] == _DEFAULT_PORTS.get(match[1]):
+    if match[3] is not None and match[3] == _DEFAULT_PORTS.get(match[1]):
         raise ValueError(f"{text.strip()!r}: browsers leave out {match[3]}")
     return match[0]
 
