@@ -16,9 +16,9 @@ OLD = {"Quarterdeck-Client": "quarterdeck-python/1.9.9"}
 
 @pytest.fixture(scope="module")
 def newer(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that serves clients from 1.10 on."""
+    """A server that serves clients from 1.10.0 on."""
     url = clone_database(postgres_url, template)
-    with serving(url, tmp_path_factory.mktemp("newer"), HTTP_MIN_CLIENT_VERSION="1.10") as server:
+    with serving(url, tmp_path_factory.mktemp("newer"), HTTP_MIN_CLIENT_VERSION="1.10.0") as server:
         yield server
     drop_database(postgres_url, url)
 

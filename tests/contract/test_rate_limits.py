@@ -292,7 +292,8 @@ async def test_a_redis_that_hangs_holds_nobody_up(database_url: str, tmp_path: P
         async with away(database_url, tmp_path, valkey) as world:
             assert error_of(await until_limited(world)) == TOO_MANY
             with valkey.paused():
-                session_id = await world.new_session()
+                # The client's own patience is five seconds: that would be felt.
+                session_id = await asyncio.wait_for(world.new_session(), 4)
                 calls = [world.submit(session_id) for _ in range(10)] + [world.list_keys() for _ in range(30)]
                 answers = await asyncio.wait_for(asyncio.gather(*calls), 10)
                 assert {answer.status_code for answer in answers} == {200}
