@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 
 from quarterdeck.access.model import CredentialKind, Permission
 from quarterdeck.access.secrets import mint
+from quarterdeck.rate_limits.model import Rate
+from quarterdeck.rate_limits.shared import Shared
 from tests.cli.command import qd
 from tests.sse import reading
 from tests.valkey import Valkey, valkey_running
@@ -246,6 +249,21 @@ async def test_machines_share_one_redis(database_url: str, tmp_path: Path, valke
             headers = world.headers() | {"Service-Workspace": str(world.workspace_id)}
             answers = [await http.get(f"{server.url}/v1/api-keys", headers=headers) for server in (one, two) * 4]
     assert [answer.status_code for answer in answers] == [200] * 6 + [429] * 2
+
+
+async def test_a_crowd_is_asked_about_together_and_each_gets_its_own_answer(valkey: Valkey) -> None:
+    rate = Rate("credential", 1, 60_000_000)
+    shared = Shared(valkey.url, [rate])
+    try:
+        holders = [uuid4() for _ in range(300)]
+        first = await asyncio.gather(*(shared.take([holder]) for holder in holders))
+        known = holders[::2]
+        mixed = await asyncio.gather(*(shared.take([each]) for holder in known for each in (holder, uuid4())))
+    finally:
+        await shared.close()
+    assert [taken is not None and taken.allowed for taken in first] == [True] * 300
+    assert [taken is not None and taken.allowed for taken in mixed] == [False, True] * 150
+    assert all(taken is not None and 0 < taken.standings[0].backlog_us <= 60_000_000 for taken in mixed)
 
 
 # --- Redis away ---

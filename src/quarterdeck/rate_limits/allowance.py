@@ -18,7 +18,7 @@ class RateLimits:
         """Without Redis, each of the processes of this server gives out its share."""
         self.rates = rules.rates(settings, processes if settings.redis_url is None else 1)
         self._memory = Memory()
-        self._shared = Shared(settings.redis_url) if self.rates and settings.redis_url is not None else None
+        self._shared = Shared(settings.redis_url, self.rates) if self.rates and settings.redis_url is not None else None
         # Whose a credential was when it was last seen alive.
         self._payers: dict[Credential, Payer] = {}
 
@@ -42,7 +42,7 @@ class RateLimits:
         holders = {"credential": payer.credential_id, "workspace": payer.workspace_id}
         charges = [(rate, holders[rate.name]) for rate in self.rates]
         if self._shared is not None:
-            return await self._shared.take(payer.workspace_id, charges)
+            return await self._shared.take([holder for _, holder in charges])
         return self._memory.take(charges, time.monotonic_ns() // 1000)
 
 
