@@ -30,8 +30,8 @@ _SAY_AGAIN_SECONDS = 5.0
 _MOST_TOGETHER = 128
 
 # KEYS: for each request one by each rate. ARGV: burst and interval of each rate. Returned for each request: whether it
-# is allowed, and its backlogs. The rule is that of `rules.py`, by the server's clock: those of the processes may differ.
-# A key is gone when its backlog is.
+# is allowed, and its backlogs. The rule is that of `rules.py`, by the server's clock: those of processes may differ. A
+# key is gone when its backlog is.
 _TAKE = """
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
