@@ -18,6 +18,7 @@ FEATURES = {
     "audit",
     "events",
     "idempotency",
+    "rate_limits",
     "runs",
     "session_tokens",
     "sessions",
