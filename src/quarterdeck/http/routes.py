@@ -5,7 +5,18 @@ from quarterdeck.events.http import list_session_events
 from quarterdeck.http.operation import at
 from quarterdeck.runs.http import cancel_run, get_run, list_session_runs, submit_input
 from quarterdeck.sessions.http import create_session, create_session_token
-from quarterdeck.skills.http import create_skill, push_skill_version
+from quarterdeck.skills.http import (
+    change_skill,
+    create_skill,
+    diff_skill_versions,
+    download_skill_bundle,
+    download_skill_file,
+    get_skill,
+    get_skill_version,
+    list_skill_versions,
+    list_skills,
+    push_skill_version,
+)
 
 OPERATIONS = (
     at("POST", "/v1/sessions/{session_id}/events", submit_input),
@@ -19,5 +30,13 @@ OPERATIONS = (
     at("POST", "/v1/sessions", create_session),
     at("POST", "/v1/sessions/{session_id}/tokens", create_session_token),
     at("POST", "/v1/skills", create_skill),
+    at("GET", "/v1/skills", list_skills),
+    at("GET", "/v1/skills/{skill_id}", get_skill),
+    at("PATCH", "/v1/skills/{skill_id}", change_skill),
     at("POST", "/v1/skills/{skill_id}/versions", push_skill_version),
+    at("GET", "/v1/skills/{skill_id}/versions", list_skill_versions),
+    at("GET", "/v1/skills/{skill_id}/versions/{version}", get_skill_version),
+    at("GET", "/v1/skills/{skill_id}/versions/{version}/bundle", download_skill_bundle),
+    at("GET", "/v1/skills/{skill_id}/versions/{version}/file", download_skill_file),
+    at("GET", "/v1/skills/{skill_id}/diff", diff_skill_versions),
 )
