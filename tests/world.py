@@ -182,6 +182,11 @@ class World:
     ) -> httpx.Response:
         return await self.http.post(path, json=body, headers=self.headers(key) | (headers or {}))
 
+    async def patch(
+        self, path: str, body: object, *, key: str | None = None, headers: dict[str, str] | None = None
+    ) -> httpx.Response:
+        return await self.http.patch(path, json=body, headers=self.headers(key) | (headers or {}))
+
     async def submit(
         self, session_id: str, text: str = "hello", *, key: str | None = None, idempotency_key: str | None = None
     ) -> httpx.Response:
