@@ -67,7 +67,7 @@ async def test_a_caller_that_has_it_is_told_so(world: World) -> None:
 
 async def walk(world: World, path: str, **query: str | int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    after: dict[str, str] = {}
+    after: dict[str, str | int] = {}
     while True:
         answer = await world.http.get(path, params=query | after, headers=world.headers())
         assert answer.status_code == 200, answer.text
