@@ -15,7 +15,6 @@ from quarterdeck.http.routes import OPERATIONS
 from tests.contract.real_values import Records, create_records, use_real_values
 from tests.world import World
 
-# About half a minute in all on two cores.
 FUZZED_CASES = 150
 STATEFUL_SCENARIOS = 30
 # Nothing here is large: what takes longer than this hangs.
@@ -39,6 +38,8 @@ class Explored(Struct):
         )
 
 
+# Each operation adds to it, and every one is called hundreds of times.
+@pytest.mark.timeout(900)
 async def test_server_and_document_agree(world: World) -> None:
     records = await create_records(world)
     explored = await asyncio.to_thread(_explore, str(world.http.base_url), records)

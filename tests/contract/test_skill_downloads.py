@@ -218,14 +218,13 @@ async def test_an_archive_that_is_gone_is_500_in_form(world: World, server: Serv
 
 
 async def test_a_damaged_archive_gives_no_byte_of_a_file(world: World, server: Server) -> None:
-    archive = large_bundle(300_000, random_bytes=True)
+    # Not compressed: another byte inside unpacks like the right one, and the checksum comes long after the file.
+    archive = gzip.compress(gzip.decompress(large_bundle(300_000, random_bytes=True)), compresslevel=0, mtime=0)
     version = await pushed(world, archive)
-    stored = stored_at(server, archive)
     damaged = bytearray(archive)
-    damaged[len(archive) // 2] ^= 1
-    stored.write_bytes(damaged)
-    assert error_of(await world.get(f"{version}/file?path=large.bin")) == (500, "internal")
-    assert (await world.get(f"{version}/file?path=SKILL.md")).status_code == 200
+    damaged[archive.index(b"A test skill.")] ^= 1
+    stored_at(server, archive).write_bytes(damaged)
+    assert error_of(await world.get(f"{version}/file?path=SKILL.md")) == (500, "internal")
 
 
 # --- readers that do not read ---
@@ -320,7 +319,7 @@ def _spooled(server: Server) -> int:
     return held
 
 
-async def test_who_leaves_is_not_sent_the_rest(own_world: World, own: Server) -> None:
+async def test_who_leaves_holds_no_place(own_world: World, own: Server) -> None:
     version = await pushed(own_world, large_bundle(20_000_000, random_bytes=True))
     for _ in range(8):
         with silent_reader(own, f"{version}/file?path=large.bin", own_world.key):
