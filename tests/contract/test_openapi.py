@@ -312,6 +312,8 @@ def test_page_shows_every_operation_with_all_it_can_answer() -> None:
             assert str(STATUS[refusal.fault.kind]) in article
             assert refusal.fault.kind.code in article
             assert refusal.remedy.replace("`", "") in article
+        if operation.download:
+            assert f"206 The bytes that Range asked for. Binary, {operation.download}." in article
 
 
 def test_page_loads_nothing_and_leads_nowhere_else() -> None:
