@@ -28,6 +28,7 @@ from quarterdeck.skills.bundle_store import open_bundle_store
 from quarterdeck.skills.uploads import open_uploads
 from quarterdeck.stopping import told_of_stop
 from quarterdeck.sweep import sweep
+from quarterdeck.webhooks.sealing import Sealer
 
 
 def load_app(settings: Settings) -> ASGIApp:
@@ -53,6 +54,7 @@ def build_parts(settings: Settings) -> Parts:
         uploads=open_uploads(settings.bundle, settings.data_dir),
         hints=hints,
         feed=Feed(url, settings.database, settings.stream),
+        sealer=Sealer(settings.webhook, settings.data_dir),
     )
 
 

@@ -11,6 +11,7 @@ from quarterdeck.runs.submissions import Submissions
 from quarterdeck.settings import Settings
 from quarterdeck.skills.bundle_store import BundleStore
 from quarterdeck.skills.uploads import Uploads
+from quarterdeck.webhooks.sealing import Sealer
 
 
 class Parts(Struct, frozen=True):
@@ -23,3 +24,4 @@ class Parts(Struct, frozen=True):
     hints: Hints
     feed: Feed
     uploads: Uploads
+    sealer: Sealer

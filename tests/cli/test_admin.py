@@ -114,8 +114,8 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
         )
     done = qd("sweep", **settings, RECEIPT_SWEEP_BATCH="3")
     # Ages of 6, 7 and 8 days: kept, due by less than the minute that is added for safety, removed.
-    assert (done.returncode, done.stdout) == (0, "removed 10 receipts and 0 bundles\n"), done.stderr
-    assert qd("sweep", **settings).stdout == "removed 0 receipts and 0 bundles\n"
+    assert (done.returncode, done.stdout) == (0, "removed 10 receipts, 0 bundles and 0 deliveries\n"), done.stderr
+    assert qd("sweep", **settings).stdout == "removed 0 receipts, 0 bundles and 0 deliveries\n"
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:hunter2@[::1/db", "postgresql://u:hun%ter2@h/db", "nonsense hunter2"])

@@ -12,7 +12,18 @@ import pytest
 import quarterdeck
 
 SOURCE = Path(quarterdeck.__file__).parent
-FEATURES = {"access", "api_keys", "audit", "events", "idempotency", "runs", "sessions", "skills", "workspaces"}
+FEATURES = {
+    "access",
+    "api_keys",
+    "audit",
+    "events",
+    "idempotency",
+    "runs",
+    "sessions",
+    "skills",
+    "webhooks",
+    "workspaces",
+}
 # Known to everybody, knowing nobody but each other.
 GROUND = {"errors", "etags", "ids", "pages", "settings", "story", "texts"}
 MOST_FILE_LINES = 450

@@ -68,11 +68,11 @@ def migrate(data: DataDir = None) -> None:
 
 @app.command()
 def sweep(data: DataDir = None) -> None:
-    """Remove old receipts and unused archives now. A running server does this every hour by itself."""
+    """Remove old receipts, old deliveries and unused archives now. A running server does this every hour by itself."""
     from quarterdeck.cli.database import sweep_now
 
     swept = sweep_now(_settings(data=data))
-    typer.echo(f"removed {swept.receipts} receipts and {swept.bundles} bundles")
+    typer.echo(f"removed {swept.receipts} receipts, {swept.bundles} bundles and {swept.deliveries} deliveries")
 
 
 def run(arguments: list[str]) -> int:

@@ -9,6 +9,7 @@ from quarterdeck.events import examples as events
 from quarterdeck.runs import examples as runs
 from quarterdeck.sessions import examples as sessions
 from quarterdeck.skills import examples as skills
+from quarterdeck.webhooks import examples as webhooks
 
-_ROOMS = (api_keys, events, runs, sessions, skills)
+_ROOMS = (api_keys, events, runs, sessions, skills, webhooks)
 EXAMPLES: dict[Any, Struct] = {type(example): example for room in _ROOMS for example in room.EXAMPLES}

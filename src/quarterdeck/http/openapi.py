@@ -33,6 +33,7 @@ _TAGS = {
     "runs": ("Runs", "An agent at work on one or more inputs of a session. At most one a session is active."),
     "api-keys": ("API keys", "Credentials of a workspace. A key's secret is shown once, when it is made."),
     "skills": ("Skills", "Named bundles of files for agents, in numbered versions that never change."),
+    "webhooks": ("Webhooks", "Addresses that are told of runs that end, and what was sent to them."),
 }
 
 

@@ -6,6 +6,17 @@ from quarterdeck.http.operation import at
 from quarterdeck.runs.http import cancel_run, get_run, list_session_runs, submit_input
 from quarterdeck.sessions.http import create_session, create_session_token
 from quarterdeck.skills.http import create_skill, push_skill_version
+from quarterdeck.webhooks.http import (
+    change_webhook,
+    create_webhook,
+    delete_webhook,
+    get_webhook,
+    list_webhook_deliveries,
+    list_webhooks,
+    redeliver_webhook,
+    rotate_webhook_secret,
+    test_webhook,
+)
 
 OPERATIONS = (
     at("POST", "/v1/sessions/{session_id}/events", submit_input),
@@ -20,4 +31,13 @@ OPERATIONS = (
     at("POST", "/v1/sessions/{session_id}/tokens", create_session_token),
     at("POST", "/v1/skills", create_skill),
     at("POST", "/v1/skills/{skill_id}/versions", push_skill_version),
+    at("GET", "/v1/webhooks", list_webhooks),
+    at("POST", "/v1/webhooks", create_webhook),
+    at("GET", "/v1/webhooks/{webhook_id}", get_webhook),
+    at("PATCH", "/v1/webhooks/{webhook_id}", change_webhook),
+    at("DELETE", "/v1/webhooks/{webhook_id}", delete_webhook),
+    at("POST", "/v1/webhooks/{webhook_id}/rotate-secret", rotate_webhook_secret),
+    at("POST", "/v1/webhooks/{webhook_id}/test", test_webhook),
+    at("GET", "/v1/webhooks/{webhook_id}/deliveries", list_webhook_deliveries),
+    at("POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", redeliver_webhook),
 )
