@@ -64,12 +64,8 @@ class Sender:
     async def _exchange(self, target: Target, headers: dict[str, str], body: bytes) -> Answered:
         origin = httpcore2.Origin(target.scheme.encode(), target.host.encode(), target.port)
         url = httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
-        own = {
-            "Host": target.authority,
-            "Connection": "close",
-            "User-Agent": _AGENT,
-            "Content-Type": "application/json",
-        }
+        own = {"Host": target.authority, "User-Agent": _AGENT, "Content-Type": "application/json"}
+        own["Connection"] = "close"
         sent: list[tuple[bytes | str, bytes | str]] = [*own.items(), *headers.items()]
         async with (
             httpcore2.AsyncHTTPConnection(origin, self._tls, network_backend=self._backend) as connection,
