@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
+import psycopg
 import schemathesis
 from hypothesis import strategies as st
 from msgspec import Struct
@@ -39,6 +40,7 @@ class Records(Struct, frozen=True):
     secret: str
     own_key_id: str
     by_parameter: dict[str, list[str]]
+    database_url: str
 
     def real(self, name: str, generated: str) -> str:
         """For an id of the right form. What the server itself gave out, as a link or a page does, stays."""
@@ -55,12 +57,27 @@ class Records(Struct, frozen=True):
         found = options[choice // _STAYS_RANDOM % len(options)]
         return found.upper() if choice % 3 == 0 else found
 
+    def make_webhook(self, generated: str) -> None:
+        """With this very id: whatever is deleted is one of its own, and the others stay."""
+        identifier = ids.parse_id(generated)
+        if identifier is None or _is_recent(identifier) or crc32(generated.encode()) % _STAYS_RANDOM == 0:
+            return
+        with psycopg.connect(self.database_url, autocommit=True) as connection:
+            connection.execute(
+                "INSERT INTO app.webhooks (id, workspace_id, url, host, events, secret, created_by)"
+                " SELECT %s, workspace_id, url, host, events, secret, created_by FROM app.webhooks WHERE id = %s"
+                " ON CONFLICT DO NOTHING",
+                (identifier, self.by_parameter["webhook_id"][0]),
+            )
+
 
 async def create_records(world: World) -> Records:
     secret, own_key_id = await world.new_key_record(EVERY_PERMISSION)
     # Keys that may be revoked, and whose ids are cursors of the list all the same.
     keys = [str((await world.new_key_record((permission,)))[1]) for permission in Permission]
     sessions = [await world.new_session() for _ in range(3)]
+    webhooks = [await world.new_webhook() for _ in range(3)]
+    deliveries = [(await world.post(f"/v1/webhooks/{one}/test", None)).json()["id"] for one in webhooks]
     return Records(
         secret,
         str(own_key_id),
@@ -69,9 +86,12 @@ async def create_records(world: World) -> Records:
             "run_id": [(await world.submit(session_id)).json()["run_id"] for session_id in sessions],
             "skill_id": [await world.new_skill() for _ in range(3)],
             "api_key_id": keys,
+            "webhook_id": webhooks,
+            "delivery_id": deliveries,
             "after": keys,
             "Service-Workspace": [str(world.workspace_id)],
         },
+        world.database_url,
     )
 
 
@@ -81,7 +101,9 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
     def map_case(_: HookContext, case: Case[Any]) -> Case[Any]:
         for container in (case.path_parameters, case.headers, case.query):
             for name, value in list(container.items()):
-                if name in records.by_parameter and isinstance(value, str):
+                if _is_doomed(case, name):
+                    records.make_webhook(str(value))
+                elif name in records.by_parameter and isinstance(value, str):
                     container[name] = records.real(name, value)
         if "If-Match" in case.headers:
             # Others are rightly answered 412.
@@ -89,6 +111,7 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         _set_run_cursor(case, records)
         _set_expiry(case)
         _set_skills(case, records)
+        _set_webhook(case, records)
         if isinstance(case.body, Junk):
             # Setting it is what tells schemathesis that this body is not a valid one.
             case.body = bytes(case.body)
@@ -135,6 +158,26 @@ def _set_skills(case: Case[Any], records: Records) -> None:
         return
     pairs = zip(skills, records.by_parameter["skill_id"], strict=False)
     case.body = body | {"skills": [one | {"skill_id": skill_id, "version": None} for one, skill_id in pairs]}
+
+
+def _is_doomed(case: Case[Any], name: str) -> bool:
+    return name == "webhook_id" and case.operation.method.upper() == "DELETE"
+
+
+def _set_webhook(case: Case[Any], records: Records) -> None:
+    """Addresses that are public, webhooks that stay enabled, and deliveries of the webhook in the path."""
+    if not case.operation.path.startswith("/v1/webhooks"):
+        return
+    body: Any = case.body
+    url = body.get("url") if isinstance(body, dict) else None
+    if isinstance(url, str) and re.match("https?://", url) and len(url) <= 2000:
+        case.body = body = body | {"url": f"https://example.com/{crc32(url.encode())}"}
+    if isinstance(body, dict) and body.get("enabled") is False:
+        case.body = body | {"enabled": True}
+    webhook_id = str((case.path_parameters or {}).get("webhook_id")).lower()
+    webhooks, deliveries = records.by_parameter["webhook_id"], records.by_parameter["delivery_id"]
+    if str((case.path_parameters or {}).get("delivery_id")).lower() in deliveries and webhook_id in webhooks:
+        case.path_parameters["delivery_id"] = deliveries[webhooks.index(webhook_id)]
 
 
 def _is_skill(value: Any) -> bool:

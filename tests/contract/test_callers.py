@@ -21,6 +21,9 @@ BODIES: dict[str, Any] = {
     "create_session": {},
     "create_session_token": {},
     "create_skill": {"name": "x"},
+    "create_webhook": {"url": "https://example.com/", "events": ["run.failed"]},
+    "change_webhook": {"description": "x"},
+    "rotate_webhook_secret": {},
 }
 
 
@@ -28,18 +31,24 @@ class Objects(Struct, frozen=True):
     """What the paths of one workspace can name."""
 
     ids: dict[str, str]
+    # Others, for whoever deletes while the first are still needed.
+    doomed: dict[str, str]
 
     @classmethod
     async def make(cls, world: World) -> "Objects":
         created = (await world.post("/v1/api-keys", {"label": "object", "permissions": []})).json()
         session_id = await world.new_session()
+        webhook_id, doomed_id = await world.new_webhook(), await world.new_webhook()
         return cls(
             {
                 "session_id": session_id,
                 "run_id": (await world.submit(session_id)).json()["run_id"],
                 "skill_id": await world.new_skill(),
                 "api_key_id": created["id"],
-            }
+                "webhook_id": webhook_id,
+                "delivery_id": (await world.post(f"/v1/webhooks/{webhook_id}/test", None)).json()["id"],
+            },
+            {"webhook_id": doomed_id},
         )
 
 
