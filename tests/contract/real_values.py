@@ -32,6 +32,7 @@ _TOKEN_DAYS = 28
 # On the one after, an offset can lead into the year 10000.
 _LAST_DAY = "9999-12-30"
 _MARK_CHARACTERS = 8
+_LONG_AGO = UUID("0192f0d5-40b2-7c19-b2e6-7d3f5a9c1e07")
 
 
 class Records(Struct, frozen=True):
@@ -57,11 +58,13 @@ class Records(Struct, frozen=True):
         found = options[choice // _STAYS_RANDOM % len(options)]
         return found.upper() if choice % 3 == 0 else found
 
-    def make_webhook(self, generated: str) -> None:
-        """With this very id: whatever is deleted is one of its own, and the others stay."""
-        identifier = ids.parse_id(generated)
-        if identifier is None or _is_recent(identifier) or crc32(generated.encode()) % _STAYS_RANDOM == 0:
-            return
+    def make_webhook(self, generated: str) -> str:
+        """Under an id made of the generated one: whatever is deleted is one of its own, and the others stay."""
+        found = ids.parse_id(generated)
+        if found is None or _is_recent(found) or crc32(generated.encode()) % _STAYS_RANDOM == 0:
+            return generated
+        # Ids begin with their time.
+        identifier = UUID(int=(_LONG_AGO.int >> 80 << 80) | (found.int & (2**80 - 1)))
         with psycopg.connect(self.database_url, autocommit=True) as connection:
             connection.execute(
                 "INSERT INTO app.webhooks (id, workspace_id, url, host, events, secret, created_by)"
@@ -69,6 +72,7 @@ class Records(Struct, frozen=True):
                 " ON CONFLICT DO NOTHING",
                 (identifier, self.by_parameter["webhook_id"][0]),
             )
+        return str(identifier)
 
 
 async def create_records(world: World) -> Records:
@@ -102,7 +106,7 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         for container in (case.path_parameters, case.headers, case.query):
             for name, value in list(container.items()):
                 if _is_doomed(case, name):
-                    records.make_webhook(str(value))
+                    container[name] = records.make_webhook(str(value))
                 elif name in records.by_parameter and isinstance(value, str):
                     container[name] = records.real(name, value)
         if "If-Match" in case.headers:
@@ -172,6 +176,10 @@ def _set_webhook(case: Case[Any], records: Records) -> None:
     url = body.get("url") if isinstance(body, dict) else None
     if isinstance(url, str) and re.match("https?://", url) and len(url) <= 2000:
         case.body = body = body | {"url": f"https://example.com/{crc32(url.encode())}"}
+    overlap = body.get("overlap_seconds") if isinstance(body, dict) else None
+    if isinstance(overlap, float) and overlap.is_integer():
+        # To JSON Schema 1.0 is an integer too.
+        case.body = body = body | {"overlap_seconds": int(overlap)}
     if isinstance(body, dict) and body.get("enabled") is False:
         case.body = body | {"enabled": True}
     webhook_id = str((case.path_parameters or {}).get("webhook_id")).lower()

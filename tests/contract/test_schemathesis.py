@@ -15,7 +15,7 @@ from quarterdeck.http.routes import OPERATIONS
 from tests.contract.real_values import Records, create_records, use_real_values
 from tests.world import World
 
-# About half a minute in all on two cores.
+# About two minutes in all on two cores.
 FUZZED_CASES = 150
 STATEFUL_SCENARIOS = 30
 # Nothing here is large: what takes longer than this hangs.
@@ -39,6 +39,7 @@ class Explored(Struct):
         )
 
 
+@pytest.mark.timeout(600)
 async def test_server_and_document_agree(world: World) -> None:
     records = await create_records(world)
     explored = await asyncio.to_thread(_explore, str(world.http.base_url), records)
