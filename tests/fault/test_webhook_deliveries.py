@@ -358,6 +358,25 @@ async def test_deliveries_of_a_deleted_webhook_are_dropped(world: World, server:
     assert receiver.received == []
 
 
+async def test_what_falls_due_while_a_webhook_is_disabled_has_failed(
+    world: World, server: Server, receiver: Receiver
+) -> None:
+    """However much it is, and though only two at a time may go to one host."""
+    webhook_id, _ = await create(world, receiver.url())
+    for _ in range(40):
+        await send_test(world, webhook_id)
+    await world.http.patch(f"/v1/webhooks/{webhook_id}", json={"enabled": False}, headers=world.headers())
+    with working(server.database_url, server.data_dir, **QUICK, WEBHOOK_PER_HOST=2):
+
+        async def none_left() -> bool:
+            return not await world.fetch("SELECT FROM webhook_deliveries WHERE state = 'pending'")
+
+        await eventually(none_left)
+    rows = await world.fetch("SELECT DISTINCT state, attempts, last_error FROM webhook_deliveries")
+    assert rows == [("failed", 0, "The webhook was disabled.")]
+    assert receiver.received == []
+
+
 # --- keys ---
 
 
@@ -395,10 +414,11 @@ async def test_a_host_without_a_free_place_is_passed_over(world: World, server: 
     try:
         deliveries = Deliveries(database, settings, Sealer(settings, server.data_dir), sender)
         deliveries._busy["localhost"] = 2
-        claims = await deliveries._claim()
+        claims, _ = await deliveries._claim()
         assert [claimed.webhook_id for claimed, _ in claims] == [UUID(quick)]
         del deliveries._busy["localhost"]
-        assert [claimed.webhook_id for claimed, _ in await deliveries._claim()] == [UUID(slow)] * 2
+        claims, _ = await deliveries._claim()
+        assert [claimed.webhook_id for claimed, _ in claims] == [UUID(slow)] * 2
     finally:
         sender.close()
         await database.close()

@@ -191,8 +191,8 @@ def test_http_needs_a_setting() -> None:
 
 
 def pause(turn: int, random: float = 0.0, retry_after: str | None = None) -> float | None:
-    found = rules.next_attempt_at(turn, STRICT, NOW, random, retry_after)
-    return None if found is None else (found - NOW).total_seconds()
+    found = rules.pause_after(turn, STRICT, NOW, random, retry_after)
+    return None if found is None else found.total_seconds()
 
 
 def test_the_schedule() -> None:

@@ -5,7 +5,7 @@ none open while a receiver takes its time. Level-triggered: what a killed worker
 import asyncio
 import time
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from secrets import SystemRandom
 
@@ -14,10 +14,11 @@ from quarterdeck.logs import fields, log
 from quarterdeck.settings import WebhookSettings
 from quarterdeck.texts import storable
 from quarterdeck.webhooks import delivery_store, rules, signing, store
-from quarterdeck.webhooks.model import DISABLED, Claimed, Outcome, Receiver
+from quarterdeck.webhooks.model import Claimed, Outcome, Receiver
 from quarterdeck.webhooks.sealing import Sealer, SealingFault
 from quarterdeck.webhooks.sender import Answered, Sender, SendingFailed
 
+_DISABLED = "The webhook was disabled."
 _GONE = "The receiver answered 410 Gone."
 _UNREADABLE = "The signing secret cannot be read. Whoever runs the service finds the reason in the log."
 _ASKING_FOR_TIME = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
@@ -39,7 +40,8 @@ class Deliveries:
         try:
             while True:
                 try:
-                    await self._begin()
+                    while await self._begin():
+                        pass
                 except Exception as fault:
                     log.warning("webhook deliveries could not be claimed and will be tried again", exc_info=fault)
                 await self._pause()
@@ -56,29 +58,38 @@ class Deliveries:
         else:
             await asyncio.sleep(seconds)
 
-    async def _begin(self) -> None:
-        for claimed, receiver in await self._claim():
+    async def _begin(self) -> bool:
+        """Whether there may be more to do at once: what is not to be sent makes no place busy."""
+        claims, dropped = await self._claim()
+        for claimed, receiver in claims:
             self._busy[receiver.host] += 1
             task = asyncio.create_task(self._deliver(claimed, receiver))
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
+        return dropped > 0
 
-    async def _claim(self) -> list[tuple[Claimed, Receiver]]:
+    async def _claim(self) -> tuple[list[tuple[Claimed, Receiver]], int]:
+        """Attempts to make, and how many deliveries turned out to need none."""
         places = self._settings.concurrency - len(self._under_way)
         # Without those that have nothing under way any more.
         self._busy = busy = +self._busy
         lease_seconds = self._settings.timeout_seconds * _LEASE_TIMEOUTS
 
-        async def work(connection: Connection) -> list[tuple[Claimed, Receiver]]:
+        async def work(connection: Connection) -> tuple[list[tuple[Claimed, Receiver]], int]:
             claims = await delivery_store.claim(connection, places, busy, self._settings.per_host, lease_seconds)
             if not claims:
-                return []
+                return [], 0
             receivers = await store.receivers(connection, [one.webhook_id for one in claims])
             orphans = [one.id for one in claims if one.webhook_id not in receivers]
             if orphans:
                 # Their webhook was deleted: nobody can ask for them any more.
                 await delivery_store.forget(connection, orphans)
-            return [(one, receivers[one.webhook_id]) for one in claims if one.webhook_id in receivers]
+            found = [(one, receivers[one.webhook_id]) for one in claims if one.webhook_id in receivers]
+            # Here and not when it is disabled: those that wait can be too many for one transaction.
+            unwanted = [one.id for one, receiver in found if not receiver.enabled]
+            if unwanted:
+                await delivery_store.give_up(connection, unwanted, _DISABLED)
+            return [pair for pair in found if pair[1].enabled], len(orphans) + len(unwanted)
 
         return await self._database.transaction(work, repeatable=False)
 
@@ -93,8 +104,6 @@ class Deliveries:
             self._busy[receiver.host] -= 1
 
     async def _attempt(self, claimed: Claimed, receiver: Receiver) -> Outcome:
-        if not receiver.enabled:
-            return Outcome(duration_ms=0, error=DISABLED)
         began = time.monotonic()
         answered: Answered | None = None
         try:
@@ -122,7 +131,7 @@ class Deliveries:
             duration_ms=duration_ms,
             status=status,
             error=error,
-            next_attempt_at=None if gone else self._next_attempt_at(claimed, answered),
+            pause=None if gone else self._pause_after(claimed, answered),
             disable=_GONE if gone else None,
         )
 
@@ -135,9 +144,9 @@ class Deliveries:
         headers = signing.headers(claimed.id, int(time.time()), claimed.payload, keys)
         return await self._sender.post(receiver.url, headers, claimed.payload)
 
-    def _next_attempt_at(self, claimed: Claimed, answered: Answered | None) -> datetime | None:
+    def _pause_after(self, claimed: Claimed, answered: Answered | None) -> timedelta | None:
         asked = answered.retry_after if answered is not None and answered.status in _ASKING_FOR_TIME else None
-        return rules.next_attempt_at(claimed.turn, self._settings, datetime.now(UTC), _random.random(), asked)
+        return rules.pause_after(claimed.turn, self._settings, datetime.now(UTC), _random.random(), asked)
 
     async def _store(self, claimed: Claimed, receiver: Receiver, outcome: Outcome) -> None:
         days = self._settings.disable_after_days
@@ -149,12 +158,9 @@ class Deliveries:
                 return
             await store.note_failure(connection, receiver.id)
             if outcome.disable is not None:
-                disabled = await store.disable(connection, receiver, outcome.disable)
+                await store.disable(connection, receiver, outcome.disable)
             else:
-                reason = f"Nothing was delivered for {days} days."
-                disabled = await store.disable_failing(connection, receiver, reason, days)
-            if disabled:
-                await delivery_store.fail_pending(connection, receiver.id, DISABLED)
+                await store.disable_failing(connection, receiver, f"Nothing was delivered for {days} days.", days)
 
         await self._database.transaction(work, repeatable=True)
 

@@ -16,19 +16,32 @@ SELECT d.id, d.webhook_id, d.event, d.run_id, d.state, d.attempts, d.next_attemp
 FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id
 WHERE w.workspace_id = %s AND d.webhook_id = %s AND d.id = %s
 """
-# The state that is asked for is one, or NULL for all.
 _NEWEST_FIRST = """
 SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
        delivered_at
 FROM webhook_deliveries
-WHERE webhook_id = %s AND id <= %s AND coalesce(state = %s, true)
+WHERE webhook_id = %s AND id <= %s
+ORDER BY id DESC LIMIT %s
+"""
+_NEWEST_FIRST_IN_STATE = """
+SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
+       delivered_at
+FROM webhook_deliveries
+WHERE webhook_id = %s AND state = %s AND id <= %s
 ORDER BY id DESC LIMIT %s
 """
 _OLDEST_FIRST = """
 SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
        delivered_at
 FROM webhook_deliveries
-WHERE webhook_id = %s AND id >= %s AND coalesce(state = %s, true)
+WHERE webhook_id = %s AND id >= %s
+ORDER BY id LIMIT %s
+"""
+_OLDEST_FIRST_IN_STATE = """
+SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
+       delivered_at
+FROM webhook_deliveries
+WHERE webhook_id = %s AND state = %s AND id >= %s
 ORDER BY id LIMIT %s
 """
 # One that is being sent ends first: two attempts at once would tell nothing apart.
@@ -40,7 +53,8 @@ SET state = 'pending', attempts_before = attempts, delivered_at = NULL,
 WHERE id = %s
 """
 # From webhook to webhook by the index, a few of each: the backlog of one that does not answer is not waded through.
-# Of one host no more are taken than it has places left; `place` is their order.
+# Of one host no more are taken than it has places left; `place` is their order. now() and not clock_timestamp(), which
+# no index can be asked for.
 _CLAIM = """
 WITH RECURSIVE waiting AS (
     (SELECT webhook_id FROM webhook_deliveries WHERE state = 'pending' ORDER BY webhook_id LIMIT 1)
@@ -58,13 +72,13 @@ WITH RECURSIVE waiting AS (
     LEFT JOIN unnest(%s::text[], %s::integer[]) AS busy (host, places) ON busy.host = w.host
     CROSS JOIN LATERAL (
         SELECT id, next_attempt_at FROM webhook_deliveries
-        WHERE webhook_id = waiting.webhook_id AND state = 'pending' AND next_attempt_at <= clock_timestamp()
+        WHERE webhook_id = waiting.webhook_id AND state = 'pending' AND next_attempt_at <= now()
         ORDER BY next_attempt_at LIMIT %s
     ) d
 ), chosen AS (
     SELECT id FROM webhook_deliveries
     WHERE id IN (SELECT id FROM due WHERE taken + place <= %s ORDER BY next_attempt_at LIMIT %s)
-      AND state = 'pending' AND next_attempt_at <= clock_timestamp()
+      AND state = 'pending' AND next_attempt_at <= now()
     FOR UPDATE SKIP LOCKED
 )
 UPDATE webhook_deliveries d
@@ -81,7 +95,7 @@ WHERE id = %s AND attempts = %s
 """
 _RETRY = """
 UPDATE webhook_deliveries
-SET sending = false, last_status = %s, last_error = %s, duration_ms = %s, next_attempt_at = %s
+SET sending = false, last_status = %s, last_error = %s, duration_ms = %s, next_attempt_at = clock_timestamp() + %s
 WHERE id = %s AND attempts = %s AND state = 'pending'
 """
 _FAILED = """
@@ -89,9 +103,10 @@ UPDATE webhook_deliveries
 SET state = 'failed', sending = false, last_status = %s, last_error = %s, duration_ms = %s
 WHERE id = %s AND attempts = %s AND state = 'pending'
 """
-_FAIL_PENDING = """
-UPDATE webhook_deliveries SET state = 'failed', sending = false, last_error = %s
-WHERE webhook_id = %s AND state = 'pending'
+# Claimed, but never sent: it was no attempt.
+_GIVE_UP = """
+UPDATE webhook_deliveries SET state = 'failed', sending = false, attempts = attempts - 1, last_error = %s
+WHERE id = ANY(%s)
 """
 _FORGET = "DELETE FROM webhook_deliveries WHERE id = ANY(%s)"
 # Those that wait are left alone: a person may have asked for an old one again.
@@ -125,8 +140,13 @@ async def page(
     newest_first: bool,
 ) -> list[WebhookDeliveryBody]:
     """`count` deliveries from `start` on, itself included."""
-    query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
-    rows = await (await connection.execute(query, (webhook_id, start, state, count))).fetchall()
+    if state is None:
+        query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
+        found = await connection.execute(query, (webhook_id, start, count))
+    else:
+        query = _NEWEST_FIRST_IN_STATE if newest_first else _OLDEST_FIRST_IN_STATE
+        found = await connection.execute(query, (webhook_id, state, start, count))
+    rows = await found.fetchall()
     return [_body(row) for row in rows]
 
 
@@ -148,14 +168,14 @@ async def store_outcome(connection: Connection, claimed: Claimed, outcome: Outco
     mine = (claimed.id, claimed.attempt)
     if outcome.error is None:
         await connection.execute(_DELIVERED, (outcome.status, outcome.duration_ms, *mine))
-    elif outcome.next_attempt_at is None:
+    elif outcome.pause is None:
         await connection.execute(_FAILED, (*told, *mine))
     else:
-        await connection.execute(_RETRY, (*told, outcome.next_attempt_at, *mine))
+        await connection.execute(_RETRY, (*told, outcome.pause, *mine))
 
 
-async def fail_pending(connection: Connection, webhook_id: UUID, reason: str) -> None:
-    await connection.execute(_FAIL_PENDING, (reason, webhook_id))
+async def give_up(connection: Connection, delivery_ids: list[UUID], reason: str) -> None:
+    await connection.execute(_GIVE_UP, (reason, delivery_ids))
 
 
 async def forget(connection: Connection, delivery_ids: list[UUID]) -> None:

@@ -81,8 +81,8 @@ async def get_webhook(parts: Parts, incoming: Incoming) -> WebhookBody:
 @operation(
     summary="Change a webhook",
     description=(
-        "What is left out stays as it is. Deliveries that wait go to the new URL. Disabling ends those that wait: "
-        "they have failed."
+        "What is left out stays as it is. Deliveries that wait go to the new URL. Those that fall due while it is "
+        "disabled have failed."
     ),
     permission=Permission.KEY_MANAGE,
     payload=ChangeWebhookBody,

@@ -1,6 +1,6 @@
 """Webhooks and their deliveries as they are asked for and shown, and the bodies that are sent."""
 
-from datetime import datetime
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
 from uuid import UUID
@@ -86,10 +86,6 @@ class CreatedWebhookBody(WebhookBody, frozen=True, kw_only=True):
 class WebhookPage(Struct, frozen=True):
     items: list[WebhookBody]
     next_cursor: UUID | None
-
-
-# What a delivery that was still waiting then has failed of.
-DISABLED = "The webhook was disabled."
 
 
 class DeliveryState(StrEnum):
@@ -198,7 +194,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     status: int | None = None
     # None: the receiver took it.
     error: str | None = None
-    # When to try again; None: never.
-    next_attempt_at: datetime | None = None
+    # Until the next attempt; None: there is none.
+    pause: timedelta | None = None
     # Why no further delivery makes sense, if none does.
     disable: str | None = None

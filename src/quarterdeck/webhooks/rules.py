@@ -125,16 +125,16 @@ def pauses(settings: WebhookSettings) -> list[int]:
     return [int(seconds) for seconds in settings.retry_seconds.split(",")]
 
 
-def next_attempt_at(
+def pause_after(
     turn: int, settings: WebhookSettings, now: datetime, random: float, retry_after: str | None
-) -> datetime | None:
+) -> timedelta | None:
     """After attempt number `turn` failed. `random`, from 0 to 1, keeps receivers that fell together from being woken
     together. None: that was the last."""
     every = pauses(settings)
     if turn > len(every):
         return None
     pause = timedelta(seconds=every[turn - 1]) * (1 + _JITTER * random)
-    return now + max(pause, _asked_pause(retry_after, now))
+    return max(pause, _asked_pause(retry_after, now))
 
 
 def _asked_pause(retry_after: str | None, now: datetime) -> timedelta:

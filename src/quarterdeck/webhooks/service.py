@@ -18,7 +18,6 @@ from quarterdeck.pages import PageRequest, take_page
 from quarterdeck.parts import Parts
 from quarterdeck.webhooks import delivery_store, outbox, rules, signing, store
 from quarterdeck.webhooks.model import (
-    DISABLED,
     ChangeWebhookBody,
     CreatedWebhookBody,
     CreateWebhookBody,
@@ -104,8 +103,6 @@ async def change_webhook(parts: Parts, call: Call[ChangeWebhookBody], webhook_id
             return Made(shown=found, kept=found, object_id=webhook_id, changed=False)
         target = rules.read_url(wanted.url, parts.settings.webhook)
         await store.change(connection, wanted, target.host)
-        if not wanted.enabled:
-            await delivery_store.fail_pending(connection, webhook_id, DISABLED)
         changed = await _stored(connection, principal.workspace_id, webhook_id)
         return Made.plain(changed, webhook_id, host=target.host, changed=sorted(given))
 

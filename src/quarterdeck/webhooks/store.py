@@ -154,13 +154,13 @@ async def note_failure(connection: Connection, webhook_id: UUID) -> None:
     await connection.execute(_NOTE_FAILURE, (webhook_id,))
 
 
-async def disable(connection: Connection, receiver: Receiver, reason: str) -> bool:
-    return (await connection.execute(_DISABLE, (reason, receiver.id, receiver.url))).rowcount == 1
+async def disable(connection: Connection, receiver: Receiver, reason: str) -> None:
+    await connection.execute(_DISABLE, (reason, receiver.id, receiver.url))
 
 
-async def disable_failing(connection: Connection, receiver: Receiver, reason: str, days: int) -> bool:
+async def disable_failing(connection: Connection, receiver: Receiver, reason: str, days: int) -> None:
     """If nothing has got through for so many days."""
-    return (await connection.execute(_DISABLE_FAILING, (reason, receiver.id, receiver.url, days))).rowcount == 1
+    await connection.execute(_DISABLE_FAILING, (reason, receiver.id, receiver.url, days))
 
 
 async def sealed(connection: Connection) -> list[tuple[UUID, bytes, bytes | None]]:

@@ -46,4 +46,5 @@ CREATE TABLE webhook_deliveries (
     delivered_at timestamptz
 );
 CREATE UNIQUE INDEX webhook_deliveries_page ON webhook_deliveries (webhook_id, id);
+CREATE INDEX webhook_deliveries_state ON webhook_deliveries (webhook_id, state, id);
 CREATE INDEX webhook_deliveries_due ON webhook_deliveries (webhook_id, next_attempt_at) WHERE state = 'pending';
