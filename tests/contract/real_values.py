@@ -58,13 +58,14 @@ class Records(Struct, frozen=True):
         found = options[choice // _STAYS_RANDOM % len(options)]
         return found.upper() if choice % 3 == 0 else found
 
-    def make_webhook(self, generated: str) -> str:
-        """Under an id made of the generated one: whatever is deleted is one of its own, and the others stay."""
+    def make_webhook(self, generated: str, mark: int) -> str:
+        """Under an id made of the generated one and the rest of the request: whatever is deleted is one of its own, and
+        the others stay."""
         found = ids.parse_id(generated)
         if found is None or _is_recent(found) or crc32(generated.encode()) % _STAYS_RANDOM == 0:
             return generated
         # Ids begin with their time.
-        identifier = UUID(int=(_LONG_AGO.int >> 80 << 80) | (found.int & (2**80 - 1)))
+        identifier = UUID(int=(_LONG_AGO.int >> 80 << 80) | (found.int & (2**80 - 1)) ^ mark)
         with psycopg.connect(self.database_url, autocommit=True) as connection:
             connection.execute(
                 "INSERT INTO app.webhooks (id, workspace_id, url, host, events, secret, created_by)"
@@ -106,7 +107,7 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         for container in (case.path_parameters, case.headers, case.query):
             for name, value in list(container.items()):
                 if _is_doomed(case, name):
-                    container[name] = records.make_webhook(str(value))
+                    container[name] = records.make_webhook(str(value), crc32(repr((case.headers, case.query)).encode()))
                 elif name in records.by_parameter and isinstance(value, str):
                     container[name] = records.real(name, value)
         if "If-Match" in case.headers:
