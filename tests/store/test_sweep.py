@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import io
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,7 @@ from quarterdeck.settings import Settings, with_database_url, with_server
 from quarterdeck.skills import store
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.sweep import sweep
+from quarterdeck.webhooks import rules
 from quarterdeck.workspaces import service as workspaces
 from tests.world import bundle
 
@@ -185,3 +187,16 @@ async def test_receipts_are_kept_for_seven_days(parts: Parts) -> None:
     )
     assert (await sweep(parts)).receipts == 2
     assert sorted(await run(parts, "SELECT key FROM receipts")) == [("1",), ("167",), ("24",)]
+
+
+async def test_deliveries_that_ended_are_kept_for_thirty_days(parts: Parts) -> None:
+    ids = {days: rules.first_id_of(datetime.now(UTC) - timedelta(days=days)) for days in (0, 29, 31, 365)}
+    for days, state in ((0, "failed"), (29, "delivered"), (31, "delivered"), (365, "pending")):
+        await run(
+            parts,
+            "INSERT INTO webhook_deliveries (id, webhook_id, event, payload, state)"
+            f" VALUES ('{ids[days]}', gen_random_uuid(), 'x', '', '{state}')",
+        )
+    assert (await sweep(parts)).deliveries == 1
+    left = {identifier for (identifier,) in await run(parts, "SELECT id FROM webhook_deliveries")}
+    assert left == {ids[0], ids[29], ids[365]}, "one that waits may have been asked for again"

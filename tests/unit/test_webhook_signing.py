@@ -3,6 +3,10 @@
 import base64
 import hashlib
 import hmac
+import re
+import time
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -72,3 +76,17 @@ def test_a_secret_has_the_length_that_the_specification_asks_for() -> None:
 def test_log_lines_do_not_hold_one() -> None:
     shown = signing.shown(b"\xff\xfb" * 16)
     assert redact(f"secret {shown} end") == "secret whsec_[redacted] end"
+
+
+def test_the_verification_in_the_document_is_right() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    documented: dict[str, Any] = {}
+    exec(program, documented)
+    secret, now = signing.mint(), int(time.time())
+    headers = signing.headers(MESSAGE, now, BODY, [signing.mint(), secret])
+    assert documented["verify"](signing.shown(secret), headers, BODY)
+    assert not documented["verify"](signing.shown(secret), headers, BODY + b" ")
+    assert not documented["verify"](signing.shown(signing.mint()), headers, BODY)
+    replayed = signing.headers(MESSAGE, now - 3600, BODY, [secret])
+    assert not documented["verify"](signing.shown(secret), replayed, BODY)
