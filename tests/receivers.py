@@ -45,6 +45,12 @@ def answering(status: int, headers: str = "", body: bytes = b"") -> Behaviour:
     return behave
 
 
+async def slowly(writer: Writer) -> None:
+    """A good answer, after long enough for others to look whether there is something to do."""
+    await asyncio.sleep(0.4)
+    await answering(204)(writer)
+
+
 async def hanging(writer: Writer) -> None:
     await asyncio.sleep(60)
 

@@ -133,9 +133,25 @@ async def test_change(world: World) -> None:
         3,
     )
     assert await told(world, "change_webhook") == [
-        {"host": "hooks.example.com", "changed": ["description", "events"]},
+        {"changed": ["description", "events"]},
         {"host": "example.org", "changed": ["enabled", "url"]},
     ]
+
+
+async def test_why_a_webhook_was_disabled_is_shown_until_it_is_enabled(world: World) -> None:
+    webhook_id = (await create(world))["id"]
+    await world.execute("UPDATE webhooks SET enabled = false, disabled_reason = 'Gone.' WHERE id = %s", webhook_id)
+    assert (await change(world, webhook_id, {"description": "x"})).json()["disabled_reason"] == "Gone."
+    enabled = (await change(world, webhook_id, {"enabled": True})).json()
+    assert (enabled["enabled"], enabled["disabled_reason"]) == (True, None)
+
+
+async def test_a_webhook_whose_address_is_not_allowed_any_more_can_be_disabled(world: World) -> None:
+    webhook_id = (await create(world))["id"]
+    await world.execute("UPDATE webhooks SET url = 'http://127.0.0.1/' WHERE id = %s", webhook_id)
+    disabled = await change(world, webhook_id, {"url": "http://127.0.0.1/", "enabled": False})
+    assert (disabled.status_code, disabled.json()["enabled"]) == (200, False)
+    assert error_of(await change(world, webhook_id, {"url": "http://127.0.0.2/"})) == (400, "invalid_request")
 
 
 async def test_preconditions(world: World) -> None:

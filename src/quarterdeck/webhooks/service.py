@@ -99,12 +99,16 @@ async def change_webhook(parts: Parts, call: Call[ChangeWebhookBody], webhook_id
         if "events" in given:
             given["events"] = rules.ordered(given["events"])
         wanted = msgspec.structs.replace(found, **given)
+        if wanted.enabled:
+            wanted = msgspec.structs.replace(wanted, disabled_reason=None)
         if wanted == found:
             return Made(shown=found, kept=found, object_id=webhook_id, changed=False)
-        target = rules.read_url(wanted.url, parts.settings.webhook)
-        await store.change(connection, wanted, target.host)
+        # One that stays is not judged again: whatever the settings say by now, a webhook can be disabled.
+        moved = wanted.url != found.url
+        host = rules.read_url(wanted.url, parts.settings.webhook).host if moved else None
+        await store.change(connection, wanted, host)
         changed = await _stored(connection, principal.workspace_id, webhook_id)
-        return Made.plain(changed, webhook_id, host=target.host, changed=sorted(given))
+        return Made.plain(changed, webhook_id, changed=sorted(given), **({"host": host} if moved else {}))
 
     return await _perform_on(parts, call, "change_webhook", webhook_id, effect)
 

@@ -36,11 +36,11 @@ FROM webhooks w JOIN users u ON u.id = w.created_by
 WHERE w.workspace_id = %s AND w.id >= %s
 ORDER BY w.id LIMIT %s
 """
-# Whoever touches it has looked after it: what was wrong before is forgotten.
+# Whoever touches it has looked after it: the days in which it failed are counted anew.
 _CHANGE = """
 UPDATE webhooks
-SET url = %s, host = %s, events = %s, description = %s, enabled = %s, disabled_reason = NULL, failing_since = NULL,
-    revision = revision + 1
+SET url = %s, host = coalesce(%s, host), events = %s, description = %s, enabled = %s, disabled_reason = %s,
+    failing_since = NULL, revision = revision + 1
 WHERE id = %s
 """
 _ROTATE = """
@@ -118,11 +118,11 @@ async def page(
     return [_body(row) for row in rows]
 
 
-async def change(connection: Connection, webhook: WebhookBody, host: str) -> None:
-    """To the URL, events, description and state that `webhook` has."""
+async def change(connection: Connection, webhook: WebhookBody, host: str | None) -> None:
+    """To the URL, events, description and state that `webhook` has. `host` is that of a new URL."""
     events = [str(event) for event in webhook.events]
-    values = (webhook.url, host, events, webhook.description, webhook.enabled, webhook.id)
-    await connection.execute(_CHANGE, values)
+    state = (webhook.enabled, webhook.disabled_reason)
+    await connection.execute(_CHANGE, (webhook.url, host, events, webhook.description, *state, webhook.id))
 
 
 async def rotate(connection: Connection, webhook_id: UUID, secret: bytes, overlap_seconds: int) -> None:
