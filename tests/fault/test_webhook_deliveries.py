@@ -368,7 +368,9 @@ async def test_what_falls_due_while_a_webhook_is_disabled_has_failed(
     for _ in range(40):
         await send_test(world, webhook_id)
     await world.http.patch(f"/v1/webhooks/{webhook_id}", json={"enabled": False}, headers=world.headers())
-    with working(server.database_url, server.data_dir, **QUICK, WEBHOOK_PER_HOST=2):
+    # Looks that are far apart: what is given up must not wait for the next.
+    seldom = QUICK | {"WEBHOOK_PER_HOST": 2, "WEBHOOK_POLL_SECONDS": 5}
+    with working(server.database_url, server.data_dir, **seldom):
 
         async def none_left() -> bool:
             return not await world.fetch("SELECT FROM webhook_deliveries WHERE state = 'pending'")
