@@ -51,7 +51,8 @@ def database_url(postgres_url: str, template: str) -> Iterator[str]:
 def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """`qd api`, as it is run for real. Shared: each test has a workspace of its own on it."""
     url = clone_database(postgres_url, template)
-    with serving(url, tmp_path_factory.mktemp("data")) as server:
+    # Generated requests make many webhooks in one workspace.
+    with serving(url, tmp_path_factory.mktemp("data"), WEBHOOK_PER_WORKSPACE=10_000) as server:
         yield server
     drop_database(postgres_url, url)
 

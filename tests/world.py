@@ -174,6 +174,12 @@ class World:
         skill_id: str = answer.json()["id"]
         return skill_id
 
+    async def new_webhook(self, url: str = "https://example.com/hook", *events: str) -> str:
+        answer = await self.post("/v1/webhooks", {"url": url, "events": events or ["run.succeeded", "run.failed"]})
+        assert answer.status_code == 201, answer.text
+        webhook_id: str = answer.json()["id"]
+        return webhook_id
+
     async def get(self, path: str, *, key: str | None = None, headers: dict[str, str] | None = None) -> httpx.Response:
         return await self.http.get(path, headers=self.headers(key) | (headers or {}))
 

@@ -29,6 +29,7 @@ from quarterdeck.skills.bundle_store import open_bundle_store
 from quarterdeck.skills.uploads import open_uploads
 from quarterdeck.stopping import told_of_stop
 from quarterdeck.sweep import sweep
+from quarterdeck.webhooks.sealing import Sealer
 
 
 def load_app(settings: Settings) -> ASGIApp:
@@ -56,6 +57,7 @@ def build_parts(settings: Settings) -> Parts:
         hints=hints,
         feed=Feed(url, settings.database, settings.stream),
         stopping=asyncio.Event(),
+        sealer=Sealer(settings.webhook, settings.data_dir),
     )
 
 

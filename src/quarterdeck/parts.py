@@ -14,6 +14,7 @@ from quarterdeck.runs.submissions import Submissions
 from quarterdeck.settings import Settings
 from quarterdeck.skills.bundle_store import BundleStore
 from quarterdeck.skills.uploads import Uploads
+from quarterdeck.webhooks.sealing import Sealer
 
 
 class Parts(Struct, frozen=True):
@@ -29,3 +30,4 @@ class Parts(Struct, frozen=True):
     uploads: Uploads
     # Set when the process is told to stop: readers that do not read are not waited for any longer.
     stopping: asyncio.Event
+    sealer: Sealer

@@ -208,6 +208,28 @@ class StreamSettings(Struct, frozen=True):
     queue_deltas: Count = 256
 
 
+class WebhookSettings(Struct, frozen=True):
+    # Base64 of 32 bytes each, separated by commas: the first seals signing secrets, all open them. None: those in the
+    # file `webhook.keys` of the data folder. Kept out of every fault message: they are checked where they are used.
+    sealing_keys: str | None = None
+    # To networks that only this machine can reach. Who may create a webhook could use it to look around in them.
+    allow_private_addresses: bool = False
+    allow_http: bool = False
+    per_workspace: Count = 20
+    # Of one attempt, from the look-up of the name to the answer.
+    timeout_seconds: Annotated[float, Meta(gt=0, le=60)] = 10.0
+    # Pauses after failed attempts. With the first, which comes at once, there is one attempt more than pauses.
+    retry_seconds: Annotated[str, Meta(pattern=r"^[0-9]{1,7}(,[0-9]{1,7}){0,19}$")] = (
+        "5,300,1800,7200,18000,36000,50400,72000,86400"
+    )
+    disable_after_days: Annotated[int, Meta(ge=1, le=3650)] = 5
+    # Attempts of one worker at a time, of all and of those to one host.
+    concurrency: Count = 32
+    per_host: Count = 8
+    poll_seconds: Seconds = 1.0
+    keep_days: Annotated[int, Meta(ge=1, le=3650)] = 30
+
+
 class LogSettings(Struct, frozen=True):
     level: Annotated[str, Meta(pattern=r"^(debug|info|warning|error)$")] = "info"
 
@@ -227,6 +249,7 @@ class Settings(Struct, frozen=True):
     run: RunSettings = RunSettings()
     model: ModelSettings = ModelSettings()
     stream: StreamSettings = StreamSettings()
+    webhook: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
 
     @property

@@ -1,5 +1,5 @@
 """What is thrown away after its time: receipts that nobody can ask for, the oldest of the audit log, archives that
-nothing names, logs of deleted sessions."""
+nothing names, logs of deleted sessions, what webhooks were told long ago."""
 
 from msgspec import Struct
 
@@ -8,6 +8,7 @@ from quarterdeck.idempotency.service import sweep_receipts
 from quarterdeck.parts import Parts
 from quarterdeck.sessions.service import purge_deleted_sessions
 from quarterdeck.skills.service import sweep_bundles
+from quarterdeck.webhooks.service import sweep_deliveries
 
 
 class Swept(Struct, frozen=True):
@@ -15,14 +16,16 @@ class Swept(Struct, frozen=True):
     audit_events: int
     bundles: int
     sessions: int
+    deliveries: int
 
 
 async def sweep(parts: Parts) -> Swept:
     """Safe to run in several processes at once: each takes what no other has locked."""
-    receipt, bundle = parts.settings.receipt, parts.settings.bundle
+    receipt, bundle, webhook = parts.settings.receipt, parts.settings.bundle, parts.settings.webhook
     return Swept(
         receipts=await sweep_receipts(parts.database, receipt.keep_days, receipt.sweep_batch),
         audit_events=await sweep_audit_events(parts.database, parts.settings.audit.keep_days),
         bundles=await sweep_bundles(parts.database, parts.bundles, bundle.orphan_hours),
         sessions=await purge_deleted_sessions(parts.database),
+        deliveries=await sweep_deliveries(parts.database, webhook.keep_days, receipt.sweep_batch),
     )

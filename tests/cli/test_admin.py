@@ -1,5 +1,6 @@
 """`qd admin`, `qd migrate` and `qd sweep`, on a folder with and without a server, and on a URL."""
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ import httpx
 import psycopg
 import pytest
 
+from quarterdeck.settings import WebhookSettings
+from quarterdeck.webhooks.sealing import Sealer
 from tests.cli.command import qd, qd_serve
 
 # The same in every process of a parallel run.
@@ -184,10 +187,9 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
         )
     done = qd("sweep", **settings, RECEIPT_SWEEP_BATCH="3")
     # Ages of 6, 7 and 8 days: kept, due by less than the minute that is added for safety, removed.
-    assert (done.returncode, done.stdout) == (0, "removed 10 receipts, 0 audit events, 0 bundles, 0 sessions\n"), (
-        done.stderr
-    )
-    assert qd("sweep", **settings).stdout == "removed 0 receipts, 0 audit events, 0 bundles, 0 sessions\n"
+    removed = "removed {} receipts, 0 audit events, 0 bundles, 0 sessions, 0 deliveries\n"
+    assert (done.returncode, done.stdout) == (0, removed.format(10)), done.stderr
+    assert qd("sweep", **settings).stdout == removed.format(0)
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:hunter2@[::1/db", "postgresql://u:hun%ter2@h/db", "nonsense hunter2"])
@@ -202,3 +204,28 @@ def test_a_bundle_store_that_cannot_be(database_url: str) -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "QUARTERDECK_BUNDLE_STORE_URL" in done.stderr
+
+
+def test_reseal_webhooks(database_url: str, tmp_path: Path) -> None:
+    old, new, other = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2, 3))
+    place = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(tmp_path)}
+    workspace = admin("create-workspace", "--name", "Team", "--owner-email", "owner@example.com", **place)["id"]
+    sealer = Sealer(WebhookSettings(sealing_keys=old), tmp_path)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO app.webhooks (id, workspace_id, url, host, events, secret, previous_secret,"
+            " previous_secret_expires_at, created_by) SELECT %s, id, 'u', 'h', '{}', %s, %s, now(), owner_id"
+            " FROM app.workspaces WHERE id = %s",
+            (SOME_ID, sealer.seal(SOME_ID, b"now"), sealer.seal(SOME_ID, b"before"), workspace),
+        )
+    for keys in (other, "nonsense", f"{new},{other}"):
+        done = qd("admin", "reseal-webhooks", **place, WEBHOOK_SEALING_KEYS=keys)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert keys not in done.stderr
+    both = place | {"WEBHOOK_SEALING_KEYS": f"{new},{old}"}
+    assert qd("admin", "reseal-webhooks", **both).stdout == "resealed 1 webhooks\n"
+    assert admin("reseal-webhooks", **both) == {"resealed": 0}
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        ((secret, previous),) = connection.execute("SELECT secret, previous_secret FROM app.webhooks").fetchall()
+    sealer = Sealer(WebhookSettings(sealing_keys=new), tmp_path)
+    assert (sealer.open(SOME_ID, secret), sealer.open(SOME_ID, previous)) == (b"now", b"before")

@@ -34,6 +34,7 @@ _MARK_CHARACTERS = 8
 # What can be done to a record once is done to one of a crowd: those of the others are to last.
 _ONCE = {
     ("DELETE /v1/sessions/{session_id}", "session_id"): "session to delete",
+    ("DELETE /v1/webhooks/{webhook_id}", "webhook_id"): "webhook to delete",
     ("POST /v1/api-keys/{api_key_id}/rotate", "api_key_id"): "key to rotate",
 }
 
@@ -73,6 +74,8 @@ async def create_records(world: World) -> Records:
     tokens = [(await world.post(f"/v1/sessions/{one}/tokens", {})).json()["id"] for one in sessions]
     skills = [await world.new_skill() for _ in range(3)]
     version_ids = {skill_id: [await _pushed(world, skill_id, name) for name in ("one", "two")] for skill_id in skills}
+    webhooks = [await world.new_webhook() for _ in range(3)]
+    deliveries = [(await world.post(f"/v1/webhooks/{one}/test", None)).json()["id"] for one in webhooks]
     return Records(
         secret,
         str(own_key_id),
@@ -81,11 +84,14 @@ async def create_records(world: World) -> Records:
         {
             "session_id": sessions,
             "session_token_id": tokens,
+            "webhook to delete": [await world.new_webhook() for _ in range(30)],
             "session to delete": [await world.new_session() for _ in range(30)],
             "key to rotate": [str((await world.new_key_record(EVERY_PERMISSION))[1]) for _ in range(30)],
             "run_id": [(await world.submit(session_id)).json()["run_id"] for session_id in sessions],
             "skill_id": skills,
             "api_key_id": keys,
+            "webhook_id": webhooks,
+            "delivery_id": deliveries,
             "after": keys,
             "user_id": [await _owner_id(world)],
             # Of the audit log: any object will do.
@@ -126,6 +132,7 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         _set_skill_change(case, records)
         _set_expiry(case)
         _set_skills(case, records)
+        _set_webhook(case, records)
         if isinstance(case.body, Junk):
             # Setting it is what tells schemathesis that this body is not a valid one.
             case.body = bytes(case.body)
@@ -244,6 +251,22 @@ def _set_skills(case: Case[Any], records: Records) -> None:
         return
     pairs = zip(skills, records.by_parameter["skill_id"], strict=False)
     case.body = body | {"skills": [one | {"skill_id": skill_id, "version": None} for one, skill_id in pairs]}
+
+
+def _set_webhook(case: Case[Any], records: Records) -> None:
+    """Addresses that are public, webhooks that stay enabled, and deliveries of the webhook in the path."""
+    if not case.operation.path.startswith("/v1/webhooks"):
+        return
+    body: Any = case.body
+    url = body.get("url") if isinstance(body, dict) else None
+    if isinstance(url, str) and re.match("https?://", url) and len(url) <= 2000:
+        case.body = body = body | {"url": f"https://example.com/{crc32(url.encode())}"}
+    if isinstance(body, dict) and body.get("enabled") is False:
+        case.body = body | {"enabled": True}
+    webhook_id = str((case.path_parameters or {}).get("webhook_id")).lower()
+    webhooks, deliveries = records.by_parameter["webhook_id"], records.by_parameter["delivery_id"]
+    if str((case.path_parameters or {}).get("delivery_id")).lower() in deliveries and webhook_id in webhooks:
+        case.path_parameters["delivery_id"] = deliveries[webhooks.index(webhook_id)]
 
 
 def _is_skill(value: Any) -> bool:

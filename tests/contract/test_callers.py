@@ -24,6 +24,9 @@ BODIES: dict[str, Any] = {
     "create_session_token": {},
     "create_skill": {"name": "x"},
     "change_skill": {"name": "y"},
+    "create_webhook": {"url": "https://example.com/", "events": ["run.failed"]},
+    "change_webhook": {"description": "x"},
+    "rotate_webhook_secret": {},
 }
 
 
@@ -31,6 +34,8 @@ class Objects(Struct, frozen=True):
     """What the paths of one workspace can name."""
 
     ids: dict[str, str]
+    # Others, for whoever deletes while the first are still needed.
+    doomed: dict[str, str]
 
     @classmethod
     async def make(cls, world: World) -> "Objects":
@@ -38,6 +43,7 @@ class Objects(Struct, frozen=True):
         session_id, skill_id = await world.new_session(), await world.new_skill()
         token = (await world.post(f"/v1/sessions/{session_id}/tokens", {})).json()
         assert (await world.push(skill_id, bundle())).status_code == 201
+        webhook_id, doomed_id = await world.new_webhook(), await world.new_webhook()
         return cls(
             {
                 "session_id": session_id,
@@ -46,7 +52,10 @@ class Objects(Struct, frozen=True):
                 "skill_id": skill_id,
                 "version": "1",
                 "api_key_id": created["id"],
-            }
+                "webhook_id": webhook_id,
+                "delivery_id": (await world.post(f"/v1/webhooks/{webhook_id}/test", None)).json()["id"],
+            },
+            {"webhook_id": doomed_id, "session_id": await world.new_session()},
         )
 
 

@@ -15,7 +15,8 @@ from quarterdeck.db.database import connection_options
 from quarterdeck.settings import DatabaseSettings
 
 SOURCE = Path(quarterdeck.__file__).parent
-FILES = [*sorted(SOURCE.glob("*/store.py")), SOURCE / "access" / "last_used.py", SOURCE / "db" / "migrate.py"]
+STORES = [file for file in sorted(SOURCE.glob("*/*store.py")) if file.stem != "bundle_store"]
+FILES = [*STORES, SOURCE / "access" / "last_used.py", SOURCE / "db" / "migrate.py"]
 _STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH|LOCK|CREATE)\b")
 # PostgreSQL prepares only what it plans.
 _PREPARABLE = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b")

@@ -229,3 +229,16 @@ async def test_the_time_that_audit_events_are_kept_is_a_setting(parts: Parts) ->
 
     await parts.database.transaction(work, repeatable=False)
     assert (await sweep(msgspec.structs.replace(parts, settings=settings))).audit_events == 1
+
+
+async def test_deliveries_that_ended_are_kept_for_thirty_days(parts: Parts) -> None:
+    ids = {days: first_id_at(datetime.now(UTC) - timedelta(days=days)) for days in (0, 29, 31, 365)}
+    for days, state in ((0, "failed"), (29, "delivered"), (31, "delivered"), (365, "pending")):
+        await run(
+            parts,
+            "INSERT INTO webhook_deliveries (id, webhook_id, event, payload, state)"
+            f" VALUES ('{ids[days]}', gen_random_uuid(), 'x', '', '{state}')",
+        )
+    assert (await sweep(parts)).deliveries == 1
+    left = {identifier for (identifier,) in await run(parts, "SELECT id FROM webhook_deliveries")}
+    assert left == {ids[0], ids[29], ids[365]}, "one that waits may have been asked for again"

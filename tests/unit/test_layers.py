@@ -23,6 +23,7 @@ FEATURES = {
     "session_tokens",
     "sessions",
     "skills",
+    "webhooks",
     "workspaces",
 }
 # Known to everybody, knowing nobody but each other.

@@ -19,7 +19,7 @@ _CHECKSUM_CHARACTERS = 6
 _SHOWN_CHARACTERS = 8
 _FORM = re.compile(r"(qds?)_[a-z0-9]{1,16}_([0-9A-Za-z]{40})([0-9A-Za-z]{6})", re.ASCII)
 # With its marker, or the random part alone: a path that was encoded twice hides the marker.
-_SUSPECT = re.compile(r"(qds?_)[0-9A-Za-z_]+|[0-9A-Za-z]{40,}", re.ASCII)
+_SUSPECT = re.compile(r"(qds?_)[0-9A-Za-z_]+|(whsec_)[0-9A-Za-z+/=]+|[0-9A-Za-z]{40,}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]+", re.ASCII)
 
 
@@ -48,7 +48,11 @@ def recognise(text: str) -> Credential | None:
 
 def redact(text: str) -> str:
     """For log lines: whatever looks like a secret of ours keeps only its marker. Digests stay: they name archives."""
-    return _SUSPECT.sub(lambda found: found[0] if _DIGEST.fullmatch(found[0]) else f"{found[1] or ''}[redacted]", text)
+
+    def redacted(found: re.Match[str]) -> str:
+        return found[0] if _DIGEST.fullmatch(found[0]) else f"{found[1] or found[2] or ''}[redacted]"
+
+    return _SUSPECT.sub(redacted, text)
 
 
 def _hash(text: str) -> bytes:

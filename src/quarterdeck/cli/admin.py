@@ -16,12 +16,14 @@ from quarterdeck.db.database import Connection
 from quarterdeck.ids import parse_id
 from quarterdeck.settings import Settings, read_settings, with_server
 from quarterdeck.texts import Line
+from quarterdeck.webhooks import service as webhooks
+from quarterdeck.webhooks.sealing import Sealer
 from quarterdeck.workspaces import service
 from quarterdeck.workspaces.model import WorkspaceBody
 
 T = TypeVar("T")
 
-app = typer.Typer(rich_markup_mode=None, help="Manage workspaces, members and keys.")
+app = typer.Typer(rich_markup_mode=None, help="Manage workspaces, members, keys and what seals secrets.")
 
 
 def _line(text: str) -> str:
@@ -195,6 +197,19 @@ def set_user(
         raise typer.BadParameter("give either --display-name or --no-display-name")
     user = _on_database(data, lambda connection, _: service.set_user(connection, email, display_name))
     _show(user, f"user {user.user_id}", as_json=as_json)
+
+
+@app.command()
+def reseal_webhooks(as_json: AsJson = False, data: Data = None) -> None:
+    """Seal the signing secrets of all webhooks with the first sealing key. Then older keys can go."""
+
+    async def reseal(connection: Connection, settings: Settings) -> int:
+        sealer = Sealer(settings.webhook, settings.data_dir)
+        async with connection.transaction():
+            return await webhooks.reseal_webhooks(connection, sealer)
+
+    resealed = _on_database(data, reseal)
+    _show({"resealed": resealed}, f"resealed {resealed} webhooks", as_json=as_json)
 
 
 def _on_database(data: str | None, work: Callable[[Connection, Settings], Awaitable[T]]) -> T:

@@ -69,7 +69,7 @@ def migrate(data: DataDir = None) -> None:
 
 @app.command()
 def sweep(data: DataDir = None) -> None:
-    """Remove old receipts and audit events and unused archives now. A running server does this every hour by itself."""
+    """Remove now what has had its time. A running server does this every hour by itself."""
     from quarterdeck.cli.database import sweep_now
 
     swept = sweep_now(_settings(data=data))

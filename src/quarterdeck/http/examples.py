@@ -11,7 +11,8 @@ from quarterdeck.runs import examples as runs
 from quarterdeck.session_tokens import examples as session_tokens
 from quarterdeck.sessions import examples as sessions
 from quarterdeck.skills import examples as skills
+from quarterdeck.webhooks import examples as webhooks
 from quarterdeck.workspaces import examples as workspaces
 
-_ROOMS = (api_keys, audit, events, runs, session_tokens, sessions, skills, workspaces)
+_ROOMS = (api_keys, audit, events, runs, session_tokens, sessions, skills, webhooks, workspaces)
 EXAMPLES: dict[Any, Struct] = {type(example): example for room in _ROOMS for example in room.EXAMPLES}

@@ -43,6 +43,7 @@ _TAGS = {
     "members": ("Members", "The people of a workspace. The operator adds and removes them."),
     "audit-events": ("Audit log", "Who did what to which object from where, written down with every change."),
     "skills": ("Skills", "Named bundles of files for agents, in numbered versions that never change."),
+    "webhooks": ("Webhooks", "Addresses that are told of runs that end, and what was sent to them."),
 }
 
 

@@ -19,6 +19,17 @@ from quarterdeck.skills.http import (
     list_skills,
     push_skill_version,
 )
+from quarterdeck.webhooks.http import (
+    change_webhook,
+    create_webhook,
+    delete_webhook,
+    get_webhook,
+    list_webhook_deliveries,
+    list_webhooks,
+    redeliver_webhook,
+    rotate_webhook_secret,
+    test_webhook,
+)
 from quarterdeck.workspaces.http import get_workspace, list_members
 
 OPERATIONS = (
@@ -53,4 +64,13 @@ OPERATIONS = (
     at("GET", "/v1/workspace", get_workspace),
     at("GET", "/v1/members", list_members),
     at("GET", "/v1/audit-events", list_audit_events),
+    at("GET", "/v1/webhooks", list_webhooks),
+    at("POST", "/v1/webhooks", create_webhook),
+    at("GET", "/v1/webhooks/{webhook_id}", get_webhook),
+    at("PATCH", "/v1/webhooks/{webhook_id}", change_webhook),
+    at("DELETE", "/v1/webhooks/{webhook_id}", delete_webhook),
+    at("POST", "/v1/webhooks/{webhook_id}/rotate-secret", rotate_webhook_secret),
+    at("POST", "/v1/webhooks/{webhook_id}/test", test_webhook),
+    at("GET", "/v1/webhooks/{webhook_id}/deliveries", list_webhook_deliveries),
+    at("POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", redeliver_webhook),
 )

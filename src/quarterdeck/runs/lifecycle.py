@@ -14,8 +14,11 @@ from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.events.signals import hints, notify
 from quarterdeck.ids import new_id
 from quarterdeck.runs import lifecycle_store as store
+from quarterdeck.runs import store as run_store
 from quarterdeck.runs.model import Entry, Input
 from quarterdeck.settings import RunSettings
+from quarterdeck.webhooks import outbox
+from quarterdeck.webhooks.model import RunEnded, RunEvent
 
 # Far more than a model's window holds; older ones would be left out anyway.
 _JOURNAL_ENTRIES = 20_000
@@ -117,6 +120,7 @@ async def finish(database: Database, lease: Lease) -> bool:
         if not await store.succeed(connection, lease.run_id, lease.attempt):
             return False
         await _log(connection, lease, NewEvent(EventType.RUN_SUCCEEDED, {}))
+        await _tell_webhooks(connection, lease.workspace_id, lease.run_id, RunEvent.SUCCEEDED)
         await _free_place(connection, lease.workspace_id)
         return True
 
@@ -161,6 +165,7 @@ async def cancel(connection: Connection, run_id: UUID, session_id: UUID, workspa
     ]
     entries.append(NewEvent(EventType.RUN_CANCELLED, {"discarded_input_ids": [one.id for one in left]}))
     await events.append(connection, session_id, run_id, entries)
+    await _tell_webhooks(connection, workspace_id, run_id, RunEvent.CANCELLED)
     await _free_place(connection, workspace_id)
     await notify(connection, hints([session_id]))
     return left
@@ -192,6 +197,7 @@ async def _fail(connection: Connection, run: tuple[UUID, UUID, UUID, int], reaso
     next_run_id = new_id() if last_input > consumed_through else None
     data = {"reason": reason} | ({} if next_run_id is None else {"next_run_id": str(next_run_id)})
     await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_FAILED, data)])
+    await _tell_webhooks(connection, workspace_id, run_id, RunEvent.FAILED)
     if next_run_id is not None:
         await store.continue_in(connection, run_id, next_run_id)
         await store.enqueue(connection, session_id, next_run_id)
@@ -202,6 +208,27 @@ async def _fail(connection: Connection, run: tuple[UUID, UUID, UUID, int], reaso
 async def _free_place(connection: Connection, workspace_id: UUID) -> None:
     await store.lock_places(connection, workspace_id)
     await store.unpark_next(connection, workspace_id)
+
+
+async def _tell_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: RunEvent) -> None:
+    wanting = await outbox.wanting(connection, workspace_id, event)
+    if not wanting:
+        return
+    run = await run_store.get(connection, run_id)
+    assert run is not None
+    ended = RunEnded(
+        run_id=run.id,
+        session_id=run.session_id,
+        workspace_id=workspace_id,
+        state=run.state,
+        failure=run.failure,
+        steps=run.steps,
+        usage=run.usage,
+        created_at=run.created_at,
+        started_at=run.started_at,
+        finished_at=run.finished_at,
+    )
+    await outbox.tell(connection, wanting, event, ended)
 
 
 async def _log(connection: Connection, lease: Lease, *entries: NewEvent) -> None:

@@ -1,4 +1,5 @@
-"""One worker process: takes jobs from the queue, drives their runs, and looks after those that others left behind.
+"""One worker process: takes jobs from the queue, drives their runs, looks after those that others left
+behind, and sends what webhooks are to hear.
 
 The queue's library gives up when PostgreSQL restarts, so it is started again and again.
 """
@@ -19,6 +20,7 @@ from quarterdeck.settings import Settings
 from quarterdeck.skills.bundle_store import open_bundle_store
 from quarterdeck.worker.drive import drive_run
 from quarterdeck.worker.parts import WorkerParts
+from quarterdeck.worker.webhooks import keep_delivering
 
 QUEUE = "runs"
 _FIRST_PAUSE_SECONDS = 0.2
@@ -40,15 +42,16 @@ async def _work(settings: Settings) -> None:
     parts = WorkerParts(settings, Database(url, settings.database), bundles, Models(settings.model))
     await parts.database.open()
     working = asyncio.create_task(_keep_working(parts, url))
-    recovering = asyncio.create_task(_keep_recovering(parts))
+    beside = [asyncio.create_task(_keep_recovering(parts)), asyncio.create_task(keep_delivering(parts))]
     loop = asyncio.get_running_loop()
     for order in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(order, working.cancel)
     try:
         await asyncio.wait({working})
     finally:
-        recovering.cancel()
-        await asyncio.gather(recovering, return_exceptions=True)
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
         await parts.models.close()
         await parts.database.close()
 

@@ -1,0 +1,169 @@
+"""Sending what is due, in every worker. An attempt is begun in one transaction and its outcome stored in another, with
+none open while a receiver takes its time. Level-triggered: what a killed worker had begun is due again after its lease.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from secrets import SystemRandom
+
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.logs import fields, log
+from quarterdeck.settings import WebhookSettings
+from quarterdeck.texts import storable
+from quarterdeck.webhooks import delivery_store, rules, signing, store
+from quarterdeck.webhooks.model import Claimed, Outcome, Receiver
+from quarterdeck.webhooks.sealing import Sealer, SealingFault
+from quarterdeck.webhooks.sender import Answered, Sender, SendingFailed
+
+_DISABLED = "The webhook was disabled."
+_GONE = "The receiver answered 410 Gone."
+_UNREADABLE = "The signing secret cannot be read. Whoever runs the service finds the reason in the log."
+_ASKING_FOR_TIME = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+# A worker that has not stored an outcome after so many times the longest attempt is taken for dead.
+_LEASE_TIMEOUTS = 3
+_random = SystemRandom()
+
+
+class Deliveries:
+    def __init__(self, database: Database, settings: WebhookSettings, sealer: Sealer, sender: Sender) -> None:
+        self._database = database
+        self._settings = settings
+        self._sealer = sealer
+        self._sender = sender
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._busy: Counter[str] = Counter()
+
+    async def keep_sending(self) -> None:
+        try:
+            while True:
+                try:
+                    while await self._begin():
+                        pass
+                except Exception as fault:
+                    log.warning("webhook deliveries could not be claimed and will be tried again", exc_info=fault)
+                await self._pause()
+        finally:
+            for task in self._under_way:
+                task.cancel()
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def _pause(self) -> None:
+        """Until the next look. A place that becomes free is used at once: more may be waiting for it."""
+        seconds = self._settings.poll_seconds
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(seconds)
+
+    async def _begin(self) -> bool:
+        """Whether there may be more to do at once: what is not to be sent makes no place busy."""
+        claims, dropped = await self._claim()
+        for claimed, receiver in claims:
+            self._busy[receiver.host] += 1
+            task = asyncio.create_task(self._deliver(claimed, receiver))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+        return dropped > 0
+
+    async def _claim(self) -> tuple[list[tuple[Claimed, Receiver]], int]:
+        """Attempts to make, and how many deliveries turned out to need none."""
+        places = self._settings.concurrency - len(self._under_way)
+        # Without those that have nothing under way any more.
+        self._busy = busy = +self._busy
+        lease_seconds = self._settings.timeout_seconds * _LEASE_TIMEOUTS
+
+        async def work(connection: Connection) -> tuple[list[tuple[Claimed, Receiver]], int]:
+            claims = await delivery_store.claim(connection, places, busy, self._settings.per_host, lease_seconds)
+            if not claims:
+                return [], 0
+            receivers = await store.receivers(connection, [one.webhook_id for one in claims])
+            orphans = [one.id for one in claims if one.webhook_id not in receivers]
+            if orphans:
+                # Their webhook was deleted: nobody can ask for them any more.
+                await delivery_store.forget(connection, orphans)
+            found = [(one, receivers[one.webhook_id]) for one in claims if one.webhook_id in receivers]
+            # Here and not when it is disabled: those that wait can be too many for one transaction.
+            unwanted = [one.id for one, receiver in found if not receiver.enabled]
+            if unwanted:
+                await delivery_store.give_up(connection, unwanted, _DISABLED)
+            return [pair for pair in found if pair[1].enabled], len(orphans) + len(unwanted)
+
+        return await self._database.transaction(work, repeatable=False)
+
+    async def _deliver(self, claimed: Claimed, receiver: Receiver) -> None:
+        try:
+            outcome = await self._attempt(claimed, receiver)
+            await self._store(claimed, receiver, outcome)
+        except Exception as fault:
+            # Nothing was stored, so it is due again when the lease has run out.
+            log.warning("the outcome of a webhook delivery could not be stored", exc_info=fault)
+        finally:
+            self._busy[receiver.host] -= 1
+
+    async def _attempt(self, claimed: Claimed, receiver: Receiver) -> Outcome:
+        began = time.monotonic()
+        answered: Answered | None = None
+        try:
+            answered = await self._send(claimed, receiver)
+            error = None if _is_success(answered.status) else f"The receiver answered {answered.status}."
+        except SendingFailed as fault:
+            error = storable(str(fault))
+        duration_ms = round((time.monotonic() - began) * 1000)
+        status = None if answered is None else answered.status
+        if error is None:
+            return Outcome(duration_ms=duration_ms, status=status)
+        gone = status == HTTPStatus.GONE
+        log.warning(
+            "a webhook delivery failed",
+            extra=fields(
+                webhook_id=claimed.webhook_id,
+                delivery_id=claimed.id,
+                # The rest of the URL may hold a secret of the receiver's.
+                host=receiver.host,
+                attempt=claimed.attempt,
+                error=error,
+            ),
+        )
+        return Outcome(
+            duration_ms=duration_ms,
+            status=status,
+            error=error,
+            pause=None if gone else self._pause_after(claimed, answered),
+            disable=_GONE if gone else None,
+        )
+
+    async def _send(self, claimed: Claimed, receiver: Receiver) -> Answered:
+        try:
+            keys = [self._sealer.open(receiver.id, sealed) for sealed in receiver.secrets]
+        except SealingFault as fault:
+            log.error("the secret of a webhook cannot be read", extra=fields(webhook_id=receiver.id, error=str(fault)))
+            raise SendingFailed(_UNREADABLE) from fault
+        headers = signing.headers(claimed.id, int(time.time()), claimed.payload, keys)
+        return await self._sender.post(receiver.url, headers, claimed.payload)
+
+    def _pause_after(self, claimed: Claimed, answered: Answered | None) -> timedelta | None:
+        asked = answered.retry_after if answered is not None and answered.status in _ASKING_FOR_TIME else None
+        return rules.pause_after(claimed.turn, self._settings, datetime.now(UTC), _random.random(), asked)
+
+    async def _store(self, claimed: Claimed, receiver: Receiver, outcome: Outcome) -> None:
+        days = self._settings.disable_after_days
+
+        async def work(connection: Connection) -> None:
+            await delivery_store.store_outcome(connection, claimed, outcome)
+            if outcome.error is None:
+                await store.note_success(connection, receiver.id)
+                return
+            await store.note_failure(connection, receiver.id)
+            if outcome.disable is not None:
+                await store.disable(connection, receiver, outcome.disable)
+            else:
+                await store.disable_failing(connection, receiver, f"Nothing was delivered for {days} days.", days)
+
+        await self._database.transaction(work, repeatable=True)
+
+
+def _is_success(status: int) -> bool:
+    return 200 <= status < 300

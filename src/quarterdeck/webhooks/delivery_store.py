@@ -1,0 +1,205 @@
+"""Deliveries in the database: put there with what they tell of, claimed by workers, ended once."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from quarterdeck.db.database import Connection
+from quarterdeck.ids import created_at
+from quarterdeck.webhooks.model import Claimed, DeliveryState, NewDelivery, Outcome, WebhookDeliveryBody
+
+_ADD = "INSERT INTO webhook_deliveries (id, webhook_id, event, run_id, payload) VALUES (%s, %s, %s, %s, %s)"
+_GET = """
+SELECT d.id, d.webhook_id, d.event, d.run_id, d.state, d.attempts, d.next_attempt_at, d.last_status, d.last_error,
+       d.duration_ms, d.delivered_at
+FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id
+WHERE w.workspace_id = %s AND d.webhook_id = %s AND d.id = %s
+"""
+_NEWEST_FIRST = """
+SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
+       delivered_at
+FROM webhook_deliveries
+WHERE webhook_id = %s AND id <= %s
+ORDER BY id DESC LIMIT %s
+"""
+_NEWEST_FIRST_IN_STATE = """
+SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
+       delivered_at
+FROM webhook_deliveries
+WHERE webhook_id = %s AND state = %s AND id <= %s
+ORDER BY id DESC LIMIT %s
+"""
+_OLDEST_FIRST = """
+SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
+       delivered_at
+FROM webhook_deliveries
+WHERE webhook_id = %s AND id >= %s
+ORDER BY id LIMIT %s
+"""
+_OLDEST_FIRST_IN_STATE = """
+SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
+       delivered_at
+FROM webhook_deliveries
+WHERE webhook_id = %s AND state = %s AND id >= %s
+ORDER BY id LIMIT %s
+"""
+# One that is being sent ends first: two attempts at once would tell nothing apart.
+_AGAIN = """
+UPDATE webhook_deliveries
+SET state = 'pending', attempts_before = attempts, delivered_at = NULL,
+    next_attempt_at = CASE WHEN state = 'pending' AND sending THEN next_attempt_at ELSE clock_timestamp() END,
+    sending = state = 'pending' AND sending
+WHERE id = %s
+"""
+# From webhook to webhook by the index, a few of each: the backlog of one that does not answer is not waded through.
+# Of one host no more are taken than it has places left; `place` is their order. now() and not clock_timestamp(), which
+# no index can be asked for.
+_CLAIM = """
+WITH RECURSIVE waiting AS (
+    (SELECT webhook_id FROM webhook_deliveries WHERE state = 'pending' ORDER BY webhook_id LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT d.webhook_id FROM webhook_deliveries d
+        WHERE d.state = 'pending' AND d.webhook_id > waiting.webhook_id ORDER BY d.webhook_id LIMIT 1
+    )
+    FROM waiting WHERE waiting.webhook_id IS NOT NULL
+), due AS (
+    SELECT d.id, d.next_attempt_at, coalesce(busy.places, 0) AS taken,
+           row_number() OVER (PARTITION BY w.host ORDER BY d.next_attempt_at) AS place
+    FROM waiting
+    LEFT JOIN webhooks w ON w.id = waiting.webhook_id
+    LEFT JOIN unnest(%s::text[], %s::integer[]) AS busy (host, places) ON busy.host = w.host
+    CROSS JOIN LATERAL (
+        SELECT id, next_attempt_at FROM webhook_deliveries
+        WHERE webhook_id = waiting.webhook_id AND state = 'pending' AND next_attempt_at <= now()
+        ORDER BY next_attempt_at LIMIT %s
+    ) d
+), chosen AS (
+    SELECT id FROM webhook_deliveries
+    WHERE id IN (SELECT id FROM due WHERE taken + place <= %s ORDER BY next_attempt_at LIMIT %s)
+      AND state = 'pending' AND next_attempt_at <= now()
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE webhook_deliveries d
+SET attempts = attempts + 1, sending = true, next_attempt_at = clock_timestamp() + make_interval(secs => %s)
+FROM chosen WHERE d.id = chosen.id
+RETURNING d.id, d.webhook_id, d.event, d.payload, d.attempts, d.attempts - d.attempts_before
+"""
+# Whatever became of it meanwhile: that the receiver has it is true.
+_DELIVERED = """
+UPDATE webhook_deliveries
+SET state = 'delivered', sending = false, last_status = %s, last_error = NULL, duration_ms = %s,
+    delivered_at = clock_timestamp()
+WHERE id = %s AND attempts = %s
+"""
+_RETRY = """
+UPDATE webhook_deliveries
+SET sending = false, last_status = %s, last_error = %s, duration_ms = %s, next_attempt_at = clock_timestamp() + %s
+WHERE id = %s AND attempts = %s AND state = 'pending'
+"""
+_FAILED = """
+UPDATE webhook_deliveries
+SET state = 'failed', sending = false, last_status = %s, last_error = %s, duration_ms = %s
+WHERE id = %s AND attempts = %s AND state = 'pending'
+"""
+# Claimed, but never sent: it was no attempt.
+_GIVE_UP = """
+UPDATE webhook_deliveries SET state = 'failed', sending = false, attempts = attempts - 1, last_error = %s
+WHERE id = ANY(%s)
+"""
+_FORGET = "DELETE FROM webhook_deliveries WHERE id = ANY(%s)"
+# Those that wait are left alone: a person may have asked for an old one again.
+_DELETE_OLD = """
+DELETE FROM webhook_deliveries
+WHERE id IN (
+    SELECT id FROM webhook_deliveries WHERE id < %s AND state <> 'pending' ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+)
+"""
+
+
+async def add(connection: Connection, deliveries: Sequence[NewDelivery]) -> None:
+    rows = [(one.id, one.webhook_id, one.event, one.run_id, one.payload) for one in deliveries]
+    await connection.cursor().executemany(_ADD, rows)
+
+
+async def get(
+    connection: Connection, workspace_id: UUID, webhook_id: UUID, delivery_id: UUID
+) -> WebhookDeliveryBody | None:
+    row = await (await connection.execute(_GET, (workspace_id, webhook_id, delivery_id))).fetchone()
+    return None if row is None else _body(row)
+
+
+async def page(
+    connection: Connection,
+    webhook_id: UUID,
+    state: DeliveryState | None,
+    start: UUID,
+    count: int,
+    *,
+    newest_first: bool,
+) -> list[WebhookDeliveryBody]:
+    """`count` deliveries from `start` on, itself included."""
+    if state is None:
+        query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
+        found = await connection.execute(query, (webhook_id, start, count))
+    else:
+        query = _NEWEST_FIRST_IN_STATE if newest_first else _OLDEST_FIRST_IN_STATE
+        found = await connection.execute(query, (webhook_id, state, start, count))
+    rows = await found.fetchall()
+    return [_body(row) for row in rows]
+
+
+async def send_again(connection: Connection, delivery_id: UUID) -> None:
+    await connection.execute(_AGAIN, (delivery_id,))
+
+
+async def claim(
+    connection: Connection, places: int, busy: dict[str, int], per_host: int, lease_seconds: float
+) -> list[Claimed]:
+    """Begin attempts of up to `places` deliveries that are due. `busy` says how many each host has under way."""
+    values = (list(busy), list(busy.values()), per_host, per_host, places, lease_seconds)
+    rows = await (await connection.execute(_CLAIM, values)).fetchall()
+    return [Claimed(*row) for row in rows]
+
+
+async def store_outcome(connection: Connection, claimed: Claimed, outcome: Outcome) -> None:
+    told = (outcome.status, outcome.error, outcome.duration_ms)
+    mine = (claimed.id, claimed.attempt)
+    if outcome.error is None:
+        await connection.execute(_DELIVERED, (outcome.status, outcome.duration_ms, *mine))
+    elif outcome.pause is None:
+        await connection.execute(_FAILED, (*told, *mine))
+    else:
+        await connection.execute(_RETRY, (*told, outcome.pause, *mine))
+
+
+async def give_up(connection: Connection, delivery_ids: list[UUID], reason: str) -> None:
+    await connection.execute(_GIVE_UP, (reason, delivery_ids))
+
+
+async def forget(connection: Connection, delivery_ids: list[UUID]) -> None:
+    await connection.execute(_FORGET, (delivery_ids,))
+
+
+async def delete_old(connection: Connection, before: UUID, batch: int) -> int:
+    return (await connection.execute(_DELETE_OLD, (before, batch))).rowcount
+
+
+def _body(row: tuple[Any, ...]) -> WebhookDeliveryBody:
+    delivery_id, webhook_id, event, run_id, state, attempts, next_attempt, status, error, duration_ms, delivered = row
+    next_attempt_at: datetime | None = next_attempt if state == DeliveryState.PENDING else None
+    return WebhookDeliveryBody(
+        id=delivery_id,
+        webhook_id=webhook_id,
+        event=event,
+        run_id=run_id,
+        state=DeliveryState(state),
+        attempts=attempts,
+        next_attempt_at=next_attempt_at,
+        last_status=status,
+        last_error=error,
+        duration_ms=duration_ms,
+        created_at=created_at(delivery_id),
+        delivered_at=delivered,
+    )

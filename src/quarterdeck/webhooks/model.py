@@ -1,0 +1,200 @@
+"""Webhooks and their deliveries as they are asked for and shown, and the bodies that are sent."""
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated
+from uuid import UUID
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from quarterdeck.runs.model import RunState, Usage
+from quarterdeck.texts import Line, Moment
+from quarterdeck.workspaces.model import ActorBody
+
+MAX_URL_CHARACTERS = 2000
+_DAY_SECONDS = 24 * 3600
+
+Url = Annotated[
+    str,
+    Meta(
+        max_length=MAX_URL_CHARACTERS,
+        pattern="^https?://",
+        description="Where events are posted to: https, a public address, without user name and fragment.",
+    ),
+]
+
+
+class RunEvent(StrEnum):
+    """What a webhook can ask to be told."""
+
+    SUCCEEDED = "run.succeeded"
+    FAILED = "run.failed"
+    CANCELLED = "run.cancelled"
+
+
+# Sent when a person asks for it, to whichever webhook it is.
+TEST_EVENT = "webhook.test"
+
+Events = Annotated[list[RunEvent], Meta(min_length=1, max_length=10)]
+
+
+class CreateWebhookBody(Struct, frozen=True):
+    url: Url
+    events: Events
+    description: Line | None = None
+
+
+class ChangeWebhookBody(Struct, frozen=True):
+    """What is left out stays as it is."""
+
+    url: Url | UnsetType = UNSET
+    events: Events | UnsetType = UNSET
+    description: Line | UnsetType | None = UNSET
+    enabled: bool | UnsetType = UNSET
+
+
+class RotateWebhookSecretBody(Struct, frozen=True):
+    overlap_seconds: Annotated[
+        int,
+        Meta(ge=0, le=7 * _DAY_SECONDS, description="For how long deliveries are signed with the old secret too."),
+    ] = _DAY_SECONDS
+
+
+class WebhookBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    url: str
+    events: list[RunEvent]
+    description: str | None
+    enabled: bool
+    disabled_reason: Annotated[str | None, Meta(description="Why the service turned it off, if it did.")]
+    previous_secret_expires_at: Annotated[
+        Moment | None,
+        Meta(description="Until when deliveries are signed with the last secret too. May lie in the past."),
+    ]
+    created_at: Moment
+    created_by: ActorBody
+    revision: Annotated[int, Meta(description="Counts the changes. The ETag is made of it.")]
+
+
+class CreatedWebhookBody(WebhookBody, frozen=True, kw_only=True):
+    secret: Annotated[
+        str | UnsetType,
+        Meta(description="What deliveries are signed with. Shown once: a replayed answer does not hold it."),
+    ] = UNSET
+
+
+class WebhookPage(Struct, frozen=True):
+    items: list[WebhookBody]
+    next_cursor: UUID | None
+
+
+class DeliveryState(StrEnum):
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+class WebhookDeliveryBody(Struct, frozen=True, kw_only=True):
+    id: Annotated[UUID, Meta(description="Sent as webhook-id, the same with every attempt.")]
+    webhook_id: UUID
+    event: str
+    run_id: Annotated[UUID | None, Meta(description="The run it tells of. null for a test.")]
+    state: DeliveryState
+    attempts: int
+    next_attempt_at: Moment | None
+    last_status: Annotated[int | None, Meta(description="What the receiver answered last, if it answered.")]
+    last_error: Annotated[str | None, Meta(description="Why the last attempt failed, if it did.")]
+    duration_ms: Annotated[int | None, Meta(description="How long the last attempt took.")]
+    created_at: Moment
+    delivered_at: Moment | None
+
+
+class WebhookDeliveryPage(Struct, frozen=True):
+    items: list[WebhookDeliveryBody]
+    next_cursor: UUID | None
+
+
+class NewWebhook(Struct, frozen=True):
+    """A webhook about to be stored."""
+
+    id: UUID
+    workspace_id: UUID
+    url: str
+    host: str
+    events: list[RunEvent]
+    description: str | None
+    secret: bytes
+    created_by: UUID
+
+
+class NewDelivery(Struct, frozen=True):
+    id: UUID
+    webhook_id: UUID
+    event: str
+    run_id: UUID | None
+    payload: bytes
+
+
+class RunEnded(Struct, frozen=True, kw_only=True):
+    """The `data` of an event about a run."""
+
+    run_id: UUID
+    session_id: UUID
+    workspace_id: UUID
+    state: RunState
+    failure: str | None
+    steps: int
+    usage: Usage
+    created_at: Moment
+    started_at: Moment | None
+    finished_at: Moment | None
+
+
+class Tested(Struct, frozen=True):
+    """The `data` of a test."""
+
+    webhook_id: UUID
+    workspace_id: UUID
+
+
+class Message(Struct, frozen=True):
+    """What is posted."""
+
+    type: str
+    timestamp: Moment
+    data: RunEnded | Tested
+
+
+class Claimed(Struct, frozen=True):
+    """An attempt that has begun."""
+
+    id: UUID
+    webhook_id: UUID
+    event: str
+    payload: bytes
+    attempt: int
+    # The place of this attempt in the schedule: 1 is the first.
+    turn: int
+
+
+class Receiver(Struct, frozen=True):
+    """A webhook as far as sending goes. Secrets are sealed, the newest first."""
+
+    id: UUID
+    url: str
+    host: str
+    enabled: bool
+    secrets: list[bytes]
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """How an attempt ended."""
+
+    duration_ms: int
+    status: int | None = None
+    # None: the receiver took it.
+    error: str | None = None
+    # Until the next attempt; None: there is none.
+    pause: timedelta | None = None
+    # Why no further delivery makes sense, if none does.
+    disable: str | None = None

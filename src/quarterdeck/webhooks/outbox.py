@@ -1,0 +1,35 @@
+"""What happened, put down for whoever wants to hear of it, in the transaction that makes it happen: no event without
+its deliveries, no delivery of what was rolled back. Workers send them later (`deliveries.py`).
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+import msgspec
+
+from quarterdeck.db.database import Connection
+from quarterdeck.ids import new_id
+from quarterdeck.webhooks import delivery_store, store
+from quarterdeck.webhooks.model import TEST_EVENT, Message, NewDelivery, RunEnded, RunEvent, Tested
+
+
+async def wanting(connection: Connection, workspace_id: UUID, event: RunEvent) -> list[UUID]:
+    """The webhooks that are to hear of it. Mostly there are none, and asking is all it costs."""
+    return await store.wanting(connection, workspace_id, event)
+
+
+async def tell(connection: Connection, webhook_ids: Sequence[UUID], event: RunEvent, run: RunEnded) -> None:
+    payload = _encoded(event, run)
+    deliveries = [NewDelivery(new_id(), webhook_id, event, run.run_id, payload) for webhook_id in webhook_ids]
+    await delivery_store.add(connection, deliveries)
+
+
+async def test(connection: Connection, tested: Tested) -> UUID:
+    delivery = NewDelivery(new_id(), tested.webhook_id, TEST_EVENT, None, _encoded(TEST_EVENT, tested))
+    await delivery_store.add(connection, [delivery])
+    return delivery.id
+
+
+def _encoded(event: str, data: RunEnded | Tested) -> bytes:
+    return msgspec.json.encode(Message(event, datetime.now(UTC), data))

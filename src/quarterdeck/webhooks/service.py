@@ -1,0 +1,294 @@
+"""Operations on webhooks and their deliveries."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+
+from quarterdeck import errors
+from quarterdeck.access.call import Call, See, admit, see_workspace
+from quarterdeck.access.model import Permission, Principal
+from quarterdeck.audit.model import ObjectType
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.idempotency.service import Answer, Effect, Made, perform
+from quarterdeck.ids import first_id_at, new_id
+from quarterdeck.pages import PageRequest, take_page
+from quarterdeck.parts import Parts
+from quarterdeck.webhooks import delivery_store, outbox, rules, signing, store
+from quarterdeck.webhooks.model import (
+    ChangeWebhookBody,
+    CreatedWebhookBody,
+    CreateWebhookBody,
+    DeliveryState,
+    NewWebhook,
+    RotateWebhookSecretBody,
+    Tested,
+    WebhookBody,
+    WebhookDeliveryBody,
+    WebhookDeliveryPage,
+    WebhookPage,
+)
+from quarterdeck.webhooks.sealing import Sealer, SealingFault
+
+Body = TypeVar("Body")
+
+
+async def list_webhooks(parts: Parts, call: Call[None], request: PageRequest) -> WebhookPage:
+    async def read(connection: Connection) -> WebhookPage:
+        see = see_workspace(call.workspace_id)
+        _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+
+        async def fetch(start: UUID, count: int) -> list[WebhookBody]:
+            return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
+
+        items, next_cursor = await take_page(request, fetch, lasting=False)
+        return WebhookPage(items, next_cursor)
+
+    return await parts.database.read(read)
+
+
+async def get_webhook(parts: Parts, call: Call[None], webhook_id: UUID) -> WebhookBody:
+    async def read(connection: Connection) -> WebhookBody:
+        see = _see_webhook(call.workspace_id, webhook_id)
+        _, webhook = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+        return webhook
+
+    return await parts.database.read(read)
+
+
+async def create_webhook(parts: Parts, call: Call[CreateWebhookBody]) -> Answer:
+    settings = parts.settings.webhook
+
+    async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateWebhookBody) -> Made:
+        target = rules.read_url(body.url, settings)
+        await store.lock_workspace(connection, workspace_id)
+        if await store.count(connection, workspace_id) >= settings.per_workspace:
+            raise errors.conflict(f"A workspace has at most {settings.per_workspace} webhooks.")
+        webhook_id, secret = new_id(), signing.mint()
+        webhook = NewWebhook(
+            id=webhook_id,
+            workspace_id=workspace_id,
+            url=body.url,
+            host=target.host,
+            events=rules.ordered(body.events),
+            description=body.description,
+            secret=_seal(parts.sealer, webhook_id, secret),
+            created_by=principal.user_id,
+        )
+        await store.add(connection, webhook)
+        return _made_with_secret(await _stored(connection, workspace_id, webhook_id), secret)
+
+    return await perform(
+        parts,
+        call,
+        operation="create_webhook",
+        see=see_workspace(call.workspace_id),
+        permission=Permission.KEY_MANAGE,
+        resource=(),
+        about=ObjectType.WEBHOOK,
+        effect=effect,
+    )
+
+
+async def change_webhook(parts: Parts, call: Call[ChangeWebhookBody], webhook_id: UUID) -> Answer:
+    async def effect(connection: Connection, principal: Principal, _: WebhookBody, body: ChangeWebhookBody) -> Made:
+        found = await _locked(connection, call, principal, webhook_id)
+        given = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}
+        if "events" in given:
+            given["events"] = rules.ordered(given["events"])
+        wanted = msgspec.structs.replace(found, **given)
+        if wanted.enabled:
+            wanted = msgspec.structs.replace(wanted, disabled_reason=None)
+        if wanted == found:
+            return Made(shown=found, kept=found, object_id=webhook_id, changed=False)
+        # One that stays is not judged again: whatever the settings say by now, a webhook can be disabled.
+        moved = wanted.url != found.url
+        host = rules.read_url(wanted.url, parts.settings.webhook).host if moved else None
+        await store.change(connection, wanted, host)
+        changed = await _stored(connection, principal.workspace_id, webhook_id)
+        return Made.plain(changed, webhook_id, changed=sorted(given), **({"host": host} if moved else {}))
+
+    return await _perform_on(parts, call, "change_webhook", webhook_id, effect)
+
+
+async def delete_webhook(parts: Parts, call: Call[None], webhook_id: UUID) -> Answer:
+    # Without the key: a retry finds nothing to delete, and 404 says so. The outcome of a lost commit is unknown.
+    call = msgspec.structs.replace(call, idempotency_key=None)
+
+    async def effect(connection: Connection, principal: Principal, _: WebhookBody, __: None) -> Made:
+        found = await _locked(connection, call, principal, webhook_id)
+        await store.delete(connection, webhook_id)
+        return Made(shown=None, kept=None, object_id=webhook_id, detail={"description": found.description})
+
+    return await _perform_on(parts, call, "delete_webhook", webhook_id, effect)
+
+
+async def rotate_webhook_secret(parts: Parts, call: Call[RotateWebhookSecretBody], webhook_id: UUID) -> Answer:
+    """A secret that was still being phased out ends with this: there are two at most."""
+
+    async def effect(
+        connection: Connection, principal: Principal, _: WebhookBody, body: RotateWebhookSecretBody
+    ) -> Made:
+        await _locked(connection, call, principal, webhook_id)
+        secret = signing.mint()
+        await store.rotate(connection, webhook_id, _seal(parts.sealer, webhook_id, secret), body.overlap_seconds)
+        rotated = await _stored(connection, principal.workspace_id, webhook_id)
+        return _made_with_secret(rotated, secret, overlap_seconds=body.overlap_seconds)
+
+    return await _perform_on(parts, call, "rotate_webhook_secret", webhook_id, effect)
+
+
+async def test_webhook(parts: Parts, call: Call[None], webhook_id: UUID) -> Answer:
+    async def effect(connection: Connection, principal: Principal, webhook: WebhookBody, _: None) -> Made:
+        _check_enabled(webhook)
+        workspace_id = principal.workspace_id
+        delivery_id = await outbox.test(connection, Tested(webhook_id, workspace_id))
+        return Made.plain(await _delivery(connection, workspace_id, webhook_id, delivery_id), webhook_id)
+
+    return await _perform_on(parts, call, "test_webhook", webhook_id, effect)
+
+
+async def list_webhook_deliveries(
+    parts: Parts, call: Call[None], webhook_id: UUID, state: DeliveryState | None, request: PageRequest
+) -> WebhookDeliveryPage:
+    async def read(connection: Connection) -> WebhookDeliveryPage:
+        see = _see_webhook(call.workspace_id, webhook_id)
+        await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+
+        async def fetch(start: UUID, count: int) -> list[WebhookDeliveryBody]:
+            order = request.newest_first
+            return await delivery_store.page(connection, webhook_id, state, start, count, newest_first=order)
+
+        items, next_cursor = await take_page(request, fetch, lasting=False)
+        return WebhookDeliveryPage(items, next_cursor)
+
+    return await parts.database.read(read)
+
+
+async def redeliver_webhook(parts: Parts, call: Call[None], webhook_id: UUID, delivery_id: UUID) -> Answer:
+    async def see(connection: Connection, principal: Principal) -> WebhookDeliveryBody:
+        if principal.may_see_workspace(call.workspace_id):
+            delivery = await delivery_store.get(connection, principal.workspace_id, webhook_id, delivery_id)
+            if delivery is not None:
+                return delivery
+        raise errors.not_found("delivery")
+
+    async def effect(connection: Connection, principal: Principal, _: WebhookDeliveryBody, __: None) -> Made:
+        workspace_id = principal.workspace_id
+        _check_enabled(await _stored(connection, workspace_id, webhook_id))
+        await delivery_store.send_again(connection, delivery_id)
+        shown = await _delivery(connection, workspace_id, webhook_id, delivery_id)
+        return Made.plain(shown, webhook_id, delivery_id=str(delivery_id))
+
+    return await perform(
+        parts,
+        call,
+        operation="redeliver_webhook",
+        see=see,
+        permission=Permission.KEY_MANAGE,
+        resource=(webhook_id, delivery_id),
+        about=ObjectType.WEBHOOK,
+        effect=effect,
+    )
+
+
+async def reseal_webhooks(connection: Connection, sealer: Sealer) -> int:
+    """Seal every secret with the first key. Those that are sealed with it already stay as they are."""
+    resealed = 0
+    try:
+        for webhook_id, secret, previous in await store.sealed(connection):
+            if all(sealer.is_newest(one) for one in (secret, previous) if one is not None):
+                continue
+            fresh = sealer.seal(webhook_id, sealer.open(webhook_id, secret))
+            before = None if previous is None else sealer.seal(webhook_id, sealer.open(webhook_id, previous))
+            await store.reseal(connection, webhook_id, fresh, before)
+            resealed += 1
+    except SealingFault as fault:
+        raise errors.conflict(f"The secret of a webhook cannot be sealed anew: {fault}.") from fault
+    return resealed
+
+
+async def sweep_deliveries(database: Database, keep_days: int, batch: int) -> int:
+    """Small batches, each its own transaction: a sweep never holds up a delivery."""
+    before = first_id_at(datetime.now(UTC) - timedelta(days=keep_days))
+    removed = 0
+    while True:
+
+        async def delete(connection: Connection) -> int:
+            return await delivery_store.delete_old(connection, before, batch)
+
+        count = await database.transaction(delete, repeatable=True)
+        removed += count
+        if count < batch:
+            return removed
+
+
+async def _perform_on(
+    parts: Parts, call: Call[Body], operation: str, webhook_id: UUID, effect: Effect[WebhookBody, Body]
+) -> Answer:
+    return await perform(
+        parts,
+        call,
+        operation=operation,
+        see=_see_webhook(call.workspace_id, webhook_id),
+        permission=Permission.KEY_MANAGE,
+        resource=(webhook_id,),
+        about=ObjectType.WEBHOOK,
+        effect=effect,
+    )
+
+
+def _see_webhook(named: UUID | None, webhook_id: UUID) -> See[WebhookBody]:
+    async def see(connection: Connection, principal: Principal) -> WebhookBody:
+        if principal.may_see_workspace(named):
+            return await _stored(connection, principal.workspace_id, webhook_id)
+        raise errors.not_found("webhook")
+
+    return see
+
+
+async def _stored(connection: Connection, workspace_id: UUID, webhook_id: UUID) -> WebhookBody:
+    webhook = await store.get(connection, workspace_id, webhook_id)
+    if webhook is None:
+        raise errors.not_found("webhook")
+    return webhook
+
+
+async def _locked(connection: Connection, call: Call[Body], principal: Principal, webhook_id: UUID) -> WebhookBody:
+    """As it is now and stays until the transaction ends. It may have been deleted since it was seen."""
+    await store.lock(connection, webhook_id)
+    webhook = await _stored(connection, principal.workspace_id, webhook_id)
+    call.check_unchanged(webhook.revision)
+    return webhook
+
+
+async def _delivery(
+    connection: Connection, workspace_id: UUID, webhook_id: UUID, delivery_id: UUID
+) -> WebhookDeliveryBody:
+    delivery = await delivery_store.get(connection, workspace_id, webhook_id, delivery_id)
+    if delivery is None:
+        raise errors.not_found("delivery")
+    return delivery
+
+
+def _made_with_secret(webhook: WebhookBody, secret: bytes, **detail: object) -> Made:
+    kept = CreatedWebhookBody(**msgspec.structs.asdict(webhook))
+    shown = msgspec.structs.replace(kept, secret=signing.shown(secret))
+    told = {"events": webhook.events, "description": webhook.description} | detail
+    return Made(shown=shown, kept=kept, object_id=webhook.id, detail=told)
+
+
+def _seal(sealer: Sealer, webhook_id: UUID, secret: bytes) -> bytes:
+    try:
+        return sealer.seal(webhook_id, secret)
+    except SealingFault as fault:
+        raise errors.unavailable(
+            "Signing secrets cannot be sealed here. Whoever runs the service finds the reason in the log."
+        ) from fault
+
+
+def _check_enabled(webhook: WebhookBody) -> None:
+    if not webhook.enabled:
+        raise errors.conflict("The webhook is disabled. Enable it first.")

@@ -1,0 +1,188 @@
+"""Webhooks in the database. Secrets come and go sealed."""
+
+from typing import Any
+from uuid import UUID
+
+from quarterdeck.db.database import Connection
+from quarterdeck.ids import created_at
+from quarterdeck.webhooks.model import NewWebhook, Receiver, RunEvent, WebhookBody
+from quarterdeck.workspaces.model import ActorBody
+
+# 0 to 3 are those of sessions, keys, receipts and places.
+_LOCK_WORKSPACE = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 4))"
+_COUNT = "SELECT count(*) FROM webhooks WHERE workspace_id = %s"
+_ADD = """
+INSERT INTO webhooks (id, workspace_id, url, host, events, description, secret, created_by)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+"""
+_GET = """
+SELECT w.id, w.url, w.events, w.description, w.enabled, w.disabled_reason, w.previous_secret_expires_at, w.revision,
+       u.id, u.display_name, u.email
+FROM webhooks w JOIN users u ON u.id = w.created_by
+WHERE w.workspace_id = %s AND w.id = %s
+"""
+_LOCK = "SELECT FROM webhooks WHERE id = %s FOR UPDATE"
+_NEWEST_FIRST = """
+SELECT w.id, w.url, w.events, w.description, w.enabled, w.disabled_reason, w.previous_secret_expires_at, w.revision,
+       u.id, u.display_name, u.email
+FROM webhooks w JOIN users u ON u.id = w.created_by
+WHERE w.workspace_id = %s AND w.id <= %s
+ORDER BY w.id DESC LIMIT %s
+"""
+_OLDEST_FIRST = """
+SELECT w.id, w.url, w.events, w.description, w.enabled, w.disabled_reason, w.previous_secret_expires_at, w.revision,
+       u.id, u.display_name, u.email
+FROM webhooks w JOIN users u ON u.id = w.created_by
+WHERE w.workspace_id = %s AND w.id >= %s
+ORDER BY w.id LIMIT %s
+"""
+# Whoever touches it has looked after it: the days in which it failed are counted anew.
+_CHANGE = """
+UPDATE webhooks
+SET url = %s, host = coalesce(%s, host), events = %s, description = %s, enabled = %s, disabled_reason = %s,
+    failing_since = NULL, revision = revision + 1
+WHERE id = %s
+"""
+_ROTATE = """
+UPDATE webhooks
+SET previous_secret = CASE WHEN %s > 0 THEN secret END,
+    previous_secret_expires_at = CASE WHEN %s > 0 THEN clock_timestamp() + make_interval(secs => %s) END,
+    secret = %s, revision = revision + 1
+WHERE id = %s
+"""
+_DELETE = "DELETE FROM webhooks WHERE id = %s"
+_WANTING = "SELECT id FROM webhooks WHERE workspace_id = %s AND enabled AND %s = ANY(events)"
+_RECEIVERS = """
+SELECT id, url, host, enabled, secret,
+       CASE WHEN previous_secret_expires_at > clock_timestamp() THEN previous_secret END
+FROM webhooks WHERE id = ANY(%s)
+"""
+_NOTE_SUCCESS = "UPDATE webhooks SET failing_since = NULL WHERE id = %s AND failing_since IS NOT NULL"
+_NOTE_FAILURE = "UPDATE webhooks SET failing_since = clock_timestamp() WHERE id = %s AND failing_since IS NULL"
+# Not if a person has given it another address meanwhile.
+_DISABLE = """
+UPDATE webhooks SET enabled = false, disabled_reason = %s, revision = revision + 1
+WHERE id = %s AND url = %s AND enabled
+"""
+_DISABLE_FAILING = """
+UPDATE webhooks SET enabled = false, disabled_reason = %s, revision = revision + 1
+WHERE id = %s AND url = %s AND enabled AND failing_since < clock_timestamp() - make_interval(days => %s)
+"""
+_SEALED = "SELECT id, secret, previous_secret FROM webhooks ORDER BY id FOR UPDATE"
+_RESEAL = "UPDATE webhooks SET secret = %s, previous_secret = %s WHERE id = %s"
+
+
+async def lock_workspace(connection: Connection, workspace_id: UUID) -> None:
+    await connection.execute(_LOCK_WORKSPACE, (workspace_id,))
+
+
+async def count(connection: Connection, workspace_id: UUID) -> int:
+    row = await (await connection.execute(_COUNT, (workspace_id,))).fetchone()
+    assert row is not None
+    found: int = row[0]
+    return found
+
+
+async def add(connection: Connection, webhook: NewWebhook) -> None:
+    await connection.execute(
+        _ADD,
+        (
+            webhook.id,
+            webhook.workspace_id,
+            webhook.url,
+            webhook.host,
+            [str(event) for event in webhook.events],
+            webhook.description,
+            webhook.secret,
+            webhook.created_by,
+        ),
+    )
+
+
+async def get(connection: Connection, workspace_id: UUID, webhook_id: UUID) -> WebhookBody | None:
+    row = await (await connection.execute(_GET, (workspace_id, webhook_id))).fetchone()
+    return None if row is None else _body(row)
+
+
+async def lock(connection: Connection, webhook_id: UUID) -> None:
+    """A statement of its own: what is read next is what the last holder left."""
+    await connection.execute(_LOCK, (webhook_id,))
+
+
+async def page(
+    connection: Connection, workspace_id: UUID, start: UUID, count: int, *, newest_first: bool
+) -> list[WebhookBody]:
+    """`count` webhooks from `start` on, itself included."""
+    query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
+    rows = await (await connection.execute(query, (workspace_id, start, count))).fetchall()
+    return [_body(row) for row in rows]
+
+
+async def change(connection: Connection, webhook: WebhookBody, host: str | None) -> None:
+    """To the URL, events, description and state that `webhook` has. `host` is that of a new URL."""
+    events = [str(event) for event in webhook.events]
+    state = (webhook.enabled, webhook.disabled_reason)
+    await connection.execute(_CHANGE, (webhook.url, host, events, webhook.description, *state, webhook.id))
+
+
+async def rotate(connection: Connection, webhook_id: UUID, secret: bytes, overlap_seconds: int) -> None:
+    await connection.execute(_ROTATE, (overlap_seconds, overlap_seconds, overlap_seconds, secret, webhook_id))
+
+
+async def delete(connection: Connection, webhook_id: UUID) -> None:
+    await connection.execute(_DELETE, (webhook_id,))
+
+
+async def wanting(connection: Connection, workspace_id: UUID, event: RunEvent) -> list[UUID]:
+    rows = await (await connection.execute(_WANTING, (workspace_id, event))).fetchall()
+    return [row[0] for row in rows]
+
+
+async def receivers(connection: Connection, webhook_ids: list[UUID]) -> dict[UUID, Receiver]:
+    rows = await (await connection.execute(_RECEIVERS, (webhook_ids,))).fetchall()
+    return {
+        webhook_id: Receiver(webhook_id, url, host, enabled, [one for one in (secret, previous) if one is not None])
+        for webhook_id, url, host, enabled, secret, previous in rows
+    }
+
+
+async def note_success(connection: Connection, webhook_id: UUID) -> None:
+    await connection.execute(_NOTE_SUCCESS, (webhook_id,))
+
+
+async def note_failure(connection: Connection, webhook_id: UUID) -> None:
+    await connection.execute(_NOTE_FAILURE, (webhook_id,))
+
+
+async def disable(connection: Connection, receiver: Receiver, reason: str) -> None:
+    await connection.execute(_DISABLE, (reason, receiver.id, receiver.url))
+
+
+async def disable_failing(connection: Connection, receiver: Receiver, reason: str, days: int) -> None:
+    """If nothing has got through for so many days."""
+    await connection.execute(_DISABLE_FAILING, (reason, receiver.id, receiver.url, days))
+
+
+async def sealed(connection: Connection) -> list[tuple[UUID, bytes, bytes | None]]:
+    rows = await (await connection.execute(_SEALED)).fetchall()
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+async def reseal(connection: Connection, webhook_id: UUID, secret: bytes, previous: bytes | None) -> None:
+    await connection.execute(_RESEAL, (secret, previous, webhook_id))
+
+
+def _body(row: tuple[Any, ...]) -> WebhookBody:
+    webhook_id, url, events, description, enabled, reason, expires_at, revision, user_id, name, email = row
+    return WebhookBody(
+        id=webhook_id,
+        url=url,
+        events=[RunEvent(event) for event in events],
+        description=description,
+        enabled=enabled,
+        disabled_reason=reason,
+        previous_secret_expires_at=expires_at,
+        created_at=created_at(webhook_id),
+        created_by=ActorBody(user_id, name, email),
+        revision=revision,
+    )

@@ -1,0 +1,243 @@
+"""The sender against names and receivers that mean harm. Names are resolved by the test, connections are real."""
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from quarterdeck.settings import WebhookSettings
+from quarterdeck.webhooks.rules import IpAddress
+from quarterdeck.webhooks.sender import Sender, SendingFailed
+from tests.receivers import Behaviour, Receiver, answering, babbling, hanging, receiving, resetting, trickling
+
+LAX = WebhookSettings(allow_private_addresses=True, allow_http=True, timeout_seconds=5)
+STRICT = WebhookSettings(allow_http=True, timeout_seconds=5)
+
+
+class Names:
+    """A name server whose answers change with every question."""
+
+    def __init__(self, *answers: list[str]) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, int]] = []
+
+    async def __call__(self, host: str, port: int) -> list[IpAddress]:
+        self.asked.append((host, port))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return [ip_address(text) for text in answer]
+
+
+@contextmanager
+def sending(
+    settings: WebhookSettings, names: Names | None = None, tls: ssl.SSLContext | None = None
+) -> Iterator[Sender]:
+    sender = Sender(settings, resolve=names, tls=tls)
+    try:
+        yield sender
+    finally:
+        sender.close()
+
+
+def named(receiver: Receiver, name: str = "receiver.test", scheme: str = "http") -> str:
+    return f"{scheme}://{name}:{receiver.port}/hook?x=1"
+
+
+async def test_it_posts_what_it_is_given() -> None:
+    async with receiving(answering(201, "Retry-After: 7\r\n")) as receiver:
+        with sending(LAX, Names(["127.0.0.1"])) as sender:
+            answered = await sender.post(named(receiver), {"webhook-id": "x"}, b"body")
+    assert (answered.status, answered.retry_after) == (201, "7")
+    (received,) = receiver.received
+    assert (received.path, received.body) == ("/hook?x=1", b"body")
+    assert received.headers["host"] == f"receiver.test:{receiver.port}"
+    assert received.headers["content-type"] == "application/json"
+    assert received.headers["webhook-id"] == "x"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ["127.0.0.1"],
+        ["8.8.8.8", "127.0.0.1"],
+        ["127.0.0.1", "8.8.8.8"],
+        ["2606:4700:4700::1111", "::1"],
+        ["8.8.8.8", "169.254.169.254"],
+        ["::ffff:127.0.0.1"],
+    ],
+    ids=lambda answer: "+".join(answer),
+)
+async def test_one_private_address_among_those_of_a_name_is_enough_to_refuse_it(answer: list[str]) -> None:
+    async with receiving() as receiver:
+        with (
+            sending(STRICT, Names(answer)) as sender,
+            pytest.raises(SendingFailed, match="not public") as refused,
+        ):
+            await sender.post(named(receiver), {}, b"body")
+    assert receiver.received == []
+    assert not any(address in str(refused.value) for address in answer), "what is inside is not told"
+
+
+async def test_a_name_is_resolved_once_and_what_was_checked_is_connected_to() -> None:
+    """Rebinding: the second answer would lead elsewhere. Nothing else here knows the name."""
+    names = Names(["127.0.0.1"], ["127.0.0.2"])
+    async with receiving() as receiver:
+        with sending(LAX, names) as sender:
+            assert (await sender.post(named(receiver), {}, b"body")).status == 204
+        assert names.asked == [("receiver.test", receiver.port)]
+
+
+async def test_the_second_address_is_tried_when_the_first_does_not_answer() -> None:
+    async with receiving() as receiver:
+        with sending(LAX, Names(["127.0.0.9", "127.0.0.1"])) as sender:
+            assert (await sender.post(named(receiver), {}, b"body")).status == 204
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_no_redirect_is_followed(status: int) -> None:
+    async with receiving() as inner, receiving(answering(status, f"Location: {inner.url()}\r\n")) as receiver:
+        with sending(LAX, Names(["127.0.0.1"])) as sender:
+            assert (await sender.post(named(receiver), {}, b"body")).status == status
+    assert inner.received == []
+
+
+async def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with receiving() as proxy, receiving() as receiver:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        with sending(LAX, Names(["127.0.0.1"])) as sender:
+            await sender.post(named(receiver), {}, b"body")
+    assert (len(proxy.received), len(receiver.received)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [(hanging, "no answer within 0.5 seconds"), (trickling, "no answer within 0.5 seconds")],
+    ids=["hanging", "trickling"],
+)
+async def test_an_attempt_has_one_deadline(behaviour: Behaviour, reason: str) -> None:
+    settings = WebhookSettings(allow_private_addresses=True, allow_http=True, timeout_seconds=0.5)
+    async with receiving(behaviour) as receiver:
+        with sending(settings, Names(["127.0.0.1"])) as sender, pytest.raises(SendingFailed, match=reason):
+            await asyncio.wait_for(sender.post(named(receiver), {}, b"body"), 10)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"), [(resetting, "broke|ended early"), (babbling, "not HTTP")], ids=["resetting", "babbling"]
+)
+async def test_answers_that_are_none(behaviour: Behaviour, reason: str) -> None:
+    async with receiving(behaviour) as receiver:
+        with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendingFailed, match=reason):
+            await sender.post(named(receiver), {}, b"body")
+
+
+async def test_of_the_body_of_an_answer_little_is_read() -> None:
+    sent = 0
+
+    async def flooding(writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
+        while True:
+            writer.write(b"x" * 65536)
+            await writer.drain()
+            sent += 65536
+
+    async with receiving(flooding) as receiver:
+        with sending(LAX, Names(["127.0.0.1"])) as sender:
+            assert (await sender.post(named(receiver), {}, b"body")).status == 200
+    assert sent < 32 * 1024 * 1024, "what fits into the buffers of the system"
+
+
+async def test_the_end_of_a_body_is_not_waited_for() -> None:
+    async def stalling(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx")
+        await writer.drain()
+        await asyncio.sleep(60)
+
+    async with receiving(stalling) as receiver:
+        with sending(LAX, Names(["127.0.0.1"])) as sender:
+            assert (await sender.post(named(receiver), {}, b"body")).status == 200
+
+
+async def test_what_cannot_be_reached_says_so() -> None:
+    async with receiving() as receiver:
+        pass
+    with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendingFailed, match="No connection"):
+        await sender.post(named(receiver), {}, b"body")
+    with sending(LAX, Names([])) as sender, pytest.raises(SendingFailed, match=r"The name receiver\.test is not known"):
+        await sender.post(named(receiver), {}, b"body")
+
+
+@pytest.mark.parametrize("url", ["http://0x7f000001:{}/", "http://localhost:{}/", "http://[::ffff:127.0.0.1]:{}/"])
+async def test_the_rules_of_addresses_hold_when_it_is_sent_too(url: str) -> None:
+    """Settings may have become stricter since a webhook was stored. Resolved by the system here."""
+    async with receiving() as receiver:
+        with sending(STRICT) as sender, pytest.raises(SendingFailed):
+            await sender.post(url.format(receiver.port), {}, b"body")
+    assert receiver.received == []
+
+
+async def test_the_system_resolves_names_if_nobody_else_does() -> None:
+    async with receiving() as receiver:
+        with sending(LAX) as sender:
+            assert (await sender.post(f"http://localhost:{receiver.port}/", {}, b"body")).status == 204
+
+
+# --- TLS ---
+
+
+def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's side with a certificate for `name`, and a client's side that trusts it."""
+    key, subject = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    chain, private = folder / "chain.pem", folder / "key.pem"
+    chain.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(chain, private)
+    return server, ssl.create_default_context(cafile=str(chain))
+
+
+async def test_the_certificate_is_checked_against_the_name_and_not_the_address(tmp_path: Path) -> None:
+    server, client = certificate(tmp_path, "receiver.test")
+    asked: list[str | None] = []
+    server.sni_callback = lambda _, name, __: asked.append(name)
+    async with receiving(tls=server) as receiver:
+        with sending(LAX, Names(["127.0.0.1"]), client) as sender:
+            assert (await sender.post(named(receiver, scheme="https"), {}, b"body")).status == 204
+            with pytest.raises(SendingFailed, match="certificate"):
+                await sender.post(named(receiver, "other.test", "https"), {}, b"body")
+            with pytest.raises(SendingFailed, match="certificate"):
+                await sender.post(f"https://127.0.0.1:{receiver.port}/", {}, b"body")
+    assert asked[:2] == ["receiver.test", "other.test"]
+    assert len(receiver.received) == 1
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+    server, _ = certificate(tmp_path, "receiver.test")
+    async with receiving(tls=server) as receiver:
+        with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendingFailed, match="certificate"):
+            await sender.post(named(receiver, scheme="https"), {}, b"body")
+    assert receiver.received == []

@@ -1,0 +1,428 @@
+"""Deliveries by real workers to receivers that misbehave, and by workers that die: what was put down arrives at least
+once, under one id, and signed."""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from quarterdeck.db.database import Database
+from quarterdeck.settings import DatabaseSettings, WebhookSettings
+from quarterdeck.webhooks.deliveries import Deliveries
+from quarterdeck.webhooks.sealing import KEY_FILE, Sealer
+from quarterdeck.webhooks.sender import Sender
+from tests.receivers import (
+    Behaviour,
+    Receiver,
+    answering,
+    babbling,
+    flooding,
+    hanging,
+    receiving,
+    resetting,
+    slowly,
+    verify,
+)
+from tests.workers import ended, eventually, started, working
+from tests.world import Server, World, serving
+
+LAX = {"WEBHOOK_ALLOW_PRIVATE_ADDRESSES": "true", "WEBHOOK_ALLOW_HTTP": "true"}
+# Attempts follow each other at once, and a lost one is found after three seconds.
+QUICK = LAX | {"WEBHOOK_RETRY_SECONDS": "0,0,1", "WEBHOOK_POLL_SECONDS": 0.1, "WEBHOOK_TIMEOUT_SECONDS": 1}
+
+
+@pytest.fixture
+def server(database_url: str, tmp_path: Path) -> Iterator[Server]:
+    with serving(database_url, tmp_path, **LAX) as server:
+        yield server
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with receiving() as receiver:
+        yield receiver
+
+
+async def create(world: World, url: str, *events: str) -> tuple[str, str]:
+    """Its id and its secret."""
+    answer = await world.post("/v1/webhooks", {"url": url, "events": events or ["run.succeeded", "run.failed"]})
+    assert answer.status_code == 201, answer.text
+    return answer.json()["id"], answer.json()["secret"]
+
+
+async def send_test(world: World, webhook_id: str) -> str:
+    answer = await world.post(f"/v1/webhooks/{webhook_id}/test", None)
+    assert answer.status_code == 201, answer.text
+    delivery_id: str = answer.json()["id"]
+    return delivery_id
+
+
+async def delivery(world: World, webhook_id: str, *states: str, seconds: float = 20.0) -> dict[str, Any]:
+    """The newest delivery, once it is in one of these states."""
+
+    async def look() -> dict[str, Any] | None:
+        items = (await world.get(f"/v1/webhooks/{webhook_id}/deliveries?limit=1")).json()["items"]
+        return items[0] if items and items[0]["state"] in states else None
+
+    found: dict[str, Any] = await eventually(look, seconds)
+    return found
+
+
+# --- what is sent ---
+
+
+@pytest.mark.parametrize(
+    ("text", "event", "state"),
+    [("Hello.", "run.succeeded", "succeeded"), ("demo: fail", "run.failed", "failed")],
+    ids=["succeeded", "failed"],
+)
+async def test_a_run_that_ends_is_told_of(
+    world: World, server: Server, receiver: Receiver, text: str, event: str, state: str
+) -> None:
+    webhook_id, secret = await create(world, receiver.url())
+    session_id = await world.new_session()
+    with working(server.database_url, server.data_dir, **QUICK) as worker:
+        run_id = (await world.submit(session_id, text)).json()["run_id"]
+        run = await ended(world, run_id)
+        sent = await delivery(world, webhook_id, "delivered")
+    (received,) = receiver.received
+    assert (sent["run_id"], sent["event"], sent["attempts"], sent["last_status"]) == (run_id, event, 1, 204)
+    assert received.headers["webhook-id"] == sent["id"]
+    assert abs(int(received.headers["webhook-timestamp"]) - time.time()) < 60
+    assert received.path == "/hook?token=shh"
+    assert verify(secret, received.headers, received.body)
+    assert not verify(secret, received.headers, received.body + b" ")
+    message = received.json
+    assert message["type"] == event
+    data = message["data"]
+    assert (data["run_id"], data["session_id"], data["state"]) == (run_id, session_id, state)
+    assert (data["failure"], data["usage"], data["steps"]) == (run["failure"], run["usage"], run["steps"])
+    logs = worker.log.read_text() + server.log.read_text()
+    assert "token=shh" not in logs
+    assert secret not in logs
+
+
+async def test_both_secrets_sign_during_the_overlap_and_the_new_one_alone_after_it(
+    world: World, server: Server, receiver: Receiver
+) -> None:
+    webhook_id, old = await create(world, receiver.url())
+    rotated = await world.post(f"/v1/webhooks/{webhook_id}/rotate-secret", {"overlap_seconds": 3600})
+    new = rotated.json()["secret"]
+    with working(server.database_url, server.data_dir, **QUICK):
+        await send_test(world, webhook_id)
+        await delivery(world, webhook_id, "delivered")
+        await world.execute("UPDATE webhooks SET previous_secret_expires_at = now()")
+        await send_test(world, webhook_id)
+        await delivery(world, webhook_id, "delivered")
+    both, one = receiver.received
+    assert len(both.headers["webhook-signature"].split(" ")) == 2
+    assert verify(old, both.headers, both.body)
+    assert verify(new, both.headers, both.body)
+    assert not verify(old, one.headers, one.body)
+    assert verify(new, one.headers, one.body)
+    assert both.json["type"] == "webhook.test"
+
+
+# --- receivers that misbehave ---
+
+
+async def test_it_is_tried_again_with_the_same_id_and_bytes(world: World, server: Server) -> None:
+    async with receiving(answering(500), answering(503, "Retry-After: 1\r\n"), answering(200)) as receiver:
+        webhook_id, secret = await create(world, receiver.url())
+        delivery_id = await send_test(world, webhook_id)
+        with working(server.database_url, server.data_dir, **QUICK):
+            sent = await delivery(world, webhook_id, "delivered")
+    assert (sent["id"], sent["attempts"], sent["last_status"], sent["last_error"]) == (delivery_id, 3, 200, None)
+    assert [received.headers["webhook-id"] for received in receiver.received] == [delivery_id] * 3
+    assert len({received.body for received in receiver.received}) == 1
+    assert all(verify(secret, received.headers, received.body) for received in receiver.received)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "status", "error"),
+    [
+        (answering(500), 500, "answered 500"),
+        (answering(400), 400, "answered 400"),
+        (answering(302, "Location: https://example.com/\r\n"), 302, "answered 302"),
+        (hanging, None, "no answer within 1 seconds"),
+        (resetting, None, "broke|ended early"),
+        (babbling, None, "not HTTP"),
+    ],
+    ids=["500", "400", "302", "hanging", "resetting", "babbling"],
+)
+async def test_after_the_last_attempt_it_has_failed(
+    world: World, server: Server, behaviour: Behaviour, status: int | None, error: str
+) -> None:
+    async with receiving(behaviour) as receiver:
+        webhook_id, _ = await create(world, receiver.url())
+        await send_test(world, webhook_id)
+        with working(server.database_url, server.data_dir, **QUICK) as worker:
+            sent = await delivery(world, webhook_id, "failed")
+            await asyncio.sleep(0.5)
+    assert (sent["attempts"], sent["last_status"], sent["next_attempt_at"]) == (4, status, None)
+    assert len(receiver.received) == 4, "one and three more"
+    assert any(part in sent["last_error"] for part in error.split("|")), sent["last_error"]
+    assert sent["duration_ms"] >= 0
+    assert '"host":"127.0.0.1"' in worker.log.read_text()
+    assert "token=shh" not in worker.log.read_text()
+
+
+async def test_a_body_without_end_is_cut_off(world: World, server: Server) -> None:
+    async with receiving(flooding) as receiver:
+        webhook_id, _ = await create(world, receiver.url())
+        await send_test(world, webhook_id)
+        with working(server.database_url, server.data_dir, **QUICK):
+            assert (await delivery(world, webhook_id, "delivered"))["last_status"] == 200
+
+
+async def test_who_is_gone_is_not_asked_again(world: World, server: Server) -> None:
+    async with receiving(answering(410)) as receiver:
+        webhook_id, _ = await create(world, receiver.url())
+        first = await send_test(world, webhook_id)
+        with working(server.database_url, server.data_dir, **QUICK, WEBHOOK_CONCURRENCY=1) as worker:
+            sent = await delivery(world, webhook_id, "failed")
+            webhook = (await world.get(f"/v1/webhooks/{webhook_id}")).json()
+            assert (webhook["enabled"], webhook["disabled_reason"]) == (False, "The receiver answered 410 Gone.")
+            assert webhook["revision"] == 2
+            receiver.behaviours = [answering(204)]
+            enabled = await world.http.patch(
+                f"/v1/webhooks/{webhook_id}", json={"enabled": True}, headers=world.headers()
+            )
+            assert enabled.json()["disabled_reason"] is None
+            await world.post(f"/v1/webhooks/{webhook_id}/deliveries/{first}/redeliver", None)
+            again = await delivery(world, webhook_id, "delivered")
+        assert worker.process.poll() is not None
+    assert (sent["attempts"], sent["last_status"]) == (1, 410)
+    assert (again["id"], again["attempts"], again["last_error"]) == (first, 2, None)
+
+
+async def test_who_fails_for_days_is_disabled(world: World, server: Server) -> None:
+    async with receiving(answering(500), answering(200), answering(500)) as receiver:
+        webhook_id, _ = await create(world, receiver.url())
+        await send_test(world, webhook_id)
+        with working(server.database_url, server.data_dir, **QUICK):
+            await delivery(world, webhook_id, "delivered")
+            query = "SELECT failing_since FROM webhooks"
+
+            async def forgiven() -> bool:
+                return await world.fetch(query) == [(None,)]
+
+            await eventually(forgiven)
+            await world.execute("UPDATE webhooks SET failing_since = now() - interval '6 days'")
+            await send_test(world, webhook_id)
+            sent = await delivery(world, webhook_id, "failed")
+    webhook = (await world.get(f"/v1/webhooks/{webhook_id}")).json()
+    assert (webhook["enabled"], webhook["disabled_reason"]) == (False, "Nothing was delivered for 5 days.")
+    assert sent["last_error"] == "The webhook was disabled."
+
+
+async def test_a_slow_receiver_holds_up_nobody_else(world: World, server: Server, receiver: Receiver) -> None:
+    """It has more deliveries than there are places; all of one host share its few."""
+    async with receiving(hanging) as slow:
+        slow_url = f"http://localhost:{slow.port}/"
+        slow_ids = [(await create(world, slow_url))[0] for _ in range(2)]
+        quick_id, _ = await create(world, receiver.url())
+        for _ in range(6):
+            for slow_id in slow_ids:
+                await send_test(world, slow_id)
+        await send_test(world, quick_id)
+        places = {"WEBHOOK_CONCURRENCY": 4, "WEBHOOK_PER_HOST": 2, "WEBHOOK_TIMEOUT_SECONDS": 5}
+        with working(server.database_url, server.data_dir, **(QUICK | places)):
+            await delivery(world, quick_id, "delivered")
+            assert len(slow.received) <= 2
+
+            async def two_under_way() -> bool:
+                return slow.at_once == 2
+
+            await eventually(two_under_way)
+            await asyncio.sleep(1)
+        assert slow.most_at_once == 2
+
+
+# --- addresses ---
+
+
+async def test_an_address_of_ones_own_is_not_posted_to(world: World, server: Server, receiver: Receiver) -> None:
+    """The webhook was stored when it was allowed."""
+    webhook_id, _ = await create(world, receiver.url())
+    await send_test(world, webhook_id)
+    strict = QUICK | {"WEBHOOK_ALLOW_PRIVATE_ADDRESSES": "false"}
+    with working(server.database_url, server.data_dir, **strict):
+        sent = await delivery(world, webhook_id, "failed")
+    assert sent["last_error"] == "url must lead to a public address."
+    assert receiver.received == []
+
+
+# --- workers that die ---
+
+
+async def test_what_a_killed_worker_was_sending_is_sent_again(world: World, server: Server) -> None:
+    async with receiving(hanging, answering(204)) as receiver:
+        webhook_id, secret = await create(world, receiver.url())
+        delivery_id = await send_test(world, webhook_id)
+        # With room to be killed in the middle of an attempt.
+        slow = QUICK | {"WEBHOOK_TIMEOUT_SECONDS": 2}
+        with working(server.database_url, server.data_dir, **slow) as first:
+
+            async def arrived() -> bool:
+                return len(receiver.received) == 1
+
+            await eventually(arrived)
+            first.signal(signal.SIGKILL)
+            first.process.wait()
+        with working(server.database_url, server.data_dir, **slow):
+            sent = await delivery(world, webhook_id, "delivered")
+    assert (sent["id"], sent["attempts"]) == (delivery_id, 2)
+    assert [received.headers["webhook-id"] for received in receiver.received] == [delivery_id] * 2
+    assert len({received.body for received in receiver.received}) == 1
+    assert all(verify(secret, received.headers, received.body) for received in receiver.received)
+
+
+async def test_every_run_is_told_of_though_workers_are_killed_again_and_again(world: World, server: Server) -> None:
+    async with receiving() as receiver:
+        await create(world, receiver.url(), "run.succeeded", "run.failed")
+        sessions = [await world.new_session() for _ in range(6)]
+        run_ids = []
+        async with AsyncExitStack() as stack:
+            for round_ in range(3):
+                worker = stack.enter_context(working(server.database_url, server.data_dir, **QUICK))
+                run_ids += [(await world.submit(session_id, f"Turn {round_}.")).json() for session_id in sessions]
+                await started(world, sessions[0])
+                await asyncio.sleep(0.3)
+                worker.signal(signal.SIGKILL)
+                worker.process.wait()
+            stack.enter_context(working(server.database_url, server.data_dir, **QUICK))
+            expected = {one["run_id"] for one in run_ids}
+            for run_id in expected:
+                assert (await ended(world, run_id, 60))["state"] == "succeeded"
+
+            async def all_told() -> bool:
+                return expected <= {received.json["data"]["run_id"] for received in receiver.received}
+
+            await eventually(all_told, 30)
+    by_run: dict[str, set[str]] = {}
+    for received in receiver.received:
+        by_run.setdefault(received.json["data"]["run_id"], set()).add(received.headers["webhook-id"])
+    assert set(by_run) == expected
+    assert all(len(ids) == 1 for ids in by_run.values()), "one event a run, however often it was sent"
+
+
+async def test_two_workers_do_not_send_one_delivery_twice(world: World, server: Server) -> None:
+    patient = QUICK | {"WEBHOOK_TIMEOUT_SECONDS": 10}
+    async with receiving(slowly) as receiver:
+        webhook_id, _ = await create(world, receiver.url())
+        ids = {await send_test(world, webhook_id) for _ in range(40)}
+        with (
+            working(server.database_url, server.data_dir, **patient),
+            working(server.database_url, server.data_dir, **patient),
+        ):
+
+            async def none_left() -> bool:
+                return not await world.fetch("SELECT FROM webhook_deliveries WHERE state <> 'delivered'")
+
+            await eventually(none_left)
+    assert sorted(received.headers["webhook-id"] for received in receiver.received) == sorted(ids)
+
+
+async def test_an_attempt_that_was_overtaken_changes_nothing(world: World, server: Server) -> None:
+    """A worker that slept through its lease: the later attempt's outcome stands."""
+    async with receiving(hanging) as receiver:
+        webhook_id, _ = await create(world, receiver.url())
+        await send_test(world, webhook_id)
+        with working(server.database_url, server.data_dir, **(QUICK | {"WEBHOOK_TIMEOUT_SECONDS": 2})):
+
+            async def arrived() -> bool:
+                return len(receiver.received) == 1
+
+            await eventually(arrived)
+            await world.execute("UPDATE webhook_deliveries SET attempts = 7, next_attempt_at = now() + interval '1 h'")
+            await asyncio.sleep(3)
+    (row,) = await world.fetch("SELECT attempts, state, last_error, sending FROM webhook_deliveries")
+    assert row == (7, "pending", None, True)
+
+
+async def test_deliveries_of_a_deleted_webhook_are_dropped(world: World, server: Server, receiver: Receiver) -> None:
+    webhook_id, _ = await create(world, receiver.url())
+    await send_test(world, webhook_id)
+    await world.http.delete(f"/v1/webhooks/{webhook_id}", headers=world.headers())
+    with working(server.database_url, server.data_dir, **QUICK):
+
+        async def gone() -> bool:
+            return not await world.fetch("SELECT FROM webhook_deliveries")
+
+        await eventually(gone)
+    assert receiver.received == []
+
+
+async def test_what_falls_due_while_a_webhook_is_disabled_has_failed(
+    world: World, server: Server, receiver: Receiver
+) -> None:
+    """However much it is, and though only two at a time may go to one host."""
+    webhook_id, _ = await create(world, receiver.url())
+    for _ in range(40):
+        await send_test(world, webhook_id)
+    await world.http.patch(f"/v1/webhooks/{webhook_id}", json={"enabled": False}, headers=world.headers())
+    # Looks that are far apart: what is given up must not wait for the next.
+    seldom = QUICK | {"WEBHOOK_PER_HOST": 2, "WEBHOOK_POLL_SECONDS": 5}
+    with working(server.database_url, server.data_dir, **seldom):
+
+        async def none_left() -> bool:
+            return not await world.fetch("SELECT FROM webhook_deliveries WHERE state = 'pending'")
+
+        await eventually(none_left)
+    rows = await world.fetch("SELECT DISTINCT state, attempts, last_error FROM webhook_deliveries")
+    assert rows == [("failed", 0, "The webhook was disabled.")]
+    assert receiver.received == []
+
+
+# --- keys ---
+
+
+async def test_a_worker_without_the_key_says_so(world: World, server: Server, receiver: Receiver) -> None:
+    webhook_id, _ = await create(world, receiver.url())
+    await send_test(world, webhook_id)
+    elsewhere = server.data_dir / "elsewhere"
+    elsewhere.mkdir()
+    with working(server.database_url, elsewhere, **QUICK) as worker:
+        sent = await delivery(world, webhook_id, "failed")
+        log = worker.log.read_text()
+    assert "signing secret cannot be read" in sent["last_error"]
+    assert "the secret of a webhook cannot be read" in log
+    assert not (elsewhere / KEY_FILE).exists(), "a second key would only hide the fault"
+    assert receiver.received == []
+
+
+# --- the claim, by itself ---
+
+
+async def test_a_host_without_a_free_place_is_passed_over(world: World, server: Server, receiver: Receiver) -> None:
+    """However many of its deliveries are due, and longer than others."""
+    slow, _ = await create(world, "http://localhost:1024/")
+    quick, _ = await create(world, receiver.url())
+    await world.execute(
+        "INSERT INTO webhook_deliveries (id, webhook_id, event, payload)"
+        " SELECT gen_random_uuid(), %s, 'webhook.test', '' FROM generate_series(1, 10000)",
+        slow,
+    )
+    await send_test(world, quick)
+    database = Database(server.database_url, DatabaseSettings())
+    settings = WebhookSettings(allow_private_addresses=True, allow_http=True, per_host=2)
+    sender = Sender(settings)
+    await database.open()
+    try:
+        deliveries = Deliveries(database, settings, Sealer(settings, server.data_dir), sender)
+        deliveries._busy["localhost"] = 2
+        claims, _ = await deliveries._claim()
+        assert [claimed.webhook_id for claimed, _ in claims] == [UUID(quick)]
+        del deliveries._busy["localhost"]
+        claims, _ = await deliveries._claim()
+        assert [claimed.webhook_id for claimed, _ in claims] == [UUID(slow)] * 2
+    finally:
+        sender.close()
+        await database.close()

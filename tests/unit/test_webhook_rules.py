@@ -1,0 +1,244 @@
+"""Which addresses may be posted to, and when an attempt is made again."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from ipaddress import ip_address
+
+import pytest
+
+from quarterdeck.errors import ServiceError
+from quarterdeck.settings import Settings, SettingsError, WebhookSettings, read_settings
+from quarterdeck.webhooks import rules
+from quarterdeck.webhooks.rules import Target, is_public, read_url
+
+STRICT = WebhookSettings()
+LAX = WebhookSettings(allow_private_addresses=True, allow_http=True)
+NOW = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "0.0.0.0",
+        "0.1.2.3",
+        "10.0.0.1",
+        "100.64.0.1",
+        "127.0.0.1",
+        "127.8.8.8",
+        "169.254.169.254",
+        "172.16.0.1",
+        "172.31.255.255",
+        "192.0.0.1",
+        "192.0.2.1",
+        "192.168.1.1",
+        "198.18.0.1",
+        "198.51.100.1",
+        "203.0.113.1",
+        "224.0.0.1",
+        "239.255.255.250",
+        "240.0.0.1",
+        "255.255.255.255",
+        "::",
+        "::1",
+        "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1",
+        "::ffff:169.254.169.254",
+        "::127.0.0.1",
+        "::8.8.8.8",
+        "64:ff9b::127.0.0.1",
+        "64:ff9b::10.0.0.1",
+        "64:ff9b:1::8.8.8.8",
+        "100::1",
+        "2001::1",
+        "2001:db8::1",
+        "2002:7f00:1::",
+        "2002:808:808::",
+        "fc00::1",
+        "fd12:3456::1",
+        "fe80::1",
+        "fe80::1%eth0",
+        "2606:4700::1%eth0",
+        "fec0::1",
+        "ff02::1",
+        "ff0e::1",
+        "4000::1",
+    ],
+)
+def test_addresses_that_are_not_public(address: str) -> None:
+    assert not is_public(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "address", ["1.1.1.1", "8.8.8.8", "93.184.216.34", "2606:4700:4700::1111", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8"]
+)
+def test_addresses_that_are(address: str) -> None:
+    assert is_public(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("https://example.com", Target("https", "example.com", 443, "/")),
+        ("HTTPS://Example.COM/Path?q=A%20b", Target("https", "example.com", 443, "/Path?q=A%20b")),
+        ("https://example.com?x=1", Target("https", "example.com", 443, "/?x=1")),
+        ("https://example.com.:8443/", Target("https", "example.com", 8443, "/")),
+        ("https://8.8.8.8/", Target("https", "8.8.8.8", 443, "/")),
+        ("https://[2606:4700::1111]:1024/", Target("https", "2606:4700::1111", 1024, "/")),
+        ("https://bücher.example/", Target("https", "xn--bcher-kva.example", 443, "/")),
+        ("https://例え.テスト/", Target("https", "xn--r8jz45g.xn--zckzah", 443, "/")),
+        ("https://a_b.example.com/", Target("https", "a_b.example.com", 443, "/")),
+        ("https://127.0.0.1.example.com/", Target("https", "127.0.0.1.example.com", 443, "/")),
+    ],
+)
+def test_addresses_as_they_are_read(url: str, target: Target) -> None:
+    assert read_url(url, STRICT) == target
+
+
+def test_what_goes_into_the_host_header() -> None:
+    assert read_url("https://example.com:443/", STRICT).authority == "example.com"
+    assert read_url("https://example.com:8443/", STRICT).authority == "example.com:8443"
+    assert read_url("https://[2606:4700::1111]:8443/", STRICT).authority == "[2606:4700::1111]:8443"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "example.com",
+        "//example.com/",
+        "ftp://example.com/",
+        "file:///etc/passwd",
+        "https://",
+        "https:///path",
+        "https://user@example.com/",
+        "https://user:pass@example.com/",
+        "https://8.8.8.8@127.0.0.1/",
+        "https://example.com/#fragment",
+        "https://example.com/a b",
+        "https://example.com/\r\nX: y",
+        "https://example.com/\n",
+        "https://example.com\\@127.0.0.1/",
+        "https://example.com/é",
+        "https://exa mple.com/",
+        "https://.example.com/",
+        "https://example..com/",
+        "https://example.com../",
+        "https://-a.example/",
+        f"https://{'a' * 64}.example/",
+        f"https://{'a.' * 130}example/",
+        "https://example.com:/",
+        "https://example.com:0/",
+        "https://example.com:25/",
+        "https://example.com:1023/",
+        "https://example.com:65536/",
+        "https://example.com:+443/",
+        "https://example.com:４４３/",
+        "https://[::1/",
+        "https://[v1.x]/",
+        "https://[fe80::1%25eth0]/",
+        "https://1.2.3/",
+        "https://1.2.3.4.5/",
+        "https://0x7f000001/",
+        "https://2130706433/",
+        "https://127.1/",
+        "https://0177.0.0.1/",
+        "https://example.0x1/",
+        "https://１２７.0.0.1/",
+        "https://example.com/" + "a" * 1981,
+    ],
+)
+@pytest.mark.parametrize("settings", [STRICT, LAX], ids=["strict", "lax"])
+def test_what_is_no_address_is_refused_whatever_is_allowed(url: str, settings: WebhookSettings) -> None:
+    if url == "https://１２７.0.0.1/" and settings is LAX:
+        # Mapped to what it looks like, and that is allowed here.
+        assert read_url(url, settings).host == "127.0.0.1"
+        return
+    with pytest.raises(ServiceError):
+        read_url(url, settings)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://127.0.0.1/",
+        "https://127.0.0.1./",
+        "https://10.1.2.3:8080/",
+        "https://169.254.169.254/latest/meta-data/",
+        "https://[::1]/",
+        "https://[::ffff:127.0.0.1]/",
+        "https://[::ffff:7f00:1]/",
+        "https://[fd00::1]/",
+        "https://localhost/",
+        "https://LOCALHOST./",
+        "https://api.localhost/",
+        "https://ⓛocalhost/",
+    ],
+)
+def test_addresses_of_ones_own_need_a_setting(url: str) -> None:
+    with pytest.raises(ServiceError, match="public"):
+        read_url(url, STRICT)
+    read_url(url, LAX)
+
+
+def test_http_needs_a_setting() -> None:
+    with pytest.raises(ServiceError, match="https"):
+        read_url("http://example.com/", STRICT)
+    assert read_url("http://example.com/", LAX).port == 80
+
+
+# --- retries ---
+
+
+def pause(turn: int, random: float = 0.0, retry_after: str | None = None) -> float | None:
+    found = rules.pause_after(turn, STRICT, NOW, random, retry_after)
+    return None if found is None else found.total_seconds()
+
+
+def test_the_schedule() -> None:
+    assert [pause(turn) for turn in range(1, 11)] == [5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400, None]
+
+
+def test_chance_makes_a_pause_up_to_a_tenth_longer() -> None:
+    assert pause(2, 1.0) == pytest.approx(330)
+    assert pause(2, 0.5) == pytest.approx(315)
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [
+        ("0", 5),
+        ("120", 120),
+        ("100000000", 86400),
+        ("-1", 5),
+        ("soon", 5),
+        ("", 5),
+        ("１２", 5),
+        (format_datetime(NOW + timedelta(minutes=2), usegmt=True), 120),
+        (format_datetime(NOW - timedelta(minutes=2), usegmt=True), 5),
+        (format_datetime(NOW + timedelta(days=9), usegmt=True), 86400),
+        ("Mon, 02 Mar 2026 09:32:00", 120),
+        ("Mon, 99 Mar 2026 09:32:00 GMT", 5),
+    ],
+)
+def test_retry_after_is_heeded_within_bounds(asked: str, seconds: float) -> None:
+    assert pause(1, retry_after=asked) == seconds
+
+
+def test_retry_after_gives_no_further_attempt() -> None:
+    assert pause(10, retry_after="1") is None
+
+
+@pytest.mark.parametrize("text", ["", "x", "5,", ",5", "5,,5", "-5", "5.5", "1" * 8, ",".join(["1"] * 21)])
+def test_a_schedule_that_makes_no_sense_is_refused(text: str) -> None:
+    given = {"QUARTERDECK_WEBHOOK_RETRY_SECONDS": text}
+    if text == "":
+        assert read_settings(given) == Settings()
+        return
+    with pytest.raises(SettingsError, match="RETRY_SECONDS"):
+        read_settings(given)
+
+
+def test_sealing_keys_are_not_shown_in_a_fault_of_the_settings() -> None:
+    with pytest.raises(SettingsError) as refused:
+        read_settings({"QUARTERDECK_WEBHOOK_SEALING_KEYS": "hidden", "QUARTERDECK_WEBHOOK_KEEP_DAYS": "x"})
+    assert "hidden" not in str(refused.value)

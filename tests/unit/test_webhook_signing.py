@@ -1,0 +1,92 @@
+"""Signatures, verified by the words of the Standard Webhooks specification and not by our own code."""
+
+import base64
+import hashlib
+import hmac
+import re
+import time
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from quarterdeck.access.secrets import redact
+from quarterdeck.webhooks import signing
+from tests.receivers import verify
+
+MESSAGE = UUID("0192f0d8-6a27-7908-8c4d-1e5b3f7a9d08")
+BODY = '{"type":"run.succeeded","text":"é"}'.encode()
+
+
+def test_the_example_of_the_specification() -> None:
+    """Its published secret, id, time and body give its published signature."""
+    key = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    signed = b'msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.{"test": 2432232314}'
+    expected = "g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    assert base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode() == expected
+
+
+def test_what_is_signed_verifies_with_what_was_shown() -> None:
+    secret = signing.mint()
+    headers = signing.headers(MESSAGE, 1_700_000_000, BODY, [secret])
+    assert headers["webhook-id"] == str(MESSAGE)
+    assert headers["webhook-timestamp"] == "1700000000"
+    assert verify(signing.shown(secret), headers, BODY)
+
+
+def test_the_same_by_hand() -> None:
+    headers = signing.headers(MESSAGE, 1_700_000_000, BODY, [b"k" * 32])
+    signed = f"{MESSAGE}.1700000000.".encode() + BODY
+    digest = hmac.new(b"k" * 32, signed, hashlib.sha256).digest()
+    assert headers["webhook-signature"] == "v1," + base64.b64encode(digest).decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("webhook-id", "another"), ("webhook-timestamp", "1700000001"), ("webhook-signature", "v1,AAAA")],
+)
+def test_what_was_changed_does_not_verify(name: str, value: str) -> None:
+    secret = signing.mint()
+    headers = signing.headers(MESSAGE, 1_700_000_000, BODY, [secret]) | {name: value}
+    assert not verify(signing.shown(secret), headers, BODY)
+
+
+def test_another_body_or_secret_does_not_verify() -> None:
+    secret = signing.mint()
+    headers = signing.headers(MESSAGE, 1_700_000_000, BODY, [secret])
+    assert not verify(signing.shown(secret), headers, BODY + b" ")
+    assert not verify(signing.shown(signing.mint()), headers, BODY)
+
+
+def test_two_secrets_make_two_signatures() -> None:
+    new, old = signing.mint(), signing.mint()
+    headers = signing.headers(MESSAGE, 1_700_000_000, BODY, [new, old])
+    assert len(headers["webhook-signature"].split(" ")) == 2
+    assert verify(signing.shown(new), headers, BODY)
+    assert verify(signing.shown(old), headers, BODY)
+
+
+def test_a_secret_has_the_length_that_the_specification_asks_for() -> None:
+    shown = signing.shown(signing.mint())
+    assert shown.startswith("whsec_")
+    assert 24 <= len(base64.b64decode(shown.removeprefix("whsec_"), validate=True)) <= 64
+
+
+def test_log_lines_do_not_hold_one() -> None:
+    shown = signing.shown(b"\xff\xfb" * 16)
+    assert redact(f"secret {shown} end") == "secret whsec_[redacted] end"
+
+
+def test_the_verification_in_the_document_is_right() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    documented: dict[str, Any] = {}
+    exec(program, documented)
+    secret, now = signing.mint(), int(time.time())
+    headers = signing.headers(MESSAGE, now, BODY, [signing.mint(), secret])
+    assert documented["verify"](signing.shown(secret), headers, BODY)
+    assert not documented["verify"](signing.shown(secret), headers, BODY + b" ")
+    assert not documented["verify"](signing.shown(signing.mint()), headers, BODY)
+    replayed = signing.headers(MESSAGE, now - 3600, BODY, [secret])
+    assert not documented["verify"](signing.shown(secret), replayed, BODY)
