@@ -51,7 +51,7 @@ def working(database_url: str, data_dir: Path, **settings: object) -> Iterator[W
                 process.wait()
 
 
-async def eventually(look: Callable[[], Awaitable[Any]], seconds: float = 20.0) -> Any:
+async def eventually(look: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any:
     """The first thing that is not nothing."""
     deadline = time.monotonic() + seconds
     while True:
@@ -62,7 +62,7 @@ async def eventually(look: Callable[[], Awaitable[Any]], seconds: float = 20.0) 
         await asyncio.sleep(0.02)
 
 
-async def ended(world: World, run_id: str, seconds: float = 20.0) -> dict[str, Any]:
+async def ended(world: World, run_id: str, seconds: float = 60.0) -> dict[str, Any]:
     """The run once it has ended."""
 
     async def look() -> dict[str, Any] | None:
@@ -80,7 +80,7 @@ async def started(world: World, session_id: str) -> None:
     await eventually(look)
 
 
-async def at_rest(world: World, *session_ids: str, seconds: float = 30.0) -> None:
+async def at_rest(world: World, *session_ids: str, seconds: float = 60.0) -> None:
     """Until no run of these sessions is active."""
 
     async def look() -> bool:

@@ -28,7 +28,7 @@ from quarterdeck.settings import DatabaseSettings
 from quarterdeck.workspaces import service as workspaces
 
 EVERY_PERMISSION = tuple(Permission)
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 
 
 class Server(Struct, frozen=True):

@@ -99,10 +99,10 @@ SESSION_EVENTS = "/v1/sessions/01890000-0000-7000-8000-000000000000/events"
     ("path", "allow"),
     [
         ("/v1/api-keys", "GET, HEAD, POST"),
-        ("/v1/sessions", "POST"),
-        ("/v1/sessions/not-a-uuid/tokens", "POST"),
-        ("/v1/skills", "POST"),
-        ("/v1/skills/not-a-uuid/versions", "POST"),
+        ("/v1/sessions", "GET, HEAD, POST"),
+        ("/v1/runs/not-a-uuid/cancel", "POST"),
+        ("/v1/workspace", "GET, HEAD"),
+        ("/v1/skills/not-a-uuid/versions", "GET, HEAD, POST"),
         ("/v1/api-keys/not-a-uuid/revoke", "POST"),
         (SESSION_EVENTS, "GET, HEAD, POST"),
         ("/healthz", "GET, HEAD"),
@@ -119,7 +119,7 @@ def test_a_wrong_method_is_405_with_what_is_allowed(server: Server, path: str, a
 def test_get_on_a_path_that_only_takes_posts_is_405(server: Server) -> None:
     for method in ("GET", "HEAD"):
         with Wire(server.port) as wire:
-            wire.send(request(method, SESSION_EVENTS.replace("/events", "/tokens")))
+            wire.send(request(method, "/v1/api-keys/not-a-uuid/revoke"))
             answer = wire.answer(to_head=method == "HEAD")
             assert (answer.status, answer.header("allow")) == (405, "POST")
 
@@ -129,7 +129,7 @@ def test_a_wrong_method_wins_over_a_missing_credential_and_loses_to_an_unknown_p
     assert ask(server, "DELETE", "/v1/nothing").status == 404
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/v1/api-keys?limit=1", "/v1/api-keys?limit=0", "/nowhere"])
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/v1/workspace", "/v1/api-keys?limit=0", "/nowhere"])
 async def test_head_answers_like_get_without_the_body(world: World, server: Server, path: str) -> None:
     headers = (f"Authorization: Bearer {world.key}", f"Service-Workspace: {world.workspace_id}", "X-Request-Id: one")
     wanted = ask(server, "GET", path, *headers)

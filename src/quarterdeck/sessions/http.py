@@ -16,6 +16,7 @@ from quarterdeck.sessions.model import ChangeSessionBody, CreateSessionBody, Ses
     success_type=SessionPage,
     success="One page. next_cursor is null on the last.",
     paged=True,
+    lasting=False,
     queries=(Query("archived", {"type": "boolean", "default": False}, "Whether to list the archived ones instead."),),
 )
 async def list_sessions(parts: Parts, incoming: Incoming) -> SessionPage:

@@ -34,6 +34,7 @@ _DISABLED = Refusal(
     success_type=WebhookPage,
     success="One page. next_cursor is null on the last.",
     paged=True,
+    lasting=False,
 )
 async def list_webhooks(parts: Parts, incoming: Incoming) -> WebhookPage:
     request = incoming.page_request()
@@ -152,6 +153,7 @@ async def test_webhook(parts: Parts, incoming: Incoming) -> Answer:
     success_type=WebhookDeliveryPage,
     success="One page. next_cursor is null on the last.",
     paged=True,
+    lasting=False,
     queries=(
         Query("state", {"type": "string", "enum": list(DeliveryState)}, "Only deliveries that are in this state."),
     ),
