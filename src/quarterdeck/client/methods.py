@@ -1,0 +1,445 @@
+"""A method for each operation of the API. Written by codegen/client.py (`make client`) from the route table."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from quarterdeck.access.model import Permission
+from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreatedApiKeyBody
+from quarterdeck.client.connection import Connection
+from quarterdeck.client.model import EventPage
+from quarterdeck.client.operations import (
+    CANCEL_RUN,
+    CHANGE_SESSION,
+    CREATE_API_KEY,
+    CREATE_SESSION,
+    CREATE_SESSION_TOKEN,
+    CREATE_SKILL,
+    DELETE_SESSION,
+    GET_API_KEY,
+    GET_RUN,
+    GET_SESSION,
+    LIST_API_KEYS,
+    LIST_SESSION_EVENTS,
+    LIST_SESSION_RUNS,
+    LIST_SESSION_TOKENS,
+    LIST_SESSIONS,
+    PUSH_SKILL_VERSION,
+    REVOKE_API_KEY,
+    REVOKE_SESSION_TOKEN,
+    ROTATE_API_KEY,
+    SUBMIT_INPUT,
+)
+from quarterdeck.client.paging import walk
+from quarterdeck.client.requests import Id, IfMatch
+from quarterdeck.client.transfers import Progress, Source
+from quarterdeck.runs.model import CancelledRunBody, RunBody, RunPage, SubmitKindBody
+from quarterdeck.session_tokens.model import CreatedSessionTokenBody, SessionTokenBody, SessionTokenPage
+from quarterdeck.sessions.model import SessionBody, SessionPage, SessionSkill, SessionSummary
+from quarterdeck.skills.model import SkillBody, SkillVersionBody
+
+
+class Methods(Connection):
+    def submit_input(
+        self, session_id: Id, *, text: str, idempotency_key: str | None = None, workspace_id: Id | None = None
+    ) -> SubmitKindBody:
+        """Submit a user turn to a session.
+
+        Starts a run when none is active, steers the active one otherwise, and says which.
+        """
+        return self._call(
+            SUBMIT_INPUT,
+            SubmitKindBody,
+            {"session_id": session_id},
+            {},
+            {"type": "input", "text": text},
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def list_session_events(
+        self, session_id: Id, *, limit: int | None = None, after: int | None = None, workspace_id: Id | None = None
+    ) -> EventPage:
+        """Read the log of a session.
+
+        Oldest first: what was asked, what the agent did, how its runs ended. One page per call, or, with `Accept:
+        text/event-stream`, everything from `after` on and then what comes, as it comes.
+        """
+        return self._call(
+            LIST_SESSION_EVENTS,
+            EventPage,
+            {"session_id": session_id},
+            {"limit": limit, "after": after},
+            workspace_id=workspace_id,
+        )
+
+    def list_sessions(
+        self,
+        *,
+        archived: bool | None = None,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> SessionPage:
+        """List the sessions of a workspace.
+
+        One page per call, newest first unless order=asc.
+        """
+        return self._call(
+            LIST_SESSIONS,
+            SessionPage,
+            {},
+            {"archived": archived, "limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_sessions(
+        self,
+        *,
+        archived: bool | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> Iterator[SessionSummary]:
+        """All that `list_sessions` lists, each page fetched when it is needed."""
+        return walk(
+            lambda after: self.list_sessions(
+                archived=archived, workspace_id=workspace_id, limit=page_size, after=after, order=order
+            )
+        )
+
+    def create_session(
+        self,
+        *,
+        title: str | None = None,
+        model: str | None = None,
+        instructions: str | None = None,
+        skills: list[SessionSkill] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> SessionBody:
+        """Create a session."""
+        return self._call(
+            CREATE_SESSION,
+            SessionBody,
+            {},
+            {},
+            {"title": title, "model": model, "instructions": instructions, "skills": skills},
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def get_session(self, session_id: Id, *, workspace_id: Id | None = None) -> SessionBody:
+        """Show a session."""
+        return self._call(GET_SESSION, SessionBody, {"session_id": session_id}, {}, workspace_id=workspace_id)
+
+    def change_session(
+        self,
+        session_id: Id,
+        *,
+        title: str | UnsetType | None = UNSET,
+        model: str | UnsetType | None = UNSET,
+        instructions: str | UnsetType | None = UNSET,
+        skills: list[SessionSkill] | UnsetType = UNSET,
+        archived: bool | UnsetType = UNSET,
+        if_match: IfMatch | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> SessionBody:
+        """Change or archive a session.
+
+        What is left out stays as it is. A run that is under way goes on as it began; the next one takes up the change.
+        An archived session refuses input with 409; what it has accepted is still worked on.
+        """
+        return self._call(
+            CHANGE_SESSION,
+            SessionBody,
+            {"session_id": session_id},
+            {},
+            {"title": title, "model": model, "instructions": instructions, "skills": skills, "archived": archived},
+            if_match=if_match,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def delete_session(
+        self, session_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
+    ) -> None:
+        """Delete a session.
+
+        With its log, its runs and its tokens, for good. Its active run is cancelled. Again is 404.
+        """
+        return self._call(
+            DELETE_SESSION, type(None), {"session_id": session_id}, {}, if_match=if_match, workspace_id=workspace_id
+        )
+
+    def list_session_tokens(
+        self,
+        session_id: Id,
+        *,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> SessionTokenPage:
+        """List the tokens of a session.
+
+        One page per call, newest first unless order=asc. Ended tokens are listed too.
+        """
+        return self._call(
+            LIST_SESSION_TOKENS,
+            SessionTokenPage,
+            {"session_id": session_id},
+            {"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_session_tokens(
+        self,
+        session_id: Id,
+        *,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> Iterator[SessionTokenBody]:
+        """All that `list_session_tokens` lists, each page fetched when it is needed."""
+        return walk(
+            lambda after: self.list_session_tokens(
+                session_id, workspace_id=workspace_id, limit=page_size, after=after, order=order
+            )
+        )
+
+    def create_session_token(
+        self,
+        session_id: Id,
+        *,
+        expires_at: datetime | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> CreatedSessionTokenBody:
+        """Create a token for one session.
+
+        It holds no permissions, works on its own session only, and ends when the key that made it is revoked.
+        """
+        return self._call(
+            CREATE_SESSION_TOKEN,
+            CreatedSessionTokenBody,
+            {"session_id": session_id},
+            {},
+            {"expires_at": expires_at},
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def revoke_session_token(
+        self,
+        session_id: Id,
+        session_token_id: Id,
+        *,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> SessionTokenBody:
+        """Revoke a token of a session.
+
+        Takes effect at once, on open event streams too. Again is no error.
+        """
+        return self._call(
+            REVOKE_SESSION_TOKEN,
+            SessionTokenBody,
+            {"session_id": session_id, "session_token_id": session_token_id},
+            {},
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def list_session_runs(
+        self,
+        session_id: Id,
+        *,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> RunPage:
+        """List the runs of a session.
+
+        One page per call, newest first unless order=asc.
+        """
+        return self._call(
+            LIST_SESSION_RUNS,
+            RunPage,
+            {"session_id": session_id},
+            {"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_session_runs(
+        self,
+        session_id: Id,
+        *,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> Iterator[RunBody]:
+        """All that `list_session_runs` lists, each page fetched when it is needed."""
+        return walk(
+            lambda after: self.list_session_runs(
+                session_id, workspace_id=workspace_id, limit=page_size, after=after, order=order
+            )
+        )
+
+    def get_run(self, run_id: Id, *, workspace_id: Id | None = None) -> RunBody:
+        """Show a run."""
+        return self._call(GET_RUN, RunBody, {"run_id": run_id}, {}, workspace_id=workspace_id)
+
+    def cancel_run(
+        self, run_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None
+    ) -> CancelledRunBody:
+        """Cancel a run.
+
+        Ends it at once, wherever it is being worked on. Cancelling one that has ended changes nothing.
+        """
+        return self._call(
+            CANCEL_RUN,
+            CancelledRunBody,
+            {"run_id": run_id},
+            {},
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def list_api_keys(
+        self,
+        *,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> ApiKeyPage:
+        """List the API keys of a workspace.
+
+        One page per call, newest first unless order=asc. Revoked keys are listed too.
+        """
+        return self._call(
+            LIST_API_KEYS, ApiKeyPage, {}, {"limit": limit, "after": after, "order": order}, workspace_id=workspace_id
+        )
+
+    def iter_api_keys(
+        self,
+        *,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> Iterator[ApiKeyBody]:
+        """All that `list_api_keys` lists, each page fetched when it is needed."""
+        return walk(
+            lambda after: self.list_api_keys(workspace_id=workspace_id, limit=page_size, after=after, order=order)
+        )
+
+    def create_api_key(
+        self,
+        *,
+        label: str,
+        permissions: list[Permission],
+        expires_at: datetime | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> CreatedApiKeyBody:
+        """Create an API key.
+
+        With no permission that the calling key lacks and no longer life than its own. Where the workspace has set a
+        longest life, `expires_at` must lie within it.
+        """
+        return self._call(
+            CREATE_API_KEY,
+            CreatedApiKeyBody,
+            {},
+            {},
+            {"label": label, "permissions": permissions, "expires_at": expires_at},
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def get_api_key(self, api_key_id: Id, *, workspace_id: Id | None = None) -> ApiKeyBody:
+        """Show an API key."""
+        return self._call(GET_API_KEY, ApiKeyBody, {"api_key_id": api_key_id}, {}, workspace_id=workspace_id)
+
+    def revoke_api_key(
+        self, api_key_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None
+    ) -> ApiKeyBody:
+        """Revoke an API key.
+
+        Takes effect at once, also on session tokens that the key made. Again is no error.
+        """
+        return self._call(
+            REVOKE_API_KEY,
+            ApiKeyBody,
+            {"api_key_id": api_key_id},
+            {},
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def rotate_api_key(
+        self,
+        api_key_id: Id,
+        *,
+        overlap_seconds: int = 86400,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> CreatedApiKeyBody:
+        """Rotate an API key.
+
+        Makes a new key with the same label, permissions and expiry. The old one goes on working for the overlap and
+        ends then; tokens that it made live on until their own time. An Idempotency-Key that was used with the old key
+        is known to the new one too.
+        """
+        return self._call(
+            ROTATE_API_KEY,
+            CreatedApiKeyBody,
+            {"api_key_id": api_key_id},
+            {},
+            {"overlap_seconds": overlap_seconds},
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def create_skill(
+        self, *, name: str, idempotency_key: str | None = None, workspace_id: Id | None = None
+    ) -> SkillBody:
+        """Create a skill.
+
+        Its content comes with its versions.
+        """
+        return self._call(
+            CREATE_SKILL, SkillBody, {}, {}, {"name": name}, idempotency_key=idempotency_key, workspace_id=workspace_id
+        )
+
+    def push_skill_version(
+        self,
+        skill_id: Id,
+        archive: Source,
+        *,
+        progress: Progress | None = None,
+        if_match: IfMatch | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> SkillVersionBody:
+        """Push a new version of a skill.
+
+        A gzipped tar of the bundle's folder, SKILL.md at its root. Versions count from 1 without gaps.
+        """
+        return self._upload(
+            PUSH_SKILL_VERSION,
+            SkillVersionBody,
+            {"skill_id": skill_id},
+            {},
+            archive,
+            progress,
+            if_match=if_match,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )

@@ -1,0 +1,30 @@
+"""The operations of the API. Written by codegen/client.py (`make client`) from the route table."""
+
+from quarterdeck.client.requests import Operation
+
+SUBMIT_INPUT = Operation("submit_input", "POST", "/v1/sessions/{session_id}/events", idempotent=True)
+LIST_SESSION_EVENTS = Operation("list_session_events", "GET", "/v1/sessions/{session_id}/events")
+LIST_SESSIONS = Operation("list_sessions", "GET", "/v1/sessions")
+CREATE_SESSION = Operation("create_session", "POST", "/v1/sessions", idempotent=True)
+GET_SESSION = Operation("get_session", "GET", "/v1/sessions/{session_id}")
+CHANGE_SESSION = Operation("change_session", "PATCH", "/v1/sessions/{session_id}", idempotent=True)
+DELETE_SESSION = Operation("delete_session", "DELETE", "/v1/sessions/{session_id}")
+LIST_SESSION_TOKENS = Operation("list_session_tokens", "GET", "/v1/sessions/{session_id}/tokens")
+CREATE_SESSION_TOKEN = Operation(
+    "create_session_token", "POST", "/v1/sessions/{session_id}/tokens", idempotent=True, shown_once="token"
+)
+REVOKE_SESSION_TOKEN = Operation(
+    "revoke_session_token", "POST", "/v1/sessions/{session_id}/tokens/{session_token_id}/revoke", idempotent=True
+)
+LIST_SESSION_RUNS = Operation("list_session_runs", "GET", "/v1/sessions/{session_id}/runs")
+GET_RUN = Operation("get_run", "GET", "/v1/runs/{run_id}")
+CANCEL_RUN = Operation("cancel_run", "POST", "/v1/runs/{run_id}/cancel", idempotent=True)
+LIST_API_KEYS = Operation("list_api_keys", "GET", "/v1/api-keys")
+CREATE_API_KEY = Operation("create_api_key", "POST", "/v1/api-keys", idempotent=True, shown_once="secret")
+GET_API_KEY = Operation("get_api_key", "GET", "/v1/api-keys/{api_key_id}")
+REVOKE_API_KEY = Operation("revoke_api_key", "POST", "/v1/api-keys/{api_key_id}/revoke", idempotent=True)
+ROTATE_API_KEY = Operation(
+    "rotate_api_key", "POST", "/v1/api-keys/{api_key_id}/rotate", idempotent=True, shown_once="secret"
+)
+CREATE_SKILL = Operation("create_skill", "POST", "/v1/skills", idempotent=True)
+PUSH_SKILL_VERSION = Operation("push_skill_version", "POST", "/v1/skills/{skill_id}/versions", idempotent=True)
