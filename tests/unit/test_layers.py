@@ -234,14 +234,14 @@ def _is_base(target: str) -> bool:
     return part(target) == "model" or target in GROUND
 
 
-def one_module_knows_httpx(tree: Tree) -> list[str]:
-    """It takes longer to import than the rest of the client. Type checkers may know it everywhere."""
+def one_module_knows_httpx_and_asyncio(tree: Tree) -> list[str]:
+    """Each takes longer to import than the rest of the client. Type checkers may know them everywhere."""
     return [
         f"{name}:{node.lineno}"
         for name, module in tree.items()
         if room(name) == "client" and name != "client.wire"
         for node in module.body
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and "httpx" in ast.unparse(node).split()
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and {"httpx", "asyncio"} & set(ast.unparse(node).split())
     ]
 
 
@@ -290,7 +290,7 @@ RULES: list[Callable[[Tree], list[str]]] = [
     sql_is_not_put_together,
     processes_and_commands_are_known_to_commands_only,
     the_client_knows_models_and_the_ground,
-    one_module_knows_httpx,
+    one_module_knows_httpx_and_asyncio,
     files_stay_short,
     functions_stay_short,
     every_module_says_what_it_holds,
@@ -328,7 +328,7 @@ def test_the_source_keeps(rule: Callable[[Tree], list[str]]) -> None:
         (the_client_knows_models_and_the_ground, "client.requests", "from quarterdeck.http.operation import Operation"),
         (the_client_knows_models_and_the_ground, "client.requests", "from quarterdeck.skills import archive"),
         (the_client_knows_models_and_the_ground, "client.requests", "import psycopg"),
-        (one_module_knows_httpx, "client.requests", "import httpx"),
+        (one_module_knows_httpx_and_asyncio, "client.requests", "import httpx"),
         (functions_stay_short, "runs.service", "def long() -> None:\n" + "    x = 1\n" * 70),
         (every_module_says_what_it_holds, "runs.service", "x = 1"),
     ],

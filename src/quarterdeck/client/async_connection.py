@@ -1,6 +1,5 @@
 """`connection.py` for asyncio, word for word."""
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import closing
@@ -126,7 +125,7 @@ class AsyncConnection:
             outcome = call.settle(await self._try(call.request, upload, download))
             if not isinstance(outcome, Again):
                 return outcome
-            await asyncio.sleep(outcome.seconds)
+            await self._wire.pause(outcome.seconds)
 
     async def _try(
         self, request: Request, upload: Upload | None, download: Download | None
@@ -183,4 +182,4 @@ class AsyncConnection:
                 wait = follower.broke(self._wire.explained(fault, self._target))
             except ConnectionFailed as fault:
                 wait = follower.broke(fault)
-            await asyncio.sleep(wait)
+            await self._wire.pause(wait)

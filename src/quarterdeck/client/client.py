@@ -1,6 +1,5 @@
 """`Client` and `AsyncClient`: the generated methods, and what takes more than one request."""
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
@@ -112,7 +111,7 @@ class AsyncClient(AsyncMethods):
         """Push a folder, which is packed first, or an archive that is packed already: its path, its bytes or a file."""
         from quarterdeck.client.packing import archive_of
 
-        with await asyncio.to_thread(archive_of, bundle) as archive:
+        with await self._wire.in_thread(archive_of, bundle) as archive:
             return await self.push_skill_version(
                 skill_id,
                 archive,

@@ -1,6 +1,7 @@
-"""Everything that is known of httpx. Imported with the first client that is made, not before: httpx alone takes longer
-to import than all the rest."""
+"""Everything that is known of httpx and asyncio. Imported with the first client that is made, not before: each of them
+takes longer to import than all the rest."""
 
+import asyncio
 from importlib.metadata import PackageNotFoundError, version
 
 import httpx
@@ -9,6 +10,8 @@ from quarterdeck.client.errors import ConnectionFailed
 from quarterdeck.client.requests import Target
 
 Fault = httpx.RequestError
+pause = asyncio.sleep
+in_thread = asyncio.to_thread
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _CONNECT_SECONDS = 10.0
 
