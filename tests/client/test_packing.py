@@ -30,7 +30,7 @@ def write(folder: Path, files: dict[str, str | bytes]) -> Path:
 
 
 def skill(folder: Path, **files: str | bytes) -> Path:
-    return write(folder, {"SKILL.md": SKILL} | files)
+    return write(folder, {"SKILL.md": SKILL, **files})
 
 
 def packed(folder: Path) -> bytes:
