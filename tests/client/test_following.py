@@ -120,9 +120,12 @@ async def test_goes_on_behind_the_last_whole_event(server: Server, world: World,
         html,
     ]
     expected = [each["id"] for each in await log_of(world, session_id)]
-    async with Proxy(server, [*script, streams]).running() as proxy, opened(kind, proxy.url, world.key) as client:
-        async with follow(client, session_id, after=expected[0]) as stream:
-            found = await read(stream, len(expected) - 1)
+    async with (
+        Proxy(server, [*script, streams]).running() as proxy,
+        opened(kind, proxy.url, world.key) as client,
+        follow(client, session_id, after=expected[0]) as stream,
+    ):
+        found = await read(stream, len(expected) - 1)
     assert [each.id for each in found] == expected[1:]
     ids = [int(value) for value in proxy.headers("Last-Event-ID")]
     assert ids[0] == expected[0]
@@ -158,10 +161,12 @@ async def test_a_silent_connection_is_left(server: Server, world: World, kind: s
         await exchange.send(HEAD + b"retry: 10\n\n")
         await asyncio.sleep(600)
 
-    async with Proxy(server, [silent, silent, streams]).running() as proxy:  # noqa: SIM117
-        async with opened(kind, proxy.url, world.key) as client:
-            async with follow(client, session_id, silence_seconds=0.5) as stream:
-                assert [each.data["text"] for each in await read(stream, 1)] == ["one"]
+    async with (
+        Proxy(server, [silent, silent, streams]).running() as proxy,
+        opened(kind, proxy.url, world.key) as client,
+        follow(client, session_id, silence_seconds=0.5) as stream,
+    ):
+        assert [each.data["text"] for each in await read(stream, 1)] == ["one"]
     assert len(proxy.requests) == 3
 
 
@@ -190,9 +195,12 @@ async def test_unknown_types_repeats_and_strange_messages(server: Server, world:
         await exchange.send(HEAD + message(9) + message(10) + message(11))
         await asyncio.sleep(600)
 
-    async with Proxy(server, [repeats, resumes]).running() as proxy, opened(kind, proxy.url, world.key) as client:
-        async with follow(client, session_id, after=5) as stream:
-            found = await read(stream, 5)
+    async with (
+        Proxy(server, [repeats, resumes]).running() as proxy,
+        opened(kind, proxy.url, world.key) as client,
+        follow(client, session_id, after=5) as stream,
+    ):
+        found = await read(stream, 5)
     assert [each.id for each in found] == [7, 8, 9, 10, 11]
     assert {each.type for each in found} == {"planned.later"}
     assert proxy.headers("Last-Event-ID") == ["5", "9"]
@@ -209,9 +217,12 @@ async def test_an_event_before_a_broken_one_is_not_lost(server: Server, world: W
         await exchange.send(HEAD + message(2) + message(3))
         await asyncio.sleep(600)
 
-    async with Proxy(server, [breaks, mends]).running() as proxy, opened(kind, proxy.url, world.key) as client:
-        async with follow(client, session_id) as stream:
-            assert [each.id for each in await read(stream, 3)] == [1, 2, 3]
+    async with (
+        Proxy(server, [breaks, mends]).running() as proxy,
+        opened(kind, proxy.url, world.key) as client,
+        follow(client, session_id) as stream,
+    ):
+        assert [each.id for each in await read(stream, 3)] == [1, 2, 3]
     assert proxy.headers("Last-Event-ID") == ["0", "1"]
 
 
