@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links -c requirements/constraints.txt
 
-.PHONY: setup serve test bench check format openapi lock clean
+.PHONY: setup serve test bench check format openapi client lock clean
 
 setup: .venv/.runtime
 
@@ -30,6 +30,10 @@ format: .venv/.dev
 # After a change to the API that is meant: the diff of the snapshot is the change that clients will see.
 openapi: .venv/.dev
 	$(BIN)/python -m tests.contract.openapi_snapshot
+
+# After the same change: the methods of the Python client are written from the route table.
+client: .venv/.dev
+	$(BIN)/python -m codegen.client
 
 lock: .venv/.dev
 	cat requirements/runtime.in requirements/build.in | $(LOCK) --upgrade -o requirements/runtime.lock -

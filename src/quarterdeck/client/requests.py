@@ -1,0 +1,169 @@
+"""What to send: one request, complete but for the server's address and the credential. No input or output here."""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from enum import Enum
+from urllib.parse import quote, urlsplit
+from uuid import UUID, uuid4
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from quarterdeck.client.errors import InvalidArgument
+from quarterdeck.ids import parse_id
+
+Id = UUID | str
+# A revision is what an ETag is made of.
+IfMatch = int | str
+
+JSON = "application/json"
+GZIP = "application/gzip"
+_PRINTABLE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_KEY = re.compile(r"[\x21-\x7e]+")
+_MAX_IDEMPOTENCY_KEY = 255
+
+
+class Operation(Struct, frozen=True):
+    """An operation of the API, as far as sending it goes."""
+
+    name: str
+    method: str
+    path: str
+    idempotent: bool = False
+    # The field of the answer that a replay lacks: a secret.
+    shown_once: str | None = None
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    operation: Operation
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    content: bytes | None = None
+
+    @property
+    def method(self) -> str:
+        return self.operation.method
+
+    @property
+    def is_keyed(self) -> bool:
+        return "Idempotency-Key" in self.headers
+
+
+class Target(Struct, frozen=True):
+    """Where requests go, and what every one of them carries. Its text form leaves the credential out."""
+
+    base_url: str
+    headers: dict[str, str]
+
+    def __repr__(self) -> str:
+        return self.base_url
+
+
+def target(base_url: str, key: str, workspace_id: Id | None, client: str, *, allow_http: bool) -> Target:
+    # A key that was read from a file ends in a line break; a header must not.
+    key = key.strip()
+    if not _KEY.fullmatch(key):
+        raise InvalidArgument("The key must be printable ASCII without blanks.")
+    try:
+        parts = urlsplit(base_url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as fault:
+        raise InvalidArgument(f"base_url is not an address: {fault}.") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise InvalidArgument("base_url must start with http:// or https:// and name a host.")
+    if parts.query or parts.fragment or parts.username is not None or parts.password is not None:
+        raise InvalidArgument("base_url must not hold a user name, a query or a fragment.")
+    if parts.scheme == "http" and not allow_http and not _is_loopback(host):
+        raise InvalidArgument(
+            f"The key would travel to {host} in the clear: use https, or allow_http=True on a network that you trust."
+        )
+    headers = {"Authorization": f"Bearer {key}", "Quarterdeck-Client": client, "User-Agent": client, "Accept": JSON}
+    if workspace_id is not None:
+        headers["Service-Workspace"] = id_text("workspace_id", workspace_id)
+    return Target(base_url.rstrip("/"), headers)
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def build(
+    operation: Operation,
+    path: Mapping[str, Id | int],
+    query: Mapping[str, object],
+    body: Mapping[str, object] | None,
+    *,
+    if_match: IfMatch | None = None,
+    idempotency_key: str | None = None,
+    workspace_id: Id | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Request:
+    """The key of an idempotent operation is drawn here, so that one call has one, however often it is sent."""
+    found = dict(headers or {})
+    if workspace_id is not None:
+        found["Service-Workspace"] = id_text("workspace_id", workspace_id)
+    if if_match is not None:
+        found["If-Match"] = f'"{if_match}"' if isinstance(if_match, int) else _header_text("if_match", if_match)
+    if operation.idempotent:
+        key = uuid4().hex if idempotency_key is None else _header_text("idempotency_key", idempotency_key)
+        if len(key) > _MAX_IDEMPOTENCY_KEY:
+            raise InvalidArgument(f"idempotency_key is longer than {_MAX_IDEMPOTENCY_KEY} characters.")
+        found["Idempotency-Key"] = key
+    content = None
+    if body is not None:
+        found["Content-Type"] = JSON
+        content = _encoded({name: value for name, value in body.items() if value is not UNSET})
+    return Request(
+        operation=operation,
+        path=_filled(operation.path, path),
+        query=dict(_written(query)),
+        headers=found,
+        content=content,
+    )
+
+
+def _encoded(body: dict[str, object]) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except (TypeError, ValueError) as fault:
+        raise InvalidArgument(f"The arguments cannot be written as JSON: {fault}") from None
+
+
+def _filled(template: str, values: Mapping[str, Id | int]) -> str:
+    texts = {name: str(value) if isinstance(value, int) else id_text(name, value) for name, value in values.items()}
+    return template.format(**{name: quote(text, safe="") for name, text in texts.items()})
+
+
+def id_text(name: str, value: Id) -> str:
+    """Read strictly, so that no text can lead to another path."""
+    found = value if isinstance(value, UUID) else parse_id(value)
+    if found is None:
+        raise InvalidArgument(f"{name} is not a UUID.")
+    return str(found)
+
+
+def _written(query: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    for name, value in query.items():
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            yield name, "true" if value else "false"
+        elif isinstance(value, datetime):
+            if value.tzinfo is None:
+                raise InvalidArgument(f"{name} needs an offset: datetime.now(UTC), for example.")
+            yield name, value.isoformat()
+        else:
+            yield name, str(value.value if isinstance(value, Enum) else value)
+
+
+def _header_text(name: str, value: str) -> str:
+    if not _PRINTABLE.fullmatch(value):
+        raise InvalidArgument(f"{name} must be printable ASCII, without a blank at either end.")
+    return value
