@@ -7,7 +7,7 @@ from typing import Protocol
 from uuid import UUID
 
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.conversation import Block, Kind
+from quarterdeck.cli.conversation import Block, Kind, Stage
 from quarterdeck.cli.piping import Pipe
 from quarterdeck.cli.talking import Talk, open_client
 from quarterdeck.cli.terminal import Terminal
@@ -39,8 +39,7 @@ async def chat(info: ConnectionInfo, session_id: UUID | None, *, title: str | No
         try:
             well = await screen.run(talk)
         finally:
-            await talk.close()
-            screen.show(_last_words(talk))
+            screen.show([*await talk.close(), *_last_words(talk)])
             await screen.flush()
     return 0 if well else 1
 
@@ -54,9 +53,13 @@ async def _resumed(client: AsyncClient, session_id: UUID, screen: Screen) -> Tal
 
 
 def _last_words(talk: Talk) -> list[Block]:
-    conversation = talk.conversation
-    blocks = [Block(Kind.TROUBLE, f"Not known to have been accepted: {one.text}") for one in conversation.unsent]
-    if conversation.active_run is not None:
+    """What the screen showed as under way must not vanish with it."""
+    blocks = []
+    for one in talk.conversation.waiting:
+        is_sent = one.stage is not Stage.SENDING
+        state = f"{one.stage} · not taken up yet" if is_sent else "not known to have been accepted"
+        blocks += [Block(Kind.INPUT, one.text), Block(Kind.NOTE if is_sent else Kind.TROUBLE, state)]
+    if talk.conversation.active_run is not None:
         blocks.append(Block(Kind.NOTE, "The run goes on without you."))
     return [*blocks, Block(Kind.NOTE, f"Come back with: qd chat {talk.session_id}")]
 

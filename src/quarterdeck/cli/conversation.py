@@ -45,8 +45,9 @@ class Waiting(Struct):
     """An input that no run has taken up yet."""
 
     text: str
-    # Which of ours it is. None: it was sent from elsewhere.
+    # Which of ours it is. None: it is another's, or from before.
     number: int | None = None
+    sent_elsewhere: bool = False
     # Not known before the log has told it.
     input_id: str | None = None
     run_id: UUID | None = None
@@ -75,6 +76,8 @@ class Conversation:
         self.last_end: str | None = None
         self._calls: dict[str, str] = {}
         self._attempt = 0
+        # Whether what the log tells happens now, and not before we came.
+        self._live = False
         self._streamed = ""
         self._missed_text = False
         self._numbers = 0
@@ -158,6 +161,7 @@ class Conversation:
 
     def resumed(self) -> None:
         """A new stream has begun. What was written meanwhile is missing from the live text."""
+        self._live = True
         self._streamed, self._missed_text = "", self.active_run is not None
 
     # --- what the log tells ---
@@ -178,7 +182,7 @@ class Conversation:
         text = str(event.data.get("text", ""))
         found = next((one for one in self.waiting if self._may_be(one, text, event.run_id)), None)
         if found is None:
-            found = Waiting(text)
+            found = Waiting(text, sent_elsewhere=self._live)
             self.waiting.append(found)
         found.input_id = event.data.get("input_id")
         found.run_id = event.run_id
@@ -203,7 +207,7 @@ class Conversation:
         self.waiting.remove(found)
         step = event.data.get("step")
         where = "" if step is None else f" at step {step}"
-        elsewhere = "" if found.number is not None else "sent from elsewhere · "
+        elsewhere = "sent from elsewhere · " if found.sent_elsewhere else ""
         return [
             Block(Kind.INPUT, found.text),
             Block(Kind.NOTE, f"{elsewhere}{found.stage} · taken up{where}"),

@@ -5,7 +5,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
 
@@ -21,6 +21,8 @@ Show = Callable[[Sequence[Block]], None]
 _FIRST_PAUSE_SECONDS = 0.25
 # A person is waiting: a server that is back is to be noticed soon.
 _LONGEST_PAUSE_SECONDS = 2.0
+_PARTING_SECONDS = 3.0
+_PARTING_BLOCKS = 20
 
 
 def open_client(info: ConnectionInfo) -> AsyncClient:
@@ -37,6 +39,7 @@ class Talk:
         self.conversation = Conversation()
         # Whether the server would not have one of the inputs.
         self.refused = False
+        self._reached = False
         self._client = client
         self._show = show
         self._on_event = on_event
@@ -127,10 +130,17 @@ class Talk:
         except QuarterdeckError as fault:
             self._show([Block(Kind.TROUBLE, f"The run could not be cancelled: {fault.message}")])
 
-    async def close(self) -> None:
-        for task in self._cancelling:
+    async def close(self) -> list[Block]:
+        """Who cancels and leaves at once still wants it cancelled. What became of that, as far as it can be told."""
+        if not self._cancelling:
+            return []
+        _, late = await asyncio.wait(self._cancelling, timeout=_PARTING_SECONDS)
+        for task in late:
             task.cancel()
-        await asyncio.gather(*self._cancelling, return_exceptions=True)
+        with suppress(QuarterdeckError, TimeoutError):
+            async with asyncio.timeout(_PARTING_SECONDS):
+                return (await self.catch_up(_PARTING_BLOCKS))[0]
+        return []
 
     async def _until_it_passes(self, attempt: Callable[[], Awaitable[T]]) -> T:
         tried = 0
@@ -138,13 +148,15 @@ class Talk:
             try:
                 done = await attempt()
             except QuarterdeckError as fault:
-                if not may_pass(fault):
+                # A server that was never there is more likely a wrong address than one that comes back.
+                if not self._reached or not may_pass(fault):
                     raise
                 tried += 1
                 if self.conversation.connected:
                     self._show(self.conversation.lost(fault.message))
                 await asyncio.sleep(_pause_seconds(tried))
             else:
+                self._reached = True
                 if not self.conversation.connected:
                     self._show(self.conversation.back())
                 return done
