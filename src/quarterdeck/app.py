@@ -21,6 +21,7 @@ from quarterdeck.http.operation import Operation
 from quarterdeck.http.routes import OPERATIONS
 from quarterdeck.logs import configure_logs, log
 from quarterdeck.parts import Parts
+from quarterdeck.rate_limits.allowance import RateLimits
 from quarterdeck.runs.known_callers import KnownCallers
 from quarterdeck.runs.submissions import Submissions
 from quarterdeck.settings import Settings
@@ -47,12 +48,14 @@ def build_parts(settings: Settings) -> Parts:
         settings=settings,
         database=database,
         last_used=LastUsed(),
+        rate_limits=RateLimits(settings.limit, settings.server.processes),
         submissions=Submissions(url, settings.database, settings.submit, hints.add),
         known_callers=KnownCallers(settings.submit.known_callers),
         bundles=open_bundle_store(settings.bundle.store_url, settings.data_dir),
         uploads=open_uploads(settings.bundle, settings.data_dir),
         hints=hints,
         feed=Feed(url, settings.database, settings.stream),
+        stopping=asyncio.Event(),
     )
 
 
@@ -84,7 +87,7 @@ def _lifespan(parts: Parts) -> Callable[[object], AbstractAsyncContextManager[No
             asyncio.create_task(_every(parts.settings.key.last_used_flush_seconds, lambda: _flush(parts))),
             asyncio.create_task(_every(parts.settings.receipt.sweep_interval_seconds, lambda: sweep(parts))),
         ]
-        with told_of_stop(parts.feed.stop):
+        with told_of_stop(lambda: _stop(parts)):
             yield
         for loop in loops:
             loop.cancel()
@@ -95,9 +98,15 @@ def _lifespan(parts: Parts) -> Callable[[object], AbstractAsyncContextManager[No
         parts.uploads.close()
         await parts.submissions.close()
         await parts.hints.close()
+        await parts.rate_limits.close()
         await parts.database.close()
 
     return lifespan
+
+
+def _stop(parts: Parts) -> None:
+    parts.stopping.set()
+    parts.feed.stop()
 
 
 async def _flush(parts: Parts) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import httpx
 import pytest
 from msgspec import UNSET
 
@@ -15,6 +16,7 @@ from quarterdeck.client import (
     ApiError,
     AsyncClient,
     Client,
+    ClientOutdated,
     Conflict,
     Event,
     Forbidden,
@@ -23,14 +25,17 @@ from quarterdeck.client import (
     InvalidRequest,
     NotFound,
     PreconditionFailed,
+    TooManyRequests,
     Unauthorized,
 )
 from quarterdeck.client.errors import BY_CODE
 from quarterdeck.client.requests import Operation
 from quarterdeck.errors import ErrorCode
 from quarterdeck.sessions.model import SessionBody, SessionSkill
-from tests.client.both import KINDS, opened
-from tests.world import EVERY_PERMISSION, Server, World, bundle
+from tests.client import misbehaving as bad
+from tests.client.both import KINDS, Both, opened
+from tests.client.misbehaving import Proxy
+from tests.world import EVERY_PERMISSION, Server, World, bundle, serving
 
 both = pytest.mark.parametrize("kind", KINDS)
 KEY = "qd_live_abcdefghijklmnopqrstuvwxyz"
@@ -181,6 +186,67 @@ async def test_a_download_arrives_whole_or_not_at_all(server: Server, world: Wor
             await client.call("_download", Operation("x", "GET", "/v1/nothing"), {}, {}, target, None)
     assert target.read_bytes() == expected
     assert list(tmp_path.iterdir()) == [target]
+
+
+@both
+async def test_downloads(server: Server, world: World, kind: str, tmp_path: Path) -> None:
+    archive = bundle(notes="x" * 200_000)
+    async with opened(kind, server.url, world.key) as client:
+        skill = await client.call("create_skill", name="demo")
+        await client.call("push_skill", skill.id, archive)
+        size = await client.call("download_skill_bundle", skill.id, 1, str(tmp_path / "x.tar.gz"))
+        assert (tmp_path / "x.tar.gz").read_bytes() == archive
+        assert size == len(archive)
+        into = io.BytesIO()
+        await client.call("download_skill_file", skill.id, 1, into, path="notes")
+        assert into.getvalue() == b"x" * 200_000
+    async with (
+        Proxy(server, [bad.cuts_the_body, _changes_a_byte]).running() as proxy,
+        opened(kind, proxy.url, world.key) as client,
+    ):
+        await client.call("download_skill_bundle", skill.id, 1, tmp_path / "x.tar.gz")
+    assert (tmp_path / "x.tar.gz").read_bytes() == archive
+    assert len(proxy.requests) == 3
+
+
+async def _changes_a_byte(exchange: bad.Exchange) -> None:
+    answer = await exchange.answer()
+    await exchange.send(answer[:-1] + bytes([answer[-1] ^ 1]))
+
+
+@both
+async def test_an_archive_that_is_too_large_is_refused_in_words(server: Server, world: World, kind: str) -> None:
+    skill_id = await world.new_skill()
+    async with opened(kind, server.url, world.key) as client:
+        with pytest.raises(InvalidRequest, match="larger than") as refused:
+            await client.call("push_skill", skill_id, bytes(40 * 1024 * 1024))
+    assert refused.value.status == 413
+
+
+@both
+async def test_a_server_that_wants_newer_clients_and_fewer_calls(database_url: str, tmp_path: Path, kind: str) -> None:
+    with serving(database_url, tmp_path, HTTP_MIN_CLIENT_VERSION="99") as server:
+        async with opened(kind, server.url, KEY) as client:
+            with pytest.raises(ClientOutdated, match="99"):
+                await client.call("create_session")
+    limits = {"LIMIT_CREDENTIAL_PER_MINUTE": 60, "LIMIT_CREDENTIAL_BURST": 2}
+    with serving(database_url, tmp_path, **limits) as server:
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            world = await World.create(database_url, http)
+        async with opened(kind, server.url, world.key, retries=0) as client:
+            with pytest.raises(TooManyRequests) as refused:
+                await _call_often(client)
+            assert refused.value.retry_after is not None
+        async with opened(kind, server.url, world.key) as client:
+            # More than the burst: those that come too early wait and are done.
+            for _ in range(4):
+                await client.call("create_session")
+            assert len((await client.call("list_sessions")).items) == 4
+
+
+async def _call_often(client: Both) -> None:
+    for _ in range(10):
+        await client.call("list_sessions")
 
 
 @both

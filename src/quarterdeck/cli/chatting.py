@@ -32,6 +32,7 @@ async def chat(info: ConnectionInfo, session_id: UUID | None, *, title: str | No
         if session_id is None:
             session_id = (await client.create_session(title=title, model=model)).id
             talk = Talk(client, session_id, screen.show)
+            talk.reached = True
             screen.show([Block(Kind.NOTE, f"New session. Come back with: qd chat {session_id}")])
         else:
             talk = await _resumed(client, session_id, screen)

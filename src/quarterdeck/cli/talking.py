@@ -37,9 +37,10 @@ class Talk:
         """With `on_event`, entries of the log go there as they are, and only the rest is shown."""
         self.session_id = session_id
         self.conversation = Conversation()
+        # Whether the server has ever answered.
+        self.reached = False
         # Whether the server would not have one of the inputs.
         self.refused = False
-        self._reached = False
         self._client = client
         self._show = show
         self._on_event = on_event
@@ -149,14 +150,14 @@ class Talk:
                 done = await attempt()
             except QuarterdeckError as fault:
                 # A server that was never there is more likely a wrong address than one that comes back.
-                if not self._reached or not may_pass(fault):
+                if not self.reached or not may_pass(fault):
                     raise
                 tried += 1
                 if self.conversation.connected:
                     self._show(self.conversation.lost(fault.message))
                 await asyncio.sleep(_pause_seconds(tried))
             else:
-                self._reached = True
+                self.reached = True
                 if not self.conversation.connected:
                     self._show(self.conversation.back())
                 return done

@@ -1,5 +1,5 @@
-"""`qd chat` in a terminal. What is finished scrolls up as on any terminal; below it, drawn anew as they change, stand the
-answer that is being written, the inputs that wait, and the line that is being typed."""
+"""`qd chat` in a terminal. What is finished scrolls up as on any terminal. Below it, drawn anew as they change, stand
+the answer that is being written, the inputs that wait, and the line that is being typed."""
 
 import asyncio
 import time

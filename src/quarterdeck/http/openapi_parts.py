@@ -15,6 +15,9 @@ UUID: Json = {
     "pattern": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
 }
 
+MOMENT: Json = {"type": "string", "format": "date-time"}
+BINARY: Json = {"type": "string", "format": "binary"}
+
 NUMBER: Json = {"type": "integer", "format": "int32", "minimum": 1, "maximum": MAX_NUMBER}
 
 
@@ -41,6 +44,9 @@ only. What a credential cannot see answers 404, exactly like what does not exist
 **Errors.** Every error is `{"error": {"code", "message"}}`. Branch on `code`, which is one of nine; `message` is for \
 people. An unknown path is 404 `not_found`, a method that a path lacks 405 `invalid_request` with `Allow`. \
 Every answer has an `X-Request-Id`, yours if you sent one, which also stands in the server's log.
+
+**Limits.** A server may limit the requests of a credential and of a workspace. Then answers say in `RateLimit` how \
+many are left, and one too many is 429 with `Retry-After`.
 
 **Retries.** Send an `Idempotency-Key` of your choice with a change and repeat the request as often as you need: it \
 takes effect once, and later answers are the saved one with `Idempotency-Replayed: true`. The same key with another \
@@ -98,6 +104,21 @@ PARAMETERS: Json = {
         "in": "header",
         "required": False,
         "description": "The ETag of what the caller has. If that is still current, the answer is 304.",
+        "schema": {"type": "string"},
+    },
+    "Range": {
+        "name": "Range",
+        "in": "header",
+        "required": False,
+        "description": "The bytes that are wanted, as `bytes=0-1023`, `bytes=1024-` or `bytes=-1024`. Several ranges "
+        "at once are answered with the whole.",
+        "schema": {"type": "string"},
+    },
+    "IfRange": {
+        "name": "If-Range",
+        "in": "header",
+        "required": False,
+        "description": "The ETag of what the caller has a part of. If it is another, Range is ignored.",
         "schema": {"type": "string"},
     },
     "Limit": {
@@ -176,6 +197,18 @@ RESPONSE_HEADERS: Json = {
         "description": "Present when the answer is the saved one of an earlier request with this Idempotency-Key.",
         "schema": {"type": "string", "enum": ["true"]},
     },
+    "RateLimit": {
+        "required": False,
+        "description": "While requests are limited: how many are left now (`r`), and after how many seconds there is "
+        "one more (`t`). For the credential, the workspace, or both.",
+        "schema": {"type": "string"},
+    },
+    "RateLimit-Policy": {
+        "required": False,
+        "description": "While requests are limited: how many (`q`) are allowed in how many seconds (`w`), in the long "
+        "run.",
+        "schema": {"type": "string"},
+    },
     "WWW-Authenticate": {
         "required": False,
         "description": "The kind of credential that is wanted.",
@@ -185,6 +218,32 @@ RESPONSE_HEADERS: Json = {
         "required": False,
         "description": "Try again after this many seconds.",
         "schema": {"type": "integer", "minimum": 0},
+    },
+}
+
+# What comes with content, whole or in part.
+DOWNLOAD_HEADERS: Json = {
+    "ETag": {
+        "required": True,
+        "description": "The SHA-256 of the whole content.",
+        "schema": {"type": "string", "pattern": '^"[0-9a-f]{64}"$'},
+    },
+    "Accept-Ranges": {
+        "required": True,
+        "description": "Parts can be asked for with Range.",
+        "schema": {"type": "string", "enum": ["bytes"]},
+    },
+    "Content-Disposition": {
+        "required": True,
+        "description": "A name to save it under.",
+        "schema": {"type": "string", "pattern": '^attachment; filename="[A-Za-z0-9._-]+"$'},
+    },
+}
+PART_HEADERS: Json = {
+    "Content-Range": {
+        "required": True,
+        "description": "Which bytes these are, and of how many.",
+        "schema": {"type": "string", "pattern": "^bytes [0-9]+-[0-9]+/[0-9]+$"},
     },
 }
 

@@ -12,6 +12,19 @@ _UNAUTHORIZED = Refusal(
     "The credential is missing, malformed, unknown, revoked or expired.",
     "Send `Authorization: Bearer` with a key or token that is alive. Repeating the call does not help.",
 )
+_OUTDATED = Refusal(
+    "client_outdated",
+    errors.outdated("0.2.0"),
+    "`Quarterdeck-Client` names one of our own clients in a version that this server no longer serves. "
+    "Other clients are left alone.",
+    "Upgrade the client: `pip install --upgrade quarterdeck`.",
+)
+_TOO_MANY = Refusal(
+    "too_many_requests",
+    errors.too_many("credential", 2),
+    "The credential or its workspace has sent more requests than this server's settings allow. Nothing was done.",
+    "Try again after the seconds in Retry-After. `RateLimit` tells beforehand how many requests are left.",
+)
 _KEY_REUSED = Refusal(
     "key_reused",
     errors.key_reused(),
@@ -23,6 +36,18 @@ _PRECONDITION = Refusal(
     errors.precondition_failed(),
     "If-Match was sent and names another ETag than the current one: somebody else was first. Nothing was done.",
     "Read it again, see whether the change is still wanted, and send it with the new ETag.",
+)
+_UNSATISFIABLE_RANGE = Refusal(
+    "unsatisfiable_range",
+    errors.unsatisfiable_range(),
+    "Range asks for bytes behind the end. Content-Range tells the size.",
+    "Ask for bytes that are there, or leave Range out.",
+)
+_NO_VERSION = Refusal(
+    "no_version",
+    errors.not_found("skill version"),
+    "The skill has no version of this number.",
+    "Look at the skill's versions.",
 )
 _TOO_SLOW = Refusal(
     "too_slow",
@@ -64,11 +89,16 @@ def refusals(operation: Operation) -> list[Refusal]:
     found.append(_UNAUTHORIZED)
     found += _lacks_permission(operation)
     found.append(_unseen(operation))
+    if operation.path_numbers:
+        found.append(_NO_VERSION)
     if operation.idempotent:
         found.append(_KEY_REUSED)
     if operation.conditional:
         found.append(_PRECONDITION)
+    if operation.download:
+        found.append(_UNSATISFIABLE_RANGE)
     found += operation.refusals
+    found += [_OUTDATED, _TOO_MANY]
     found += [_INTERNAL, _UNAVAILABLE]
     if operation.method != "GET":
         found.append(_OUTCOME_UNKNOWN)
