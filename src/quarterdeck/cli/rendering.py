@@ -117,7 +117,7 @@ def live_lines(conversation: Conversation, columns: int, rows: int) -> list[Frag
     ]
     more = len(conversation.waiting) - _MOST_WAITING_SHOWN
     if more > 0:
-        waiting.append([("class:quiet", f"  … and {more} more")])
+        waiting.append([("class:quiet", cut(f"  … and {more} more", columns))])
     status = _status(conversation)
     below = [*waiting, [("class:quiet", one_line(status, columns))]] if status else waiting
     room = max(1, rows - len(below) - 1)
