@@ -94,7 +94,7 @@ async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: Wor
         screen.interrupt()
         text = screen.wait("The run was cancelled.", "discarded: The run was cancelled.", "› half a li")
         assert "Cancelling the run." in text
-        assert "working" not in text
+        assert "● working" not in text
         assert screen.process.poll() is None
         # Nothing runs: Ctrl-C leaves, however long ago the last one was.
         screen.interrupt()
@@ -157,10 +157,10 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(database_url: s
             screen.wait("› sent while it was away", "› and one more", "sending…")
             stack.enter_context(serving(database_url, tmp_path, port=server.port))
             screen.wait("Connected again.", "> and one more")
-            screen.wait_for(lambda text: "working" not in text, "the end of the run")
+            screen.wait_for(lambda text: "● working" not in text, "the end of the run")
             screen.enter("after all that")
             screen.wait("> after all that")
-            text = screen.wait_for(lambda text: "working" not in text, "the end of the run")
+            text = screen.wait_for(lambda text: "● working" not in text, "the end of the run")
             screen.enter("/quit")
             assert screen.ended() == 0
             log = await log_of(world, session_id)
@@ -196,7 +196,7 @@ async def test_nothing_that_others_write_steers_the_terminal(server: Server, wor
     with terminal("chat", session_id, **settings_of(server, world)) as screen:
         screen.wait("/help shows")
         await world.submit(session_id, hostile)
-        screen.wait("› before after  end", "> before after end")
+        screen.wait("› before after  end", "> before after  end")
         screen.enter("/quit")
         assert screen.ended() == 0
     for order in (b"owned", b"\x1b[2J", b"\x1b[31m", b"\x9b", b"\xc2\x9b", b"\x1bc"):
