@@ -100,7 +100,7 @@ def _set_size(descriptor: int, columns: int, rows: int) -> None:
 
 
 @contextmanager
-def terminal(*arguments: str, columns: int = 80, rows: int = 30, **settings: str) -> Iterator[Terminal]:
+def terminal(*arguments: str, settings: dict[str, str], columns: int = 80, rows: int = 30) -> Iterator[Terminal]:
     master, slave = pty.openpty()
     try:
         _set_size(slave, columns, rows)

@@ -38,7 +38,7 @@ def session_of(screen: Terminal) -> str:
 
 @pytest.mark.usefixtures("worker")
 async def test_a_conversation(server: Server, world: World) -> None:
-    with terminal("chat", **settings_of(server, world)) as screen:
+    with terminal("chat", settings=settings_of(server, world)) as screen:
         session_id = session_of(screen)
         screen.enter("hello there")
         text = screen.wait("> hello there", "My tools said:")
@@ -62,7 +62,7 @@ async def test_a_conversation(server: Server, world: World) -> None:
 
 @pytest.mark.usefixtures("worker")
 async def test_the_answer_streams_while_the_next_input_is_typed_and_steers(server: Server, world: World) -> None:
-    with terminal("chat", **settings_of(server, world)) as screen:
+    with terminal("chat", settings=settings_of(server, world)) as screen:
         session_id = session_of(screen)
         screen.enter("demo: slow 4")
         screen.wait("Demo model: step")
@@ -84,7 +84,7 @@ async def test_the_answer_streams_while_the_next_input_is_typed_and_steers(serve
 
 @pytest.mark.usefixtures("worker")
 async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: World) -> None:
-    with terminal("chat", **settings_of(server, world)) as screen:
+    with terminal("chat", settings=settings_of(server, world)) as screen:
         session_id = session_of(screen)
         screen.enter("demo: slow 60")
         screen.wait("working · Ctrl-C cancels", "taken up at step 1")
@@ -106,7 +106,7 @@ async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: Wor
 
 @pytest.mark.usefixtures("worker")
 async def test_ctrl_c_twice_cancels_and_leaves(server: Server, world: World) -> None:
-    with terminal("chat", **settings_of(server, world)) as screen:
+    with terminal("chat", settings=settings_of(server, world)) as screen:
         session_id = session_of(screen)
         screen.enter("demo: slow 60")
         screen.wait("working · Ctrl-C cancels", "taken up at step 1")
@@ -122,7 +122,7 @@ async def test_coming_back_shows_what_was_last_and_goes_on(server: Server, world
     for number in range(8):
         run_id = (await world.submit(session_id, f"input {number}")).json()["run_id"]
         await ended(world, run_id)
-    with terminal("chat", session_id, **settings_of(server, world)) as screen:
+    with terminal("chat", session_id, settings=settings_of(server, world)) as screen:
         text = screen.wait(f"What was before: qd watch {session_id}", "› input 7", "> input 7")
         assert "› input 0" not in text
         assert "elsewhere" not in text
@@ -146,7 +146,7 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(database_url: s
         http = httpx.AsyncClient(base_url=server.url, timeout=30)
         async with http:
             world = await World.create(database_url, http)
-            screen = stack.enter_context(terminal("chat", rows=50, **settings_of(server, world)))
+            screen = stack.enter_context(terminal("chat", rows=50, settings=settings_of(server, world)))
             session_id = session_of(screen)
             screen.enter("demo: slow 6")
             screen.wait("Demo model: step")
@@ -155,7 +155,7 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(database_url: s
             screen.enter("sent while it was away")
             screen.enter("and one more")
             screen.wait("› sent while it was away", "› and one more", "sending…")
-            stack.enter_context(serving(database_url, tmp_path, port=server.port))
+            stack.enter_context(serving(database_url, tmp_path, SERVER_PORT=server.port))
             screen.wait("Connected again.", "> and one more")
             screen.wait_for(lambda text: "● working" not in text, "the end of the run")
             screen.enter("after all that")
@@ -176,7 +176,7 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(database_url: s
 @pytest.mark.usefixtures("worker")
 async def test_a_narrow_terminal_that_grows(server: Server, world: World) -> None:
     long = "a line that is a good deal longer than forty columns, and goes on"
-    with terminal("chat", columns=40, rows=12, **settings_of(server, world)) as screen:
+    with terminal("chat", columns=40, rows=12, settings=settings_of(server, world)) as screen:
         session_of(screen)
         screen.enter(long)
         screen.wait("My tools said:", "UTC")
@@ -193,7 +193,7 @@ async def test_a_narrow_terminal_that_grows(server: Server, world: World) -> Non
 async def test_nothing_that_others_write_steers_the_terminal(server: Server, world: World) -> None:
     session_id = await world.new_session()
     hostile = "be\x1b]0;owned\x07fore \x1b[2J\x1b[31mafter \x9b5n\x1bc end"
-    with terminal("chat", session_id, **settings_of(server, world)) as screen:
+    with terminal("chat", session_id, settings=settings_of(server, world)) as screen:
         screen.wait("/help shows")
         await world.submit(session_id, hostile)
         screen.wait("› before after  end", "> before after  end")
