@@ -16,7 +16,8 @@ import pyte
 
 from tests.cli.command import QD, environment
 
-PATIENCE_SECONDS = 20.0
+# Only a fault takes this long; a machine that does much else may take a good part of it.
+PATIENCE_SECONDS = 30.0
 
 
 class _Emulated(pyte.HistoryScreen):

@@ -170,7 +170,7 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(database_url: s
     for once in [*(f"› {text}" for text in accepted), "Connection lost", "Connected again."]:
         assert text.count(once) == 1, once
     said = [entry["data"]["text"] for entry in log if entry["type"] == "message"]
-    assert screen.text().count("Demo model:") == len(said)
+    assert text.count("Demo model:") == len(said), "each answer is there once"
 
 
 @pytest.mark.usefixtures("worker")
