@@ -64,7 +64,7 @@ def free_port() -> int:
 @contextmanager
 def serving(database_url: str, data_dir: Path, **settings: object) -> Iterator[Server]:
     """`qd api` in a process of its own. `settings` are environment variables without their prefix."""
-    port = free_port()
+    port = int(str(settings.get("SERVER_PORT") or free_port()))
     environment = {key: value for key, value in os.environ.items() if not key.startswith("QUARTERDECK_")}
     environment |= {
         "QUARTERDECK_DATABASE_URL": database_url,

@@ -10,7 +10,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from quarterdeck.cli import admin
+from quarterdeck.cli import admin, chat
+from quarterdeck.client.errors import QuarterdeckError
 from quarterdeck.errors import ServiceError
 from quarterdeck.settings import Settings, SettingsError, read_settings, with_server
 
@@ -26,6 +27,7 @@ app = typer.Typer(
     help="Quarterdeck, an agent workspace.",
 )
 app.add_typer(admin.app, name="admin")
+app.add_typer(chat.app)
 
 Host = Annotated[str | None, typer.Option(help="Address to serve on. Default: 127.0.0.1.")]
 PortNumber = Annotated[int | None, typer.Option(help="Port to serve on. Default: 8700.")]
@@ -92,7 +94,7 @@ def run(arguments: list[str]) -> int:
         return EXIT_INTERRUPTED
     except typer.TyperException as fault:
         return _complain(fault.format_message())
-    except ServiceError as fault:
+    except (ServiceError, QuarterdeckError) as fault:
         return _complain(fault.message)
     except (SettingsError, EmbeddedError, MigrationError) as fault:
         return _complain(str(fault))

@@ -1,0 +1,124 @@
+"""`qd` in a terminal of the test's own: a pseudo-terminal, and an emulator that keeps what a person would see."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pyte
+
+from tests.cli.command import QD, environment
+
+# Only a fault takes this long; a machine that does much else may take a good part of it.
+PATIENCE_SECONDS = 30.0
+
+
+class _Emulated(pyte.HistoryScreen):
+    """Answers what a program asks its terminal, such as where the cursor is."""
+
+    reply: Callable[[str], None]
+
+    def write_process_input(self, data: str) -> None:
+        self.reply(data)
+
+
+class Terminal:
+    def __init__(self, process: "subprocess.Popen[bytes]", master: int, columns: int, rows: int) -> None:
+        self.process = process
+        # Every byte that was written, for what must never be among them.
+        self.raw = b""
+        self._master = master
+        self._screen = _Emulated(columns, rows, history=5000, ratio=0.1)
+        self._screen.reply = lambda data: self._write(data.encode())
+        self._stream = pyte.ByteStream(self._screen)
+
+    def _write(self, data: bytes) -> None:
+        os.write(self._master, data)
+
+    def type(self, text: str) -> None:
+        self._write(text.encode())
+
+    def enter(self, text: str) -> None:
+        self.type(text + "\r")
+
+    def interrupt(self) -> None:
+        self.type("\x03")
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._screen.resize(rows, columns)
+        _set_size(self._master, columns, rows)
+        self.process.send_signal(signal.SIGWINCH)
+
+    def text(self) -> str:
+        """All lines, those that have scrolled away too."""
+        self._read(0)
+        gone = ["".join(line[at].data for at in range(self._screen.columns)) for line in self._screen.history.top]
+        return "\n".join(line.rstrip() for line in [*gone, *self._screen.display])
+
+    def wait(self, *words: str) -> str:
+        """Until all of these can be seen; what is seen then."""
+        return self.wait_for(lambda text: all(one in text for one in words), f"{words}")
+
+    def wait_for(self, look: Callable[[str], bool], what: str) -> str:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not look(text := self.text()):
+            assert time.monotonic() < deadline, f"not seen: {what}\n{text}"
+            self._read(0.05)
+        return text
+
+    def ended(self) -> int:
+        """The exit code, once it has left. Its last words are read along."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, f"it has not left:\n{self.text()}"
+            self._read(0.05)
+        self._read(0)
+        return self.process.returncode
+
+    def _read(self, seconds: float) -> None:
+        while select.select([self._master], [], [], seconds)[0]:
+            try:
+                data = os.read(self._master, 65536)
+            except OSError:
+                # Linux says so when the other end is closed.
+                return
+            if not data:
+                return
+            self.raw += data
+            self._stream.feed(data)
+            seconds = 0
+
+
+def _set_size(descriptor: int, columns: int, rows: int) -> None:
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+@contextmanager
+def terminal(*arguments: str, settings: dict[str, str], columns: int = 80, rows: int = 30) -> Iterator[Terminal]:
+    master, slave = pty.openpty()
+    try:
+        _set_size(slave, columns, rows)
+        process = subprocess.Popen(
+            [*QD, *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment(**settings) | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
+            start_new_session=True,
+        )
+    finally:
+        os.close(slave)
+    try:
+        yield Terminal(process, master, columns, rows)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        os.close(master)

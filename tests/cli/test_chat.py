@@ -1,0 +1,270 @@
+"""`qd chat` and `qd watch` in a real terminal, and between other programs, against a served API and a worker."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.command import QD, environment, qd
+from tests.cli.screen import Terminal, terminal
+from tests.workers import check_log, ended, log_of, working
+from tests.world import Server, World, serving
+
+ANSWER = "here is what reached me"
+
+
+@pytest.fixture
+def worker(server: Server, tmp_path: Path) -> Iterator[None]:
+    with working(server.database_url, tmp_path):
+        yield
+
+
+def settings_of(server: Server, world: World) -> dict[str, str]:
+    return {"URL": server.url, "KEY": world.key, "WORKSPACE": str(world.workspace_id)}
+
+
+def session_of(screen: Terminal) -> str:
+    # A narrow screen breaks the line.
+    text = " ".join(screen.wait("New session", "/help shows").split())
+    match = re.search(r"Come back with: qd chat ([0-9a-f-]{36})", text)
+    assert match, text
+    return match[1]
+
+
+@pytest.mark.usefixtures("worker")
+async def test_a_conversation(server: Server, world: World) -> None:
+    with terminal("chat", settings=settings_of(server, world)) as screen:
+        session_id = session_of(screen)
+        screen.enter("hello there")
+        text = screen.wait("> hello there", "My tools said:")
+        assert text.count("› hello there") == 1
+        assert "started a run · taken up at step 1" in text
+        assert text.count("Demo model: step 1 of 2.") == 1
+        assert text.count(ANSWER) == 1
+        assert re.search(r"^  ⚙ current_time\(\) → .* UTC$", text, re.MULTILINE)
+        screen.enter("/nonsense")
+        screen.wait("/nonsense is no command")
+        screen.enter("/help")
+        screen.wait("Alt-Enter begins a new line")
+        screen.enter("/cancel")
+        screen.wait("Nothing runs.")
+        screen.enter("/quit")
+        assert screen.ended() == 0
+        assert "goes on without you" not in screen.text()
+    texts = [entry["data"]["text"] for entry in await log_of(world, session_id) if entry["type"] == "input.accepted"]
+    assert texts == ["hello there"], "commands are not inputs"
+
+
+@pytest.mark.usefixtures("worker")
+async def test_the_answer_streams_while_the_next_input_is_typed_and_steers(server: Server, world: World) -> None:
+    with terminal("chat", settings=settings_of(server, world)) as screen:
+        session_id = session_of(screen)
+        screen.enter("demo: slow 4")
+        screen.wait("Demo model: step")
+        assert not [entry for entry in await log_of(world, session_id) if entry["type"] == "message"], "it streams"
+        screen.type("be brie")
+        screen.wait("› be brie")
+        screen.type("f\r")
+        screen.wait("› be brief", "accepted · steered the run · not taken up yet")
+        screen.enter("and kind")
+        text = screen.wait("steered me with:", "> and kind", "My tools said:")
+        assert "not taken up yet" not in text
+        assert text.count("steered the run · taken up at step 2") == 2
+        assert text.index("› be brief") < text.index("› and kind"), "in their order"
+        assert [text.count(one) for one in ("› be brief", "› and kind", "step 1 of 2. I look", ANSWER)] == [1] * 4
+        screen.type("\x04")
+        assert screen.ended() == 0
+    check_log(await log_of(world, session_id))
+
+
+@pytest.mark.usefixtures("worker")
+async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: World) -> None:
+    with terminal("chat", settings=settings_of(server, world)) as screen:
+        session_id = session_of(screen)
+        screen.enter("demo: slow 60")
+        screen.wait("working · Ctrl-C cancels", "taken up at step 1")
+        screen.enter("never taken up")
+        screen.wait("accepted · steered")
+        screen.type("half a li")
+        screen.interrupt()
+        text = screen.wait("The run was cancelled.", "discarded: The run was cancelled.", "› half a li")
+        assert "Cancelling the run." in text
+        assert "● working" not in text
+        assert screen.process.poll() is None
+        # Nothing runs: Ctrl-C leaves, however long ago the last one was.
+        screen.interrupt()
+        assert screen.ended() == 0
+    log = await log_of(world, session_id)
+    assert log[-1]["type"] == "run.cancelled"
+    check_log(log)
+
+
+@pytest.mark.usefixtures("worker")
+async def test_ctrl_c_twice_cancels_and_leaves(server: Server, world: World) -> None:
+    with terminal("chat", settings=settings_of(server, world)) as screen:
+        session_id = session_of(screen)
+        screen.enter("demo: slow 60")
+        screen.wait("working · Ctrl-C cancels", "taken up at step 1")
+        screen.type("\x03\x03")
+        assert screen.ended() == 0
+        screen.wait("The run was cancelled.")
+    assert (await log_of(world, session_id))[-1]["type"] == "run.cancelled"
+
+
+@pytest.mark.usefixtures("worker")
+async def test_coming_back_shows_what_was_last_and_goes_on(server: Server, world: World) -> None:
+    session_id = await world.new_session()
+    for number in range(8):
+        run_id = (await world.submit(session_id, f"input {number}")).json()["run_id"]
+        await ended(world, run_id)
+    with terminal("chat", session_id, settings=settings_of(server, world)) as screen:
+        text = screen.wait(f"What was before: qd watch {session_id}", "› input 7", "> input 7")
+        assert "› input 0" not in text
+        assert "elsewhere" not in text
+        await world.submit(session_id, "from another place")
+        screen.wait("sent from elsewhere · started a run · taken up", "> from another place")
+        # What nobody has worked on yet is still there when the screen is gone.
+        screen.enter("demo: slow 60")
+        screen.wait("working · Ctrl-C")
+        screen.enter("/quit")
+        assert screen.ended() == 0
+        assert "The run goes on without you." in screen.text()
+    runs = (await world.get(f"/v1/sessions/{session_id}/runs?limit=1")).json()["items"]
+    await world.post(f"/v1/runs/{runs[0]['id']}/cancel", None)
+
+
+async def test_a_restart_of_the_server_loses_and_doubles_nothing(database_url: str, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(ExitStack())
+        server = first.enter_context(serving(database_url, tmp_path))
+        stack.enter_context(working(database_url, tmp_path))
+        http = httpx.AsyncClient(base_url=server.url, timeout=30)
+        async with http:
+            world = await World.create(database_url, http)
+            screen = stack.enter_context(terminal("chat", rows=50, settings=settings_of(server, world)))
+            session_id = session_of(screen)
+            screen.enter("demo: slow 6")
+            screen.wait("Demo model: step")
+            first.close()
+            screen.wait("Connection lost, trying again.", "no connection, trying again")
+            screen.enter("sent while it was away")
+            screen.enter("and one more")
+            screen.wait("› sent while it was away", "› and one more", "sending…")
+            stack.enter_context(serving(database_url, tmp_path, SERVER_PORT=server.port))
+            screen.wait("Connected again.", "> and one more")
+            screen.wait_for(lambda text: "● working" not in text, "the end of the run")
+            screen.enter("after all that")
+            screen.wait("> after all that")
+            text = screen.wait_for(lambda text: "● working" not in text, "the end of the run")
+            screen.enter("/quit")
+            assert screen.ended() == 0
+            log = await log_of(world, session_id)
+    check_log(log)
+    accepted = [entry["data"]["text"] for entry in log if entry["type"] == "input.accepted"]
+    assert accepted == ["demo: slow 6", "sent while it was away", "and one more", "after all that"]
+    for once in [*(f"› {text}" for text in accepted), "Connection lost", "Connected again."]:
+        assert text.count(once) == 1, once
+    said = [entry["data"]["text"] for entry in log if entry["type"] == "message"]
+    assert text.count("Demo model:") == len(said), "each answer is there once"
+
+
+@pytest.mark.usefixtures("worker")
+async def test_a_narrow_terminal_that_grows(server: Server, world: World) -> None:
+    long = "a line that is a good deal longer than forty columns, and goes on"
+    with terminal("chat", columns=40, rows=12, settings=settings_of(server, world)) as screen:
+        session_of(screen)
+        screen.enter(long)
+        screen.wait("My tools said:", "UTC")
+        words = " ".join(screen.text().split())
+        assert f"› {long} started a run · taken up at step 1" in words
+        screen.resize(100, 30)
+        screen.enter(f"again: {long}")
+        screen.wait(f"› again: {long}", f"> again: {long}")
+        screen.enter("/quit")
+        assert screen.ended() == 0
+
+
+@pytest.mark.usefixtures("worker")
+async def test_nothing_that_others_write_steers_the_terminal(server: Server, world: World) -> None:
+    session_id = await world.new_session()
+    hostile = "be\x1b]0;owned\x07fore \x1b[2J\x1b[31mafter \x9b5n\x1bc end"
+    with terminal("chat", session_id, settings=settings_of(server, world)) as screen:
+        screen.wait("/help shows")
+        await world.submit(session_id, hostile)
+        screen.wait("› before after  end", "> before after  end")
+        screen.enter("/quit")
+        assert screen.ended() == 0
+    for order in (b"owned", b"\x1b[2J", b"\x1b[31m", b"\x9b", b"\xc2\x9b", b"\x1bc"):
+        assert order not in screen.raw.replace(b"\xe2\x80\xba", b"")
+
+
+@pytest.mark.usefixtures("worker")
+async def test_in_a_pipe_it_reads_lines_and_ends_with_the_last_run(server: Server, world: World) -> None:
+    done = subprocess.run(
+        [*QD, "chat"],
+        input="first\n\nsecond, the last without a line break",
+        env=environment(**settings_of(server, world)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "\n> first\n" in done.stdout
+    assert "\n> second, the last without a line break\n" in done.stdout
+    assert ANSWER in done.stdout
+    assert "accepted, started a run: first" in done.stderr
+
+
+@pytest.mark.usefixtures("worker")
+async def test_in_a_pipe_a_failed_run_is_an_exit_code(server: Server, world: World) -> None:
+    done = subprocess.run(
+        [*QD, "chat"],
+        input="demo: fail\n",
+        env=environment(**settings_of(server, world)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "The run failed: Demo model: it was told to fail." in done.stderr
+
+
+@pytest.mark.usefixtures("worker")
+async def test_watch_prints_the_log_until_nothing_runs(server: Server, world: World) -> None:
+    session_id = await world.new_session()
+    await world.submit(session_id, "demo: slow 1")
+    done = qd("watch", session_id, "--json", "--until-idle", **settings_of(server, world))
+    assert done.returncode == 0, done.stderr
+    log = await log_of(world, session_id)
+    assert log[-1]["type"] == "run.succeeded"
+    assert [json.loads(line) for line in done.stdout.splitlines()] == log
+    rest = qd("watch", session_id, "--after", str(log[-2]["id"]), "--until-idle", **settings_of(server, world))
+    assert re.fullmatch(rf" *{log[-1]['id']}  \d\d:\d\d:\d\d  run.succeeded\n", rest.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changed", "words"),
+    [
+        (["chat", "nonsense"], {}, "is not a UUID"),
+        (["chat"], {"KEY": ""}, "QUARTERDECK_KEY is not set"),
+        (["chat"], {"KEY": "qd_test_wrong"}, "valid credential"),
+        (["chat", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, "session"),
+        (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, "session"),
+        (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {"URL": "http://127.0.0.1:1"}, "No connection"),
+        (["chat", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55", "--title", "x"], {}, "for new sessions"),
+    ],
+)
+async def test_what_cannot_be_is_one_line(
+    server: Server, world: World, arguments: list[str], changed: dict[str, str], words: str
+) -> None:
+    done = qd(*arguments, **(settings_of(server, world) | changed))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("qd: ")
+    assert words in line
