@@ -36,5 +36,11 @@ def created_at(identifier: UUID) -> datetime:
     return _EPOCH + timedelta(milliseconds=identifier.int >> 80)
 
 
+def first_id_at(moment: datetime) -> UUID:
+    """What was created at that moment or later has an id from this one on."""
+    milliseconds = -((_EPOCH - moment) // timedelta(milliseconds=1))
+    return UUID(int=max(0, milliseconds) << 80)
+
+
 def parse_id(text: str) -> UUID | None:
     return UUID(text) if _UUID_FORM.fullmatch(text) else None

@@ -84,6 +84,10 @@ class ReceiptSettings(Struct, frozen=True):
     sweep_batch: Count = 1000
 
 
+class AuditSettings(Struct, frozen=True):
+    keep_days: Annotated[int, Meta(ge=1, le=3650)] = 365
+
+
 class BundleSettings(Struct, frozen=True):
     # None: the folder `bundles` under the data directory. Otherwise s3://…, gs://…, az://…, file:///…
     store_url: str | None = None
@@ -169,6 +173,7 @@ class Settings(Struct, frozen=True):
     key: KeySettings = KeySettings()
     token: TokenSettings = TokenSettings()
     receipt: ReceiptSettings = ReceiptSettings()
+    audit: AuditSettings = AuditSettings()
     bundle: BundleSettings = BundleSettings()
     worker: WorkerSettings = WorkerSettings()
     run: RunSettings = RunSettings()

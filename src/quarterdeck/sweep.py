@@ -1,8 +1,9 @@
-"""What is thrown away after its time: receipts that nobody can ask for, archives that nothing names, logs of
-deleted sessions."""
+"""What is thrown away after its time: receipts that nobody can ask for, the oldest of the audit log, archives that
+nothing names, logs of deleted sessions."""
 
 from msgspec import Struct
 
+from quarterdeck.audit.service import sweep_audit_events
 from quarterdeck.idempotency.service import sweep_receipts
 from quarterdeck.parts import Parts
 from quarterdeck.sessions.service import purge_deleted_sessions
@@ -11,6 +12,7 @@ from quarterdeck.skills.service import sweep_bundles
 
 class Swept(Struct, frozen=True):
     receipts: int
+    audit_events: int
     bundles: int
     sessions: int
 
@@ -20,6 +22,7 @@ async def sweep(parts: Parts) -> Swept:
     receipt, bundle = parts.settings.receipt, parts.settings.bundle
     return Swept(
         receipts=await sweep_receipts(parts.database, receipt.keep_days, receipt.sweep_batch),
+        audit_events=await sweep_audit_events(parts.database, parts.settings.audit.keep_days),
         bundles=await sweep_bundles(parts.database, parts.bundles, bundle.orphan_hours),
         sessions=await purge_deleted_sessions(parts.database),
     )

@@ -54,6 +54,62 @@ def test_members_and_their_keys(database_url: str) -> None:
     assert (refused.returncode, refused.stderr) == (2, "qd: ann@example.com is not a member of this workspace.\n")
 
 
+def test_a_workspace_is_changed_and_shown(database_url: str) -> None:
+    settings = {"DATABASE_URL": database_url}
+    first = admin("create-workspace", "--name", "Team", "--owner-email", "o@example.com", **settings)["id"]
+    second = admin("create-workspace", "--name", "Others", "--owner-email", "p@example.com", **settings)["id"]
+    ann = admin("add-member", "--workspace", first, "--email", "ann@example.com", **settings)["user_id"]
+    named = admin("set-user", "--email", "ANN@example.com", "--display-name", "Ann Other", **settings)
+    assert named == {"user_id": ann, "display_name": "Ann Other", "primary_email": "ann@example.com"}
+
+    shown = admin("show-workspace", "--workspace", first, **settings)
+    assert (shown["id"], shown["name"], shown["max_key_days"]) == (first, "Team", None)
+    assert shown["owner"]["primary_email"] == "o@example.com"
+    change = ("change-workspace", "--workspace", first)
+    changed = admin(*change, "--name", "Crew", "--max-key-days", "90", "--owner", "Ann@example.com", **settings)
+    assert changed == shown | {"name": "Crew", "max_key_days": 90, "owner": named}
+    assert admin(*change, "--name", "Team", **settings) == changed | {"name": "Team"}
+    assert admin(*change, "--no-max-key-days", **settings) == changed | {"name": "Team", "max_key_days": None}
+    assert admin("show-workspace", "--workspace", first, **settings)["max_key_days"] is None
+
+    listed = admin("list-workspaces", **settings)["items"]
+    assert [(one["id"], one["name"]) for one in listed] == [(first, "Team"), (second, "Others")]
+    admin("remove-member", "--workspace", first, "--email", "o@example.com", **settings)
+    members = admin("list-members", "--workspace", first, **settings)["items"]
+    assert [(one["user"]["primary_email"], one["role"], one["ended_at"] is None) for one in members] == [
+        ("o@example.com", "member", False),
+        ("ann@example.com", "owner", True),
+    ]
+    assert admin("set-user", "--email", "ann@example.com", "--no-display-name", **settings)["display_name"] is None
+
+
+def test_what_people_read(database_url: str) -> None:
+    settings = {"DATABASE_URL": database_url}
+    assert qd("admin", "list-workspaces", **settings).stdout == "there is no workspace\n"
+    workspace = admin("create-workspace", "--name", "Team", "--owner-email", "o@example.com", **settings)["id"]
+    shown = f"workspace {workspace}\nname Team\nowner o@example.com\nkeys may live "
+    assert qd("admin", "show-workspace", "--workspace", workspace, **settings).stdout == f"{shown}for ever\n"
+    changed = qd("admin", "change-workspace", "--workspace", workspace, "--max-key-days", "30", **settings)
+    assert changed.stdout == f"{shown}30 days\n"
+    assert qd("admin", "list-workspaces", **settings).stdout == f"{workspace}  o@example.com  Team\n"
+    (member,) = qd("admin", "list-members", "--workspace", workspace, **settings).stdout.splitlines()
+    assert member.endswith("  owner  o@example.com")
+
+
+def test_the_first_start_and_every_command_are_in_the_audit_log(tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    with qd_serve(tmp_path / "data", tmp_path / "output") as serving:
+        workspace, key = serving.exported("QD_WORKSPACE"), serving.exported("QD_KEY")
+        admin("change-workspace", "--workspace", workspace, "--name", "Crew", *data)
+        headers = {"Authorization": f"Bearer {key}"}
+        page = httpx.get(f"{serving.url}/v1/audit-events?order=asc", headers=headers).json()
+        assert httpx.get(f"{serving.url}/v1/workspace", headers=headers).json()["name"] == "Crew"
+    events = [(one["action"], one["actor"], one["detail"]) for one in page["items"]]
+    assert [action for action, _, _ in events] == ["create_workspace", "create_api_key", "change_workspace"]
+    assert [actor for _, actor, _ in events] == [None, None, None]
+    assert events[2][2] == {"name": "Crew"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -75,6 +131,20 @@ def test_members_and_their_keys(database_url: str) -> None:
         (["admin", "create-workspace", "--name", "x\udcff", "--owner-email", "a@b.c"], "UTF-8"),
         (["migrate", "--data", ""], "data_dir"),
         (["admin", "add-member", "--workspace", str(SOME_ID), "--email", "a@b.c"], "no workspace"),
+        (["admin", "show-workspace", "--workspace", str(SOME_ID)], "no workspace"),
+        (["admin", "list-members", "--workspace", str(SOME_ID)], "no workspace"),
+        (["admin", "change-workspace", "--workspace", str(SOME_ID)], "nothing to change"),
+        (["admin", "change-workspace", "--workspace", str(SOME_ID), "--name", "x"], "no workspace"),
+        (["admin", "change-workspace", "--workspace", str(SOME_ID), "--name", ""], "--name"),
+        (["admin", "change-workspace", "--workspace", str(SOME_ID), "--max-key-days", "0"], "--max-key-days"),
+        (["admin", "change-workspace", "--workspace", str(SOME_ID), "--max-key-days", "2147483648"], "36500"),
+        (["admin", "change-workspace", "--workspace", str(SOME_ID), "--max-key-days", "9", "--no-max-key-days"],
+         "contradict"),
+        (["admin", "change-workspace", "--workspace", str(SOME_ID), "--owner", "nobody"], "e-mail"),
+        (["admin", "set-user", "--email", "a@b.c"], "--display-name"),
+        (["admin", "set-user", "--email", "a@b.c", "--display-name", "A", "--no-display-name"], "either"),
+        (["admin", "set-user", "--email", "a@b.c", "--display-name", "A\nB"], "--display-name"),
+        (["admin", "set-user", "--email", "a@b.c", "--display-name", "A"], "a@b.c"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_one_line_and_exit_code_2(database_url: str, arguments: list[str], says: str) -> None:
@@ -114,8 +184,10 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
         )
     done = qd("sweep", **settings, RECEIPT_SWEEP_BATCH="3")
     # Ages of 6, 7 and 8 days: kept, due by less than the minute that is added for safety, removed.
-    assert (done.returncode, done.stdout) == (0, "removed 10 receipts and 0 bundles\n"), done.stderr
-    assert qd("sweep", **settings).stdout == "removed 0 receipts and 0 bundles\n"
+    assert (done.returncode, done.stdout) == (0, "removed 10 receipts, 0 audit events, 0 bundles, 0 sessions\n"), (
+        done.stderr
+    )
+    assert qd("sweep", **settings).stdout == "removed 0 receipts, 0 audit events, 0 bundles, 0 sessions\n"
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:hunter2@[::1/db", "postgresql://u:hun%ter2@h/db", "nonsense hunter2"])

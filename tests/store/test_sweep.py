@@ -4,18 +4,20 @@ import asyncio
 import hashlib
 import io
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import psycopg
 import pytest
 
 from quarterdeck.app import build_parts
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import new_id
+from quarterdeck.ids import first_id_at, new_id
 from quarterdeck.parts import Parts
-from quarterdeck.settings import Settings, with_database_url, with_server
+from quarterdeck.settings import AuditSettings, Settings, with_database_url, with_server
 from quarterdeck.skills import store
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.sweep import sweep
@@ -185,3 +187,45 @@ async def test_receipts_are_kept_for_seven_days(parts: Parts) -> None:
     )
     assert (await sweep(parts)).receipts == 2
     assert sorted(await run(parts, "SELECT key FROM receipts")) == [("1",), ("167",), ("24",)]
+
+
+async def test_audit_events_are_kept_for_a_year(parts: Parts) -> None:
+    async def work(connection: Connection) -> UUID:
+        return await workspaces.create_workspace(connection, "x", "a@example.com")
+
+    workspace_id = await parts.database.transaction(work, repeatable=False)
+    day = timedelta(days=1)
+    # More than one batch of those that go.
+    ages = [timedelta(), 364 * day, 365 * day - timedelta(minutes=5), *[366 * day] * 1_500, 4_000 * day]
+    ids = [UUID(int=first_id_at(datetime.now(UTC) - age).int + number) for number, age in enumerate(ages)]
+
+    async def add(connection: Connection) -> None:
+        await connection.cursor().executemany(
+            "INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, detail)"
+            " VALUES (%s, %s, 'x', 'skill', %s, '{}')",
+            [(event_id, workspace_id, event_id) for event_id in ids],
+        )
+
+    await parts.database.transaction(add, repeatable=False)
+    assert (await sweep(parts)).audit_events == 1_501
+    left = {event_id for (event_id,) in await run(parts, "SELECT id FROM audit_events WHERE action = 'x'")}
+    assert left == set(ids[:3])
+    assert (await sweep(parts)).audit_events == 0
+    assert await run(parts, "SELECT action FROM audit_events WHERE action <> 'x'") == [("create_workspace",)]
+
+
+async def test_the_time_that_audit_events_are_kept_is_a_setting(parts: Parts) -> None:
+    settings = msgspec.structs.replace(parts.settings, audit=AuditSettings(keep_days=1))
+
+    async def work(connection: Connection) -> None:
+        workspace_id = await workspaces.create_workspace(connection, "x", "a@example.com")
+        for hours in (23, 25):
+            event_id = first_id_at(datetime.now(UTC) - timedelta(hours=hours))
+            await connection.execute(
+                "INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, detail)"
+                " VALUES (%s, %s, 'x', 'skill', %s, '{}')",
+                (event_id, workspace_id, event_id),
+            )
+
+    await parts.database.transaction(work, repeatable=False)
+    assert (await sweep(msgspec.structs.replace(parts, settings=settings))).audit_events == 1

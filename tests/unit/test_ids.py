@@ -4,7 +4,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.ids import created_at, new_id, parse_id
+from quarterdeck.ids import created_at, first_id_at, new_id, parse_id
 
 # The same in every process of a parallel run.
 SOME_ID = UUID("8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55")
@@ -25,6 +25,30 @@ def test_ids_of_one_process_are_in_order_and_unique_in_a_burst_of_threads() -> N
     for thread in threads:
         thread.join()
     assert len(set(found)) == 20_000
+
+
+@pytest.mark.parametrize(
+    ("moment", "milliseconds"),
+    [
+        ("1970-01-01T00:00:00+00:00", 0),
+        ("1970-01-01T00:00:00.000001+00:00", 1),
+        ("1970-01-01T00:00:01.234+00:00", 1234),
+        ("1970-01-01T00:00:01.233001+00:00", 1234),
+        ("1970-01-01T01:00:01+01:00", 1000),
+        ("1969-12-31T23:59:59+00:00", 0),
+        ("0001-01-01T00:00:00+23:59", 0),
+        ("9999-12-31T23:59:59-23:59", 253_402_387_139_000),
+    ],
+)
+def test_the_first_id_of_a_time(moment: str, milliseconds: int) -> None:
+    first = first_id_at(datetime.fromisoformat(moment))
+    assert first.int == milliseconds << 80
+
+
+def test_the_first_id_of_a_time_parts_what_was_created_before_from_what_came_after() -> None:
+    identifier = new_id()
+    moment = created_at(identifier)
+    assert first_id_at(moment) <= identifier < first_id_at(moment + timedelta(microseconds=1))
 
 
 def test_one_form_is_read_in_either_case() -> None:

@@ -59,11 +59,12 @@ async def get_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> ApiKe
 
 async def create_api_key(parts: Parts, call: Call[CreateApiKeyBody]) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateApiKeyBody) -> Made:
-        await check_expiry(connection, workspace_id, body.expires_at)
+        rules.check_expiry(body.expires_at, datetime.now(UTC))
+        await check_maximum(connection, workspace_id, body.expires_at)
         rules.check_within(principal, body.permissions, body.expires_at)
         created = await issue_api_key(connection, parts.settings.key.environment, workspace_id, principal.user_id, body)
         kept = msgspec.structs.replace(created, secret=msgspec.UNSET)
-        return Made(shown=created, kept=kept, object_id=created.id, detail=_told(created))
+        return Made(shown=created, kept=kept, object_id=created.id, detail=told(created))
 
     return await perform(
         parts,
@@ -96,7 +97,7 @@ async def rotate_api_key(parts: Parts, call: Call[RotateApiKeyBody], api_key_id:
         )
         await store.replace(connection, old.id, created.id, body.overlap_seconds)
         kept = msgspec.structs.replace(created, secret=msgspec.UNSET)
-        detail = _told(created) | {"replaced_by": str(created.id), "overlap_seconds": body.overlap_seconds}
+        detail = told(created) | {"replaced_by": str(created.id), "overlap_seconds": body.overlap_seconds}
         return Made(shown=created, kept=kept, object_id=old.id, detail=detail)
 
     return await perform(
@@ -111,11 +112,9 @@ async def rotate_api_key(parts: Parts, call: Call[RotateApiKeyBody], api_key_id:
     )
 
 
-async def check_expiry(connection: Connection, workspace_id: UUID, expires_at: datetime | None) -> None:
+async def check_maximum(connection: Connection, workspace_id: UUID, expires_at: datetime | None) -> None:
     """What the workspace allows, whoever asks."""
-    now = datetime.now(UTC)
-    rules.check_expiry(expires_at, now)
-    rules.check_maximum(expires_at, now, await store.max_days(connection, workspace_id))
+    rules.check_maximum(expires_at, datetime.now(UTC), await store.max_days(connection, workspace_id))
 
 
 async def issue_api_key(
@@ -168,17 +167,20 @@ async def revoke_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> An
     )
 
 
-async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> None:
+async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[UUID]:
+    """The keys that were alive until now."""
+    revoked: list[UUID] = []
     # Until there is nothing left: while the first round waits for a key that is in use, that key can make another.
-    while await store.revoke_of_user(connection, workspace_id, user_id):
-        pass
+    while found := await store.revoke_of_user(connection, workspace_id, user_id):
+        revoked += found
+    return revoked
 
 
 async def keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[ApiKeyBody]:
     return await store.of_user(connection, workspace_id, user_id)
 
 
-def _told(key: ApiKeyBody) -> dict[str, Any]:
+def told(key: ApiKeyBody) -> dict[str, Any]:
     """For the audit log."""
     return {"label": key.label, "prefix": key.prefix, "permissions": key.permissions}
 

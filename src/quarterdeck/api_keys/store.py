@@ -39,6 +39,7 @@ ORDER BY k.id LIMIT %s
 _REVOKE_OF_USER = """
 UPDATE api_keys SET revoked_at = clock_timestamp()
 WHERE workspace_id = %s AND created_by = %s AND revoked_at IS NULL
+RETURNING id
 """
 _MAX_DAYS = "SELECT max_key_days FROM workspaces WHERE id = %s"
 # A statement of its own: a second rotation must see that the first replaced the key.
@@ -119,8 +120,10 @@ async def revoke(connection: Connection, api_key_id: UUID) -> bool:
     return (await connection.execute(_REVOKE, (api_key_id,))).rowcount == 1
 
 
-async def revoke_of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> int:
-    return (await connection.execute(_REVOKE_OF_USER, (workspace_id, user_id))).rowcount
+async def revoke_of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[UUID]:
+    """The keys that were alive until now."""
+    rows = await (await connection.execute(_REVOKE_OF_USER, (workspace_id, user_id))).fetchall()
+    return [row[0] for row in rows]
 
 
 async def of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[ApiKeyBody]:

@@ -41,7 +41,13 @@ class Change(Struct, frozen=True):
 class AuditEventBody(Struct, frozen=True):
     id: UUID
     created_at: Moment
-    action: Annotated[str, Meta(description="The name of the operation, or of the operator's command.")]
+    action: Annotated[
+        str,
+        Meta(
+            description="The name of the operation. The operator's own are create_workspace, change_workspace, "
+            "add_member, remove_member and set_user."
+        ),
+    ]
     object_type: ObjectType
     object_id: UUID
     actor: Annotated[ActorBody | None, Meta(description="null: the operator, who works on the database itself.")]

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 import typer
+from msgspec import UNSET, UnsetType
 
 from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import CreateApiKeyBody
@@ -16,6 +17,7 @@ from quarterdeck.ids import parse_id
 from quarterdeck.settings import Settings, read_settings, with_server
 from quarterdeck.texts import Line
 from quarterdeck.workspaces import service
+from quarterdeck.workspaces.model import WorkspaceBody
 
 T = TypeVar("T")
 
@@ -73,6 +75,50 @@ def create_workspace(
 
 
 @app.command()
+def change_workspace(
+    workspace: Workspace,
+    name: Annotated[str | None, typer.Option(parser=_line, metavar="NAME", help="What people call it.")] = None,
+    max_key_days: Annotated[
+        int | None, typer.Option(min=1, max=36500, help="How long keys may live that are made from now on.")
+    ] = None,
+    no_max_key_days: Annotated[bool, typer.Option("--no-max-key-days", help="Let keys live for ever.")] = False,
+    owner: Annotated[
+        str | None, typer.Option(parser=_email, metavar="EMAIL", help="A member, who becomes the owner.")
+    ] = None,
+    as_json: AsJson = False,
+    data: Data = None,
+) -> None:
+    """Change a workspace. What is not given stays as it is."""
+    if max_key_days is not None and no_max_key_days:
+        raise typer.BadParameter("--max-key-days and --no-max-key-days contradict each other")
+    days = None if no_max_key_days else _or_unset(max_key_days)
+    if (name, days, owner) == (None, UNSET, None):
+        raise typer.BadParameter("nothing to change: give --name, --max-key-days, --no-max-key-days or --owner")
+    changed = _on_database(
+        data,
+        lambda connection, _: service.change_workspace(
+            connection, workspace, name=_or_unset(name), max_key_days=days, owner_email=_or_unset(owner)
+        ),
+    )
+    _show(changed, _told(changed), as_json=as_json)
+
+
+@app.command()
+def show_workspace(workspace: Workspace, as_json: AsJson = False, data: Data = None) -> None:
+    """Show a workspace."""
+    found = _on_database(data, lambda connection, _: service.show_workspace(connection, workspace))
+    _show(found, _told(found), as_json=as_json)
+
+
+@app.command()
+def list_workspaces(as_json: AsJson = False, data: Data = None) -> None:
+    """List all workspaces, oldest first."""
+    found = _on_database(data, lambda connection, _: service.all_workspaces(connection))
+    lines = [f"{one.id}  {one.owner.primary_email}  {one.name}" for one in found]
+    _show({"items": found}, "\n".join(lines) or "there is no workspace", as_json=as_json)
+
+
+@app.command()
 def create_key(
     workspace: Workspace,
     label: Annotated[str, typer.Option(parser=_line, metavar="LABEL", help="What people call it.")],
@@ -122,6 +168,35 @@ def remove_member(
     _show({"email": email, "keys": keys}, "\n".join(lines) or "that person created no keys", as_json=as_json)
 
 
+@app.command()
+def list_members(workspace: Workspace, as_json: AsJson = False, data: Data = None) -> None:
+    """List the members of a workspace and those who have left it, oldest first."""
+    found = _on_database(data, lambda connection, _: service.all_members(connection, workspace))
+    lines = [
+        f"{one.user.user_id}  {'left' if one.ended_at else one.role}  {one.user.primary_email}"
+        f"  {one.user.display_name or ''}".rstrip()
+        for one in found
+    ]
+    _show({"items": found}, "\n".join(lines), as_json=as_json)
+
+
+@app.command()
+def set_user(
+    email: Email,
+    display_name: Annotated[
+        str | None, typer.Option(parser=_line, metavar="NAME", help="What people call this person.")
+    ] = None,
+    no_display_name: Annotated[bool, typer.Option("--no-display-name", help="Forget the name.")] = False,
+    as_json: AsJson = False,
+    data: Data = None,
+) -> None:
+    """Say what a person is called, in all workspaces."""
+    if (display_name is None) is not no_display_name:
+        raise typer.BadParameter("give either --display-name or --no-display-name")
+    user = _on_database(data, lambda connection, _: service.set_user(connection, email, display_name))
+    _show(user, f"user {user.user_id}", as_json=as_json)
+
+
 def _on_database(data: str | None, work: Callable[[Connection, Settings], Awaitable[T]]) -> T:
     from quarterdeck.cli.database import on_database
 
@@ -131,6 +206,18 @@ def _on_database(data: str | None, work: Callable[[Connection, Settings], Awaita
         return await work(connection, settings)
 
     return on_database(settings, on_connection)
+
+
+def _or_unset(given: T | None) -> T | UnsetType:
+    return UNSET if given is None else given
+
+
+def _told(workspace: WorkspaceBody) -> str:
+    days = workspace.max_key_days
+    return (
+        f"workspace {workspace.id}\nname {workspace.name}\nowner {workspace.owner.primary_email}\n"
+        f"keys may live {'for ever' if days is None else f'{days} days'}"
+    )
 
 
 def _show(record: object, text: str, *, as_json: bool) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Annotated
 
+import msgspec
 import typer
 
 from quarterdeck.cli import admin
@@ -68,11 +69,12 @@ def migrate(data: DataDir = None) -> None:
 
 @app.command()
 def sweep(data: DataDir = None) -> None:
-    """Remove old receipts and unused archives now. A running server does this every hour by itself."""
+    """Remove old receipts and audit events and unused archives now. A running server does this every hour by itself."""
     from quarterdeck.cli.database import sweep_now
 
     swept = sweep_now(_settings(data=data))
-    typer.echo(f"removed {swept.receipts} receipts and {swept.bundles} bundles")
+    counts = (f"{count} {name.replace('_', ' ')}" for name, count in msgspec.structs.asdict(swept).items())
+    typer.echo(f"removed {', '.join(counts)}")
 
 
 def run(arguments: list[str]) -> int:

@@ -5,11 +5,13 @@ from typing import Any
 from msgspec import Struct
 
 from quarterdeck.api_keys import examples as api_keys
+from quarterdeck.audit import examples as audit
 from quarterdeck.events import examples as events
 from quarterdeck.runs import examples as runs
 from quarterdeck.session_tokens import examples as session_tokens
 from quarterdeck.sessions import examples as sessions
 from quarterdeck.skills import examples as skills
+from quarterdeck.workspaces import examples as workspaces
 
-_ROOMS = (api_keys, events, runs, session_tokens, sessions, skills)
+_ROOMS = (api_keys, audit, events, runs, session_tokens, sessions, skills, workspaces)
 EXAMPLES: dict[Any, Struct] = {type(example): example for room in _ROOMS for example in room.EXAMPLES}

@@ -32,6 +32,9 @@ _TAGS = {
     "sessions": ("Sessions", "Conversations with an agent, and the turns that people add to them."),
     "runs": ("Runs", "An agent at work on one or more inputs of a session. At most one a session is active."),
     "api-keys": ("API keys", "Credentials of a workspace. A key's secret is shown once, when it is made."),
+    "workspace": ("Workspace", "The tenant that a key belongs to."),
+    "members": ("Members", "The people of a workspace. The operator adds and removes them."),
+    "audit-events": ("Audit log", "Who did what to which object from where, written down with every change."),
     "skills": ("Skills", "Named bundles of files for agents, in numbered versions that never change."),
 }
 

@@ -15,6 +15,8 @@ UUID: Json = {
     "pattern": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
 }
 
+MOMENT: Json = {"type": "string", "format": "date-time"}
+
 NUMBER: Json = {"type": "integer", "format": "int32", "minimum": 1, "maximum": MAX_NUMBER}
 
 

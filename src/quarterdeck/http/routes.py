@@ -1,12 +1,14 @@
 """The whole API on a page. What each operation is stands beside its handler."""
 
 from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys, revoke_api_key, rotate_api_key
+from quarterdeck.audit.http import list_audit_events
 from quarterdeck.events.http import list_session_events
 from quarterdeck.http.operation import at
 from quarterdeck.runs.http import cancel_run, get_run, list_session_runs, submit_input
 from quarterdeck.session_tokens.http import create_session_token, list_session_tokens, revoke_session_token
 from quarterdeck.sessions.http import change_session, create_session, delete_session, get_session, list_sessions
 from quarterdeck.skills.http import create_skill, push_skill_version
+from quarterdeck.workspaces.http import get_workspace, list_members
 
 OPERATIONS = (
     at("POST", "/v1/sessions/{session_id}/events", submit_input),
@@ -29,4 +31,7 @@ OPERATIONS = (
     at("POST", "/v1/api-keys/{api_key_id}/rotate", rotate_api_key),
     at("POST", "/v1/skills", create_skill),
     at("POST", "/v1/skills/{skill_id}/versions", push_skill_version),
+    at("GET", "/v1/workspace", get_workspace),
+    at("GET", "/v1/members", list_members),
+    at("GET", "/v1/audit-events", list_audit_events),
 )

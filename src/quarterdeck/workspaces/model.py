@@ -1,8 +1,12 @@
-"""People, as they are shown."""
+"""Workspaces and people, as they are shown."""
 
+from enum import StrEnum
+from typing import Annotated
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from quarterdeck.texts import Moment
 
 
 class ActorBody(Struct, frozen=True):
@@ -11,3 +15,33 @@ class ActorBody(Struct, frozen=True):
     user_id: UUID
     display_name: str | None
     primary_email: str | None
+
+
+class WorkspaceBody(Struct, frozen=True):
+    id: UUID
+    name: str
+    created_at: Moment
+    owner: ActorBody
+    max_key_days: Annotated[int | None, Meta(description="How long a new key may live. null: for ever.")]
+
+
+class MemberRole(StrEnum):
+    OWNER = "owner"
+    MEMBER = "member"
+
+
+class MemberBody(Struct, frozen=True):
+    user: ActorBody
+    role: MemberRole
+    joined_at: Annotated[Moment, Meta(description="The last time, of somebody who came back.")]
+    ended_at: Annotated[Moment | None, Meta(description="When the person left. null: still a member.")]
+
+    @property
+    def id(self) -> UUID:
+        """What pages go by. Not part of the body."""
+        return self.user.user_id
+
+
+class MemberPage(Struct, frozen=True):
+    items: list[MemberBody]
+    next_cursor: UUID | None

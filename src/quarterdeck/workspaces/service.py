@@ -1,16 +1,27 @@
-"""Operations of the operator, who needs no credential: they run on the database itself, by `qd admin`."""
+"""Workspaces and members: read by callers of the API, changed by the operator, who needs no credential and works on
+the database itself, by `qd admin`. What the operator changes is in the audit log of the workspace like all else.
+"""
 
+from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from quarterdeck import errors
+from quarterdeck.access.call import Call, admit, see_workspace
 from quarterdeck.access.model import Permission
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody, CreatedApiKeyBody
+from quarterdeck.api_keys.rules import check_expiry
+from quarterdeck.audit import trail
+from quarterdeck.audit.model import Change, ObjectType
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import new_id
+from quarterdeck.ids import LOWEST_ID, new_id
+from quarterdeck.pages import PageRequest, take_page
+from quarterdeck.parts import Parts
 from quarterdeck.workspaces import store
+from quarterdeck.workspaces.model import ActorBody, MemberBody, MemberPage, WorkspaceBody
 
 _FIRST_NAME = "First workspace"
 _FIRST_OWNER = "owner@localhost"
@@ -22,27 +33,102 @@ class FirstStart(Struct, frozen=True):
     secret: str
 
 
+async def get_workspace(parts: Parts, call: Call[None]) -> WorkspaceBody:
+    async def read(connection: Connection) -> WorkspaceBody:
+        see = see_workspace(call.workspace_id)
+        _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+        return await show_workspace(connection, workspace_id)
+
+    return await parts.database.read(read)
+
+
+async def list_members(parts: Parts, call: Call[None], request: PageRequest) -> MemberPage:
+    async def read(connection: Connection) -> MemberPage:
+        see = see_workspace(call.workspace_id)
+        _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+
+        async def fetch(start: UUID, count: int) -> list[MemberBody]:
+            return await store.members(connection, workspace_id, start, count, newest_first=request.newest_first)
+
+        items, next_cursor = await take_page(request, fetch)
+        return MemberPage(items, next_cursor)
+
+    return await parts.database.read(read)
+
+
+# --- by the operator ---
+
+
+async def show_workspace(connection: Connection, workspace_id: UUID) -> WorkspaceBody:
+    workspace = await store.get(connection, workspace_id)
+    if workspace is None:
+        raise errors.invalid("There is no workspace with that id.")
+    return workspace
+
+
+async def all_workspaces(connection: Connection) -> list[WorkspaceBody]:
+    return await store.all_workspaces(connection)
+
+
+async def all_members(connection: Connection, workspace_id: UUID) -> list[MemberBody]:
+    """Oldest first, with those who have left."""
+    await show_workspace(connection, workspace_id)
+    return await store.members(connection, workspace_id, LOWEST_ID, None, newest_first=False)
+
+
 async def create_workspace(connection: Connection, name: str, owner_email: str) -> UUID:
     async with connection.transaction():
         return await _add_workspace(connection, name, owner_email)
 
 
+async def change_workspace(
+    connection: Connection,
+    workspace_id: UUID,
+    *,
+    name: str | UnsetType = UNSET,
+    max_key_days: int | UnsetType | None = UNSET,
+    owner_email: str | UnsetType = UNSET,
+) -> WorkspaceBody:
+    """What is not given stays. Who was the owner stays a member."""
+    async with connection.transaction():
+        owner_id = await _lock_workspace(connection, workspace_id)
+        before = await show_workspace(connection, workspace_id)
+        await store.change(
+            connection,
+            workspace_id,
+            before.name if name is UNSET else name,
+            before.max_key_days if max_key_days is UNSET else max_key_days,
+            owner_id if owner_email is UNSET else await _member(connection, workspace_id, owner_email),
+        )
+        after = await show_workspace(connection, workspace_id)
+        was = _told(before)
+        changes = {field: value for field, value in _told(after).items() if value != was[field]}
+        if changes:
+            change = Change("change_workspace", ObjectType.WORKSPACE, workspace_id, changes)
+            await trail.record_of_operator(connection, workspace_id, change)
+        return after
+
+
 async def create_key(
     connection: Connection, environment: str, workspace_id: UUID, body: CreateApiKeyBody, as_email: str | None
 ) -> CreatedApiKeyBody:
+    check_expiry(body.expires_at, datetime.now(UTC))
     async with connection.transaction():
         creator = await _lock_workspace(connection, workspace_id)
-        await api_keys.check_expiry(connection, workspace_id, body.expires_at)
+        await api_keys.check_maximum(connection, workspace_id, body.expires_at)
         if as_email is not None:
             creator = await _member(connection, workspace_id, as_email)
-        return await api_keys.issue_api_key(connection, environment, workspace_id, creator, body)
+        return await _add_key(connection, environment, workspace_id, creator, body)
 
 
 async def add_member(connection: Connection, workspace_id: UUID, email: str) -> UUID:
+    """Again is no error. Somebody who had left is a member again."""
     async with connection.transaction():
         await _lock_workspace(connection, workspace_id)
         user_id = await store.add_user(connection, new_id(), email)
-        await store.add_member(connection, workspace_id, user_id)
+        if await store.add_member(connection, workspace_id, user_id):
+            change = Change("add_member", ObjectType.MEMBER, user_id, {"email": email})
+            await trail.record_of_operator(connection, workspace_id, change)
         return user_id
 
 
@@ -56,10 +142,30 @@ async def remove_member(
         user_id = await _member(connection, workspace_id, email, former=True)
         if user_id == owner_id:
             raise errors.invalid("The owner of a workspace cannot be removed from it.")
-        await store.end_member(connection, workspace_id, user_id)
-        if revoke_keys:
-            await api_keys.revoke_keys_of(connection, workspace_id, user_id)
-        return await api_keys.keys_of(connection, workspace_id, user_id)
+        if await store.end_member(connection, workspace_id, user_id):
+            change = Change("remove_member", ObjectType.MEMBER, user_id, {"email": email})
+            await trail.record_of_operator(connection, workspace_id, change)
+        revoked = await api_keys.revoke_keys_of(connection, workspace_id, user_id) if revoke_keys else []
+        keys = await api_keys.keys_of(connection, workspace_id, user_id)
+        for key in keys:
+            if key.id in revoked:
+                change = Change("revoke_api_key", ObjectType.API_KEY, key.id, {"label": key.label})
+                await trail.record_of_operator(connection, workspace_id, change)
+        return keys
+
+
+async def set_user(connection: Connection, email: str, display_name: str | None) -> ActorBody:
+    """A person has one name in all workspaces, and the log of each tells of it."""
+    async with connection.transaction():
+        user = await store.lock_user(connection, email)
+        if user is None:
+            raise errors.invalid(f"Nobody here has the address {email}.")
+        if user.display_name != display_name:
+            await store.name_user(connection, user.user_id, display_name)
+            for workspace_id in await store.workspaces_of_user(connection, user.user_id):
+                change = Change("set_user", ObjectType.MEMBER, user.user_id, {"display_name": display_name})
+                await trail.record_of_operator(connection, workspace_id, change)
+        return ActorBody(user.user_id, display_name, user.primary_email)
 
 
 async def first_start(connection: Connection, environment: str) -> FirstStart | None:
@@ -71,7 +177,7 @@ async def first_start(connection: Connection, environment: str) -> FirstStart | 
         workspace_id = await _add_workspace(connection, _FIRST_NAME, _FIRST_OWNER)
         owner_id = await _lock_workspace(connection, workspace_id)
         body = CreateApiKeyBody(_FIRST_LABEL, list(Permission))
-        created = await api_keys.issue_api_key(connection, environment, workspace_id, owner_id, body)
+        created = await _add_key(connection, environment, workspace_id, owner_id, body)
         assert isinstance(created.secret, str)
         return FirstStart(workspace_id, created.secret)
 
@@ -81,7 +187,19 @@ async def _add_workspace(connection: Connection, name: str, owner_email: str) ->
     owner_id = await store.add_user(connection, new_id(), owner_email)
     await store.add_workspace(connection, workspace_id, name, owner_id)
     await store.add_member(connection, workspace_id, owner_id)
+    told = _told(await show_workspace(connection, workspace_id))
+    change = Change("create_workspace", ObjectType.WORKSPACE, workspace_id, told)
+    await trail.record_of_operator(connection, workspace_id, change)
     return workspace_id
+
+
+async def _add_key(
+    connection: Connection, environment: str, workspace_id: UUID, creator: UUID, body: CreateApiKeyBody
+) -> CreatedApiKeyBody:
+    created = await api_keys.issue_api_key(connection, environment, workspace_id, creator, body)
+    change = Change("create_api_key", ObjectType.API_KEY, created.id, api_keys.told(created))
+    await trail.record_of_operator(connection, workspace_id, change)
+    return created
 
 
 async def _lock_workspace(connection: Connection, workspace_id: UUID) -> UUID:
@@ -96,3 +214,9 @@ async def _member(connection: Connection, workspace_id: UUID, email: str, *, for
     if member is None or not (member[1] or former):
         raise errors.invalid(f"{email} is not a member of this workspace.")
     return member[0]
+
+
+def _told(workspace: WorkspaceBody) -> dict[str, Any]:
+    """For the audit log."""
+    owner = workspace.owner.primary_email
+    return {"name": workspace.name, "max_key_days": workspace.max_key_days, "owner": owner}

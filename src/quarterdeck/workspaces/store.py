@@ -1,23 +1,41 @@
 """Users, workspaces and members."""
 
+from typing import Any
 from uuid import UUID
 
 from quarterdeck.db.database import Connection
+from quarterdeck.ids import created_at
+from quarterdeck.workspaces.model import ActorBody, MemberBody, MemberRole, WorkspaceBody
 
 _ADD_USER = """
 INSERT INTO users (id, email) VALUES (%s, %s)
 ON CONFLICT (lower(email)) DO UPDATE SET email = users.email
 RETURNING id
 """
+_USER = "SELECT id, display_name, email FROM users WHERE lower(email) = lower(%s) FOR NO KEY UPDATE"
+_NAME_USER = "UPDATE users SET display_name = %s WHERE id = %s"
+_WORKSPACES_OF_USER = "SELECT workspace_id FROM members WHERE user_id = %s ORDER BY workspace_id"
 _ADD_WORKSPACE = "INSERT INTO workspaces (id, name, owner_id) VALUES (%s, %s, %s)"
 # Not FOR UPDATE, which a key being made in the workspace would wait for while we wait for the key that makes it.
 _OWNER = "SELECT owner_id FROM workspaces WHERE id = %s FOR NO KEY UPDATE"
+_CHANGE = "UPDATE workspaces SET name = %s, max_key_days = %s, owner_id = %s WHERE id = %s"
+_GET = """
+SELECT w.id, w.name, w.max_key_days, u.id, u.display_name, u.email
+FROM workspaces w JOIN users u ON u.id = w.owner_id
+WHERE w.id = %s
+"""
+_ALL = """
+SELECT w.id, w.name, w.max_key_days, u.id, u.display_name, u.email
+FROM workspaces w JOIN users u ON u.id = w.owner_id
+ORDER BY w.id
+"""
 # Two servers that start at once on an empty database make one workspace.
 _LOCK_FIRST_START = "LOCK TABLE workspaces IN SHARE ROW EXCLUSIVE MODE"
 _ANY_WORKSPACE = "SELECT EXISTS (SELECT FROM workspaces)"
 _ADD_MEMBER = """
 INSERT INTO members (workspace_id, user_id) VALUES (%s, %s)
-ON CONFLICT (workspace_id, user_id) DO UPDATE SET ended_at = NULL
+ON CONFLICT (workspace_id, user_id) DO UPDATE SET ended_at = NULL, joined_at = clock_timestamp()
+WHERE members.ended_at IS NOT NULL
 """
 _END_MEMBER = """
 UPDATE members SET ended_at = clock_timestamp() WHERE workspace_id = %s AND user_id = %s AND ended_at IS NULL
@@ -27,6 +45,18 @@ SELECT m.user_id, m.ended_at IS NULL
 FROM members m JOIN users u ON u.id = m.user_id
 WHERE m.workspace_id = %s AND lower(u.email) = lower(%s)
 """
+_MEMBERS_NEWEST_FIRST = """
+SELECT u.id, u.display_name, u.email, u.id = w.owner_id, m.joined_at, m.ended_at
+FROM members m JOIN users u ON u.id = m.user_id JOIN workspaces w ON w.id = m.workspace_id
+WHERE m.workspace_id = %s AND m.user_id <= %s
+ORDER BY m.user_id DESC LIMIT %s
+"""
+_MEMBERS_OLDEST_FIRST = """
+SELECT u.id, u.display_name, u.email, u.id = w.owner_id, m.joined_at, m.ended_at
+FROM members m JOIN users u ON u.id = m.user_id JOIN workspaces w ON w.id = m.workspace_id
+WHERE m.workspace_id = %s AND m.user_id >= %s
+ORDER BY m.user_id LIMIT %s
+"""
 
 
 async def add_user(connection: Connection, user_id: UUID, email: str) -> UUID:
@@ -35,6 +65,21 @@ async def add_user(connection: Connection, user_id: UUID, email: str) -> UUID:
     assert row is not None
     found: UUID = row[0]
     return found
+
+
+async def lock_user(connection: Connection, email: str) -> ActorBody | None:
+    row = await (await connection.execute(_USER, (email,))).fetchone()
+    return None if row is None else ActorBody(*row)
+
+
+async def name_user(connection: Connection, user_id: UUID, display_name: str | None) -> None:
+    await connection.execute(_NAME_USER, (display_name, user_id))
+
+
+async def workspaces_of_user(connection: Connection, user_id: UUID) -> list[UUID]:
+    """Those that the person has left too."""
+    rows = await (await connection.execute(_WORKSPACES_OF_USER, (user_id,))).fetchall()
+    return [row[0] for row in rows]
 
 
 async def add_workspace(connection: Connection, workspace_id: UUID, name: str, owner_id: UUID) -> None:
@@ -47,6 +92,22 @@ async def lock_workspace(connection: Connection, workspace_id: UUID) -> UUID | N
     return None if row is None else row[0]
 
 
+async def change(
+    connection: Connection, workspace_id: UUID, name: str, max_key_days: int | None, owner_id: UUID
+) -> None:
+    await connection.execute(_CHANGE, (name, max_key_days, owner_id, workspace_id))
+
+
+async def get(connection: Connection, workspace_id: UUID) -> WorkspaceBody | None:
+    row = await (await connection.execute(_GET, (workspace_id,))).fetchone()
+    return None if row is None else _workspace(row)
+
+
+async def all_workspaces(connection: Connection) -> list[WorkspaceBody]:
+    rows = await (await connection.execute(_ALL)).fetchall()
+    return [_workspace(row) for row in rows]
+
+
 async def lock_first_start(connection: Connection) -> None:
     await connection.execute(_LOCK_FIRST_START)
 
@@ -57,15 +118,39 @@ async def any_workspace(connection: Connection) -> bool:
     return bool(row[0])
 
 
-async def add_member(connection: Connection, workspace_id: UUID, user_id: UUID) -> None:
-    await connection.execute(_ADD_MEMBER, (workspace_id, user_id))
+async def add_member(connection: Connection, workspace_id: UUID, user_id: UUID) -> bool:
+    """Whether it was no member until now."""
+    return (await connection.execute(_ADD_MEMBER, (workspace_id, user_id))).rowcount == 1
 
 
-async def end_member(connection: Connection, workspace_id: UUID, user_id: UUID) -> None:
-    await connection.execute(_END_MEMBER, (workspace_id, user_id))
+async def end_member(connection: Connection, workspace_id: UUID, user_id: UUID) -> bool:
+    """Whether it was a member until now."""
+    return (await connection.execute(_END_MEMBER, (workspace_id, user_id))).rowcount == 1
 
 
 async def find_member(connection: Connection, workspace_id: UUID, email: str) -> tuple[UUID, bool] | None:
     """The user, and whether the membership still lasts."""
     row = await (await connection.execute(_MEMBER, (workspace_id, email))).fetchone()
     return None if row is None else (row[0], row[1])
+
+
+async def members(
+    connection: Connection, workspace_id: UUID, start: UUID, count: int | None, *, newest_first: bool
+) -> list[MemberBody]:
+    """`count` members from `start` on, itself included; without a count all of them."""
+    query = _MEMBERS_NEWEST_FIRST if newest_first else _MEMBERS_OLDEST_FIRST
+    rows = await (await connection.execute(query, (workspace_id, start, count))).fetchall()
+    return [
+        MemberBody(
+            user=ActorBody(user_id, display_name, email),
+            role=MemberRole.OWNER if is_owner else MemberRole.MEMBER,
+            joined_at=joined_at,
+            ended_at=ended_at,
+        )
+        for user_id, display_name, email, is_owner, joined_at, ended_at in rows
+    ]
+
+
+def _workspace(row: tuple[Any, ...]) -> WorkspaceBody:
+    workspace_id, name, max_key_days, *owner = row
+    return WorkspaceBody(workspace_id, name, created_at(workspace_id), ActorBody(*owner), max_key_days)

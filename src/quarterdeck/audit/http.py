@@ -1,0 +1,43 @@
+"""GET /v1/audit-events."""
+
+from quarterdeck.access.model import Permission
+from quarterdeck.audit import service
+from quarterdeck.audit.model import AuditEventPage, AuditFilter, ObjectType
+from quarterdeck.http.incoming import Incoming
+from quarterdeck.http.openapi_parts import MOMENT, UUID
+from quarterdeck.http.operation import Query, operation
+from quarterdeck.parts import Parts
+
+_ACTION = {"type": "string", "pattern": "^[^\\u0000]*$"}
+_OBJECT_TYPE = {"type": "string", "enum": list(ObjectType)}
+
+
+@operation(
+    summary="List audit events",
+    description="Who did what to which object from where: one entry for each change that was made, in the API or by "
+    "the operator. Inputs are not here, they are in the log of their session. One page per call, newest first unless "
+    "order=asc. Events are kept for a year, unless the server is set otherwise.",
+    permission=Permission.WORKSPACE_READ,
+    success_type=AuditEventPage,
+    success="One page. next_cursor is null on the last.",
+    paged=True,
+    queries=(
+        Query("action", _ACTION, "Only events of this action."),
+        Query("object_type", _OBJECT_TYPE, "Only events about objects of this type."),
+        Query("object_id", UUID, "Only events about this object, whether it still exists or not."),
+        Query("user_id", UUID, "Only what this person's credentials did."),
+        Query("since", MOMENT, "Only events of this time and later."),
+        Query("until", MOMENT, "Only events before this time."),
+    ),
+)
+async def list_audit_events(parts: Parts, incoming: Incoming) -> AuditEventPage:
+    wanted = AuditFilter(
+        action=incoming.query_text("action"),
+        object_type=incoming.query_choice("object_type", ObjectType),
+        object_id=incoming.query_id("object_id"),
+        user_id=incoming.query_id("user_id"),
+        since=incoming.query_moment("since"),
+        until=incoming.query_moment("until"),
+    )
+    request = incoming.page_request()
+    return await service.list_audit_events(parts, incoming.call_without_body(), wanted, request)

@@ -1,0 +1,43 @@
+"""Reading the audit log, and throwing away what is older than it is kept. Writing it: `trail.py`."""
+
+from uuid import UUID
+
+from quarterdeck.access.call import Call, admit, see_workspace
+from quarterdeck.access.model import Permission
+from quarterdeck.audit import store
+from quarterdeck.audit.model import AuditEventBody, AuditEventPage, AuditFilter
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.pages import PageRequest, take_page
+from quarterdeck.parts import Parts
+
+_SWEEP_BATCH = 1000
+
+
+async def list_audit_events(
+    parts: Parts, call: Call[None], wanted: AuditFilter, request: PageRequest
+) -> AuditEventPage:
+    async def read(connection: Connection) -> AuditEventPage:
+        see = see_workspace(call.workspace_id)
+        _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+
+        async def fetch(start: UUID, count: int) -> list[AuditEventBody]:
+            newest_first = request.newest_first
+            return await store.page(connection, workspace_id, wanted, start, count, newest_first=newest_first)
+
+        # What a cursor names may have been thrown away since, or not be what is asked for now.
+        items, next_cursor = await take_page(request, fetch, lasting=False)
+        return AuditEventPage(items, next_cursor)
+
+    return await parts.database.read(read)
+
+
+async def sweep_audit_events(database: Database, keep_days: int) -> int:
+    """Small batches, each its own transaction: a sweep never holds up a request."""
+
+    async def delete(connection: Connection) -> int:
+        return await store.delete_old(connection, keep_days, _SWEEP_BATCH)
+
+    removed = 0
+    while count := await database.transaction(delete, repeatable=True):
+        removed += count
+    return removed

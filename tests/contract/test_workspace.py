@@ -1,0 +1,105 @@
+"""GET /v1/workspace and GET /v1/members."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from quarterdeck.workspaces import service as workspaces
+from tests.world import World, error_of
+
+
+async def add_member(world: World, email: str | None = None) -> tuple[str, UUID]:
+    email = email or f"{uuid4().hex}@example.com"
+    async with await world.connect() as connection:
+        return email, await workspaces.add_member(connection, world.workspace_id, email)
+
+
+async def remove_member(world: World, email: str) -> None:
+    async with await world.connect() as connection:
+        await workspaces.remove_member(connection, world.workspace_id, email, revoke_keys=False)
+
+
+async def members(world: World, query: str = "") -> list[dict[str, Any]]:
+    answer = await world.get(f"/v1/members{query}")
+    assert answer.status_code == 200, answer.text
+    items: list[dict[str, Any]] = answer.json()["items"]
+    return items
+
+
+async def test_the_workspace_of_the_key(world: World) -> None:
+    answer = await world.get("/v1/workspace")
+    body = answer.json()
+    assert answer.status_code == 200
+    assert set(body) == {"id", "name", "created_at", "owner", "max_key_days"}
+    assert (body["id"], body["name"], body["max_key_days"]) == (str(world.workspace_id), "Test", None)
+    assert set(body["owner"]) == {"user_id", "display_name", "primary_email"}
+    assert timedelta() <= datetime.now(UTC) - datetime.fromisoformat(body["created_at"]) < timedelta(minutes=5)
+    named = await world.get("/v1/workspace", headers={"Service-Workspace": str(world.workspace_id)})
+    assert named.json() == body
+    assert error_of(await world.get("/v1/workspace", headers={"Service-Workspace": str(uuid4())}))[0] == 404
+
+
+async def test_a_changed_workspace(world: World) -> None:
+    email, user_id = await add_member(world)
+    async with await world.connect() as connection:
+        await workspaces.set_user(connection, email, "Ann")
+        await workspaces.change_workspace(
+            connection, world.workspace_id, name="Crew", max_key_days=30, owner_email=email
+        )
+    body = (await world.get("/v1/workspace")).json()
+    assert (body["name"], body["max_key_days"]) == ("Crew", 30)
+    assert body["owner"] == {"user_id": str(user_id), "display_name": "Ann", "primary_email": email}
+    roles = {member["user"]["user_id"]: member["role"] for member in await members(world)}
+    assert sorted(roles.values()) == ["member", "owner"]
+    assert roles[str(user_id)] == "owner"
+
+
+async def test_members_come_and_go_and_come_back(world: World) -> None:
+    email, user_id = await add_member(world)
+
+    async def one() -> dict[str, Any]:
+        (found,) = [member for member in await members(world) if member["user"]["user_id"] == str(user_id)]
+        return found
+
+    joined = await one()
+    assert set(joined) == {"user", "role", "joined_at", "ended_at"}
+    assert (joined["role"], joined["ended_at"]) == ("member", None)
+    assert joined["user"] == {"user_id": str(user_id), "display_name": None, "primary_email": email}
+    await add_member(world, email)
+    assert await one() == joined, "who is a member already joined then"
+    await remove_member(world, email)
+    left = await one()
+    assert left == joined | {"ended_at": left["ended_at"]}
+    assert left["ended_at"] > left["joined_at"]
+    await remove_member(world, email)
+    assert await one() == left, "who has left already left then"
+    await add_member(world, email)
+    back = await one()
+    assert back["ended_at"] is None
+    assert back["joined_at"] > left["ended_at"]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("limit", [1, 4, 10, 11, 200])
+async def test_every_member_comes_once(world: World, order: str, limit: int) -> None:
+    ((owner_id,),) = await world.fetch("SELECT owner_id FROM workspaces WHERE id = %s", world.workspace_id)
+    everybody = sorted([str(owner_id), *[str((await add_member(world))[1]) for _ in range(10)]])
+    found: list[str] = []
+    cursor = ""
+    while True:
+        page = (await world.get(f"/v1/members?order={order}&limit={limit}{cursor}")).json()
+        found += [member["user"]["user_id"] for member in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        assert page["next_cursor"] == found[-1]
+        cursor = f"&after={page['next_cursor']}"
+    assert found == sorted(everybody, reverse=order == "desc")
+
+
+async def test_a_cursor_of_another_list_is_400(world: World) -> None:
+    other = await World.create(world.database_url, world.http)
+    (theirs,) = await members(other)
+    for cursor in (theirs["user"]["user_id"], str(uuid4())):
+        assert error_of(await world.get(f"/v1/members?after={cursor}")) == (400, "invalid_request")

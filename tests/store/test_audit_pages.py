@@ -1,0 +1,76 @@
+"""What a page of the audit log costs: the events of one object or person are found, not looked for among all."""
+
+from collections.abc import AsyncIterator
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from quarterdeck.audit import store
+from quarterdeck.audit.model import AuditFilter
+from quarterdeck.db.database import Connection, connection_options
+from quarterdeck.ids import HIGHEST_ID, LOWEST_ID
+from quarterdeck.settings import DatabaseSettings
+from quarterdeck.workspaces import service as workspaces
+
+FILL = """
+INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, user_id, detail)
+SELECT lpad(to_hex(n), 32, '0')::uuid, %s, 'x', 'session', CASE WHEN n %% 5000 = 0 THEN %s ELSE gen_random_uuid() END,
+       CASE WHEN n %% 5000 = 1 THEN %s::uuid ELSE %s END, '{}'
+FROM generate_series(1, 20000) n
+"""
+FETCHED = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'audit_events'"
+LIMIT = 50
+
+
+async def fetched(connection: Connection) -> int:
+    """Rows of the table that this connection has looked at so far, by any way."""
+    row = await (await connection.execute(FETCHED)).fetchone()
+    assert row is not None
+    count: int = row[0]
+    return count
+
+
+async def pages(
+    connection: Connection, workspace_id: UUID, wanted: AuditFilter, *, newest_first: bool
+) -> AsyncIterator[tuple[int, int]]:
+    """The length of the first page, and how many rows were read for it: often enough for PostgreSQL to settle on a
+    plan for all values."""
+    start = HIGHEST_ID if newest_first else LOWEST_ID
+    for _ in range(12):
+        async with connection.transaction():
+            before = await fetched(connection)
+            page = await store.page(connection, workspace_id, wanted, start, LIMIT, newest_first=newest_first)
+            yield len(page), await fetched(connection) - before
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+@pytest.mark.parametrize("known", ["new", "when_empty", "analysed"])
+async def test_a_page_does_not_read_the_whole_log(database_url: str, newest_first: bool, known: str) -> None:
+    """Whatever PostgreSQL knew of the table when it made its plan."""
+    options = connection_options(DatabaseSettings())
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=options) as connection:
+        workspace_id = await workspaces.create_workspace(connection, "x", "a@example.com")
+        rare = await workspaces.add_member(connection, workspace_id, "b@example.com")
+        often = (await workspaces.show_workspace(connection, workspace_id)).owner.user_id
+        thing = uuid4()
+        cases = (
+            (AuditFilter(), LIMIT),
+            (AuditFilter(object_id=thing), 4),
+            (AuditFilter(object_id=uuid4()), 0),
+            (AuditFilter(object_id=thing, user_id=rare), 0),
+            (AuditFilter(user_id=rare), 4),
+            (AuditFilter(user_id=often), LIMIT),
+            (AuditFilter(user_id=uuid4()), 0),
+        )
+        if known == "when_empty":
+            for wanted, _ in cases:
+                async for _ in pages(connection, workspace_id, wanted, newest_first=newest_first):
+                    pass
+        await connection.execute(FILL, (workspace_id, thing, rare, often))
+        if known == "analysed":
+            await connection.execute("ANALYZE audit_events")
+        for wanted, expected in cases:
+            async for length, read in pages(connection, workspace_id, wanted, newest_first=newest_first):
+                assert length == expected
+                assert read < 2 * LIMIT, (wanted, read)
