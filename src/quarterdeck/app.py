@@ -53,6 +53,7 @@ def build_parts(settings: Settings) -> Parts:
         uploads=open_uploads(settings.bundle, settings.data_dir),
         hints=hints,
         feed=Feed(url, settings.database, settings.stream),
+        stopping=asyncio.Event(),
     )
 
 
@@ -84,7 +85,7 @@ def _lifespan(parts: Parts) -> Callable[[object], AbstractAsyncContextManager[No
             asyncio.create_task(_every(parts.settings.key.last_used_flush_seconds, lambda: _flush(parts))),
             asyncio.create_task(_every(parts.settings.receipt.sweep_interval_seconds, lambda: sweep(parts))),
         ]
-        with told_of_stop(parts.feed.stop):
+        with told_of_stop(lambda: _stop(parts)):
             yield
         for loop in loops:
             loop.cancel()
@@ -98,6 +99,11 @@ def _lifespan(parts: Parts) -> Callable[[object], AbstractAsyncContextManager[No
         await parts.database.close()
 
     return lifespan
+
+
+def _stop(parts: Parts) -> None:
+    parts.stopping.set()
+    parts.feed.stop()
 
 
 async def _flush(parts: Parts) -> None:

@@ -31,6 +31,7 @@ class Kind(Enum):
     TOO_LARGE = ErrorCode.INVALID_REQUEST, "too large"
     TOO_SLOW = ErrorCode.INVALID_REQUEST, "too slow"
     BROKEN_BODY = ErrorCode.INVALID_REQUEST, "broken body"
+    UNSATISFIABLE_RANGE = ErrorCode.INVALID_REQUEST, "unsatisfiable range"
     WRONG_METHOD = ErrorCode.INVALID_REQUEST, "wrong method"
     CONFLICT = ErrorCode.CONFLICT, "conflict"
     CONTENDED = ErrorCode.CONFLICT, "contended"
@@ -81,6 +82,10 @@ def too_slow(reason: str) -> ServiceError:
 
 def broken_body() -> ServiceError:
     return ServiceError(Kind.BROKEN_BODY, "The request body ended early or is not framed as announced.")
+
+
+def unsatisfiable_range() -> ServiceError:
+    return ServiceError(Kind.UNSATISFIABLE_RANGE, "Range begins behind the end of the content.")
 
 
 def conflict(reason: str) -> ServiceError:

@@ -1,5 +1,7 @@
 """What one API process is made of. Built by `app.py`, handed to every operation."""
 
+import asyncio
+
 from msgspec import Struct
 
 from quarterdeck.access.last_used import LastUsed
@@ -23,3 +25,5 @@ class Parts(Struct, frozen=True):
     hints: Hints
     feed: Feed
     uploads: Uploads
+    # Set when the process is told to stop: readers that do not read are not waited for any longer.
+    stopping: asyncio.Event

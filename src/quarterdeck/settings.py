@@ -110,6 +110,12 @@ class BundleSettings(Struct, frozen=True):
     uploads: Count = 32
     scans: Count = 2
     upload_wait_seconds: Seconds = 10.0
+    # Of one process, at a time: each has an unpacked file on the disk until its reader has it.
+    file_downloads: Count = 32
+    diff_files: Count = 1_000
+    # What is compared line by line: of one file on either side, and of all on both.
+    diff_file_bytes: Bytes = 256 * 1024
+    diff_bytes: Bytes = 2 * 1024 * 1024
 
 
 class WorkerSettings(Struct, frozen=True):

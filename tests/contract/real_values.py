@@ -43,6 +43,10 @@ class Records(Struct, frozen=True):
 
     secret: str
     own_key_id: str
+    # The one skill that may be archived: the others are given to sessions.
+    shelf_id: str
+    # Of the first two versions of each skill.
+    version_ids: dict[str, list[str]]
     by_parameter: dict[str, list[str]]
 
     def real(self, name: str, generated: str) -> str:
@@ -67,16 +71,20 @@ async def create_records(world: World) -> Records:
     keys = [str((await world.new_key_record((permission,)))[1]) for permission in Permission]
     sessions = [await world.new_session() for _ in range(3)]
     tokens = [(await world.post(f"/v1/sessions/{one}/tokens", {})).json()["id"] for one in sessions]
+    skills = [await world.new_skill() for _ in range(3)]
+    version_ids = {skill_id: [await _pushed(world, skill_id, name) for name in ("one", "two")] for skill_id in skills}
     return Records(
         secret,
         str(own_key_id),
+        await world.new_skill(),
+        version_ids,
         {
             "session_id": sessions,
             "session_token_id": tokens,
             "session to delete": [await world.new_session() for _ in range(30)],
             "key to rotate": [str((await world.new_key_record(EVERY_PERMISSION))[1]) for _ in range(30)],
             "run_id": [(await world.submit(session_id)).json()["run_id"] for session_id in sessions],
-            "skill_id": [await world.new_skill() for _ in range(3)],
+            "skill_id": skills,
             "api_key_id": keys,
             "after": keys,
             "user_id": [await _owner_id(world)],
@@ -90,6 +98,11 @@ async def create_records(world: World) -> Records:
 async def _owner_id(world: World) -> str:
     ((owner_id,),) = await world.fetch("SELECT owner_id FROM workspaces WHERE id = %s", world.workspace_id)
     return str(owner_id)
+
+
+async def _pushed(world: World, skill_id: str, name: str) -> str:
+    version_id: str = (await world.push(skill_id, bundle(name))).json()["id"]
+    return version_id
 
 
 def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
@@ -108,6 +121,9 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         if isinstance(case.body, dict) and repr(whole := _with_integers(case.body)) != repr(case.body):
             case.body = whole
         _set_member_cursor(case, records)
+        _set_skill_cursor(case, records)
+        _set_versions(case)
+        _set_skill_change(case, records)
         _set_expiry(case)
         _set_skills(case, records)
         if isinstance(case.body, Junk):
@@ -177,8 +193,51 @@ def _set_member_cursor(case: Case[Any], records: Records) -> None:
         case.query["after"] = records.by_parameter["user_id"][0]
 
 
+def _set_skill_cursor(case: Case[Any], records: Records) -> None:
+    """So have the skills, and the versions of each."""
+    path, skill_id = case.operation.path, str((case.path_parameters or {}).get("skill_id")).lower()
+    if str(case.query.get("after")).lower() not in records.by_parameter["after"]:
+        return
+    if path == "/v1/skills":
+        case.query["after"] = records.by_parameter["skill_id"][0]
+    elif path.endswith("/versions") and skill_id in records.version_ids:
+        case.query["after"] = records.version_ids[skill_id][0]
+
+
+def _set_versions(case: Case[Any]) -> None:
+    """The first two, which every skill has, and a file of theirs. What is wrong on purpose stays wrong."""
+    for container, name in ((case.path_parameters, "version"), (case.query, "base"), (case.query, "head")):
+        value: Any = (container or {}).get(name)
+        if _is_number(value) and int(value) % _STAYS_RANDOM:
+            container[name] = 1 + int(value) % 2
+    path = case.query.get("path")
+    if isinstance(path, str) and path and "\0" not in path and crc32(path.encode("utf-8", "replace")) % _STAYS_RANDOM:
+        case.query["path"] = "SKILL.md"
+    if "Range" in case.headers:
+        # Others are rightly answered 416, or with the whole.
+        case.headers["Range"] = "bytes=0-9"
+
+
+def _set_skill_change(case: Case[Any], records: Records) -> None:
+    body: Any = case.body
+    if case.operation.method.upper() != "PATCH" or not isinstance(body, dict):
+        return
+    has_versions = str((case.path_parameters or {}).get("skill_id")).lower() in records.version_ids
+    if has_versions and body.get("archived") is True:
+        case.path_parameters["skill_id"], has_versions = records.shelf_id, False
+    if _is_number(body.get("default_version")):
+        case.body = body | {"default_version": 1 if has_versions else None}
+
+
+def _is_number(value: Any) -> bool:
+    """Of the right form, wherever it stands. To JSON Schema 1.0 is an integer too."""
+    if isinstance(value, str):
+        return re.fullmatch(r"[1-9][0-9]{0,8}", value, re.ASCII) is not None
+    return type(value) in (int, float) and value == int(value) and 1 <= value < 2**31
+
+
 def _set_skills(case: Case[Any], records: Records) -> None:
-    """Skills that exist, each once, without a version: none was pushed. What is wrong on purpose stays wrong."""
+    """Skills that exist, each once, without a version. What is wrong on purpose stays wrong."""
     body: Any = case.body
     skills = body.get("skills") if isinstance(body, dict) else None
     if not isinstance(skills, list) or len(skills) > 100 or not all(map(_is_skill, skills)):

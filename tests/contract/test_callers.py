@@ -23,6 +23,7 @@ BODIES: dict[str, Any] = {
     "change_session": {"title": "x"},
     "create_session_token": {},
     "create_skill": {"name": "x"},
+    "change_skill": {"name": "y"},
 }
 
 
@@ -34,14 +35,16 @@ class Objects(Struct, frozen=True):
     @classmethod
     async def make(cls, world: World) -> "Objects":
         created = (await world.post("/v1/api-keys", {"label": "object", "permissions": []})).json()
-        session_id = await world.new_session()
+        session_id, skill_id = await world.new_session(), await world.new_skill()
+        assert (await world.push(skill_id, bundle())).status_code == 201
         token = (await world.post(f"/v1/sessions/{session_id}/tokens", {})).json()
         return cls(
             {
                 "session_id": session_id,
                 "session_token_id": token["id"],
                 "run_id": (await world.submit(session_id)).json()["run_id"],
-                "skill_id": await world.new_skill(),
+                "skill_id": skill_id,
+                "version": "1",
                 "api_key_id": created["id"],
             }
         )
@@ -53,7 +56,10 @@ def absent_ids(objects: Objects) -> dict[str, str]:
 
 
 # What an operation cannot be called without, beside path and body.
-QUERIES: dict[str, dict[str, str]] = {}
+QUERIES: dict[str, dict[str, str]] = {
+    "download_skill_file": {"path": "SKILL.md"},
+    "diff_skill_versions": {"base": "1", "head": "1"},
+}
 
 
 async def request(

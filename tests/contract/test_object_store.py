@@ -1,6 +1,7 @@
 """Skill archives in an object store: S3's protocol, spoken by a local server."""
 
 import hashlib
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,3 +55,51 @@ async def test_a_store_that_is_away_is_503_and_uses_no_number(world: World, s3: 
     assert "retry-after" in answer.headers
     httpx.put(f"{s3}/{BUCKET}").raise_for_status()
     assert (await world.push(skill_id, bundle())).json()["version"] == 1
+
+
+async def test_a_version_is_downloaded_in_whole_in_part_and_by_file(world: World) -> None:
+    skill_id, text = await world.new_skill(), "".join(f"line {number}\n" for number in range(100_000))
+    first, second = bundle(), bundle(**{"large.txt": text, "noise": random.Random(1).randbytes(400_000).hex()})
+    for archive in (first, second):
+        assert (await world.push(skill_id, archive)).status_code == 201
+    version = f"/v1/skills/{skill_id}/versions/2"
+    assert len(second) > 256 * 1024
+    assert (await world.get(f"{version}/bundle")).content == second
+    part = await world.get(f"{version}/bundle", headers={"Range": "bytes=262140-300000"})
+    assert (part.status_code, part.content == second[262140:300001]) == (206, True)
+    assert (await world.get(f"{version}/file?path=large.txt")).text == text
+    compared = (await world.get(f"/v1/skills/{skill_id}/diff?base=1&head=2")).json()
+    assert [file["path"] for file in compared["files"]] == ["large.txt", "noise"]
+
+
+async def test_downloads_from_a_store_that_lost_or_refuses_an_archive_are_answered_in_form(
+    world: World, s3: str
+) -> None:
+    skill_id = await world.new_skill()
+    for name in ("one", "two"):
+        assert (await world.push(skill_id, bundle(name))).status_code == 201
+    version = f"/v1/skills/{skill_id}/versions/1"
+    paths = (f"{version}/bundle", f"{version}/file?path=SKILL.md", f"/v1/skills/{skill_id}/diff?base=1&head=2")
+    store = S3Store(BUCKET, client_options={"allow_http": True})
+    kept = await obstore.list(store).collect_async()
+    await obstore.delete_async(store, [found["path"] for found in kept])
+    for path in paths:
+        assert error_of(await world.get(path)) == (500, "internal")
+
+
+async def test_downloads_from_a_store_that_is_away_are_503(
+    world: World, database_url: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skill_id = await world.new_skill()
+    for name in ("one", "two"):
+        assert (await world.push(skill_id, bundle(name))).status_code == 201
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    folder = tmp_path_factory.mktemp("cut off")
+    with serving(database_url, folder, BUNDLE_STORE_URL=f"s3://{BUCKET}/skills") as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+            version = f"/v1/skills/{skill_id}/versions/1"
+            for path in ("/bundle", "/file?path=SKILL.md"):
+                answer = await http.get(f"{version}{path}", headers=world.headers())
+                assert error_of(answer) == (503, "internal")
+                assert "retry-after" in answer.headers
+            assert (await http.get(version, headers=world.headers())).status_code == 200

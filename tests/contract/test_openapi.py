@@ -99,6 +99,8 @@ def test_has_all_statuses(operation: Operation) -> None:
         expected.add(412)
     if operation.etag and operation.method == "GET":
         expected.add(304)
+    if operation.download:
+        expected |= {206, 304, 416}
     expected |= {STATUS[refusal.fault.kind] for refusal in operation.refusals}
     assert {int(status) for status in described(operation)["responses"]} == expected
 
@@ -110,7 +112,7 @@ def test_each_error_status_names_its_codes_and_only_those(operation: Operation) 
         by_status.setdefault(str(STATUS[refusal.fault.kind]), set()).add(refusal.fault.kind.code)
     for status, response in described(operation)["responses"].items():
         if status not in by_status:
-            assert int(status) in (operation.success_status, 304)
+            assert int(status) in (operation.success_status, 206, 304)
             continue
         media = response["content"]["application/json"]
         for code in ErrorCode:
@@ -142,7 +144,8 @@ def test_headers_of_responses(operation: Operation) -> None:
     assert responses["503"]["headers"]["Retry-After"]["required"]
     replayed = "Idempotency-Replayed" in responses[str(operation.success_status)]["headers"]
     assert replayed == operation.idempotent
-    assert ("ETag" in responses[str(operation.success_status)]["headers"]) == operation.etag
+    has_etag = "ETag" in responses[str(operation.success_status)]["headers"]
+    assert has_etag == (operation.etag or operation.download is not None)
 
 
 def test_only_the_conflict_that_is_retried_has_retry_after() -> None:
@@ -179,6 +182,7 @@ def test_parameters(operation: Operation) -> None:
         assert (schema["type"], schema["minLength"], schema["maxLength"]) == ("string", 1, 255)
         assert all(re.search(schema["pattern"], text) for text in ("a", "7f-9 ~", "é€"))
         assert not any(re.search(schema["pattern"], text) for text in ("\t", "a\x7f", "\x85", "\xa0", "\xad"))
+    assert ({"Range", "If-Range", "If-None-Match"} <= set(found)) == (operation.download is not None)
     expected = {"limit", "after", "order"} if operation.paged else set()
     expected |= {"limit", "after", "Last-Event-ID"} if operation.log else set()
     assert {"limit", "after", "order", "Last-Event-ID"} & set(found) == expected
@@ -224,7 +228,12 @@ def test_security_names_the_permission(operation: Operation) -> None:
 def test_bodies_have_fitting_examples(operation: Operation) -> None:
     """When this fails for a new operation: give its types a value in its room's `examples.py`."""
     success = described(operation)["responses"][str(operation.success_status)]
-    if operation.success_type is None:
+    if operation.download:
+        part = described(operation)["responses"]["206"]
+        binary = {operation.download: {"schema": {"type": "string", "format": "binary"}}}
+        assert success["content"] == part["content"] == binary
+        assert part["headers"].keys() - success["headers"].keys() == {"Content-Range"}
+    elif operation.success_type is None:
         assert "content" not in success
     else:
         media = success["content"]["application/json"]

@@ -39,7 +39,8 @@ class Explored(Struct):
         )
 
 
-@pytest.mark.timeout(600)
+# Each operation adds to it, and every one is called hundreds of times.
+@pytest.mark.timeout(900)
 async def test_server_and_document_agree(world: World) -> None:
     records = await create_records(world)
     explored = await asyncio.to_thread(_explore, str(world.http.base_url), records)

@@ -8,24 +8,36 @@ from msgspec import UNSET, UnsetType
 
 from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreatedApiKeyBody
+from quarterdeck.audit.model import AuditEventBody, AuditEventPage
 from quarterdeck.client.async_connection import AsyncConnection
 from quarterdeck.client.model import EventPage
 from quarterdeck.client.operations import (
     CANCEL_RUN,
     CHANGE_SESSION,
+    CHANGE_SKILL,
     CREATE_API_KEY,
     CREATE_SESSION,
     CREATE_SESSION_TOKEN,
     CREATE_SKILL,
     DELETE_SESSION,
+    DIFF_SKILL_VERSIONS,
+    DOWNLOAD_SKILL_BUNDLE,
+    DOWNLOAD_SKILL_FILE,
     GET_API_KEY,
     GET_RUN,
     GET_SESSION,
+    GET_SKILL,
+    GET_SKILL_VERSION,
+    GET_WORKSPACE,
     LIST_API_KEYS,
+    LIST_AUDIT_EVENTS,
+    LIST_MEMBERS,
     LIST_SESSION_EVENTS,
     LIST_SESSION_RUNS,
     LIST_SESSION_TOKENS,
     LIST_SESSIONS,
+    LIST_SKILL_VERSIONS,
+    LIST_SKILLS,
     PUSH_SKILL_VERSION,
     REVOKE_API_KEY,
     REVOKE_SESSION_TOKEN,
@@ -34,11 +46,19 @@ from quarterdeck.client.operations import (
 )
 from quarterdeck.client.paging import walk_async
 from quarterdeck.client.requests import Id, IfMatch
-from quarterdeck.client.transfers import Progress, Source
+from quarterdeck.client.transfers import Progress, Sink, Source
 from quarterdeck.runs.model import CancelledRunBody, RunBody, RunPage, SubmitKindBody
 from quarterdeck.session_tokens.model import CreatedSessionTokenBody, SessionTokenBody, SessionTokenPage
 from quarterdeck.sessions.model import SessionBody, SessionPage, SessionSkill, SessionSummary
-from quarterdeck.skills.model import SkillBody, SkillVersionBody
+from quarterdeck.skills.model import (
+    SkillBody,
+    SkillDiffBody,
+    SkillPage,
+    SkillVersionBody,
+    SkillVersionItem,
+    SkillVersionPage,
+)
+from quarterdeck.workspaces.model import MemberBody, MemberPage, WorkspaceBody
 
 
 class AsyncMethods(AsyncConnection):
@@ -418,6 +438,73 @@ class AsyncMethods(AsyncConnection):
             CREATE_SKILL, SkillBody, {}, {}, {"name": name}, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
+    async def list_skills(
+        self,
+        *,
+        archived: bool | None = None,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> SkillPage:
+        """List the skills of a workspace.
+
+        One page per call, newest first unless order=asc. Archived ones are a list of their own.
+        """
+        return await self._call(
+            LIST_SKILLS,
+            SkillPage,
+            {},
+            {"archived": archived, "limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_skills(
+        self,
+        *,
+        archived: bool | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> AsyncIterator[SkillBody]:
+        """All that `list_skills` lists, each page fetched when it is needed."""
+        return walk_async(
+            lambda after: self.list_skills(
+                archived=archived, workspace_id=workspace_id, limit=page_size, after=after, order=order
+            )
+        )
+
+    async def get_skill(self, skill_id: Id, *, workspace_id: Id | None = None) -> SkillBody:
+        """Get a skill."""
+        return await self._call(GET_SKILL, SkillBody, {"skill_id": skill_id}, {}, workspace_id=workspace_id)
+
+    async def change_skill(
+        self,
+        skill_id: Id,
+        *,
+        name: str | UnsetType = UNSET,
+        default_version: int | UnsetType | None = UNSET,
+        archived: bool | UnsetType = UNSET,
+        if_match: IfMatch | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> SkillBody:
+        """Change a skill.
+
+        What is left out stays as it is. An earlier `default_version` takes back a push: sessions that pin no version
+        use it from their next run on. An archived skill takes no versions and no sessions; those that have it keep it.
+        """
+        return await self._call(
+            CHANGE_SKILL,
+            SkillBody,
+            {"skill_id": skill_id},
+            {},
+            {"name": name, "default_version": default_version, "archived": archived},
+            if_match=if_match,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
     async def push_skill_version(
         self,
         skill_id: Id,
@@ -442,4 +529,218 @@ class AsyncMethods(AsyncConnection):
             if_match=if_match,
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
+        )
+
+    async def list_skill_versions(
+        self,
+        skill_id: Id,
+        *,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> SkillVersionPage:
+        """List the versions of a skill.
+
+        By number, newest first unless order=asc. Without their manifests, which the version itself has.
+        """
+        return await self._call(
+            LIST_SKILL_VERSIONS,
+            SkillVersionPage,
+            {"skill_id": skill_id},
+            {"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_skill_versions(
+        self,
+        skill_id: Id,
+        *,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> AsyncIterator[SkillVersionItem]:
+        """All that `list_skill_versions` lists, each page fetched when it is needed."""
+        return walk_async(
+            lambda after: self.list_skill_versions(
+                skill_id, workspace_id=workspace_id, limit=page_size, after=after, order=order
+            )
+        )
+
+    async def get_skill_version(
+        self, skill_id: Id, version: int, *, workspace_id: Id | None = None
+    ) -> SkillVersionBody:
+        """Get a version of a skill.
+
+        As the push answered.
+        """
+        return await self._call(
+            GET_SKILL_VERSION,
+            SkillVersionBody,
+            {"skill_id": skill_id, "version": version},
+            {},
+            workspace_id=workspace_id,
+        )
+
+    async def download_skill_bundle(
+        self, skill_id: Id, version: int, to: Sink, *, progress: Progress | None = None, workspace_id: Id | None = None
+    ) -> int:
+        """Download the bundle of a version.
+
+        The archive, byte for byte as it was pushed. A download that broke off is taken up again with Range.
+        """
+        return await self._download(
+            DOWNLOAD_SKILL_BUNDLE,
+            {"skill_id": skill_id, "version": version},
+            {},
+            to,
+            progress,
+            workspace_id=workspace_id,
+        )
+
+    async def download_skill_file(
+        self,
+        skill_id: Id,
+        version: int,
+        to: Sink,
+        *,
+        path: str,
+        progress: Progress | None = None,
+        workspace_id: Id | None = None,
+    ) -> int:
+        """Download one file of a version.
+
+        The manifest of the version lists its files.
+        """
+        return await self._download(
+            DOWNLOAD_SKILL_FILE,
+            {"skill_id": skill_id, "version": version},
+            {"path": path},
+            to,
+            progress,
+            workspace_id=workspace_id,
+        )
+
+    async def diff_skill_versions(
+        self, skill_id: Id, *, base: int, head: int, workspace_id: Id | None = None
+    ) -> SkillDiffBody:
+        """Compare two versions of a skill.
+
+        Which files were added, removed or changed from `base` to `head`, with the lines of text files.
+        """
+        return await self._call(
+            DIFF_SKILL_VERSIONS,
+            SkillDiffBody,
+            {"skill_id": skill_id},
+            {"base": base, "head": head},
+            workspace_id=workspace_id,
+        )
+
+    async def get_workspace(self, *, workspace_id: Id | None = None) -> WorkspaceBody:
+        """Get the workspace.
+
+        The one that the key belongs to.
+        """
+        return await self._call(GET_WORKSPACE, WorkspaceBody, {}, {}, workspace_id=workspace_id)
+
+    async def list_members(
+        self,
+        *,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> MemberPage:
+        """List the members of the workspace.
+
+        One page per call, in the order in which the server first heard of them, latest first unless order=asc. Those
+        who have left are listed too.
+        """
+        return await self._call(
+            LIST_MEMBERS, MemberPage, {}, {"limit": limit, "after": after, "order": order}, workspace_id=workspace_id
+        )
+
+    def iter_members(
+        self,
+        *,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> AsyncIterator[MemberBody]:
+        """All that `list_members` lists, each page fetched when it is needed."""
+        return walk_async(
+            lambda after: self.list_members(workspace_id=workspace_id, limit=page_size, after=after, order=order)
+        )
+
+    async def list_audit_events(
+        self,
+        *,
+        action: str | None = None,
+        object_type: Literal[
+            "api_key", "member", "run", "session", "session_token", "skill", "skill_version", "webhook", "workspace"
+        ]
+        | None = None,
+        object_id: Id | None = None,
+        user_id: Id | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> AuditEventPage:
+        """List audit events.
+
+        Who did what to which object from where: one entry for each change that was made, in the API or by the operator.
+        Inputs are not here, they are in the log of their session. One page per call, newest first unless order=asc.
+        Events are kept for a year, unless the server is set otherwise.
+        """
+        return await self._call(
+            LIST_AUDIT_EVENTS,
+            AuditEventPage,
+            {},
+            {
+                "action": action,
+                "object_type": object_type,
+                "object_id": object_id,
+                "user_id": user_id,
+                "since": since,
+                "until": until,
+                "limit": limit,
+                "after": after,
+                "order": order,
+            },
+            workspace_id=workspace_id,
+        )
+
+    def iter_audit_events(
+        self,
+        *,
+        action: str | None = None,
+        object_type: Literal[
+            "api_key", "member", "run", "session", "session_token", "skill", "skill_version", "webhook", "workspace"
+        ]
+        | None = None,
+        object_id: Id | None = None,
+        user_id: Id | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> AsyncIterator[AuditEventBody]:
+        """All that `list_audit_events` lists, each page fetched when it is needed."""
+        return walk_async(
+            lambda after: self.list_audit_events(
+                action=action,
+                object_type=object_type,
+                object_id=object_id,
+                user_id=user_id,
+                since=since,
+                until=until,
+                workspace_id=workspace_id,
+                limit=page_size,
+                after=after,
+                order=order,
+            )
         )

@@ -4,18 +4,20 @@ whoever pastes it; so are the ids of the path."""
 import re
 import shlex
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 
 from quarterdeck.http.envelope import JSON
 from quarterdeck.http.incoming import GZIP
+from quarterdeck.http.openapi_parts import BINARY
 from quarterdeck.http.schema_fields import resolve
 
 Json = dict[str, Any]
 
 
 def curl_command(document: Json, method: str, path: str, operation: Json) -> str:
-    address = re.sub(r"{(\w+)}", lambda found: f"${found[1].upper()}", path)
+    address = re.sub(r"{(\w+)}", lambda found: f"${found[1].upper()}", path) + _query(document, operation)
     content = operation.get("requestBody", {}).get("content", {})
     verb = "" if method == "get" or content else f" -X {method.upper()}"
     lines = [f'curl{verb} "$QD_URL{address}"', '-H "Authorization: Bearer $QD_KEY"']
@@ -31,4 +33,15 @@ def curl_command(document: Json, method: str, path: str, operation: Json) -> str
     elif GZIP in content:
         packing = "tar -C my-skill -czf - . |\n"
         lines += [f'-H "Content-Type: {GZIP}"', "--data-binary @-"]
+    success = next(iter(operation["responses"].values()))
+    if any(media["schema"] == BINARY for media in success.get("content", {}).values()):
+        # Under the name that the server gives it.
+        lines.append("-OJ")
     return packing + " \\\n  ".join(lines)
+
+
+def _query(document: Json, operation: Json) -> str:
+    """What cannot be left out, by its example."""
+    parameters = (resolve(document, each) for each in operation["parameters"])
+    given = {each["name"]: each["example"] for each in parameters if each["in"] == "query" and each["required"]}
+    return f"?{urlencode(given)}" if given else ""

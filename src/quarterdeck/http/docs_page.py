@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope
 from quarterdeck.http.curl import curl_command
 from quarterdeck.http.endpoint import Respond
 from quarterdeck.http.html import Html, el, inline, join, paragraphs, stylesheet
+from quarterdeck.http.openapi_parts import BINARY
 from quarterdeck.http.schema_fields import Field, fields, note_of, resolve, type_of
 from quarterdeck.settings import ServerSettings
 
@@ -116,7 +117,7 @@ def _operation(document: Json, each: _Described) -> Html:
     operation = each.operation
     heading = el("h3", el("a", operation["summary"], href=f"#{each.name}"))
     about = [el("p", inline(operation["description"]))] if "description" in operation else []
-    status, success = next(iter(operation["responses"].items()))
+    (status, success), *others = [each for each in operation["responses"].items() if each[0] < "4"]
     # Whatever the operation answers with, its example is of the first media type.
     answer: Json = next(iter(success.get("content", {}).values()), {})
     text = el(
@@ -124,6 +125,7 @@ def _operation(document: Json, each: _Described) -> Html:
         _parameters(document, operation),
         _request(document, operation),
         _answer(document, status, success, answer.get("schema", {})),
+        *(_status(name, other) for name, other in others),
     )
     code = el(
         "div",
@@ -177,11 +179,17 @@ def _answer(document: Json, status: str, success: Json, schema: Json) -> Html:
     replay = el("p", "A repeated answer carries ", el("code", "Idempotency-Replayed: true"), ".")
     return join(
         el("h4", "Answer"),
-        el("p", el("b", status, class_="status good"), " ", inline(success["description"])),
+        _status(status, success),
         replay if "Idempotency-Replayed" in headers else "",
         el("details", el("summary", "Fields of the answer"), _rows(rows, mark_required=False)) if rows else "",
         *(_other_answer(name, media) for name, media in list(success.get("content", {}).items())[1:]),
     )
+
+
+def _status(status: str, response: Json) -> Html:
+    media_types = [name for name, media in response.get("content", {}).items() if media["schema"] == BINARY]
+    binary = [" Binary, ", el("code", media_types[0]), "."] if media_types else []
+    return el("p", el("b", status, class_="status good"), " ", inline(response["description"]), *binary)
 
 
 def _other_answer(media_type: str, media: Json) -> Html:

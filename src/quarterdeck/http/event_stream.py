@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from quarterdeck.http.hanging_up import hang_up
+from quarterdeck.http.hanging_up import hang_up, left
 
 EVENT_STREAM = "text/event-stream"
 # A proxy that gathers an answer before it passes it on would gather this one for ever.
@@ -38,7 +38,7 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": b""})
             return
         sending = asyncio.create_task(self._send_all(send))
-        leaving = asyncio.create_task(_left(receive))
+        leaving = asyncio.create_task(left(receive))
         ending = asyncio.create_task(self._ended.wait())
         try:
             await asyncio.wait({sending, leaving, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -66,8 +66,3 @@ class EventStream(Response):
     async def _send(self, send: Send, piece: bytes, *, more: bool) -> None:
         async with asyncio.timeout(self._send_seconds):
             await send({"type": "http.response.body", "body": piece, "more_body": more})
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -1,14 +1,23 @@
-"""Closing a connection from this side. The server gives an application no way to do so, and closes none by itself
-whose client has stopped reading: it would wait for ever for the rest to be taken."""
+"""The end of a connection: noticing that the client has left, and closing it from this side.
+
+The server gives an application no way to close one, and closes none by itself whose client has stopped reading: it
+would wait for ever for the rest to be taken.
+"""
 
 import os
 import socket
 from contextlib import suppress
 
-from starlette.types import Scope
+from starlette.types import Receive, Scope
 
 # The open descriptors of the process itself, on Linux and macOS alike.
 _DESCRIPTORS = "/dev/fd"
+
+
+async def left(receive: Receive) -> None:
+    """Returns once the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def hang_up(scope: Scope) -> None:

@@ -136,6 +136,13 @@ class Incoming:
         tags = parse_tags(",".join(given)) if given else None
         return tags is not None and matches_weakly(tags, etag)
 
+    def requested_range(self, etag: str) -> str | None:
+        """The Range header, where it counts: on a GET, and if the caller has the beginning of the same content."""
+        given, condition = self._headers("range"), self._headers("if-range")
+        if self._scope["method"] != "GET" or len(given) != 1 or (condition and condition != [etag]):
+            return None
+        return given[0]
+
     async def call(self, body_type: type[T]) -> Call[T]:
         """The whole request, with its JSON body."""
         self._check_type(lambda given: _JSON_TYPE.fullmatch(given) is not None, "application/json")

@@ -13,15 +13,18 @@ from quarterdeck.http.envelope import HEADERS, JSON, STATUS, ErrorBody, ErrorDet
 from quarterdeck.http.examples import EXAMPLES
 from quarterdeck.http.incoming import GZIP
 from quarterdeck.http.openapi_parts import (
+    BINARY,
     DESCRIPTION,
+    DOWNLOAD_HEADERS,
     EVENT_STREAM_CONTENT,
     NUMBER,
     PARAMETERS,
+    PART_HEADERS,
     RESPONSE_HEADERS,
     SECURITY_SCHEMES,
     UUID,
 )
-from quarterdeck.http.operation import Operation, Payload, Refusal
+from quarterdeck.http.operation import Operation, Payload, Query, Refusal
 from quarterdeck.http.refusals import noun, refusals
 
 Json = dict[str, Any]
@@ -84,13 +87,14 @@ def _operation(operation: Operation, ref_of: dict[Any, Json]) -> Json:
         described["security"].append({"session_token": []})
     described["parameters"] = _parameters(operation)
     if operation.payload is Payload.GZIP:
-        content: Json = {GZIP: {"schema": {"type": "string", "format": "binary"}}}
+        content: Json = {GZIP: {"schema": BINARY}}
         described["requestBody"] = {"required": True, "content": content}
     elif operation.payload is not Payload.NONE:
         content = {JSON: _media(ref_of[operation.payload], operation.payload)}
         described["requestBody"] = {"required": True, "content": content}
     described["responses"] = {
         str(operation.success_status): _success(operation, ref_of.get(operation.success_type)),
+        **_part(operation),
         **_not_modified(operation),
         **_errors(refusals(operation)),
     }
@@ -106,28 +110,37 @@ def _parameters(operation: Operation) -> list[Json]:
         {"name": name, "in": "path", "required": True, "description": f"The number of the {name}.", "schema": NUMBER}
         for name in operation.path_numbers
     ]
-    found += [
-        {
-            "name": query.name,
-            "in": "query",
-            "required": query.required,
-            "description": query.description,
-            "schema": query.schema,
-        }
-        for query in operation.queries
-    ]
+    found += [_query(query) for query in operation.queries]
     found.append(_parameter("RequiredWorkspace" if operation.workspace_required else "Workspace"))
     if operation.idempotent:
         found.append(_parameter("IdempotencyKey"))
     if operation.conditional:
         found.append(_parameter("IfMatch"))
-    if operation.etag and operation.method == "GET":
+    if _may_be_known(operation):
         found.append(_parameter("IfNoneMatch"))
+    if operation.download:
+        found += [_parameter("Range"), _parameter("IfRange")]
     if operation.paged:
         found += [_parameter(name) for name in ("Limit", "After", "Order")]
     if operation.log:
         found += [_parameter(name) for name in ("Limit", "AfterEvent", "LastEventId")]
     return found
+
+
+def _query(query: Query) -> Json:
+    described: Json = {
+        "name": query.name,
+        "in": "query",
+        "required": query.required,
+        "description": query.description,
+        "schema": query.schema,
+    }
+    return described if query.example is None else described | {"example": query.example}
+
+
+def _may_be_known(operation: Operation) -> bool:
+    """Whether a caller can have what is asked for already."""
+    return operation.download is not None or (operation.etag and operation.method == "GET")
 
 
 def _parameter(name: str) -> Json:
@@ -140,6 +153,8 @@ def _media(schema: Json, type_: Any) -> Json:
 
 
 def _success(operation: Operation, schema: Json | None) -> Json:
+    if operation.download:
+        return _content(operation.download, operation.success, DOWNLOAD_HEADERS)
     headers = ["X-Request-Id"]
     headers += ["Idempotency-Replayed"] if operation.idempotent else []
     headers += ["ETag"] if operation.etag else []
@@ -150,10 +165,25 @@ def _success(operation: Operation, schema: Json | None) -> Json:
     return described
 
 
-def _not_modified(operation: Operation) -> Json:
-    if not operation.etag or operation.method != "GET":
+def _content(media_type: str, description: str, headers: Json) -> Json:
+    return {
+        "description": description,
+        "headers": {"X-Request-Id": _header("X-Request-Id")} | headers,
+        "content": {media_type: {"schema": BINARY}},
+    }
+
+
+def _part(operation: Operation) -> Json:
+    if not operation.download:
         return {}
-    headers = {name: _header(name) for name in ("X-Request-Id", "ETag")}
+    return {"206": _content(operation.download, "The bytes that Range asked for.", DOWNLOAD_HEADERS | PART_HEADERS)}
+
+
+def _not_modified(operation: Operation) -> Json:
+    if not _may_be_known(operation):
+        return {}
+    etag = DOWNLOAD_HEADERS["ETag"] if operation.download else _header("ETag")
+    headers = {"X-Request-Id": _header("X-Request-Id"), "ETag": etag}
     return {"304": {"description": "The caller has it already, by If-None-Match.", "headers": headers}}
 
 

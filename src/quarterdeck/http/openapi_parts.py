@@ -16,6 +16,7 @@ UUID: Json = {
 }
 
 MOMENT: Json = {"type": "string", "format": "date-time"}
+BINARY: Json = {"type": "string", "format": "binary"}
 
 NUMBER: Json = {"type": "integer", "format": "int32", "minimum": 1, "maximum": MAX_NUMBER}
 
@@ -100,6 +101,21 @@ PARAMETERS: Json = {
         "in": "header",
         "required": False,
         "description": "The ETag of what the caller has. If that is still current, the answer is 304.",
+        "schema": {"type": "string"},
+    },
+    "Range": {
+        "name": "Range",
+        "in": "header",
+        "required": False,
+        "description": "The bytes that are wanted, as `bytes=0-1023`, `bytes=1024-` or `bytes=-1024`. Several ranges "
+        "at once are answered with the whole.",
+        "schema": {"type": "string"},
+    },
+    "IfRange": {
+        "name": "If-Range",
+        "in": "header",
+        "required": False,
+        "description": "The ETag of what the caller has a part of. If it is another, Range is ignored.",
         "schema": {"type": "string"},
     },
     "Limit": {
@@ -187,6 +203,32 @@ RESPONSE_HEADERS: Json = {
         "required": False,
         "description": "Try again after this many seconds.",
         "schema": {"type": "integer", "minimum": 0},
+    },
+}
+
+# What comes with content, whole or in part.
+DOWNLOAD_HEADERS: Json = {
+    "ETag": {
+        "required": True,
+        "description": "The SHA-256 of the whole content.",
+        "schema": {"type": "string", "pattern": '^"[0-9a-f]{64}"$'},
+    },
+    "Accept-Ranges": {
+        "required": True,
+        "description": "Parts can be asked for with Range.",
+        "schema": {"type": "string", "enum": ["bytes"]},
+    },
+    "Content-Disposition": {
+        "required": True,
+        "description": "A name to save it under.",
+        "schema": {"type": "string", "pattern": '^attachment; filename="[A-Za-z0-9._-]+"$'},
+    },
+}
+PART_HEADERS: Json = {
+    "Content-Range": {
+        "required": True,
+        "description": "Which bytes these are, and of how many.",
+        "schema": {"type": "string", "pattern": "^bytes [0-9]+-[0-9]+/[0-9]+$"},
     },
 }
 

@@ -38,6 +38,7 @@ class Query(Struct, frozen=True):
     schema: dict[str, Any]
     description: str
     required: bool = False
+    example: str | int | None = None
 
 
 class Described(Struct, frozen=True, kw_only=True):
@@ -52,7 +53,9 @@ class Described(Struct, frozen=True, kw_only=True):
     payload: Any = Payload.NONE
     success_status: int = 200
     # None: the answer has no body.
-    success_type: Any
+    success_type: Any = None
+    # The media type of an answer that is content and not JSON. It has an ETag and can be asked for in parts.
+    download: str | None = None
     # What the success status means.
     success: str
     workspace_required: bool = False

@@ -24,6 +24,18 @@ _PRECONDITION = Refusal(
     "If-Match was sent and names another ETag than the current one: somebody else was first. Nothing was done.",
     "Read it again, see whether the change is still wanted, and send it with the new ETag.",
 )
+_UNSATISFIABLE_RANGE = Refusal(
+    "unsatisfiable_range",
+    errors.unsatisfiable_range(),
+    "Range asks for bytes behind the end. Content-Range tells the size.",
+    "Ask for bytes that are there, or leave Range out.",
+)
+_NO_VERSION = Refusal(
+    "no_version",
+    errors.not_found("skill version"),
+    "The skill has no version of this number.",
+    "Look at the skill's versions.",
+)
 _TOO_SLOW = Refusal(
     "too_slow",
     errors.too_slow("The request body arrived too slowly."),
@@ -64,10 +76,14 @@ def refusals(operation: Operation) -> list[Refusal]:
     found.append(_UNAUTHORIZED)
     found += _lacks_permission(operation)
     found.append(_unseen(operation))
+    if operation.path_numbers:
+        found.append(_NO_VERSION)
     if operation.idempotent:
         found.append(_KEY_REUSED)
     if operation.conditional:
         found.append(_PRECONDITION)
+    if operation.download:
+        found.append(_UNSATISFIABLE_RANGE)
     found += operation.refusals
     found += [_INTERNAL, _UNAVAILABLE]
     if operation.method != "GET":

@@ -7,7 +7,18 @@ from quarterdeck.http.operation import at
 from quarterdeck.runs.http import cancel_run, get_run, list_session_runs, submit_input
 from quarterdeck.session_tokens.http import create_session_token, list_session_tokens, revoke_session_token
 from quarterdeck.sessions.http import change_session, create_session, delete_session, get_session, list_sessions
-from quarterdeck.skills.http import create_skill, push_skill_version
+from quarterdeck.skills.http import (
+    change_skill,
+    create_skill,
+    diff_skill_versions,
+    download_skill_bundle,
+    download_skill_file,
+    get_skill,
+    get_skill_version,
+    list_skill_versions,
+    list_skills,
+    push_skill_version,
+)
 from quarterdeck.workspaces.http import get_workspace, list_members
 
 OPERATIONS = (
@@ -30,7 +41,15 @@ OPERATIONS = (
     at("POST", "/v1/api-keys/{api_key_id}/revoke", revoke_api_key),
     at("POST", "/v1/api-keys/{api_key_id}/rotate", rotate_api_key),
     at("POST", "/v1/skills", create_skill),
+    at("GET", "/v1/skills", list_skills),
+    at("GET", "/v1/skills/{skill_id}", get_skill),
+    at("PATCH", "/v1/skills/{skill_id}", change_skill),
     at("POST", "/v1/skills/{skill_id}/versions", push_skill_version),
+    at("GET", "/v1/skills/{skill_id}/versions", list_skill_versions),
+    at("GET", "/v1/skills/{skill_id}/versions/{version}", get_skill_version),
+    at("GET", "/v1/skills/{skill_id}/versions/{version}/bundle", download_skill_bundle),
+    at("GET", "/v1/skills/{skill_id}/versions/{version}/file", download_skill_file),
+    at("GET", "/v1/skills/{skill_id}/diff", diff_skill_versions),
     at("GET", "/v1/workspace", get_workspace),
     at("GET", "/v1/members", list_members),
     at("GET", "/v1/audit-events", list_audit_events),

@@ -12,7 +12,8 @@ from quarterdeck.workspaces.model import ActorBody
 class SessionSkill(Struct, frozen=True):
     skill_id: UUID
     version: Annotated[
-        Annotated[int, Meta(ge=1, le=2**31 - 1)] | None, Meta(description="null follows the latest.")
+        Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
+        Meta(description="null follows the skill: its default version, or else its latest."),
     ] = None
 
 

@@ -1,10 +1,11 @@
-"""Walks a gzipped tar once, front to back, and lists what is in it. Extracts nothing, keeps one file at most.
+"""Walks a gzipped tar once, front to back, and lists what is in it. Extracts nothing, hands over what is asked for.
 
 Not `tarfile`: it loops for ever on a negative size (CVE-2025-8194), takes wrong sums and duplicates without
 a word, and holds as much as a stranger asks for. Here every byte and entry is counted before it is used.
 """
 
 import hashlib
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -15,6 +16,9 @@ from quarterdeck.skills.model import BundleError, ManifestFile
 from quarterdeck.skills.paths import bundle_path, check_collisions
 
 SKILL_MD = "SKILL.md"
+
+# Is handed one file, a piece at a time.
+Take = Callable[[bytes], object]
 
 
 class Archive(Struct, frozen=True):
@@ -29,7 +33,8 @@ class Archive(Struct, frozen=True):
 
 
 def read_archive(source: Source, limits: BundleSettings) -> Archive:
-    walk = _Walk(Gunzip(source, limits), limits, SKILL_MD, limits.skill_md_bytes)
+    skill_md = bytearray()
+    walk = _Walk(Gunzip(source, limits), limits, {SKILL_MD: skill_md.extend})
     while walk.next_entry():
         pass
     walk.finish()
@@ -37,7 +42,7 @@ def read_archive(source: Source, limits: BundleSettings) -> Archive:
     return Archive(
         files=sorted(walk.files, key=lambda file: file.path),
         directories=walk.directories,
-        skill_md=walk.kept,
+        skill_md=bytes(skill_md) if SKILL_MD in walk.taken else None,
         unpacked_bytes=walk.unpacked_bytes,
         archive_bytes=walk.stream.archive_bytes,
         archive_sha256=walk.stream.archive_sha256(),
@@ -46,21 +51,29 @@ def read_archive(source: Source, limits: BundleSettings) -> Archive:
 
 def read_file(source: Source, path: str, limits: BundleSettings, max_bytes: int) -> bytes | None:
     """The first `max_bytes` of one file, or None if the archive has no such file. Reads no further than it must."""
-    walk = _Walk(Gunzip(source, limits), limits, path, max_bytes)
-    while walk.kept is None and walk.next_entry():
+    start = bytearray()
+    found = take_files(source, limits, {path: lambda piece: start.extend(piece[: max_bytes - len(start)])})
+    return bytes(start) if found else None
+
+
+def take_files(source: Source, limits: BundleSettings, takers: Mapping[str, Take]) -> dict[str, ManifestFile]:
+    """Hands each of these files to its taker. What was found, with the sums of what was handed over, by path. Reads no
+    further than it must."""
+    walk = _Walk(Gunzip(source, limits), limits, takers)
+    while len(walk.taken) < len(takers) and walk.next_entry():
         pass
-    return walk.kept
+    return walk.taken
 
 
 class _Walk:
-    def __init__(self, stream: Gunzip, limits: BundleSettings, keep: str, keep_bytes: int) -> None:
+    def __init__(self, stream: Gunzip, limits: BundleSettings, takers: Mapping[str, Take]) -> None:
         self.stream = stream
         self.files: list[ManifestFile] = []
         self.directories: dict[str, bool] = {}
-        # The file that was asked for, as far as was asked for.
-        self.kept: bytes | None = None
+        # Those of the files that were handed over.
+        self.taken: dict[str, ManifestFile] = {}
         self.unpacked_bytes = 0
-        self._keep, self._keep_bytes = keep, keep_bytes
+        self._takers = takers
         self._limits = limits
         self._entries = 0
         self._paths_bytes = 0
@@ -142,21 +155,20 @@ class _Walk:
             raise BundleError(f"the archive unpacks to more than {limit_bytes} bytes.", path=path)
         if path == SKILL_MD and header.size > self._limits.skill_md_bytes:
             raise BundleError(f"the file is larger than {self._limits.skill_md_bytes} bytes.", path=path)
-        kept: list[bytes] = []
-        room = self._keep_bytes if path == self._keep else 0
+        take = self._takers.get(path)
         sha256, left = hashlib.sha256(), header.size
         for piece in self.stream.pieces(header.size):
             sha256.update(piece)
             left -= len(piece)
-            if room > 0:
-                kept.append(piece[:room])
-                room -= len(piece)
+            if take is not None:
+                take(piece)
         if left:
             raise _truncated(path)
         self._skip_padding(header.size, path)
-        if path == self._keep:
-            self.kept = b"".join(kept)
-        self.files.append(ManifestFile(path, header.size, sha256.hexdigest(), header.executable))
+        file = ManifestFile(path, header.size, sha256.hexdigest(), header.executable)
+        self.files.append(file)
+        if take is not None:
+            self.taken[path] = file
 
     def _skip_padding(self, size: int, path: str | bytes) -> None:
         padding_bytes = -size % tar.BLOCK_BYTES

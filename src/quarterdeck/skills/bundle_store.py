@@ -52,6 +52,15 @@ class BundleStore:
             # The second is a bucket that is not there.
             raise errors.unavailable() from fault
 
+    async def read(self, sha256: str, generation: UUID, start: int, end: int) -> bytes:
+        """One piece of an archive. Pieces are fetched one by one, so that a slow reader holds no connection to the
+        store, nor more than a piece. FileNotFoundError when the archive is not there."""
+        try:
+            piece = await obstore.get_range_async(self._store, _name(sha256, generation), start=start, end=end)
+        except BaseError as fault:
+            raise errors.unavailable() from fault
+        return bytes(piece)
+
     @contextmanager
     def open(self, sha256: str, generation: UUID) -> Iterator[Source]:
         """For a thread: reading blocks. FileNotFoundError when the archive is not there."""

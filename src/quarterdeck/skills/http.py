@@ -1,12 +1,30 @@
 """Skills over HTTP."""
 
+from functools import partial
+
+from starlette.responses import Response
+
+from quarterdeck import errors
 from quarterdeck.access.model import Permission
-from quarterdeck.http.incoming import Incoming
-from quarterdeck.http.operation import Payload, operation
+from quarterdeck.http.download import Content, download, safe_name
+from quarterdeck.http.incoming import GZIP, Incoming
+from quarterdeck.http.openapi_parts import NUMBER
+from quarterdeck.http.operation import Payload, Query, Refusal, operation
 from quarterdeck.idempotency.service import Answer
 from quarterdeck.parts import Parts
 from quarterdeck.skills import service
-from quarterdeck.skills.model import CreateSkillBody, SkillBody, SkillVersionBody
+from quarterdeck.skills.model import (
+    ChangeSkillBody,
+    CreateSkillBody,
+    SkillBody,
+    SkillDiffBody,
+    SkillPage,
+    SkillVersionBody,
+    SkillVersionPage,
+)
+
+# Whatever the file is: what strangers packed is never shown as a page of this server.
+_BYTES = "application/octet-stream"
 
 
 @operation(
@@ -17,10 +35,55 @@ from quarterdeck.skills.model import CreateSkillBody, SkillBody, SkillVersionBod
     success_status=201,
     success_type=SkillBody,
     success="The new skill.",
+    etag=True,
     idempotent=True,
 )
 async def create_skill(parts: Parts, incoming: Incoming) -> Answer:
     return await service.create_skill(parts, await incoming.call(CreateSkillBody))
+
+
+@operation(
+    summary="List the skills of a workspace",
+    description="One page per call, newest first unless order=asc. Archived ones are a list of their own.",
+    permission=Permission.WORKSPACE_READ,
+    success_type=SkillPage,
+    success="One page. next_cursor is null on the last.",
+    paged=True,
+    queries=(Query("archived", {"type": "boolean", "default": False}, "Whether to list the archived ones instead."),),
+)
+async def list_skills(parts: Parts, incoming: Incoming) -> SkillPage:
+    request, archived = incoming.page_request(), incoming.query_flag("archived")
+    return await service.list_skills(parts, incoming.call_without_body(), request, archived=archived)
+
+
+@operation(
+    summary="Get a skill",
+    permission=Permission.WORKSPACE_READ,
+    success_type=SkillBody,
+    success="The skill.",
+    etag=True,
+)
+async def get_skill(parts: Parts, incoming: Incoming) -> SkillBody:
+    skill_id = incoming.path_id("skill_id")
+    return await service.get_skill(parts, incoming.call_without_body(), skill_id)
+
+
+@operation(
+    summary="Change a skill",
+    description="What is left out stays as it is. An earlier `default_version` takes back a push: sessions that pin no "
+    "version use it from their next run on. An archived skill takes no versions and no sessions; those that have it "
+    "keep it.",
+    permission=Permission.SKILL_MANAGE,
+    payload=ChangeSkillBody,
+    success_type=SkillBody,
+    success="The skill as it is now.",
+    etag=True,
+    conditional=True,
+    idempotent=True,
+)
+async def change_skill(parts: Parts, incoming: Incoming) -> Answer:
+    skill_id = incoming.path_id("skill_id")
+    return await service.change_skill(parts, await incoming.call(ChangeSkillBody), skill_id)
 
 
 @operation(
@@ -33,9 +96,125 @@ async def create_skill(parts: Parts, incoming: Incoming) -> Answer:
     success="The new version.",
     idempotent=True,
     conditional=True,
+    refusals=(
+        Refusal(
+            "archived",
+            errors.conflict("This skill is archived and takes no further versions."),
+            "The skill is archived.",
+            "Bring it back by setting `archived` to false.",
+        ),
+    ),
 )
 async def push_skill_version(parts: Parts, incoming: Incoming) -> Answer:
     skill_id = incoming.path_id("skill_id")
     call = incoming.call_without_body(gzip=True)
     limit_bytes = parts.settings.bundle.request_bytes
     return await service.push_skill_version(parts, call, skill_id, incoming.archive(limit_bytes))
+
+
+@operation(
+    summary="List the versions of a skill",
+    description="By number, newest first unless order=asc. Without their manifests, which the version itself has.",
+    permission=Permission.WORKSPACE_READ,
+    success_type=SkillVersionPage,
+    success="One page. next_cursor is null on the last.",
+    paged=True,
+)
+async def list_skill_versions(parts: Parts, incoming: Incoming) -> SkillVersionPage:
+    skill_id, request = incoming.path_id("skill_id"), incoming.page_request()
+    return await service.list_skill_versions(parts, incoming.call_without_body(), skill_id, request)
+
+
+@operation(
+    summary="Get a version of a skill",
+    description="As the push answered.",
+    permission=Permission.WORKSPACE_READ,
+    success_type=SkillVersionBody,
+    success="The version.",
+)
+async def get_skill_version(parts: Parts, incoming: Incoming) -> SkillVersionBody:
+    skill_id, number = incoming.path_id("skill_id"), incoming.path_number("version")
+    return (await service.get_skill_version(parts, incoming.call_without_body(), skill_id, number)).body
+
+
+@operation(
+    summary="Download the bundle of a version",
+    description="The archive, byte for byte as it was pushed. A download that broke off is taken up again with Range.",
+    permission=Permission.WORKSPACE_READ,
+    download=GZIP,
+    success="The archive.",
+)
+async def download_skill_bundle(parts: Parts, incoming: Incoming) -> Response:
+    skill_id, number = incoming.path_id("skill_id"), incoming.path_number("version")
+    version = await service.get_skill_version(parts, incoming.call_without_body(), skill_id, number)
+    content = Content(
+        media_type=GZIP,
+        sha256=version.archive.sha256,
+        size=version.body.bundle_bytes,
+        file_name=f"{safe_name(version.skill_name)}-{number}.tar.gz",
+        pieces=partial(service.bundle_pieces, parts, version),
+    )
+    return download(parts, incoming, content)
+
+
+@operation(
+    summary="Download one file of a version",
+    description="The manifest of the version lists its files.",
+    permission=Permission.WORKSPACE_READ,
+    download=_BYTES,
+    success="The file.",
+    queries=(
+        Query(
+            "path",
+            {"type": "string", "minLength": 1, "pattern": r"^[^\u0000]+$"},
+            "Path of the file, as in the manifest.",
+            required=True,
+            example="SKILL.md",
+        ),
+    ),
+    refusals=(
+        Refusal(
+            "no_file", errors.not_found("file"), "The version has no such file.", "Look at the version's manifest."
+        ),
+    ),
+)
+async def download_skill_file(parts: Parts, incoming: Incoming) -> Response:
+    skill_id, number = incoming.path_id("skill_id"), incoming.path_number("version")
+    path = incoming.query_text("path", required=True) or ""
+    version = await service.get_skill_version(parts, incoming.call_without_body(), skill_id, number)
+    file = service.file_of(version, path)
+    content = Content(
+        media_type=_BYTES,
+        sha256=file.sha256,
+        size=file.bytes,
+        file_name=safe_name(path.rpartition("/")[2]),
+        pieces=partial(service.file_pieces, parts, version, file),
+    )
+    return download(parts, incoming, content)
+
+
+@operation(
+    summary="Compare two versions of a skill",
+    description="Which files were added, removed or changed from `base` to `head`, with the lines of text files.",
+    permission=Permission.WORKSPACE_READ,
+    success_type=SkillDiffBody,
+    success="What differs.",
+    queries=(
+        Query("base", NUMBER, "The number of the version to start from.", required=True, example=1),
+        Query("head", NUMBER, "The number of the version to arrive at.", required=True, example=2),
+    ),
+    refusals=(
+        Refusal(
+            "no_version",
+            errors.not_found("skill version"),
+            "The skill has no version of one of these numbers.",
+            "Look at the skill's versions.",
+        ),
+    ),
+)
+async def diff_skill_versions(parts: Parts, incoming: Incoming) -> SkillDiffBody:
+    skill_id = incoming.path_id("skill_id")
+    # A missing one is remembered as a fault, which is raised before the numbers are used.
+    base = incoming.query_number("base", required=True) or 0
+    head = incoming.query_number("head", required=True) or 0
+    return await service.diff_skill_versions(parts, incoming.call_without_body(), skill_id, base, head)

@@ -3,12 +3,17 @@
 Nothing here knows where a bundle comes from (an upload, a folder) or who is told about a fault.
 """
 
+from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.texts import Line, Moment
+from quarterdeck.workspaces.model import ActorBody
+
+Number = Annotated[int, Meta(ge=1, le=2**31 - 1, extra_json_schema={"format": "int32"})]
+Bytes = Annotated[int, Meta(ge=0, extra_json_schema={"format": "int64"})]
 
 
 class CreateSkillBody(Struct, frozen=True):
@@ -20,16 +25,64 @@ class SkillBody(Struct, frozen=True):
     workspace_id: UUID
     name: str
     latest_version: Annotated[int | None, Meta(description="null until a version is pushed.")]
+    default_version: Annotated[
+        int | None, Meta(description="What sessions use that pin no version. null: the latest, whichever that is.")
+    ]
+    revision: Annotated[int, Meta(description="Counts changes and pushes. The ETag is made of it.")]
+    archived_at: Annotated[Moment | None, Meta(description="null unless archived.")]
     created_at: Moment
+    created_by: ActorBody
+
+
+class SkillPage(Struct, frozen=True):
+    items: list[SkillBody]
+    next_cursor: UUID | None
+
+
+class ChangeSkillBody(Struct, frozen=True):
+    """What is left out stays as it is."""
+
+    name: Line | UnsetType = UNSET
+    default_version: Annotated[
+        Number | UnsetType | None, Meta(description="A version that was pushed. null: follow the latest again.")
+    ] = UNSET
+    archived: bool | UnsetType = UNSET
+
+
+class SkillState(Struct, frozen=True):
+    """What of a skill can be changed, as it is while its row is locked."""
+
+    revision: int
+    name: str
+    latest_version: int
+    default_version: int | None
+    archived: bool
 
 
 class SkillVersionBody(Struct, frozen=True):
     id: UUID
     skill_id: UUID
-    version: Annotated[int, Meta(ge=1, le=2**31 - 1, extra_json_schema={"format": "int32"})]
-    bundle_bytes: Annotated[int, Meta(ge=0, extra_json_schema={"format": "int64"})]
+    version: Number
+    bundle_bytes: Bytes
     frontmatter: Any
     manifest: Any
+
+
+class SkillVersionItem(Struct, frozen=True):
+    """A version in a list. Without its manifest, which alone can be megabytes."""
+
+    id: UUID
+    skill_id: UUID
+    version: Number
+    bundle_bytes: Bytes
+    frontmatter: Any
+    created_at: Moment
+    created_by: ActorBody
+
+
+class SkillVersionPage(Struct, frozen=True):
+    items: list[SkillVersionItem]
+    next_cursor: UUID | None
 
 
 class ManifestFile(Struct, frozen=True):
@@ -62,6 +115,14 @@ class Archive(Struct, frozen=True):
     generation: UUID
 
 
+class StoredVersion(Struct, frozen=True):
+    """A version with what is needed to read its files."""
+
+    body: SkillVersionBody
+    skill_name: str
+    archive: Archive
+
+
 class UsableVersion(Struct, frozen=True):
     """The version of a skill that a session uses."""
 
@@ -70,6 +131,40 @@ class UsableVersion(Struct, frozen=True):
     frontmatter: dict[str, Any]
     manifest: Manifest
     archive: Archive
+
+
+class FileChange(StrEnum):
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+
+
+class WhyNoDiff(StrEnum):
+    BINARY = "binary"
+    TOO_LARGE = "too_large"
+
+
+class FileDiffBody(Struct, frozen=True):
+    path: str
+    change: FileChange
+    base_bytes: Annotated[int | None, Meta(description="null where the file was added.")]
+    head_bytes: Annotated[int | None, Meta(description="null where the file was removed.")]
+    executable_changed: Annotated[bool, Meta(description="Whether only one of the two may be executed.")]
+    diff: Annotated[
+        str | None,
+        Meta(
+            description="Unified, as `patch -p1` takes it. Empty where the content is the same; null where it is not "
+            "text or too large."
+        ),
+    ]
+    why_no_diff: Annotated[WhyNoDiff | None, Meta(description="null where there is a diff.")]
+
+
+class SkillDiffBody(Struct, frozen=True):
+    base: Number
+    head: Number
+    files: Annotated[list[FileDiffBody], Meta(description="By path. Empty where the versions hold the same files.")]
+    truncated: Annotated[bool, Meta(description="Whether more files differ than are listed.")]
 
 
 class BundleError(Exception):

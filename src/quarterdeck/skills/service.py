@@ -2,9 +2,11 @@
 that nothing names, which the sweep removes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import IO
 from uuid import UUID
+
+import msgspec
 
 from quarterdeck import errors
 from quarterdeck.access.call import Call, See, admit, see_workspace
@@ -12,30 +14,42 @@ from quarterdeck.access.model import Permission, Principal
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.idempotency.service import Answer, Made, perform
-from quarterdeck.ids import created_at, new_id
+from quarterdeck.ids import new_id
+from quarterdeck.pages import PageRequest, take_page
 from quarterdeck.parts import Parts
 from quarterdeck.settings import BundleSettings
-from quarterdeck.skills import archive as archives
-from quarterdeck.skills import store
+from quarterdeck.skills import rules, store, stored
 from quarterdeck.skills.bundle_store import BundleStore
+from quarterdeck.skills.comparing import compare
 from quarterdeck.skills.model import (
     Archive,
     Bundle,
     BundleError,
+    ChangeSkillBody,
     CreateSkillBody,
+    Manifest,
+    ManifestFile,
     SkillBody,
+    SkillDiffBody,
+    SkillPage,
     SkillVersionBody,
+    SkillVersionItem,
+    SkillVersionPage,
+    StoredVersion,
     UsableVersion,
 )
 
 _SWEEP_BATCH = 100
+# What a download holds of its content at a time.
+_PIECE_BYTES = 256 * 1024
 
 
 async def create_skill(parts: Parts, call: Call[CreateSkillBody]) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSkillBody) -> Made:
         skill_id = new_id()
         await store.add(connection, skill_id, workspace_id, body.name, principal.user_id)
-        skill = SkillBody(skill_id, workspace_id, body.name, None, created_at(skill_id))
+        skill = await store.get(connection, workspace_id, skill_id)
+        assert skill is not None
         return Made.plain(skill, skill_id, name=body.name)
 
     return await perform(
@@ -45,6 +59,60 @@ async def create_skill(parts: Parts, call: Call[CreateSkillBody]) -> Answer:
         see=see_workspace(call.workspace_id),
         permission=Permission.SKILL_MANAGE,
         resource=(),
+        about=ObjectType.SKILL,
+        effect=effect,
+    )
+
+
+async def list_skills(parts: Parts, call: Call[None], request: PageRequest, *, archived: bool) -> SkillPage:
+    async def read(connection: Connection) -> SkillPage:
+        see = see_workspace(call.workspace_id)
+        _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+
+        async def fetch(start: UUID, count: int) -> list[SkillBody]:
+            newest_first = request.newest_first
+            return await store.page(
+                connection, workspace_id, start, count, archived=archived, newest_first=newest_first
+            )
+
+        items, next_cursor = await take_page(request, fetch)
+        return SkillPage(items, next_cursor)
+
+    return await parts.database.read(read)
+
+
+async def get_skill(parts: Parts, call: Call[None], skill_id: UUID) -> SkillBody:
+    async def read(connection: Connection) -> SkillBody:
+        see = _see_skill(call.workspace_id, skill_id)
+        _, skill = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+        return skill
+
+    return await parts.database.read(read)
+
+
+async def change_skill(parts: Parts, call: Call[ChangeSkillBody], skill_id: UUID) -> Answer:
+    """Asking for what is so already changes nothing: the revision stays, and the audit log says nothing."""
+
+    async def effect(connection: Connection, principal: Principal, _: SkillBody, body: ChangeSkillBody) -> Made:
+        # A statement of its own: what follows must see what the holder of this lock committed.
+        state = await store.lock(connection, skill_id)
+        call.check_unchanged(state.revision)
+        changes = rules.changed(state, body)
+        new = msgspec.structs.replace(state, **changes)
+        rules.check_default_version(new)
+        if changes:
+            await store.change(connection, skill_id, new.name, new.default_version, archived=new.archived)
+        skill = await store.get(connection, principal.workspace_id, skill_id)
+        assert skill is not None
+        return Made(shown=skill, kept=skill, object_id=skill_id, detail=changes, changed=bool(changes))
+
+    return await perform(
+        parts,
+        call,
+        operation="change_skill",
+        see=_see_skill(call.workspace_id, skill_id),
+        permission=Permission.SKILL_MANAGE,
+        resource=(skill_id,),
         about=ObjectType.SKILL,
         effect=effect,
     )
@@ -64,8 +132,10 @@ async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, arc
         bundle = await _read(parts, spool)
         await _keep_archive(parts, bundle, spool)
 
-    async def effect(connection: Connection, principal: Principal, _: UUID, pushed: Bundle) -> Made:
-        call.check_unchanged(await store.lock(connection, skill_id))
+    async def effect(connection: Connection, principal: Principal, _: SkillBody, pushed: Bundle) -> Made:
+        state = await store.lock(connection, skill_id)
+        call.check_unchanged(state.revision)
+        rules.check_takes_versions(state)
         version = await store.next_version(connection, skill_id)
         version_id = new_id()
         await store.add_version(connection, version_id, skill_id, version, pushed, principal.user_id)
@@ -85,25 +155,82 @@ async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, arc
     )
 
 
+async def list_skill_versions(parts: Parts, call: Call[None], skill_id: UUID, request: PageRequest) -> SkillVersionPage:
+    async def read(connection: Connection) -> SkillVersionPage:
+        see = _see_skill(call.workspace_id, skill_id)
+        await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+
+        async def fetch(start: UUID, count: int) -> list[SkillVersionItem]:
+            return await store.versions(connection, skill_id, start, count, newest_first=request.newest_first)
+
+        items, next_cursor = await take_page(request, fetch)
+        return SkillVersionPage(items, next_cursor)
+
+    return await parts.database.read(read)
+
+
+async def get_skill_version(parts: Parts, call: Call[None], skill_id: UUID, version: int) -> StoredVersion:
+    (found,) = await _versions(parts, call, skill_id, version)
+    return found
+
+
+async def diff_skill_versions(parts: Parts, call: Call[None], skill_id: UUID, base: int, head: int) -> SkillDiffBody:
+    before, after = await _versions(parts, call, skill_id, base, head)
+    async with parts.uploads.unpacking():
+        return await parts.uploads.in_thread(lambda: compare(parts.bundles, before, after, parts.settings.bundle))
+
+
+def file_of(version: StoredVersion, path: str) -> ManifestFile:
+    manifest = msgspec.json.decode(version.body.manifest, type=Manifest)
+    for file in manifest.files:
+        if file.path == path:
+            return file
+    raise errors.not_found("file")
+
+
+async def bundle_pieces(parts: Parts, version: StoredVersion, start: int, end: int) -> AsyncGenerator[bytes, None]:
+    """The archive as it was pushed, from one byte up to another."""
+    sha256, generation = version.archive.sha256, version.archive.generation
+    for at in range(start, end, _PIECE_BYTES):
+        try:
+            piece = await parts.bundles.read(sha256, generation, at, min(at + _PIECE_BYTES, end))
+        except FileNotFoundError as fault:
+            raise errors.internal() from fault
+        yield piece
+
+
+async def file_pieces(
+    parts: Parts, version: StoredVersion, file: ManifestFile, start: int, end: int
+) -> AsyncGenerator[bytes, None]:
+    """One file of the archive, from one byte up to another. Unpacked and checked before the first byte is given."""
+    async with parts.uploads.unpacking() as spool:
+        takers = {file: spool.write}
+        await parts.uploads.in_thread(
+            lambda: stored.take_files(parts.bundles, version.archive, takers, parts.settings.bundle)
+        )
+        spool.seek(start)
+        for at in range(start, end, _PIECE_BYTES):
+            yield spool.read(min(_PIECE_BYTES, end - at))
+
+
 async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
     return await store.of_session(connection, session_id)
 
 
 async def check_usable(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None) -> None:
-    if not await store.is_usable(connection, workspace_id, skill_id, version):
+    """Whether a session may take it up. Those that have it keep it, archived or not."""
+    found = await store.usable(connection, workspace_id, skill_id, version)
+    if found is None or not found[1]:
         raise errors.invalid("A skill, or the version of it, does not exist in this workspace.")
+    if found[0]:
+        raise errors.invalid("A skill is archived: no further session can use it.")
 
 
 async def read_file(
     bundles: BundleStore, archive: Archive, path: str, limits: BundleSettings, max_bytes: int
 ) -> bytes | None:
     """The first bytes of one file of a stored version; None if it has no such file."""
-
-    def read() -> bytes | None:
-        with bundles.open(archive.sha256, archive.generation) as source:
-            return archives.read_file(source, path, limits, max_bytes)
-
-    return await asyncio.to_thread(read)
+    return await asyncio.to_thread(stored.read_file, bundles, archive, path, limits, max_bytes)
 
 
 async def sweep_bundles(database: Database, bundles: BundleStore, orphan_hours: int) -> int:
@@ -152,12 +279,30 @@ async def _keep_archive(parts: Parts, bundle: Bundle, spool: IO[bytes]) -> None:
     await parts.bundles.put(sha256, generation, spool)
 
 
-def _see_skill(named: UUID | None, skill_id: UUID) -> See[UUID]:
-    async def see(connection: Connection, principal: Principal) -> UUID:
+def _see_skill(named: UUID | None, skill_id: UUID) -> See[SkillBody]:
+    async def see(connection: Connection, principal: Principal) -> SkillBody:
         if principal.may_see_workspace(named):
-            workspace_id = await store.workspace_of(connection, skill_id)
-            if workspace_id == principal.workspace_id:
-                return skill_id
+            skill = await store.get(connection, principal.workspace_id, skill_id)
+            if skill is not None:
+                return skill
         raise errors.not_found("skill")
 
     return see
+
+
+async def _versions(parts: Parts, call: Call[None], skill_id: UUID, *numbers: int) -> list[StoredVersion]:
+    see_skill = _see_skill(call.workspace_id, skill_id)
+
+    async def see(connection: Connection, principal: Principal) -> list[StoredVersion]:
+        await see_skill(connection, principal)
+        found = [await store.version(connection, skill_id, number) for number in numbers]
+        seen = [version for version in found if version is not None]
+        if len(seen) < len(numbers):
+            raise errors.not_found("skill version")
+        return seen
+
+    async def read(connection: Connection) -> list[StoredVersion]:
+        _, versions = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+        return versions
+
+    return await parts.database.read(read)

@@ -1,35 +1,101 @@
 """Skills, their versions, and the rows that stand for stored archives."""
 
+from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec import Raw
 
 from quarterdeck.db.database import Connection
-from quarterdeck.skills.model import Archive, Bundle, Manifest, UsableVersion
+from quarterdeck.ids import created_at
+from quarterdeck.skills.model import (
+    Archive,
+    Bundle,
+    Manifest,
+    SkillBody,
+    SkillState,
+    SkillVersionBody,
+    SkillVersionItem,
+    StoredVersion,
+    UsableVersion,
+)
+from quarterdeck.workspaces.model import ActorBody
 
 _ADD = "INSERT INTO skills (id, workspace_id, name, created_by) VALUES (%s, %s, %s, %s)"
-_USABLE = """
-SELECT EXISTS (
-    SELECT FROM skills s
-    WHERE s.workspace_id = %s AND s.id = %s
-      AND (%s::integer IS NULL OR EXISTS (SELECT FROM skill_versions v WHERE v.skill_id = s.id AND v.version = %s))
-)
+_GET = """
+SELECT s.id, s.workspace_id, s.name, s.latest_version, s.default_version, s.revision, s.archived_at,
+       u.id, u.display_name, u.email
+FROM skills s JOIN users u ON u.id = s.created_by
+WHERE s.workspace_id = %s AND s.id = %s
 """
-# A skill that follows the latest and has no version yet is left out.
+# The cursor's own row is fetched too, also when it has been archived or brought back since: a page that does not begin
+# with it was asked for with a cursor that this workspace never gave out.
+_NEWEST_FIRST = """
+SELECT s.id, s.workspace_id, s.name, s.latest_version, s.default_version, s.revision, s.archived_at,
+       u.id, u.display_name, u.email
+FROM skills s JOIN users u ON u.id = s.created_by
+WHERE s.workspace_id = %s AND s.id <= %s AND (s.id = %s OR (s.archived_at IS NOT NULL) = %s)
+ORDER BY s.id DESC LIMIT %s
+"""
+_OLDEST_FIRST = """
+SELECT s.id, s.workspace_id, s.name, s.latest_version, s.default_version, s.revision, s.archived_at,
+       u.id, u.display_name, u.email
+FROM skills s JOIN users u ON u.id = s.created_by
+WHERE s.workspace_id = %s AND s.id >= %s AND (s.id = %s OR (s.archived_at IS NOT NULL) = %s)
+ORDER BY s.id LIMIT %s
+"""
+_CHANGE = """
+UPDATE skills
+SET name = %s, default_version = %s, revision = revision + 1,
+    archived_at = CASE WHEN %s THEN coalesce(archived_at, clock_timestamp()) END
+WHERE id = %s
+"""
+# By number: ids tell the time of one process's clock, and pushes come by several.
+_VERSIONS_NEWEST_FIRST = """
+SELECT v.id, v.skill_id, v.version, v.bundle_bytes, v.frontmatter::text, u.id, u.display_name, u.email
+FROM skill_versions v JOIN users u ON u.id = v.created_by
+WHERE v.skill_id = %s
+  AND v.version <= coalesce((SELECT version FROM skill_versions WHERE skill_id = %s AND id = %s), 2147483647)
+ORDER BY v.version DESC LIMIT %s
+"""
+_VERSIONS_OLDEST_FIRST = """
+SELECT v.id, v.skill_id, v.version, v.bundle_bytes, v.frontmatter::text, u.id, u.display_name, u.email
+FROM skill_versions v JOIN users u ON u.id = v.created_by
+WHERE v.skill_id = %s
+  AND v.version >= coalesce((SELECT version FROM skill_versions WHERE skill_id = %s AND id = %s), 1)
+ORDER BY v.version LIMIT %s
+"""
+_VERSION = """
+SELECT v.id, v.skill_id, v.version, v.bundle_bytes, v.frontmatter::text, v.manifest::text, s.name,
+       b.sha256, b.generation
+FROM skill_versions v
+JOIN skills s ON s.id = v.skill_id
+JOIN bundles b ON b.sha256 = v.bundle_sha256
+WHERE v.skill_id = %s AND v.version = %s
+"""
+_USABLE = """
+SELECT s.archived_at IS NOT NULL,
+       %s::integer IS NULL OR EXISTS (SELECT FROM skill_versions v WHERE v.skill_id = s.id AND v.version = %s)
+FROM skills s
+WHERE s.workspace_id = %s AND s.id = %s
+"""
+# A skill that pins nothing and has no version yet is left out.
 _OF_SESSION = """
 SELECT v.skill_id, v.version, v.frontmatter, v.manifest, b.sha256, b.generation
 FROM session_skills u
 JOIN skills s ON s.id = u.skill_id
-JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(u.version, s.latest_version)
+JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(u.version, s.default_version, s.latest_version)
 JOIN bundles b ON b.sha256 = v.bundle_sha256
 WHERE u.session_id = %s ORDER BY u.position
 """
-_WORKSPACE_OF = "SELECT workspace_id FROM skills WHERE id = %s"
 # Pushes to one skill queue on its row; a number is only used up when its version is committed with it.
 _NEXT_VERSION = """
 UPDATE skills SET latest_version = latest_version + 1, revision = revision + 1 WHERE id = %s RETURNING latest_version
 """
-_LOCK = "SELECT revision FROM skills WHERE id = %s FOR NO KEY UPDATE"
+_LOCK = """
+SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL
+FROM skills WHERE id = %s FOR NO KEY UPDATE
+"""
 _ADD_VERSION = """
 INSERT INTO skill_versions
     (id, skill_id, version, bundle_sha256, bundle_bytes, frontmatter, manifest, created_by)
@@ -65,14 +131,63 @@ async def add(connection: Connection, skill_id: UUID, workspace_id: UUID, name: 
     await connection.execute(_ADD, (skill_id, workspace_id, name, user_id))
 
 
-async def workspace_of(connection: Connection, skill_id: UUID) -> UUID | None:
-    row = await (await connection.execute(_WORKSPACE_OF, (skill_id,))).fetchone()
-    return None if row is None else row[0]
+async def get(connection: Connection, workspace_id: UUID, skill_id: UUID) -> SkillBody | None:
+    row = await (await connection.execute(_GET, (workspace_id, skill_id))).fetchone()
+    return None if row is None else _body(row)
 
 
-async def is_usable(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None) -> bool:
-    row = await (await connection.execute(_USABLE, (workspace_id, skill_id, version, version))).fetchone()
-    return row is not None and bool(row[0])
+async def page(
+    connection: Connection, workspace_id: UUID, start: UUID, count: int, *, archived: bool, newest_first: bool
+) -> list[SkillBody]:
+    """`count` skills from `start` on, itself included."""
+    query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
+    rows = await (await connection.execute(query, (workspace_id, start, start, archived, count))).fetchall()
+    return [_body(row) for row in rows]
+
+
+async def change(
+    connection: Connection, skill_id: UUID, name: str, default_version: int | None, *, archived: bool
+) -> None:
+    await connection.execute(_CHANGE, (name, default_version, archived, skill_id))
+
+
+async def versions(
+    connection: Connection, skill_id: UUID, start: UUID, count: int, *, newest_first: bool
+) -> list[SkillVersionItem]:
+    """`count` versions from that with the id `start` on, itself included; from the first where there is none."""
+    query = _VERSIONS_NEWEST_FIRST if newest_first else _VERSIONS_OLDEST_FIRST
+    rows = await (await connection.execute(query, (skill_id, skill_id, start, count))).fetchall()
+    return [
+        SkillVersionItem(
+            id=version_id,
+            skill_id=of_skill,
+            version=number,
+            bundle_bytes=bundle_bytes,
+            frontmatter=Raw(frontmatter.encode()),
+            created_at=created_at(version_id),
+            created_by=ActorBody(*actor),
+        )
+        for version_id, of_skill, number, bundle_bytes, frontmatter, *actor in rows
+    ]
+
+
+async def version(connection: Connection, skill_id: UUID, number: int) -> StoredVersion | None:
+    row = await (await connection.execute(_VERSION, (skill_id, number))).fetchone()
+    if row is None:
+        return None
+    version_id, of_skill, version, bundle_bytes, frontmatter, manifest, name, sha256, generation = row
+    body = SkillVersionBody(
+        version_id, of_skill, version, bundle_bytes, Raw(frontmatter.encode()), Raw(manifest.encode())
+    )
+    return StoredVersion(body, name, Archive(sha256.hex(), generation))
+
+
+async def usable(
+    connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None
+) -> tuple[bool, bool] | None:
+    """Whether it is archived, and whether it has the version that is wanted. None: there is no such skill."""
+    row = await (await connection.execute(_USABLE, (version, version, workspace_id, skill_id))).fetchone()
+    return None if row is None else (row[0], row[1])
 
 
 async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
@@ -85,12 +200,11 @@ async def of_session(connection: Connection, session_id: UUID) -> list[UsableVer
     ]
 
 
-async def lock(connection: Connection, skill_id: UUID) -> int:
-    """Its revision, which stays as it is until the transaction ends."""
+async def lock(connection: Connection, skill_id: UUID) -> SkillState:
+    """As it stays until the transaction ends."""
     row = await (await connection.execute(_LOCK, (skill_id,))).fetchone()
     assert row is not None
-    revision: int = row[0]
-    return revision
+    return SkillState(*row)
 
 
 async def next_version(connection: Connection, skill_id: UUID) -> int:
@@ -149,3 +263,18 @@ async def condemned_bundles(connection: Connection, count: int) -> list[tuple[by
 
 async def forget_bundle(connection: Connection, sha256: bytes, generation: UUID) -> None:
     await connection.execute(_FORGET_BUNDLE, (sha256, generation))
+
+
+def _body(row: tuple[Any, ...]) -> SkillBody:
+    skill_id, workspace_id, name, latest_version, default_version, revision, archived_at, *actor = row
+    return SkillBody(
+        id=skill_id,
+        workspace_id=workspace_id,
+        name=name,
+        latest_version=latest_version or None,
+        default_version=default_version,
+        revision=revision,
+        archived_at=archived_at,
+        created_at=created_at(skill_id),
+        created_by=ActorBody(*actor),
+    )

@@ -1,19 +1,21 @@
-"""Room for uploads: how many at once, on which disk, and on how many threads they are read."""
+"""Room for archives under way, in and out: how many at once, on which disk, and on how many threads they are read."""
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from quarterdeck import errors
 from quarterdeck.settings import BundleSettings
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.skills.model import Bundle
 
-# Larger archives are spooled to a file: most bundles are a few kilobytes, the limit is megabytes.
+T = TypeVar("T")
+
+# What is larger is spooled to a file: most bundles are a few kilobytes, the limit is megabytes.
 _IN_MEMORY_BYTES = 256 * 1024
 
 
@@ -22,6 +24,8 @@ class Uploads:
         self._settings = settings
         self._folder = folder
         self._places = asyncio.Semaphore(settings.uploads)
+        # Apart from uploads: a reader may take its time.
+        self._reading_places = asyncio.Semaphore(settings.file_downloads)
         # Threads of their own: a hostile archive costs a second of one, and not of what else a process does in threads.
         self._scanners = ThreadPoolExecutor(settings.scans, thread_name_prefix="scan")
 
@@ -29,21 +33,38 @@ class Uploads:
     async def spool(self) -> AsyncIterator[IO[bytes]]:
         """A place among the uploads and a file to put one in. Whoever waits for a place has not sent its body, so it
         holds neither memory nor disk."""
-        try:
-            async with asyncio.timeout(self._settings.upload_wait_seconds):
-                await self._places.acquire()
-        except TimeoutError:
-            raise errors.unavailable("Too many uploads are under way. Try again shortly.") from None
-        try:
-            with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES, dir=str(self._folder)) as spool:
-                yield spool
-        finally:
-            self._places.release()
+        async with self._place(self._places, "uploads"), self._file() as spool:
+            yield spool
+
+    @asynccontextmanager
+    async def unpacking(self) -> AsyncIterator[IO[bytes]]:
+        """A place among those who read files of stored archives, and a file to unpack one into."""
+        async with self._place(self._reading_places, "downloads"), self._file() as spool:
+            yield spool
 
     async def scan(self, archive: IO[bytes]) -> Bundle:
         archive.seek(0)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._scanners, read_bundle, archive, self._settings)
+        return await self.in_thread(lambda: read_bundle(archive, self._settings))
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._scanners, work)
+
+    @asynccontextmanager
+    async def _place(self, places: asyncio.Semaphore, what: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._settings.upload_wait_seconds):
+                await places.acquire()
+        except TimeoutError:
+            raise errors.unavailable(f"Too many {what} are under way. Try again shortly.") from None
+        try:
+            yield
+        finally:
+            places.release()
+
+    @asynccontextmanager
+    async def _file(self) -> AsyncIterator[IO[bytes]]:
+        with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES, dir=str(self._folder)) as spool:
+            yield spool
 
     def close(self) -> None:
         self._scanners.shutdown(wait=False, cancel_futures=True)

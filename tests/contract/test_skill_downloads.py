@@ -1,0 +1,358 @@
+"""Bundles and single files as content: whole, in part, conditionally, and to readers that do not read."""
+
+import asyncio
+import gzip
+import hashlib
+import io
+import os
+import random
+import re
+import signal
+import socket
+import tarfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests import raw_http
+from tests.contract.test_event_stream import connections, resident_mib, seconds_until_gone, until
+from tests.raw_http import Wire
+from tests.world import Server, World, bundle, error_of, serving
+
+# A worker that does not end by itself is killed after nine.
+BEFORE_THE_KILL_SECONDS = 7.0
+
+
+def large_bundle(file_bytes: int, *, random_bytes: bool) -> bytes:
+    """SKILL.md and `large.bin`, which compresses to nothing or not at all."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as tar:
+        for path, data in (
+            ("SKILL.md", b"---\nname: demo\ndescription: A test skill.\n---\n"),
+            ("large.bin", random.Random(1).randbytes(file_bytes) if random_bytes else bytes(file_bytes)),
+            ("last.txt", b"the end\n"),
+        ):
+            member = tarfile.TarInfo(path)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return gzip.compress(raw.getvalue(), compresslevel=1, mtime=0)
+
+
+async def pushed(world: World, archive: bytes, name: str = "demo") -> str:
+    skill_id: str = (await world.post("/v1/skills", {"name": name})).json()["id"]
+    answer = await world.push(skill_id, archive)
+    assert answer.status_code == 201, answer.text
+    return f"/v1/skills/{skill_id}/versions/1"
+
+
+def quoted_sum(content: bytes) -> str:
+    return f'"{hashlib.sha256(content).hexdigest()}"'
+
+
+# --- the whole ---
+
+
+async def test_a_bundle_comes_as_it_was_pushed(world: World) -> None:
+    archive = large_bundle(3_000_000, random_bytes=True)
+    answer = await world.get(f"{await pushed(world, archive, 'Report writer')}/bundle")
+    assert (answer.status_code, answer.content == archive) == (200, True)
+    assert answer.headers["content-type"] == "application/gzip"
+    assert answer.headers["content-length"] == str(len(archive))
+    assert answer.headers["etag"] == quoted_sum(archive)
+    assert answer.headers["accept-ranges"] == "bytes"
+    assert answer.headers["content-disposition"] == 'attachment; filename="Report-writer-1.tar.gz"'
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "private, no-cache"
+    assert "content-encoding" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "name"),
+    [
+        ("page.html", "<script>alert(1)</script>", "page.html"),
+        ("empty", "", "empty"),
+        ('d/e/a "b"\u20ac.txt', "x" * 300_000, "a-b-.txt"),
+        ("é", "y\n", "download"),
+        ("a%2Fb&c=d+e", "z", "a-2Fb-c-d-e"),
+    ],
+)
+async def test_a_file_comes_as_bytes_to_be_saved(world: World, path: str, content: str, name: str) -> None:
+    version = await pushed(world, bundle(**{path: content}))
+    answer = await world.http.get(f"{version}/file", params={"path": path}, headers=world.headers())
+    assert (answer.status_code, answer.text) == (200, content)
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-length"] == str(len(content.encode()))
+    assert answer.headers["etag"] == quoted_sum(content.encode())
+    assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", ["", "none", "forms", "forms/", "./SKILL.md", "/SKILL.md", "skill.md", "../SKILL.md"])
+async def test_a_file_that_is_not_there_is_404(world: World, path: str) -> None:
+    version = await pushed(world, bundle(**{"forms/a.md": "x"}))
+    answer = await world.http.get(f"{version}/file", params={"path": path}, headers=world.headers())
+    assert error_of(answer) == (404, "not_found")
+
+
+@pytest.mark.parametrize("query", ["", "?path=%00", "?path=a%00b", "?path=%ff", "?path=a&path=b"])
+async def test_a_path_must_be_given_once_and_be_text(world: World, query: str) -> None:
+    version = await pushed(world, bundle())
+    assert error_of(await world.get(f"{version}/file{query}")) == (400, "invalid_request")
+
+
+async def test_head_has_the_headers_and_no_body(world: World, server: Server) -> None:
+    version = await pushed(world, bundle())
+    for path in (f"{version}/bundle", f"{version}/file?path=SKILL.md"):
+        whole = await world.get(path)
+        with Wire(server.port) as wire:
+            lines = (f"Authorization: Bearer {world.key}", "Range: bytes=0-0")
+            wire.send(raw_http.request("HEAD", path, *lines))
+            head = wire.answer(to_head=True)
+            assert (head.status, head.header("content-length")) == (200, str(len(whole.content)))
+            assert head.header("etag") == whole.headers["etag"]
+            assert head.header("content-type") == whole.headers["content-type"]
+            # The next answer follows at once: nothing came after the headers.
+            wire.send(raw_http.request("GET", "/healthz"))
+            assert wire.answer().status == 200
+
+
+# --- parts and conditions ---
+
+
+@pytest.fixture
+async def content(world: World) -> tuple[str, bytes]:
+    archive = large_bundle(700_000, random_bytes=True)
+    return f"{await pushed(world, archive)}/bundle", archive
+
+
+async def test_every_part_is_the_part(world: World, content: tuple[str, bytes]) -> None:
+    path, archive = content
+    size = len(archive)
+    file = path.replace("/bundle", "/file?path=large.bin")
+    large = (await world.get(file)).content
+    for whole, where in ((archive, path), (large, file)):
+        for text, start, end in (
+            ("0-0", 0, 1), ("0-", 0, len(whole)), ("5-262150", 5, 262151), ("-1", len(whole) - 1, len(whole)),
+            (f"{len(whole) - 1}-", len(whole) - 1, len(whole)), (f"-{size * 2}", 0, len(whole)),
+            (f"262143-{size * 2}", 262143, len(whole)),
+        ):  # fmt: skip
+            answer = await world.get(where, headers={"Range": f"bytes={text}"})
+            assert (answer.status_code, answer.content == whole[start:end]) == (206, True), text
+            assert answer.headers["content-range"] == f"bytes {start}-{end - 1}/{len(whole)}"
+            assert answer.headers["content-length"] == str(end - start)
+            assert answer.headers["etag"] == quoted_sum(whole)
+
+
+async def test_a_broken_download_is_taken_up_again(world: World, content: tuple[str, bytes]) -> None:
+    path, archive = content
+    first = await world.get(path, headers={"Range": "bytes=0-99999"})
+    rest = await world.get(path, headers={"Range": "bytes=100000-", "If-Range": first.headers["etag"]})
+    assert (rest.status_code, first.content + rest.content == archive) == (206, True)
+
+
+async def test_a_part_of_something_else_is_the_whole(world: World, content: tuple[str, bytes]) -> None:
+    path, archive = content
+    for condition in ('"other"', f"W/{quoted_sum(archive)}", "Sun, 06 Nov 1994 08:49:37 GMT", "junk"):
+        answer = await world.get(path, headers={"Range": "bytes=0-1", "If-Range": condition})
+        assert (answer.status_code, len(answer.content)) == (200, len(archive))
+
+
+@pytest.mark.parametrize("text", ["bytes=0-1,5-6", "bytes=5-1", "lines=0-1", "junk"])
+async def test_what_is_no_single_range_is_the_whole(world: World, content: tuple[str, bytes], text: str) -> None:
+    path, archive = content
+    answer = await world.get(path, headers={"Range": text})
+    assert (answer.status_code, len(answer.content)) == (200, len(archive))
+    assert "content-range" not in answer.headers
+
+
+async def test_behind_the_end_is_416(world: World, content: tuple[str, bytes]) -> None:
+    path, archive = content
+    for text in (f"bytes={len(archive)}-", "bytes=-0"):
+        answer = await world.get(path, headers={"Range": text})
+        assert error_of(answer) == (416, "invalid_request")
+        assert answer.headers["content-range"] == f"bytes */{len(archive)}"
+
+
+async def test_a_caller_that_has_it_is_told_so(world: World, content: tuple[str, bytes]) -> None:
+    path, archive = content
+    tag = quoted_sum(archive)
+    for given in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        answer = await world.get(path, headers={"If-None-Match": given, "Range": "bytes=0-1"})
+        assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", tag)
+    assert (await world.get(path, headers={"If-None-Match": '"other"'})).status_code == 200
+
+
+async def test_a_whole_is_put_together_from_parts_fetched_at_once(world: World, content: tuple[str, bytes]) -> None:
+    path, archive = content
+    starts = range(0, len(archive), 50_000)
+    parts = await asyncio.gather(
+        *(world.get(path, headers={"Range": f"bytes={start}-{start + 49_999}"}) for start in starts)
+    )
+    assert b"".join(part.content for part in parts) == archive
+
+
+# --- what can be wrong with the store ---
+
+
+def stored_at(server: Server, archive: bytes) -> Path:
+    sha256 = hashlib.sha256(archive).hexdigest()
+    (found,) = (server.data_dir / "bundles" / sha256[:2]).glob(f"{sha256}.*")
+    return found
+
+
+async def test_an_archive_that_is_gone_is_500_in_form(world: World, server: Server) -> None:
+    archive = bundle(**{"only.txt": "here"})
+    version = await pushed(world, archive)
+    second = await world.push(version.split("/")[3], bundle())
+    assert second.json()["version"] == 2
+    stored_at(server, archive).unlink()
+    skill = version.removesuffix("/versions/1")
+    for path in (f"{version}/bundle", f"{version}/file?path=SKILL.md", f"{skill}/diff?base=1&head=2"):
+        assert error_of(await world.get(path)) == (500, "internal")
+    assert (await world.http.head(f"{version}/bundle", headers=world.headers())).status_code == 200
+
+
+async def test_a_damaged_archive_gives_no_byte_of_a_file(world: World, server: Server) -> None:
+    # Not compressed: another byte inside unpacks like the right one, and the checksum comes long after the file.
+    archive = gzip.compress(gzip.decompress(large_bundle(300_000, random_bytes=True)), compresslevel=0, mtime=0)
+    version = await pushed(world, archive)
+    damaged = bytearray(archive)
+    damaged[archive.index(b"A test skill.")] ^= 1
+    stored_at(server, archive).write_bytes(damaged)
+    assert error_of(await world.get(f"{version}/file?path=SKILL.md")) == (500, "internal")
+
+
+# --- readers that do not read ---
+
+
+@pytest.fixture
+def own(database_url: str, tmp_path: Path) -> Iterator[Server]:
+    settings = {"STREAM_SEND_SECONDS": "2", "BUNDLE_FILE_DOWNLOADS": "4", "BUNDLE_UPLOAD_WAIT_SECONDS": "0.5"}
+    with serving(database_url, tmp_path, **settings) as server:
+        yield server
+
+
+@pytest.fixture
+async def own_world(own: Server) -> AsyncIterator[World]:
+    async with httpx.AsyncClient(base_url=own.url, timeout=60) as http:
+        yield await World.create(own.database_url, http)
+
+
+def silent_reader(server: Server, path: str, key: str) -> socket.socket:
+    """Asks and never reads."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", server.port))
+    connection.sendall(raw_http.request("GET", path, f"Authorization: Bearer {key}"))
+    return connection
+
+
+async def test_a_bundle_is_sent_at_bounded_memory(own_world: World, own: Server) -> None:
+    """Thirty megabytes for each of twenty readers that never read, and for one that does."""
+    archive = large_bundle(30_000_000, random_bytes=True)
+    path = f"{await pushed(own_world, archive)}/bundle"
+    await own_world.get(path, headers={"Range": "bytes=0-999999"})
+    before = resident_mib(own)
+    with ExitStack() as closing:
+        for _ in range(20):
+            closing.enter_context(silent_reader(own, path, own_world.key))
+        assert await until(lambda: connections(own) >= 20, 10)
+        most = resident_mib(own)
+        digest = hashlib.sha256()
+        async with own_world.http.stream("GET", path, headers=own_world.headers()) as answer:
+            async for piece in answer.aiter_bytes():
+                digest.update(piece)
+                most = max(most, resident_mib(own))
+        assert digest.hexdigest() == hashlib.sha256(archive).hexdigest()
+        assert await until(lambda: connections(own) <= 2, 20), "they are still connected"
+    assert most - before < 100, (before, most)
+
+
+async def test_a_file_of_a_hundred_megabytes_at_bounded_memory(own_world: World, own: Server) -> None:
+    size = 100 * 1024 * 1024
+    version = await pushed(own_world, large_bundle(size, random_bytes=False))
+    await own_world.get(f"{version}/file?path=last.txt")
+    before = most = resident_mib(own)
+    received = 0
+    path = f"{version}/file?path=large.bin"
+    async with own_world.http.stream("GET", path, headers=own_world.headers()) as answer:
+        assert answer.status_code == 200
+        async for piece in answer.aiter_bytes():
+            received += len(piece)
+            most = max(most, resident_mib(own))
+    assert received == size
+    assert most - before < 50, (before, most)
+
+
+async def test_files_beyond_the_limit_wait_and_leave_nothing_behind(own_world: World, own: Server) -> None:
+    version = await pushed(own_world, large_bundle(20_000_000, random_bytes=True))
+    path = f"{version}/file?path=large.bin"
+    with ExitStack() as closing:
+        for _ in range(4):
+            closing.enter_context(silent_reader(own, path, own_world.key))
+        assert await until(lambda: _spooled(own) == 4, 10)
+        refused = await own_world.get(path)
+        assert error_of(refused) == (503, "internal")
+        assert "retry-after" in refused.headers
+        # Uploads have places of their own, and whole bundles need none.
+        assert (await own_world.push(version.split("/")[3], bundle())).status_code == 201
+        assert (await own_world.get(f"{version}/bundle")).status_code == 200
+        # Whoever does not read is dropped, and its file with it.
+        assert await until(lambda: _spooled(own) == 0, 20)
+        assert len((await own_world.get(path)).content) == 20_000_000
+
+
+def _spooled(server: Server) -> int:
+    """Unpacked files on the disk. They have no names: only the process that holds them knows."""
+    held = 0
+    for pid in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split():
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                held += bool(re.search(r"/spool/.*\(deleted\)$", os.readlink(descriptor)))
+            except FileNotFoundError:
+                continue
+    return held
+
+
+async def test_who_leaves_holds_no_place(own_world: World, own: Server) -> None:
+    version = await pushed(own_world, large_bundle(20_000_000, random_bytes=True))
+    for _ in range(8):
+        with silent_reader(own, f"{version}/file?path=large.bin", own_world.key):
+            await asyncio.sleep(0.3)
+    assert await until(lambda: _spooled(own) == 0, 10)
+    assert (await own_world.get(f"{version}/file?path=last.txt")).text == "the end\n"
+
+
+async def test_a_server_stops_in_time_with_downloads_that_nobody_reads(database_url: str, tmp_path: Path) -> None:
+    with ExitStack() as closing, serving(database_url, tmp_path, STREAM_SEND_SECONDS="60") as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            world = await World.create(database_url, http)
+            version = await pushed(world, large_bundle(20_000_000, random_bytes=True))
+        for path in (f"{version}/bundle", f"{version}/file?path=large.bin"):
+            closing.enter_context(silent_reader(server, path, world.key))
+        await asyncio.sleep(1.5)
+        assert connections(server) == 2
+        os.kill(server.pid, signal.SIGTERM)
+        assert await asyncio.to_thread(seconds_until_gone, server) < BEFORE_THE_KILL_SECONDS
+
+
+async def test_a_stopping_server_lets_a_reader_finish(database_url: str, tmp_path: Path) -> None:
+    archive = large_bundle(20_000_000, random_bytes=True)
+    with serving(database_url, tmp_path) as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            world = await World.create(database_url, http)
+            path = f"{await pushed(world, archive)}/bundle"
+            received: list[Any] = []
+            async with http.stream("GET", path, headers=world.headers()) as answer:
+                async for piece in answer.aiter_raw(1_000_000):
+                    if not received:
+                        os.kill(server.pid, signal.SIGTERM)
+                        await asyncio.sleep(0.5)
+                    received.append(piece)
+                    time.sleep(0.02)
+    assert b"".join(received) == archive
