@@ -79,9 +79,7 @@ def _verified(info: ConnectionInfo) -> tuple[str | None, str | None]:
     from quarterdeck.client import Forbidden
 
     if info.key.startswith("qds_"):
-        raise Complaint(
-            "this is a session token, which belongs to no workspace: an API key is needed", Exit.NOT_ALLOWED
-        )
+        raise Complaint("this is the token of a session: an API key is needed", Exit.NOT_ALLOWED)
     try:
         with connection.client_of(info) as client:
             found = client.get_workspace()

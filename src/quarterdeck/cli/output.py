@@ -16,6 +16,8 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from quarterdeck.workspaces.model import ActorBody
+
 T = TypeVar("T")
 
 # Controls but line feed and tab, and marks that turn the direction of text.
@@ -124,6 +126,10 @@ def print_list(
 def when(moment: datetime | None) -> str:
     """For people, by the clock on their wall."""
     return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def actor(who: "ActorBody") -> str:
+    return who.display_name or who.primary_email or str(who.user_id)
 
 
 def size(count: int) -> str:

@@ -42,9 +42,7 @@ def read_all() -> dict[str, Login]:
     try:
         with path.open("rb") as file:
             if os.name == "posix" and os.fstat(file.fileno()).st_mode & _OTHERS:
-                raise Complaint(
-                    f"{path}: others can read it, and it holds keys. Run: chmod 600 {path}", Exit.WRONG_INPUT
-                )
+                raise Complaint(f"others can read the keys in {path}. Run: chmod 600 {path}", Exit.WRONG_INPUT)
             return msgspec.json.decode(file.read(), type=_File).profiles
     except FileNotFoundError:
         return {}
@@ -52,9 +50,7 @@ def read_all() -> dict[str, Login]:
         raise Complaint(f"{path}: {fault.strerror}", Exit.WRONG_INPUT) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         # Its text may quote a key.
-        raise Complaint(
-            f"{path}: it is not a file of profiles. Remove it and log in again.", Exit.WRONG_INPUT
-        ) from None
+        raise Complaint(f"{path}: it holds no profiles. Remove it and log in again.", Exit.WRONG_INPUT) from None
 
 
 def read(name: str) -> Login:

@@ -11,7 +11,7 @@ from quarterdeck.cli import runs
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exits import Exit
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text, uuid
-from quarterdeck.cli.output import note, print_facts, print_json, print_list, print_table, read_input, say, when
+from quarterdeck.cli.output import actor, note, print_facts, print_json, print_list, print_table, read_input, say, when
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
@@ -48,7 +48,7 @@ def create(
     title: Annotated[str | None, typer.Option(parser=line, metavar="TITLE", help="What people call it.")] = None,
     model: Annotated[
         str | None,
-        typer.Option(parser=line, metavar="MODEL", help="provider:name, or demo. Default: as the server is set."),
+        typer.Option(parser=line, metavar="MODEL", help="provider:name, or demo. Default: the server's."),
     ] = None,
     instructions: Annotated[
         str | None, typer.Option(parser=text, metavar="TEXT", help="What the agent is told before everything else.")
@@ -95,7 +95,7 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
             ("skills", "\n".join(used) or None),
             (
                 "created",
-                f"{when(session.created_at)} by {session.created_by.primary_email or session.created_by.user_id}",
+                f"{when(session.created_at)} by {actor(session.created_by)}",
             ),
             ("archived", when(session.archived_at) or None),
         ]
@@ -134,9 +134,7 @@ def delete(session_id: SessionId, yes: Yes = False, profile: Profile = None) -> 
 def send(
     session_id: SessionId,
     words: Annotated[str, typer.Argument(parser=text, metavar="TEXT", help="What to say; - reads it from a pipe.")],
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for the run to end and print what the agent said.")
-    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the run to end and print the answer.")] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -153,12 +151,14 @@ def send(
 
 def _wait(client: "Client", session_id: UUID, sent: "SubmitKindBody", *, as_json: bool) -> int:
     """The exit code. What the agent said goes to the output, all else beside it."""
+    from quarterdeck.client import Event
+
     note(f"{sent.outcome} {sent.run_id}")
     messages: list[str] = []
     for event in client.events(session_id):
-        if event.run_id != sent.run_id or not hasattr(event, "type"):
+        if not isinstance(event, Event) or event.run_id != sent.run_id:
             continue
-        if event.type == "message":
+        if event.type == "message" and event.data["text"]:
             messages.append(event.data["text"])
         elif event.type in ("run.succeeded", "run.failed", "run.cancelled"):
             break

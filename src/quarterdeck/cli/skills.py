@@ -12,6 +12,7 @@ from quarterdeck.cli.exits import Complaint, Exit
 from quarterdeck.cli.options import AsJson, Limit, Profile, file_name, text
 from quarterdeck.cli.output import (
     Column,
+    actor,
     note,
     print_diff,
     print_json,
@@ -31,9 +32,7 @@ app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Write, push
 
 Skill = Annotated[str, typer.Argument(parser=text, metavar="SKILL", help="Id or name of the skill.")]
 Number = Annotated[int, typer.Argument(min=1, max=2**31 - 1, metavar="VERSION", help="Number of the version.")]
-Folder = Annotated[
-    str, typer.Argument(parser=file_name, metavar="DIR", help="Folder of the skill, or an archive of it.")
-]
+Folder = Annotated[str, typer.Argument(parser=file_name, metavar="DIR", help="Folder of the skill, or an archive.")]
 
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
 _NOT_IN_A_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -101,8 +100,8 @@ def lint(folder: Folder, as_json: AsJson = False) -> None:
     else:
         for warning in report.warnings:
             note(f"{warning.file}: warning: {warning.message}")
-        for fault in report.faults:
-            say(str(fault))
+        for found in report.faults:
+            say(str(found))
         if report.bundle is not None:
             files = report.bundle.manifest.files
             say(
@@ -268,6 +267,6 @@ def _version_row(version: "SkillVersionItem", used: int | None) -> list[str]:
         "yes" if version.version == used else "",
         size(version.bundle_bytes),
         when(version.created_at),
-        version.created_by.primary_email or str(version.created_by.user_id),
+        actor(version.created_by),
         " ".join(str(version.frontmatter["description"]).split()),
     ]
