@@ -68,16 +68,22 @@ def _of_profile(name: str) -> ConnectionInfo:
 
 
 def client_of(info: ConnectionInfo) -> "Client":
-    from quarterdeck.client import Client
+    from quarterdeck.client import Client, InvalidArgument
 
-    return Client(
-        info.url,
-        info.key,
-        workspace_id=info.workspace,
-        retries=_RETRIES,
-        retry_seconds=_RETRY_SECONDS,
-        allow_http=info.allow_http,
-    )
+    try:
+        return Client(
+            info.url,
+            info.key,
+            workspace_id=info.workspace,
+            retries=_RETRIES,
+            retry_seconds=_RETRY_SECONDS,
+            allow_http=info.allow_http,
+        )
+    except InvalidArgument as fault:
+        # It names the parameters of a function; here they come from elsewhere.
+        words = fault.message.replace("base_url", "the address").replace("workspace_id", "the workspace")
+        words = words.replace("allow_http=True", f"`qd login --allow-http` or {ALLOW_HTTP}=1")
+        raise Complaint(words, Exit.WRONG_INPUT) from None
 
 
 def open_client(profile: str | None) -> "Client":

@@ -14,7 +14,7 @@ from quarterdeck.cli.output import note, print_json, print_list, say, when
 if TYPE_CHECKING:
     from quarterdeck.api_keys.model import ApiKeyBody, CreatedApiKeyBody
 
-app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Manage the API keys of the workspace.")
+app = typer.Typer(rich_markup_mode=None, help="Manage the API keys of the workspace.")
 
 KeyId = Annotated[UUID, typer.Argument(parser=uuid, metavar="ID", help="Id of the key.")]
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from quarterdeck.workspaces.model import ActorBody
 
@@ -73,7 +74,7 @@ def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[str]], 
     for row in rows:
         table.add_row(*(Text(printable(cell), _STYLES.get(cell, "")) for cell in row))
     if table.row_count:
-        console().print(table)
+        _print(table)
     else:
         note(empty)
 
@@ -100,7 +101,16 @@ def print_facts(facts: Iterable[tuple[str, str | None]]) -> None:
     for name, value in facts:
         if value is not None:
             table.add_row(Text(name, "bold"), Text(printable(value), _STYLES.get(value, ""), overflow="fold"))
-    console().print(table)
+    _print(table)
+
+
+def _print(table: "Table") -> None:
+    """Without the blanks that fill its last column."""
+    target = console()
+    with target.capture() as captured:
+        target.print(table)
+    for line in captured.get().splitlines():
+        typer.echo(line.rstrip())
 
 
 def print_list(
@@ -158,11 +168,14 @@ def progress_bar(words: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def print_diff(text: str) -> None:
-    """Lines of a unified diff, each in its colour."""
+    """Lines of a unified diff, each in its colour. A program gets them as they are: `patch` takes them."""
     from rich.text import Text
 
     target = console()
-    for line in text.splitlines():
+    if not target.is_terminal:
+        typer.echo(text, nl=False)
+        return
+    for line in text.removesuffix("\n").split("\n"):
         style = next((style for mark, style in _DIFF_STYLES if line.startswith(mark)), "")
         target.print(Text(printable(line), style), soft_wrap=True)
 

@@ -12,7 +12,7 @@ from quarterdeck.cli.output import note, print_facts, print_json, say, when
 if TYPE_CHECKING:
     from quarterdeck.runs.model import RunBody
 
-app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Look at runs and cancel them.")
+app = typer.Typer(rich_markup_mode=None, help="Look at runs and cancel them.")
 
 RunId = Annotated[UUID, typer.Argument(parser=uuid, metavar="ID", help="Id of the run.")]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from quarterdeck.runs.model import SubmitKindBody
     from quarterdeck.sessions.model import SessionSkill, SessionSummary
 
-app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Manage sessions.")
+app = typer.Typer(rich_markup_mode=None, help="Manage sessions.")
 
 SessionId = Annotated[UUID, typer.Argument(parser=uuid, metavar="SESSION", help="Id of the session.")]
 _LAST_RUNS = 5

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from quarterdeck.client import Client
     from quarterdeck.skills.model import FileDiffBody, SkillBody, SkillVersionItem
 
-app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Write, push, compare and download skills.")
+app = typer.Typer(rich_markup_mode=None, help="Write, push, compare and download skills.")
 
 Skill = Annotated[str, typer.Argument(parser=text, metavar="SKILL", help="Id or name of the skill.")]
 Number = Annotated[int, typer.Argument(min=1, max=2**31 - 1, metavar="VERSION", help="Number of the version.")]
