@@ -21,6 +21,7 @@ from quarterdeck.http.operation import Operation
 from quarterdeck.http.routes import OPERATIONS
 from quarterdeck.logs import configure_logs, log
 from quarterdeck.parts import Parts
+from quarterdeck.rate_limits.allowance import RateLimits
 from quarterdeck.runs.known_callers import KnownCallers
 from quarterdeck.runs.submissions import Submissions
 from quarterdeck.settings import Settings
@@ -47,6 +48,7 @@ def build_parts(settings: Settings) -> Parts:
         settings=settings,
         database=database,
         last_used=LastUsed(),
+        rate_limits=RateLimits(settings.limit, settings.server.processes),
         submissions=Submissions(url, settings.database, settings.submit, hints.add),
         known_callers=KnownCallers(settings.submit.known_callers),
         bundles=open_bundle_store(settings.bundle.store_url, settings.data_dir),
@@ -96,6 +98,7 @@ def _lifespan(parts: Parts) -> Callable[[object], AbstractAsyncContextManager[No
         parts.uploads.close()
         await parts.submissions.close()
         await parts.hints.close()
+        await parts.rate_limits.close()
         await parts.database.close()
 
     return lifespan

@@ -36,6 +36,8 @@ class Kind(Enum):
     CONFLICT = ErrorCode.CONFLICT, "conflict"
     CONTENDED = ErrorCode.CONFLICT, "contended"
     PRECONDITION = ErrorCode.PRECONDITION_FAILED, "precondition"
+    OUTDATED = ErrorCode.CLIENT_OUTDATED, "outdated"
+    TOO_MANY = ErrorCode.TOO_MANY_REQUESTS, "too many"
     UNAVAILABLE = ErrorCode.INTERNAL, "unavailable"
     INTERNAL = ErrorCode.INTERNAL, "internal"
 
@@ -45,10 +47,12 @@ class Kind(Enum):
 
 
 class ServiceError(Exception):
-    def __init__(self, kind: Kind, message: str) -> None:
+    def __init__(self, kind: Kind, message: str, wait_seconds: int | None = None) -> None:
+        """`wait_seconds`: after which trying again may help, where that differs from fault to fault."""
         super().__init__(message)
         self.kind = kind
         self.message = message
+        self.wait_seconds = wait_seconds
 
 
 def unauthorized() -> ServiceError:
@@ -103,6 +107,19 @@ def archived_session() -> ServiceError:
 def precondition_failed() -> ServiceError:
     return ServiceError(
         Kind.PRECONDITION, "It was changed since it was read: the ETag is not the one in If-Match. Read it again."
+    )
+
+
+def outdated(oldest: str) -> ServiceError:
+    return ServiceError(
+        Kind.OUTDATED,
+        f"This client is too old for this server, which needs {oldest} or newer: pip install --upgrade quarterdeck.",
+    )
+
+
+def too_many(whose: str, wait_seconds: int) -> ServiceError:
+    return ServiceError(
+        Kind.TOO_MANY, f"This {whose} has sent too many requests. Try again in {wait_seconds} s.", wait_seconds
     )
 
 

@@ -8,6 +8,7 @@ from quarterdeck.access.last_used import LastUsed
 from quarterdeck.db.database import Database
 from quarterdeck.events.feed import Feed
 from quarterdeck.events.hints import Hints
+from quarterdeck.rate_limits.allowance import RateLimits
 from quarterdeck.runs.known_callers import KnownCallers
 from quarterdeck.runs.submissions import Submissions
 from quarterdeck.settings import Settings
@@ -19,6 +20,7 @@ class Parts(Struct, frozen=True):
     settings: Settings
     database: Database
     last_used: LastUsed
+    rate_limits: RateLimits
     submissions: Submissions
     known_callers: KnownCallers
     bundles: BundleStore

@@ -4,7 +4,9 @@ A field `x` of the section `bundle` is read from QUARTERDECK_BUNDLE_X. Names end
 docs/configuration.md has a line for each; a test compares.
 """
 
+import re
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,11 +22,36 @@ Seconds = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
 
+# A million: an interval is a whole number of microseconds, and a backlog one that Lua can count.
+PerMinute = Annotated[int, Meta(ge=0, le=1_000_000)]
+Burst = Annotated[int, Meta(ge=1, le=1_000_000)]
+
 _TEN_YEARS_SECONDS = 10 * 366 * 24 * 3600
+# As browsers send them: lower case.
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?", re.ASCII)
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 class SettingsError(Exception):
     """One line that names every setting at fault."""
+
+
+class Origins(frozenset[str]):
+    """Of web pages: `https://app.example.com`, separated by commas."""
+
+    @classmethod
+    def parse(cls, text: str) -> "Origins":
+        return cls(map(_origin, text.split(",")))
+
+
+class Networks(tuple[IPv4Network | IPv6Network, ...]):
+    """`10.0.0.0/8, 192.0.2.7`. A single address is a network of one."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "Networks":
+        return cls(ip_network(part.strip()) for part in text.split(","))
 
 
 class ServerSettings(Struct, frozen=True):
@@ -55,6 +82,20 @@ class HttpSettings(Struct, frozen=True):
     linger_seconds: Seconds = 10.0
     linger_stall_seconds: Seconds = 1.0
     connections: Count = 4096
+    # Of our own clients; others are left alone.
+    min_client_version: Annotated[str, Meta(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9}){0,3}$")] = "0.0.0"
+    cors_origins: Origins | None = None
+    trusted_proxies: Networks | None = None
+
+
+class LimitSettings(Struct, frozen=True):
+    # Requests. 0: no limit.
+    credential_per_minute: PerMinute = 0
+    credential_burst: Burst = 60
+    workspace_per_minute: PerMinute = 0
+    workspace_burst: Burst = 600
+    # None: each process counts for itself and gives out its share. Kept out of every fault message.
+    redis_url: str | None = None
 
 
 class SubmitSettings(Struct, frozen=True):
@@ -175,6 +216,7 @@ class Settings(Struct, frozen=True):
     server: ServerSettings = ServerSettings()
     database: DatabaseSettings = DatabaseSettings()
     http: HttpSettings = HttpSettings()
+    limit: LimitSettings = LimitSettings()
     submit: SubmitSettings = SubmitSettings()
     key: KeySettings = KeySettings()
     token: TokenSettings = TokenSettings()
@@ -215,13 +257,26 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             if text == "":
                 continue
             try:
-                values[field.name] = msgspec.convert(text, field.type, strict=False)
+                values[field.name] = msgspec.convert(text, field.type, strict=False, dec_hook=_parse)
             except msgspec.ValidationError as fault:
                 faults.append(f"{variable(section.name, field.name)}={text!r}: {fault}")
         sections[section.name] = section.type(**values)
     if faults:
         raise SettingsError("; ".join(faults))
     return Settings(**sections)
+
+
+def _parse(type_: Any, text: str) -> Any:
+    return type_.parse(text)
+
+
+def _origin(text: str) -> str:
+    match = _ORIGIN.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text.strip()!r} is not scheme://host or scheme://host:port in lower case")
+    if match[3] is not None and match[3] == _DEFAULT_PORTS.get(match[1]):
+        raise ValueError(f"{text.strip()!r}: browsers leave out {match[3]}")
+    return match[0]
 
 
 def with_server(settings: Settings, **given: object) -> Settings:

@@ -250,7 +250,7 @@ def _is_skill(value: Any) -> bool:
     if not isinstance(value, dict) or ids.parse_id(str(value.get("skill_id"))) is None:
         return False
     version = value.get("version")
-    return version is None or (type(version) is int and 1 <= version < 2**31)
+    return version is None or (not isinstance(version, str) and _is_number(version))
 
 
 def _own_key(key: str, case: Case[Any]) -> str:

@@ -36,8 +36,8 @@ class Objects(Struct, frozen=True):
     async def make(cls, world: World) -> "Objects":
         created = (await world.post("/v1/api-keys", {"label": "object", "permissions": []})).json()
         session_id, skill_id = await world.new_session(), await world.new_skill()
-        assert (await world.push(skill_id, bundle())).status_code == 201
         token = (await world.post(f"/v1/sessions/{session_id}/tokens", {})).json()
+        assert (await world.push(skill_id, bundle())).status_code == 201
         return cls(
             {
                 "session_id": session_id,

@@ -88,7 +88,7 @@ def test_every_situation_the_edge_knows_is_documented() -> None:
 
 @each_operation
 def test_has_all_statuses(operation: Operation) -> None:
-    expected = {operation.success_status, 400, 401, 404, 500, 503}
+    expected = {operation.success_status, 400, 401, 404, 426, 429, 500, 503}
     if not operation.hides_forbidden:
         expected.add(403)
     if operation.payload is not Payload.NONE:
@@ -141,7 +141,11 @@ def test_headers_of_responses(operation: Operation) -> None:
     for response in responses.values():
         assert resolve(DOCUMENT, response["headers"]["X-Request-Id"])["required"]
     assert responses["401"]["headers"]["WWW-Authenticate"]["required"]
+    assert responses["429"]["headers"]["Retry-After"]["required"]
     assert responses["503"]["headers"]["Retry-After"]["required"]
+    for name in ("RateLimit", "RateLimit-Policy"):
+        silent = {status for status, response in responses.items() if name not in response["headers"]}
+        assert silent == {"401", "426"}, "all but callers that nobody knows yet are told"
     replayed = "Idempotency-Replayed" in responses[str(operation.success_status)]["headers"]
     assert replayed == operation.idempotent
     has_etag = "ETag" in responses[str(operation.success_status)]["headers"]
@@ -312,6 +316,8 @@ def test_page_shows_every_operation_with_all_it_can_answer() -> None:
             assert str(STATUS[refusal.fault.kind]) in article
             assert refusal.fault.kind.code in article
             assert refusal.remedy.replace("`", "") in article
+        if operation.download:
+            assert f"206 The bytes that Range asked for. Binary, {operation.download}." in article
 
 
 def test_page_loads_nothing_and_leads_nowhere_else() -> None:

@@ -39,8 +39,7 @@ class Explored(Struct):
         )
 
 
-# Each operation adds to it, and every one is called hundreds of times.
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
 async def test_server_and_document_agree(world: World) -> None:
     records = await create_records(world)
     explored = await asyncio.to_thread(_explore, str(world.http.base_url), records)

@@ -1,6 +1,9 @@
 """Skills and their versions: read, changed, rolled back, archived, compared."""
 
 import asyncio
+import gzip
+import io
+import tarfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -385,6 +388,24 @@ async def test_a_diff_names_what_was_added_removed_and_changed(world: World) -> 
     back = await diff(world, skill_id, 2, 1)
     assert [file["change"] for file in back["files"]] == ["changed", "added", "removed", "changed"]
     assert (await diff(world, skill_id, 1, 1))["files"] == []
+
+
+async def test_a_file_that_became_executable_differs_though_no_line_does(world: World) -> None:
+    skill_id = await world.new_skill()
+    await world.push(skill_id, _script(0o644))
+    await world.push(skill_id, _script(0o755))
+    (found,) = (await diff(world, skill_id, 1, 2))["files"]
+    assert (found["path"], found["change"], found["executable_changed"]) == ("run.sh", "changed", True)
+    assert (found["diff"], found["why_no_diff"]) == ("", None)
+
+
+def _script(mode: int) -> bytes:
+    raw = io.BytesIO(gzip.decompress(bundle()))
+    with tarfile.open(fileobj=raw, mode="a") as tar:
+        member = tarfile.TarInfo("run.sh")
+        member.size, member.mode = 3, mode
+        tar.addfile(member, io.BytesIO(b"ls\n"))
+    return gzip.compress(raw.getvalue(), mtime=0)
 
 
 async def test_versions_of_the_same_files_do_not_differ_whatever_packed_them(world: World) -> None:

@@ -19,6 +19,7 @@ FEATURES = {
     "audit",
     "events",
     "idempotency",
+    "rate_limits",
     "runs",
     "session_tokens",
     "sessions",

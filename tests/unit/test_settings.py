@@ -60,6 +60,35 @@ def test_an_empty_variable_is_as_good_as_none() -> None:
         ("QUARTERDECK_HTTP_BODY_SECONDS", "60s"),
         ("QUARTERDECK_HTTP_JSON_BODY_BYTES", "1MB"),
         ("QUARTERDECK_HTTP_JSON_BODY_BYTES", "1.5"),
+        ("QUARTERDECK_HTTP_MIN_CLIENT_VERSION", "1.x"),
+        ("QUARTERDECK_HTTP_MIN_CLIENT_VERSION", "v1"),
+        *(
+            ("QUARTERDECK_HTTP_CORS_ORIGINS", text)
+            for text in (
+                "*",
+                "null",
+                "app.example.com",
+                "https://",
+                "https://app.example.com/",
+                "https://app.example.com/path",
+                "https://*.example.com",
+                "https://user@example.com",
+                "https://App.example.com",
+                "https://app.example.com:443",
+                "http://app.example.com:80",
+                "https://app.example.com:",
+                "https://app.example.com:x",
+                "https://app.example.com,",
+                "https://app.example.com https://b.example.com",
+            )
+        ),
+        *(
+            ("QUARTERDECK_HTTP_TRUSTED_PROXIES", text)
+            for text in ("10.0.0.1/8", "10.0.0.0/33", "proxy", "*", "10.0.0.1,", "10.0.0.1 10.0.0.2")
+        ),
+        ("QUARTERDECK_LIMIT_CREDENTIAL_PER_MINUTE", "-1"),
+        ("QUARTERDECK_LIMIT_CREDENTIAL_PER_MINUTE", "1000001"),
+        ("QUARTERDECK_LIMIT_WORKSPACE_BURST", "0"),
         ("QUARTERDECK_RECEIPT_KEEP_DAYS", "6"),
         ("QUARTERDECK_KEY_ENVIRONMENT", "Live"),
         ("QUARTERDECK_KEY_ENVIRONMENT", "a_b"),
@@ -79,6 +108,22 @@ def test_all_faults_are_told_together() -> None:
         read_settings(given)
     assert all(name in str(refused.value) for name in given)
     assert "\n" not in str(refused.value)
+
+
+def test_lists_are_separated_by_commas() -> None:
+    origins = "https://app.example.com, http://localhost:5173,http://[::1]:8000,tauri://localhost"
+    read = read_settings(
+        {"QUARTERDECK_HTTP_CORS_ORIGINS": origins, "QUARTERDECK_HTTP_TRUSTED_PROXIES": "::1, 10.0.0.0/8"}
+    )
+    assert read.http.cors_origins is not None
+    assert sorted(read.http.cors_origins) == [
+        "http://[::1]:8000",
+        "http://localhost:5173",
+        "https://app.example.com",
+        "tauri://localhost",
+    ]
+    assert read.http.trusted_proxies is not None
+    assert [str(network) for network in read.http.trusted_proxies] == ["::1/128", "10.0.0.0/8"]
 
 
 def test_the_command_line_wins_over_the_environment() -> None:

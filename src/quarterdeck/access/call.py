@@ -18,6 +18,7 @@ from quarterdeck.access.model import Credential, Permission, Principal
 from quarterdeck.audit.model import Origin
 from quarterdeck.db.database import Connection
 from quarterdeck.errors import ServiceError
+from quarterdeck.rate_limits.allowance import Allowance
 
 Body = TypeVar("Body")
 Other = TypeVar("Other")
@@ -32,6 +33,7 @@ class Call(Struct, Generic[Body], frozen=True):
     fault: ServiceError | None
     # Raises the fault of the body, if it has one.
     read_body: Callable[[], Body]
+    allowance: Allowance
     origin: Origin = Origin()
     # The tags of If-Match, or None.
     if_match: frozenset[str] | None = None
@@ -58,11 +60,13 @@ async def admit(
     *,
     hold: bool = False,
 ) -> tuple[Principal, Subject]:
-    """401 → 400 of path, query and headers → 404 → 403, in this order for every operation. `hold` keeps the credential
-    from being revoked before the transaction ends: nothing is written by a key after its revocation."""
+    """401 → 429 → 400 of path, query and headers → 404 → 403, in this order for every operation. `hold` keeps the
+    credential from being revoked before the transaction ends: nothing is written by a key after its revocation."""
     principal = (await store.find_principals(connection, [call.credential], hold=hold)).get(call.credential)
     if principal is None:
+        call.allowance.void(call.credential)
         raise errors.unauthorized()
+    await call.allowance.settle(call.credential, principal)
     if principal.session_id is None:
         last_used.note(principal.api_key_id)
     if call.fault is not None:

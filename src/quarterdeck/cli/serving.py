@@ -15,11 +15,13 @@ from quarterdeck.processes import lifeline
 from quarterdeck.processes.api_server import serve_api
 from quarterdeck.processes.listener import address
 from quarterdeck.processes.supervisor import supervise
+from quarterdeck.rate_limits.shared import is_redis_url
 from quarterdeck.settings import Settings, SettingsError
 from quarterdeck.workspaces.service import FirstStart, first_start
 
 
 def serve_everything(settings: Settings) -> int:
+    _check_redis_url(settings)
     _warn_if_public(settings.server.host)
     return supervise(settings, partial(_prepare, settings), announce=_announce)
 
@@ -28,6 +30,7 @@ def serve_api_alone(settings: Settings) -> int:
     if settings.database.url is None:
         raise SettingsError("QUARTERDECK_DATABASE_URL is not set; `qd serve` brings a database of its own")
     conninfo_to_dict(settings.database.url)
+    _check_redis_url(settings)
     _warn_if_public(settings.server.host)
     return serve_api(settings, settings.server.host, settings.server.port, partial(load_app, settings))
 
@@ -40,6 +43,12 @@ def work_alone(settings: Settings) -> int:
 
     lifeline.watch()
     return run_worker(settings)
+
+
+def _check_redis_url(settings: Settings) -> None:
+    """Here, not with the other settings, whose faults are quoted: it may hold a password."""
+    if settings.limit.redis_url is not None and not is_redis_url(settings.limit.redis_url):
+        raise SettingsError("QUARTERDECK_LIMIT_REDIS_URL is not a redis://, rediss:// or unix:// URL")
 
 
 def _prepare(settings: Settings, url: str) -> None:

@@ -116,9 +116,9 @@ class Connection:
         workspace_id: Id | None = None,
     ) -> int:
         request = requests.build(operation, path, query, None, workspace_id=workspace_id, headers={"Accept": "*/*"})
-        download = Download(progress)
-        self._finish(Call(request, type(None), self._policy), download=download)
-        return download.deliver(to)
+        with closing(Download(progress)) as download:
+            self._finish(Call(request, type(None), self._policy), download=download)
+            return download.deliver(to)
 
     def _finish(self, call: Call[T], *, upload: Upload | None = None, download: Download | None = None) -> T:
         while True:

@@ -17,7 +17,8 @@ PAGE_LIMIT = 200
 # The server says that it is alive every 15 seconds by default. Three missed: the connection is dead.
 SILENCE_SECONDS = 45.0
 _RETRY_SECONDS = 1.0
-_CAP_SECONDS = 30.0
+# Ten reconnects then take more than a minute: long enough for a restart.
+_CAP_SECONDS = 15.0
 
 
 class Follower:
@@ -52,7 +53,7 @@ class Follower:
     def _read(self, message: Message) -> Event | Delta | None:
         if message.event == "message.delta":
             return msgspec.json.decode(message.data, type=Delta)
-        if not message.id:
+        if message.id is None:
             # Live only, and of a kind that this version does not know.
             return None
         event = msgspec.json.decode(message.data, type=Event)

@@ -86,7 +86,8 @@ class _Walk:
             if entry.name == _GIT:
                 continue
             path, name = Path(entry.path), prefix + os.fsencode(entry.name)
-            is_directory = entry.is_dir()
+            # entry.is_dir() raises on a link to itself.
+            is_directory = path.is_dir()
             if is_left_out(rules, name, is_directory):
                 continue
             if entry.is_symlink():

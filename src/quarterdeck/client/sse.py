@@ -13,22 +13,22 @@ _MOST_BYTES = 64 * 1024 * 1024
 class Message(Struct, frozen=True):
     event: str
     data: bytes
-    # The last id that the stream has set, whether with this message or before.
-    id: str
+    # None: it came without one, which is not the same as with the one before.
+    id: str | None
 
 
 class Parser:
-    """`retry_seconds` and `last_id` hold what the stream has said last. A message without its closing blank line is
-    not given out: it was cut off."""
+    """A message without its closing blank line is not given out: it was cut off."""
 
     def __init__(self) -> None:
+        # As the stream has said last.
         self.retry_seconds: float | None = None
-        self.last_id = ""
         # Whether anything but `retry` has come: an event, or the comment that says that the server is alive.
         self.alive = False
         self._begun = False
         self._rest = b""
         self._event = ""
+        self._id: str | None = None
         self._data: list[bytes] = []
         self._data_bytes = 0
 
@@ -57,15 +57,15 @@ class Parser:
         elif field == b"event":
             self._event = value.decode("utf-8", "replace")
         elif field == b"id" and b"\0" not in value:
-            self.last_id = value.decode("utf-8", "replace")
+            self._id = value.decode("utf-8", "replace")
         elif field == b"retry" and value.isdigit():
             self.retry_seconds = int(value[:9]) / 1000
         return None
 
     def _dispatch(self) -> Message | None:
-        event, data = self._event, self._data
-        self._event, self._data, self._data_bytes = "", [], 0
+        event, identifier, data = self._event, self._id, self._data
+        self._event, self._id, self._data, self._data_bytes = "", None, [], 0
         if not data:
             return None
         self.alive = True
-        return Message(event or "message", b"\n".join(data), self.last_id)
+        return Message(event or "message", b"\n".join(data), identifier)

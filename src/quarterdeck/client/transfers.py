@@ -94,24 +94,26 @@ class Download:
         if tag is not None and tag[1] != self._digest.hexdigest():
             raise ConnectionFailed("The content was broken on the way: its SHA-256 is another.")
 
+    def close(self) -> None:
+        self._file.close()
+
     def deliver(self, to: Sink) -> int:
         """Its size. A path gets the whole file or keeps what it had."""
-        with self._file as file:
-            file.seek(0)
-            if not isinstance(to, (str, os.PathLike)):
-                shutil.copyfileobj(file, to)
-                return self._received
-            path = Path(to)
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            try:
-                with os.fdopen(handle, "wb") as whole:
-                    shutil.copyfileobj(file, whole)
-                os.chmod(name, 0o666 & ~_umask())
-                os.replace(name, path)
-            except BaseException:
-                os.unlink(name)
-                raise
+        self._file.seek(0)
+        if not isinstance(to, (str, os.PathLike)):
+            shutil.copyfileobj(self._file, to)
             return self._received
+        path = Path(to)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as whole:
+                shutil.copyfileobj(self._file, whole)
+            os.chmod(name, 0o666 & ~_umask())
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+        return self._received
 
 
 def _umask() -> int:

@@ -9,9 +9,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from quarterdeck import errors
 from quarterdeck.access.secrets import redact
 from quarterdeck.errors import ErrorCode, ServiceError
+from quarterdeck.http import cors
 from quarterdeck.http.envelope import error_response
 from quarterdeck.http.incoming import REQUEST_ID_STATE
 from quarterdeck.http.lingering import Lingering
+from quarterdeck.http.rate_limit_headers import rate_limit_headers
 from quarterdeck.ids import new_id
 from quarterdeck.logs import fields, log
 from quarterdeck.settings import HttpSettings
@@ -33,13 +35,15 @@ class Edge:
         began = time.perf_counter()
         request_id = scope[REQUEST_ID_STATE] = _request_id(scope)
         status = 0
+        if self._settings.cors_origins is not None:
+            cors.note_origin(scope, self._settings.cors_origins)
         exchange = Lingering(scope, receive, send, self._settings)
 
         async def send_marked(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[REQUEST_ID] = request_id
+                self._mark(scope, MutableHeaders(scope=message))
             await exchange.send(message)
 
         try:
@@ -60,6 +64,13 @@ class Edge:
         finally:
             milliseconds = round((time.perf_counter() - began) * 1000, 2)
             log.info("request", extra=fields(request_id=request_id, **_seen(scope), status=status, ms=milliseconds))
+
+    def _mark(self, scope: Scope, headers: MutableHeaders) -> None:
+        """Here, where answers and errors alike come by."""
+        headers[REQUEST_ID] = scope[REQUEST_ID_STATE]
+        headers.update(rate_limit_headers(scope))
+        if self._settings.cors_origins is not None:
+            cors.mark(scope, headers)
 
 
 def _request_id(scope: Scope) -> str:

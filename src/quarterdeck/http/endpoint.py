@@ -9,11 +9,14 @@ from starlette.types import Receive, Scope, Send
 
 from quarterdeck import errors, etags
 from quarterdeck.errors import Kind, ServiceError
+from quarterdeck.http.client_version import check_client
+from quarterdeck.http.cors import is_preflight, preflight_response
 from quarterdeck.http.envelope import error_response, json_response
-from quarterdeck.http.incoming import Incoming
+from quarterdeck.http.incoming import ALLOWANCE_STATE, Incoming
 from quarterdeck.http.operation import Operation
 from quarterdeck.idempotency.service import Answer
 from quarterdeck.parts import Parts
+from quarterdeck.rate_limits.allowance import Allowance
 
 Respond = Callable[[Scope, Receive], Awaitable[Response]]
 
@@ -34,11 +37,13 @@ class Endpoint:
         if scope["path"].endswith("\n") or b"%2f" in scope["raw_path"].lower():
             raise errors.not_found("path")
         respond = self._methods.get(scope["method"])
-        if respond is None:
+        if respond is not None:
+            response = await respond(scope, receive)
+        elif is_preflight(scope):
+            response = preflight_response(self._allow)
+        else:
             fault = ServiceError(Kind.WRONG_METHOD, f"This path answers {self._allow}.")
             response = error_response(fault, {"Allow": self._allow})
-        else:
-            response = await respond(scope, receive)
         await response(scope, receive, send)
 
 
@@ -48,7 +53,10 @@ def operation_endpoint(operations: list[Operation], parts: Parts) -> Endpoint:
 
 def _carry_out(operation: Operation, parts: Parts) -> Respond:
     async def respond(scope: Scope, receive: Receive) -> Response:
+        check_client(scope, parts.settings.http)
+        allowance = scope[ALLOWANCE_STATE] = Allowance(parts.rate_limits)
         incoming = Incoming(scope, receive, parts.settings.http)
+        await allowance.charge_ahead(incoming.credential)
         result = await operation.handler(parts, incoming)
         if isinstance(result, Response):
             return result

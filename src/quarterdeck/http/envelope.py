@@ -21,6 +21,8 @@ STATUS = {
     Kind.CONFLICT: 409,
     Kind.CONTENDED: 409,
     Kind.PRECONDITION: 412,
+    Kind.OUTDATED: 426,
+    Kind.TOO_MANY: 429,
     Kind.UNAVAILABLE: 503,
     Kind.INTERNAL: 500,
 }
@@ -48,8 +50,12 @@ class ErrorBody(Struct, frozen=True):
 
 def error_response(fault: ServiceError, headers: dict[str, str] | None = None) -> Response:
     body = msgspec.json.encode(ErrorBody(ErrorDetail(fault.kind.code, fault.message)))
-    all_headers = HEADERS.get(fault.kind, {}) | (headers or {})
-    return Response(body, STATUS[fault.kind], all_headers, JSON)
+    return Response(body, STATUS[fault.kind], headers_of(fault) | (headers or {}), JSON)
+
+
+def headers_of(fault: ServiceError) -> dict[str, str]:
+    waiting = {} if fault.wait_seconds is None else {"Retry-After": str(fault.wait_seconds)}
+    return HEADERS.get(fault.kind, {}) | waiting
 
 
 def json_response(body: bytes, status: int, headers: dict[str, str] | None = None) -> Response:

@@ -20,6 +20,7 @@ from quarterdeck.errors import ServiceError
 from quarterdeck.etags import matches_weakly, parse_tags
 from quarterdeck.http.accept import prefers
 from quarterdeck.http.bodies import decode_json, receive_body
+from quarterdeck.http.client_address import client_address
 from quarterdeck.http.envelope import JSON
 from quarterdeck.ids import LOWEST_ID, parse_id
 from quarterdeck.pages import DEFAULT_LIMIT, MAX_LIMIT, LogPageRequest, PageRequest
@@ -32,6 +33,8 @@ Choice = TypeVar("Choice", bound=StrEnum)
 GZIP = "application/gzip"
 # Under this name the edge leaves the id of the request in its scope.
 REQUEST_ID_STATE = "quarterdeck.request_id"
+# And under this one the endpoint what is charged for it, which the edge tells the caller of.
+ALLOWANCE_STATE = "quarterdeck.allowance"
 _BEARER = re.compile(r"bearer +(\S+)", re.IGNORECASE | re.ASCII)
 # int() also takes signs, underscores, blanks and the digits of other scripts.
 _DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
@@ -49,7 +52,7 @@ class Incoming:
         self._settings = settings
         self._fault: ServiceError | None = None
         self._query: dict[str, str] | None = None
-        self._credential = self._read_credential()
+        self.credential = self._read_credential()
 
     def path_id(self, name: str) -> UUID:
         found = parse_id(self._scope["path_params"][name])
@@ -165,7 +168,8 @@ class Incoming:
     def _head(self, workspace_required: bool) -> dict[str, Any]:
         workspace_id, key, if_match = self._workspace_id(workspace_required), self._idempotency_key(), self._if_match()
         return {
-            "credential": self._credential,
+            "credential": self.credential,
+            "allowance": self._scope[ALLOWANCE_STATE],
             "workspace_id": workspace_id,
             "idempotency_key": key,
             "if_match": if_match,
@@ -175,8 +179,8 @@ class Incoming:
         }
 
     def _origin(self) -> Origin:
-        client = self._scope.get("client")
-        return Origin(None if client is None else client[0], self._scope.get(REQUEST_ID_STATE))
+        address = client_address(self._scope, self._settings.trusted_proxies)
+        return Origin(address, self._scope.get(REQUEST_ID_STATE))
 
     def _if_match(self) -> frozenset[str] | None:
         given = self._headers("if-match")

@@ -8,8 +8,9 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
+from quarterdeck.errors import Kind
 from quarterdeck.http.endpoint import Respond
-from quarterdeck.http.envelope import HEADERS, JSON, STATUS, ErrorBody, ErrorDetail, json_response
+from quarterdeck.http.envelope import JSON, STATUS, ErrorBody, ErrorDetail, headers_of, json_response
 from quarterdeck.http.examples import EXAMPLES
 from quarterdeck.http.incoming import GZIP
 from quarterdeck.http.openapi_parts import (
@@ -29,6 +30,9 @@ from quarterdeck.http.refusals import noun, refusals
 
 Json = dict[str, Any]
 
+_LIMITS = ("RateLimit", "RateLimit-Policy")
+# Answers to callers that nobody knows yet.
+_UNCHARGED = {Kind.UNAUTHORIZED, Kind.OUTDATED}
 _SCHEMAS = "#/components/schemas/{name}"
 # By the first part of the path.
 _TAGS = {
@@ -155,7 +159,7 @@ def _media(schema: Json, type_: Any) -> Json:
 def _success(operation: Operation, schema: Json | None) -> Json:
     if operation.download:
         return _content(operation.download, operation.success, DOWNLOAD_HEADERS)
-    headers = ["X-Request-Id"]
+    headers = ["X-Request-Id", *_LIMITS]
     headers += ["Idempotency-Replayed"] if operation.idempotent else []
     headers += ["ETag"] if operation.etag else []
     described: Json = {"description": operation.success, "headers": {name: _header(name) for name in headers}}
@@ -168,7 +172,7 @@ def _success(operation: Operation, schema: Json | None) -> Json:
 def _content(media_type: str, description: str, headers: Json) -> Json:
     return {
         "description": description,
-        "headers": {"X-Request-Id": _header("X-Request-Id")} | headers,
+        "headers": {name: _header(name) for name in ("X-Request-Id", *_LIMITS)} | headers,
         "content": {media_type: {"schema": BINARY}},
     }
 
@@ -183,7 +187,7 @@ def _not_modified(operation: Operation) -> Json:
     if not _may_be_known(operation):
         return {}
     etag = DOWNLOAD_HEADERS["ETag"] if operation.download else _header("ETag")
-    headers = {"X-Request-Id": _header("X-Request-Id"), "ETag": etag}
+    headers = {name: _header(name) for name in ("X-Request-Id", *_LIMITS)} | {"ETag": etag}
     return {"304": {"description": "The caller has it already, by If-None-Match.", "headers": headers}}
 
 
@@ -217,8 +221,10 @@ def _error_example(refusal: Refusal) -> Json:
 
 def _error_headers(together: list[Refusal]) -> Json:
     """A header that only some refusals of a status carry is in the document, but not as required."""
-    sent = [HEADERS.get(refusal.fault.kind, {}) for refusal in together]
+    sent = [headers_of(refusal.fault) for refusal in together]
     found = {"X-Request-Id": _header("X-Request-Id")}
+    if any(refusal.fault.kind not in _UNCHARGED for refusal in together):
+        found |= {name: _header(name) for name in _LIMITS}
     for name in ("WWW-Authenticate", "Retry-After"):
         carriers = sum(name in headers for headers in sent)
         if carriers == len(sent):

@@ -45,6 +45,9 @@ only. What a credential cannot see answers 404, exactly like what does not exist
 people. An unknown path is 404 `not_found`, a method that a path lacks 405 `invalid_request` with `Allow`. \
 Every answer has an `X-Request-Id`, yours if you sent one, which also stands in the server's log.
 
+**Limits.** A server may limit the requests of a credential and of a workspace. Then answers say in `RateLimit` how \
+many are left, and one too many is 429 with `Retry-After`.
+
 **Retries.** Send an `Idempotency-Key` of your choice with a change and repeat the request as often as you need: it \
 takes effect once, and later answers are the saved one with `Idempotency-Replayed: true`. The same key with another \
 input is 409. Secrets that are shown once are left out of saved answers. A key is remembered for at least seven days; \
@@ -193,6 +196,18 @@ RESPONSE_HEADERS: Json = {
         "required": False,
         "description": "Present when the answer is the saved one of an earlier request with this Idempotency-Key.",
         "schema": {"type": "string", "enum": ["true"]},
+    },
+    "RateLimit": {
+        "required": False,
+        "description": "While requests are limited: how many are left now (`r`), and after how many seconds there is "
+        "one more (`t`). For the credential, the workspace, or both.",
+        "schema": {"type": "string"},
+    },
+    "RateLimit-Policy": {
+        "required": False,
+        "description": "While requests are limited: how many (`q`) are allowed in how many seconds (`w`), in the long "
+        "run.",
+        "schema": {"type": "string"},
     },
     "WWW-Authenticate": {
         "required": False,

@@ -12,6 +12,19 @@ _UNAUTHORIZED = Refusal(
     "The credential is missing, malformed, unknown, revoked or expired.",
     "Send `Authorization: Bearer` with a key or token that is alive. Repeating the call does not help.",
 )
+_OUTDATED = Refusal(
+    "client_outdated",
+    errors.outdated("0.2.0"),
+    "`Quarterdeck-Client` names one of our own clients in a version that this server no longer serves. "
+    "Other clients are left alone.",
+    "Upgrade the client: `pip install --upgrade quarterdeck`.",
+)
+_TOO_MANY = Refusal(
+    "too_many_requests",
+    errors.too_many("credential", 2),
+    "The credential or its workspace has sent more requests than this server's settings allow. Nothing was done.",
+    "Try again after the seconds in Retry-After. `RateLimit` tells beforehand how many requests are left.",
+)
 _KEY_REUSED = Refusal(
     "key_reused",
     errors.key_reused(),
@@ -85,6 +98,7 @@ def refusals(operation: Operation) -> list[Refusal]:
     if operation.download:
         found.append(_UNSATISFIABLE_RANGE)
     found += operation.refusals
+    found += [_OUTDATED, _TOO_MANY]
     found += [_INTERNAL, _UNAVAILABLE]
     if operation.method != "GET":
         found.append(_OUTCOME_UNKNOWN)

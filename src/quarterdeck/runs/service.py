@@ -29,9 +29,9 @@ _REFUSALS = {
 
 async def submit_input(parts: Parts, call: Call[InputEvent], session_id: UUID) -> Answer:
     caller = (call.credential, session_id, call.workspace_id)
-    if call.fault is not None or caller not in parts.known_callers:
-        # Strangers, and requests that cannot be carried out, do not get into the queue: they would wait for a session's
-        # lock before anybody asked who they are.
+    if call.fault is not None or caller not in parts.known_callers or not call.allowance.is_granted:
+        # Strangers, and requests that will not be carried out, do not get into the queue: they would wait for a
+        # session's lock before anybody asked who they are.
         await _admit(parts, call, session_id)
         parts.known_callers.add(caller)
     try:
@@ -55,6 +55,8 @@ async def submit_input(parts: Parts, call: Call[InputEvent], session_id: UUID) -
     )
     if submitted.api_key_id is not None:
         parts.last_used.note(submitted.api_key_id)
+    if submitted.verdict is Verdict.UNAUTHORIZED:
+        call.allowance.void(call.credential)
     if submitted.body is None:
         raise _REFUSALS[submitted.verdict]()
     return Answer(submitted.body, replayed=submitted.verdict is Verdict.REPLAYED)

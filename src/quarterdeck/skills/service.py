@@ -70,10 +70,8 @@ async def list_skills(parts: Parts, call: Call[None], request: PageRequest, *, a
         _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
 
         async def fetch(start: UUID, count: int) -> list[SkillBody]:
-            newest_first = request.newest_first
-            return await store.page(
-                connection, workspace_id, start, count, archived=archived, newest_first=newest_first
-            )
+            first = request.newest_first
+            return await store.page(connection, workspace_id, start, count, archived=archived, newest_first=first)
 
         items, next_cursor = await take_page(request, fetch)
         return SkillPage(items, next_cursor)

@@ -1,0 +1,287 @@
+"""Folders as archives: the same bytes for the same content, what is ignored, what is refused."""
+
+import io
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from quarterdeck.client import InvalidBundle
+from quarterdeck.client.ignoring import read_patterns
+from quarterdeck.client.packing import archive_of, bundle_files, pack_folder
+from quarterdeck.settings import BundleSettings
+from quarterdeck.skills.bundle import read_bundle
+from quarterdeck.skills.model import Bundle, BundleError
+
+SKILL = "---\nname: demo\ndescription: d\n---\nBody.\n"
+
+
+def write(folder: Path, files: dict[str, str | bytes]) -> Path:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
+def skill(folder: Path, **files: str | bytes) -> Path:
+    return write(folder, {"SKILL.md": SKILL, **files})
+
+
+def packed(folder: Path) -> bytes:
+    with pack_folder(folder) as archive:
+        return archive.read()
+
+
+def read(archive: bytes) -> Bundle:
+    return read_bundle(io.BytesIO(archive), BundleSettings())
+
+
+def paths(folder: Path) -> list[str]:
+    return [file.path for file in read(packed(folder)).manifest.files]
+
+
+def test_same_content_same_bytes(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    names = ["a", "b/c", "b/d/e", "z"]
+    skill(one, **dict.fromkeys(names, "x"))
+    before = os.umask(0o077)
+    try:
+        skill(other, **dict.fromkeys(reversed(names), "x"))
+    finally:
+        os.umask(before)
+    (other / "empty").mkdir()
+    for path in other.rglob("*"):
+        os.utime(path, (time.time() - 1e8, time.time() - 1e8))
+    os.chmod(one / "a", 0o755)
+    os.chmod(other / "a", 0o700)
+    assert packed(one) == packed(other) == packed(one)
+    os.chmod(other / "a", 0o600)
+    assert packed(one) != packed(other)
+    manifest = {file.path: file.executable for file in read(packed(one)).manifest.files}
+    assert manifest == {"SKILL.md": False, "a": True, "b/c": False, "b/d/e": False, "z": False}
+
+
+name = st.text(
+    st.characters(codec="utf-8", exclude_characters="/\\\0", exclude_categories=["C"]), min_size=1, max_size=40
+)
+usable = name.filter(lambda text: text not in (".", "..", ".git", *[f".{kind}ignore" for kind in ("git", "skill")]))
+tree = st.recursive(
+    st.tuples(st.binary(max_size=2000), st.booleans()),
+    lambda inner: st.dictionaries(usable, inner, max_size=4),
+    max_leaves=15,
+)
+
+
+def build(folder: Path, content: object) -> None:
+    assert isinstance(content, dict)
+    for key, value in content.items():
+        path = folder / key
+        try:
+            if isinstance(value, dict):
+                path.mkdir()
+                build(path, value)
+            else:
+                path.write_bytes(value[0])
+                path.chmod(0o755 if value[1] else 0o644)
+        except OSError:
+            # A name that is too long for this file system.
+            continue
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.dictionaries(usable, tree, max_size=6))
+def test_what_is_packed_is_what_the_server_reads(
+    tmp_path_factory: pytest.TempPathFactory, content: dict[str, object]
+) -> None:
+    folder = skill(tmp_path_factory.mktemp("skill"))
+    build(folder, {key: value for key, value in content.items() if key.casefold() != "skill.md"})
+    try:
+        bundle = read(packed(folder))
+    except BundleError as fault:
+        # Rules about names are the server's: marks of direction, drive letters, names that differ in case only.
+        if not any(word in str(fault) for word in ("direction", "drive letter", "case or Unicode")):
+            raise
+        return
+    found = {file.path: (file.bytes, file.executable) for file in bundle.manifest.files}
+    expected = {
+        str(path.relative_to(folder)): (path.stat().st_size, bool(path.stat().st_mode & 0o100))
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    assert found == expected
+
+
+def test_long_and_foreign_names(tmp_path: Path) -> None:
+    deep = "/".join(["d" * 90] * 4) + "/" + "n" * 200
+    skill(tmp_path, **{deep: "x", "größe/日本語.md": "y"})
+    assert sorted(paths(tmp_path)) == sorted(["SKILL.md", deep, "größe/日本語.md"])
+
+
+def test_links_are_followed_inside(tmp_path: Path) -> None:
+    folder = skill(tmp_path / "skill", **{"real/one.md": "1"})
+    (folder / "link.md").symlink_to("real/one.md")
+    (folder / "folder").symlink_to("real")
+    (folder / "deep").mkdir()
+    (folder / "deep" / "up.md").symlink_to("../SKILL.md")
+    assert paths(folder) == ["SKILL.md", "deep/up.md", "folder/one.md", "link.md", "real/one.md"]
+    # The folder itself may be a link.
+    (tmp_path / "alias").symlink_to(folder)
+    assert packed(tmp_path / "alias") == packed(folder)
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("../secret", "leads out of"),
+        ("/etc/hosts", "leads out of"),
+        ("../outside", "leads out of"),
+        ("nothing", "leads nowhere"),
+        (".", "leads back"),
+        ("..", "leads out of"),
+        (".git/config", r"into \.git"),
+        ("link", "leads nowhere"),
+    ],
+)
+def test_links_that_are_refused(tmp_path: Path, target: str, reason: str) -> None:
+    write(tmp_path, {"secret": "s", "outside/x": "x"})
+    folder = skill(tmp_path / "skill", **{".git/config": "c", "sub/x": "x"})
+    (folder / "link").symlink_to(target)
+    with pytest.raises(InvalidBundle, match=reason) as refused:
+        packed(folder)
+    assert str(folder / "link") in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_ring_of_links_is_refused(tmp_path: Path) -> None:
+    folder = skill(tmp_path, **{"a/x": "x", "b/x": "x"})
+    (folder / "a" / "b").symlink_to("../b")
+    (folder / "b" / "a").symlink_to("../a")
+    with pytest.raises(InvalidBundle, match="leads back"):
+        packed(folder)
+
+
+def test_special_files_are_refused(tmp_path: Path) -> None:
+    folder = skill(tmp_path)
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(InvalidBundle, match="neither a file nor a folder"):
+        packed(folder)
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    folder = skill(tmp_path)
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff")).write_text("x")
+    with pytest.raises(InvalidBundle, match="not UTF-8"):
+        packed(folder)
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "it has no SKILL.md"),
+        ({"skill.md": SKILL}, "it has no SKILL.md"),
+        ({"sub/SKILL.md": SKILL}, "it has no SKILL.md"),
+        ({"SKILL.md": SKILL, ".skillignore": "*.md\n"}, "left out by an ignore file"),
+    ],
+)
+def test_a_folder_that_is_no_skill(tmp_path: Path, files: dict[str, str | bytes], reason: str) -> None:
+    with pytest.raises(InvalidBundle, match=reason):
+        packed(write(tmp_path, files))
+
+
+def test_what_is_not_there_or_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InvalidBundle, match="no such folder or file"):
+        archive_of(tmp_path / "nothing")
+    (tmp_path / "link").symlink_to("nothing")
+    with pytest.raises(InvalidBundle, match="no such folder or file"):
+        archive_of(str(tmp_path / "link"))
+    with pytest.raises(InvalidBundle):
+        archive_of(tmp_path / "link" / ("x" * 300))
+
+
+def test_a_file_that_grows_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = skill(tmp_path, log="x")
+    real = os.fstat
+
+    def smaller(handle: int) -> os.stat_result:
+        found = real(handle)
+        return os.stat_result((*found[:6], 0, *found[7:]))
+
+    monkeypatch.setattr(os, "fstat", smaller)
+    with pytest.raises(InvalidBundle, match="changed while it was packed"):
+        packed(folder)
+
+
+def test_git_is_left_out_and_skillignore_wins(tmp_path: Path) -> None:
+    folder = skill(
+        tmp_path,
+        **{
+            ".git/HEAD": "x",
+            "vendor/.git": "gitdir: elsewhere",
+            "vendor/x": "x",
+            ".gitignore": "build/\n*.log\n",
+            ".skillignore": "!keep.log\ndrafts\n.*ignore\n",
+            "build/out": "x",
+            "keep.log": "x",
+            "other.log": "x",
+            "drafts/one": "x",
+            "sub/.gitignore": "!other.log\n/only-here\n",
+            "sub/other.log": "x",
+            "sub/only-here": "x",
+            "sub/deep/only-here": "x",
+        },
+    )
+    assert paths(folder) == ["SKILL.md", "keep.log", "sub/deep/only-here", "sub/other.log", "vendor/x"]
+
+
+PATTERNS = [
+    "a", "*.txt", "/a", "a/", "a/b", "/a/b", "**/b", "a/**", "a/**/c", "**", "*", "?", "a?", "[ab]", "[!ab]", "[^ab]",
+    "[a-c]x", "[]]", "[]-a]", "[a", "[[:alpha:]]", "[[:digit:]x]*", "[[:nonsense:]]", "[a\\]b]", "\\a", "\\!x", "!a",
+    "!*.txt", "!b/", "\\#x", "#a", "a ", "a\\ ", "  a", "a\t", "a**b", "**a", "a**/b", "b/**/", "/**/c", "*/b", "*/*/c",
+    "a/*", "!a/b", "é", "??", "[é]", "a\\", "/", "//", "!", "!/", "a//b", "***", "a/***/c", ".*", "[a-]", "[--0]",
+    "x*x*x",
+]  # fmt: skip
+NAMES = ["a", "b", "c", "ax", "xab", "é", "x.txt", "b.txt", "!x", "#x", "a ", "]", "-", "ab", ".h", "1x", "[a", "\\a"]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is the judge")
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.sampled_from(PATTERNS), min_size=1, max_size=6),
+    st.lists(st.sampled_from(PATTERNS), max_size=4),
+    st.sets(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map("/".join), min_size=1, max_size=25),
+    st.booleans(),
+)
+def test_ignores_what_git_ignores(
+    tmp_path_factory: pytest.TempPathFactory, root: list[str], inner: list[str], files: set[str], crlf: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("repository")
+    end = "\r\n" if crlf else "\n"
+    for file in sorted(files):
+        try:
+            write(folder, {file: "x"})
+        except OSError:
+            # It is a folder by now, or below a file.
+            continue
+    (folder / ".gitignore").write_bytes(("\ufeff" + end.join(root) + end).encode())
+    if (folder / "a").is_dir():
+        (folder / "a" / ".gitignore").write_bytes(end.join(inner).encode())
+    nowhere = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "HOME": str(folder)}
+    clean = {"PATH": os.environ["PATH"], **nowhere}
+    subprocess.run(["git", "init", "-q"], cwd=folder, env=clean, check=True)
+    command = ["git", "ls-files", "-z", "--others", "--exclude-per-directory=.gitignore"]
+    listed = subprocess.run(command, cwd=folder, env=clean, check=True, capture_output=True).stdout
+    ours = {file.name for file in bundle_files(folder)}
+    assert ours == set(listed.split(b"\0")) - {b""}
+    shutil.rmtree(folder)
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_are_patterns(text: bytes) -> None:
+    for pattern in read_patterns(text):
+        pattern.regex.fullmatch(b"some/path.txt")
