@@ -7,7 +7,7 @@ from uuid import UUID
 import typer
 
 from quarterdeck.access.model import Permission
-from quarterdeck.cli.connection import open_client
+from quarterdeck.cli.connection import client_of, connect, open_client
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, duration, line, moment, uuid
 from quarterdeck.cli.output import note, print_json, print_list, say, when
 
@@ -22,9 +22,12 @@ KeyId = Annotated[UUID, typer.Argument(parser=uuid, metavar="ID", help="Id of th
 @app.command("list")
 def list_(limit: Limit = 50, profile: Profile = None, as_json: AsJson = False) -> None:
     """List the keys, newest first. Revoked ones are listed too."""
-    with open_client(profile) as client:
+    info = connect(profile)
+    with client_of(info) as client:
+        # This list alone must be told whose it is.
+        workspace_id = info.workspace or client.get_workspace().id
         print_list(
-            client.iter_api_keys(),
+            client.iter_api_keys(workspace_id=workspace_id),
             limit,
             ("ID", "PREFIX", "LABEL", "PERMISSIONS", "STATE", "EXPIRES", "LAST USED"),
             _row,
@@ -59,13 +62,15 @@ def create(
 def rotate(
     key_id: KeyId,
     overlap: Annotated[
-        timedelta, typer.Option(parser=duration, metavar="1d", help="How long the old secret goes on working.")
-    ] = timedelta(days=1),
+        timedelta | None,
+        typer.Option(parser=duration, metavar="1d", help="How long the old secret goes on working. Default: a day."),
+    ] = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Replace a key by one with the same label, permissions and end, and print the new secret."""
     with open_client(profile) as client:
+        overlap = timedelta(days=1) if overlap is None else overlap
         created = client.rotate_api_key(key_id, overlap_seconds=int(overlap.total_seconds()))
     _show_secret(created, as_json=as_json)
 

@@ -46,7 +46,7 @@ def lint(path: Path, limits: BundleSettings) -> Report:
     if path.is_dir():
         return _folder(path, limits)
     with path.open("rb") as archive:
-        found = _read(str(path), archive, limits)
+        found = _read(archive, limits)
     if isinstance(found, Bundle):
         return Report([], [], found)
     # What lies in an archive has no path of its own.
@@ -60,7 +60,7 @@ def _folder(folder: Path, limits: BundleSettings) -> Report:
         bundle = None
         if any(file.name == SKILL_MD.encode() for file in files):
             with pack_folder(folder) as archive:
-                found = _read(str(folder), archive, limits)
+                found = _read(archive, limits)
             if isinstance(found, Bundle):
                 bundle = found
             elif (last := _finding(folder, found)) not in faults:
@@ -68,10 +68,11 @@ def _folder(folder: Path, limits: BundleSettings) -> Report:
     except InvalidBundle as fault:
         place, _, reason = fault.message.partition(": ")
         return Report([Finding(place, None, reason)], [], None)
+    faults.sort(key=lambda fault: (fault.file, fault.line or 0))
     return Report(faults, list(_warnings(folder, files, bundle)), None if faults else bundle)
 
 
-def _read(name: str, archive: Source, limits: BundleSettings) -> Bundle | BundleError:
+def _read(archive: Source, limits: BundleSettings) -> Bundle | BundleError:
     try:
         return read_bundle(archive, limits)
     except BundleError as fault:
