@@ -1,10 +1,13 @@
 """`qd sessions`, `qd send` and `qd runs`, with a worker where an agent has to answer."""
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 
 import httpx
 
+from tests.cli.command import QD
 from tests.cli.people import person_of
 from tests.workers import working
 from tests.world import Server, World, bundle, serving
@@ -81,3 +84,21 @@ async def test_wrong_values(tmp_path: Path, server: Server, world: World) -> Non
     assert person.refused("sessions", "create", "--skill", "nothing-like-it")[0] == 4
     assert person.refused("send", str(world.workspace_id), "hello")[0] == 4
     assert person.refused("runs", "show", str(world.workspace_id))[0] == 4
+
+
+async def test_a_wait_can_be_interrupted(tmp_path: Path, server: Server, world: World) -> None:
+    """No worker here, so it would wait for ever."""
+    person = person_of(tmp_path, server, world)
+    session_id = await world.new_session()
+    with subprocess.Popen(
+        [*QD, "send", session_id, "hello", "--wait"],
+        env=person.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("new_run ")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert "Traceback" not in process.stderr.read()

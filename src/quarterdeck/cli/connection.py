@@ -20,6 +20,9 @@ WORKSPACE = "QUARTERDECK_WORKSPACE"
 PROFILE = "QUARTERDECK_PROFILE"
 ALLOW_HTTP = "QUARTERDECK_ALLOW_HTTP"
 
+# Where `qd serve` is unless told otherwise.
+LOCAL_URL = "http://127.0.0.1:8700"
+
 # Short enough for a person who waits, long enough for a server that is being restarted.
 _RETRIES = 4
 _RETRY_SECONDS = 30.0
@@ -47,8 +50,10 @@ def connect(profile: str | None, environ: Mapping[str, str] = os.environ) -> Con
     if url is not None and key is not None:
         return ConnectionInfo(url, key, workspace, None, allow_http)
     name = environ.get(PROFILE) or profiles.DEFAULT
-    if key is None and url is None and name == profiles.DEFAULT and name not in profiles.read_all():
-        raise Complaint(f"not logged in: run `qd login`, or set {URL} and {KEY}", Exit.NOT_ALLOWED)
+    if name == profiles.DEFAULT and name not in profiles.read_all():
+        if key is None:
+            raise Complaint(f"not logged in: run `qd login`, or set {URL} and {KEY}", Exit.NOT_ALLOWED)
+        return ConnectionInfo(LOCAL_URL, key, workspace, None)
     stored = _of_profile(name)
     if key is not None:
         # Another key may belong to another workspace, so that of the profile says nothing about it.

@@ -12,8 +12,6 @@ from quarterdeck.cli.exits import Complaint, Exit
 from quarterdeck.cli.options import AsJson, Profile, line, uuid
 from quarterdeck.cli.output import note, print_facts, print_json, say
 
-_DEFAULT_URL = "http://127.0.0.1:8700"
-
 
 def login(
     url: Annotated[str | None, typer.Option(parser=line, metavar="URL", help="Address of the server.")] = None,
@@ -90,8 +88,8 @@ def _verified(info: ConnectionInfo) -> tuple[str | None, str | None]:
 
 def _asked_url() -> str:
     if not sys.stdin.isatty():
-        return _DEFAULT_URL
-    return line(typer.prompt("Server", default=_DEFAULT_URL, err=True))
+        return connection.LOCAL_URL
+    return line(typer.prompt("Server", default=connection.LOCAL_URL, err=True))
 
 
 def _asked_key() -> str:
