@@ -33,7 +33,7 @@ from quarterdeck.client.requests import Operation
 from quarterdeck.errors import ErrorCode
 from quarterdeck.sessions.model import SessionBody, SessionSkill
 from tests.client import misbehaving as bad
-from tests.client.both import KINDS, opened
+from tests.client.both import KINDS, Both, opened
 from tests.client.misbehaving import Proxy
 from tests.world import EVERY_PERMISSION, Server, World, bundle, serving
 
@@ -200,11 +200,13 @@ async def test_downloads(server: Server, world: World, kind: str, tmp_path: Path
         into = io.BytesIO()
         await client.call("download_skill_file", skill.id, 1, into, path="notes")
         assert into.getvalue() == b"x" * 200_000
-        async with Proxy(server, [bad.cuts_the_body, _changes_a_byte]).running() as proxy:
-            async with opened(kind, proxy.url, world.key) as behind:
-                await behind.call("download_skill_bundle", skill.id, 1, tmp_path / "x.tar.gz")
-        assert (tmp_path / "x.tar.gz").read_bytes() == archive
-        assert len(proxy.requests) == 3
+    async with (
+        Proxy(server, [bad.cuts_the_body, _changes_a_byte]).running() as proxy,
+        opened(kind, proxy.url, world.key) as client,
+    ):
+        await client.call("download_skill_bundle", skill.id, 1, tmp_path / "x.tar.gz")
+    assert (tmp_path / "x.tar.gz").read_bytes() == archive
+    assert len(proxy.requests) == 3
 
 
 async def _changes_a_byte(exchange: bad.Exchange) -> None:
@@ -233,14 +235,18 @@ async def test_a_server_that_wants_newer_clients_and_fewer_calls(database_url: s
             world = await World.create(database_url, http)
         async with opened(kind, server.url, world.key, retries=0) as client:
             with pytest.raises(TooManyRequests) as refused:
-                for _ in range(10):
-                    await client.call("list_sessions")
+                await _call_often(client)
             assert refused.value.retry_after is not None
         async with opened(kind, server.url, world.key) as client:
             # More than the burst: those that come too early wait and are done.
             for _ in range(4):
                 await client.call("create_session")
             assert len((await client.call("list_sessions")).items) == 4
+
+
+async def _call_often(client: Both) -> None:
+    for _ in range(10):
+        await client.call("list_sessions")
 
 
 @both

@@ -61,6 +61,8 @@ def test_same_content_same_bytes(tmp_path: Path) -> None:
     os.chmod(one / "a", 0o755)
     os.chmod(other / "a", 0o700)
     assert packed(one) == packed(other) == packed(one)
+    # The time in the head of a gzip file.
+    assert packed(one)[4:8] == bytes(4)
     os.chmod(other / "a", 0o600)
     assert packed(one) != packed(other)
     manifest = {file.path: file.executable for file in read(packed(one)).manifest.files}
@@ -244,40 +246,73 @@ PATTERNS = [
     "[a-c]x", "[]]", "[]-a]", "[a", "[[:alpha:]]", "[[:digit:]x]*", "[[:nonsense:]]", "[a\\]b]", "\\a", "\\!x", "!a",
     "!*.txt", "!b/", "\\#x", "#a", "a ", "a\\ ", "  a", "a\t", "a**b", "**a", "a**/b", "b/**/", "/**/c", "*/b", "*/*/c",
     "a/*", "!a/b", "é", "??", "[é]", "a\\", "/", "//", "!", "!/", "a//b", "***", "a/***/c", ".*", "[a-]", "[--0]",
-    "x*x*x",
+    "x*x*x", "/a**", "x?**/b",
 ]  # fmt: skip
 NAMES = ["a", "b", "c", "ax", "xab", "é", "x.txt", "b.txt", "!x", "#x", "a ", "]", "-", "ab", ".h", "1x", "[a", "\\a"]
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is the judge")
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+TREES = [
+    ["a/b/c", "a/x.txt", "a/d/c", "b/a", "b/c/b", "c", "ab", "x.txt", "é", ".h", "!x", "a b", "xaxbx"],
+    ["a", "b", "d/a/b", "d/c", "d/b/c", "d/x.txt", "1x", "]", "#x", "a ", "-", "[a", "\\a", "ax", "d/ab", "bx"],
+]
+# Those that may speak of the same file, for every order of two.
+PAIRED = ["a", "*", "*.txt", "/a", "a/", "a/b", "**/b", "a/**", "a/**/c", "d/*", "[ab]", "b", "/d", "**", "c"]
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is the judge")
+
+
+def kept_by_git(folder: Path) -> set[bytes]:
+    nowhere = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "HOME": str(folder)}
+    clean = {"PATH": os.environ["PATH"], **nowhere}
+    subprocess.run(["git", "init", "-q"], cwd=folder, env=clean, check=True)
+    command = ["git", "ls-files", "-z", "--others", "--exclude-per-directory=.gitignore"]
+    listed = subprocess.run(command, cwd=folder, env=clean, check=True, capture_output=True).stdout
+    return set(listed.split(b"\0")) - {b""}
+
+
+def kept_by_us(folder: Path) -> set[bytes]:
+    return {file.name for file in bundle_files(folder)}
+
+
+@needs_git
+def test_ignores_what_git_ignores(tmp_path: Path) -> None:
+    """Every case is a folder of one repository, so that git is asked once."""
+    cases = [[pattern] for pattern in PATTERNS]
+    cases += [[one, f"!{other}"] for one in PAIRED for other in PAIRED]
+    cases += [["*", "!*/", f"!{one}"] for one in PATTERNS]
+    for number, lines in enumerate(cases):
+        for tree, files in enumerate(TREES):
+            folder = tmp_path / f"{number}-{tree}"
+            write(folder, dict.fromkeys(files, ""))
+            (folder / ".gitignore").write_bytes(("\ufeff" * tree + "\n".join(lines) + "\r\n" * tree).encode())
+    ours, gits = kept_by_us(tmp_path), kept_by_git(tmp_path)
+    assert 0 < len(gits) < sum(map(len, TREES)) * len(cases)
+    wrong = {path.partition(b"/")[0] for path in ours ^ gits}
+    assert not wrong, [cases[int(name.partition(b"-")[0])] for name in wrong]
+
+
+@needs_git
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.sampled_from(PATTERNS), min_size=1, max_size=6),
     st.lists(st.sampled_from(PATTERNS), max_size=4),
     st.sets(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map("/".join), min_size=1, max_size=25),
-    st.booleans(),
 )
-def test_ignores_what_git_ignores(
-    tmp_path_factory: pytest.TempPathFactory, root: list[str], inner: list[str], files: set[str], crlf: bool
+def test_nested_files_count_as_for_git(
+    tmp_path_factory: pytest.TempPathFactory, root: list[str], inner: list[str], files: set[str]
 ) -> None:
     folder = tmp_path_factory.mktemp("repository")
-    end = "\r\n" if crlf else "\n"
     for file in sorted(files):
         try:
             write(folder, {file: "x"})
         except OSError:
             # It is a folder by now, or below a file.
             continue
-    (folder / ".gitignore").write_bytes(("\ufeff" + end.join(root) + end).encode())
-    if (folder / "a").is_dir():
-        (folder / "a" / ".gitignore").write_bytes(end.join(inner).encode())
-    nowhere = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "HOME": str(folder)}
-    clean = {"PATH": os.environ["PATH"], **nowhere}
-    subprocess.run(["git", "init", "-q"], cwd=folder, env=clean, check=True)
-    command = ["git", "ls-files", "-z", "--others", "--exclude-per-directory=.gitignore"]
-    listed = subprocess.run(command, cwd=folder, env=clean, check=True, capture_output=True).stdout
-    ours = {file.name for file in bundle_files(folder)}
-    assert ours == set(listed.split(b"\0")) - {b""}
+    (folder / ".gitignore").write_text("\n".join(root))
+    for below in (folder / "a", folder / "b"):
+        if below.is_dir():
+            (below / ".gitignore").write_text("\n".join(inner))
+    assert kept_by_us(folder) == kept_by_git(folder)
     shutil.rmtree(folder)
 
 

@@ -130,7 +130,8 @@ def _stars(pattern: bytes, at: int) -> tuple[bytes, int]:
     while pattern[end : end + 1] == b"*":
         end += 1
     rest = pattern[end:]
-    alone = at == 0 or pattern[at - 1 : at] == b"/"
+    # git first takes off what needs no matching, and so sees the stars of `a**/b` at the beginning too.
+    alone = pattern[at - 1 : at] == b"/" or not re.search(rb"[*?\[\\]", pattern[:at])
     if end - at >= 2 and alone:
         if not rest:
             return b".*", end
