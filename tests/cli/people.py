@@ -68,7 +68,14 @@ class Person(Struct, frozen=True):
         controller, terminal = pty.openpty()
         try:
             process = subprocess.Popen(
-                [*QD, *arguments], env=self.environ, cwd=self.home, stdin=terminal, stdout=terminal, stderr=terminal
+                [*QD, *arguments],
+                env=self.environ,
+                cwd=self.home,
+                stdin=terminal,
+                stdout=terminal,
+                stderr=terminal,
+                # Away from the terminal that the tests were started in.
+                start_new_session=True,
             )
             os.close(terminal)
             shown = _conversation(process, controller, dict(answers or {}))

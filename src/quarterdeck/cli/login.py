@@ -2,6 +2,7 @@
 
 import os
 import sys
+from getpass import getpass
 from typing import Annotated
 
 import typer
@@ -93,7 +94,8 @@ def _asked_url() -> str:
 
 
 def _asked_key() -> str:
-    key = typer.prompt("Key", hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.readline()
+    # Not typer's own question: that asks first and hides what is typed a moment later.
+    key = getpass("Key: ", sys.stderr) if sys.stdin.isatty() else sys.stdin.readline()
     if not key.strip():
         raise typer.BadParameter(f"no key: give it when asked, pipe it in, or set {connection.KEY}")
-    return str(key.strip())
+    return key.strip()
