@@ -55,6 +55,14 @@ async def test_a_pipe_gets_whole_lines(tmp_path: Path, server: Server, world: Wo
     assert line == line.rstrip()
 
 
+async def test_a_narrow_terminal_loses_no_column(tmp_path: Path, server: Server, world: World) -> None:
+    person = person_of(tmp_path, server, world)
+    narrow = Person(tmp_path, {**person.variables, "COLUMNS": "40"})
+    shown = narrow.at_terminal("keys", "list")[1]
+    assert "LAST USED" in shown
+    assert "workspace.read key.manage session.manage skill.manage" in shown
+
+
 async def test_nothing_that_others_wrote_steers_the_terminal(tmp_path: Path, server: Server, world: World) -> None:
     person = person_of(tmp_path, server, world)
     hostile = "\x1b]0;owned\x07\x9b31m\u202eback"

@@ -24,8 +24,7 @@ T = TypeVar("T")
 # Controls but line feed and tab, and marks that turn the direction of text.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 # Nothing is wrapped or cut where nobody looks at it.
-_PIPE_COLUMNS = 100_000
-_ID_COLUMNS = 36
+_ALL_COLUMNS = 100_000
 
 
 def printable(text: str) -> str:
@@ -52,7 +51,7 @@ def console(*, stderr: bool = False) -> "Console":
 
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
-        made.width = _PIPE_COLUMNS
+        made.width = _ALL_COLUMNS
     return made
 
 
@@ -68,13 +67,12 @@ def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[str]], 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for each in columns:
         column = Column(each) if isinstance(each, str) else each
-        # An id that is cut is of no use.
-        width = _ID_COLUMNS if column.name == "ID" else None
-        table.add_column(column.name, justify="right" if column.right else "left", min_width=width, overflow="fold")
+        table.add_column(column.name, justify="right" if column.right else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(printable(cell), _STYLES.get(cell, "")) for cell in row))
     if table.row_count:
-        _print(table)
+        # Where it is too wide the terminal wraps it. Squeezed, it would lose its last columns and cut ids.
+        _print(table, _ALL_COLUMNS)
     else:
         note(empty)
 
@@ -104,11 +102,11 @@ def print_facts(facts: Iterable[tuple[str, str | None]]) -> None:
     _print(table)
 
 
-def _print(table: "Table") -> None:
+def _print(table: "Table", columns: int | None = None) -> None:
     """Without the blanks that fill its last column."""
     target = console()
     with target.capture() as captured:
-        target.print(table)
+        target.print(table, width=columns)
     for line in captured.get().splitlines():
         typer.echo(line.rstrip())
 
