@@ -105,8 +105,9 @@ def print_facts(facts: Iterable[tuple[str, str | None]]) -> None:
 def _print(table: "Table", columns: int | None = None) -> None:
     """Without the blanks that fill its last column."""
     target = console()
+    target.width = columns or target.width
     with target.capture() as captured:
-        target.print(table, width=columns)
+        target.print(table)
     for line in captured.get().splitlines():
         typer.echo(line.rstrip())
 
