@@ -156,7 +156,9 @@ class BundleSettings(Struct, frozen=True):
     diff_files: Count = 1_000
     # What is compared line by line: of one file on either side, and of all on both.
     diff_file_bytes: Bytes = 256 * 1024
-    diff_bytes: Bytes = 2 * 1024 * 1024
+    diff_bytes: Bytes = 512 * 1024
+    # Waiting or under way, of one process: they are made one at a time.
+    diffs: Count = 8
 
 
 class WorkerSettings(Struct, frozen=True):

@@ -249,22 +249,22 @@ async def test_watch_prints_the_log_until_nothing_runs(server: Server, world: Wo
 
 
 @pytest.mark.parametrize(
-    ("arguments", "changed", "words"),
+    ("arguments", "changed", "code", "words"),
     [
-        (["chat", "nonsense"], {}, "is not a UUID"),
-        (["chat"], {"KEY": ""}, "QUARTERDECK_KEY is not set"),
-        (["chat"], {"KEY": "qd_test_wrong"}, "valid credential"),
-        (["chat", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, "session"),
-        (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, "session"),
-        (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {"URL": "http://127.0.0.1:1"}, "No connection"),
-        (["chat", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55", "--title", "x"], {}, "for new sessions"),
+        (["chat", "nonsense"], {}, 2, "is not a UUID"),
+        (["chat"], {"KEY": "", "PROFILE": "nobody"}, 2, "nobody"),
+        (["chat"], {"KEY": "qd_test_wrong"}, 3, "valid credential"),
+        (["chat", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, 4, "session"),
+        (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, 4, "session"),
+        (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {"URL": "http://127.0.0.1:1"}, 6, "No connection"),
+        (["chat", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55", "--title", "x"], {}, 2, "for new sessions"),
     ],
 )
 async def test_what_cannot_be_is_one_line(
-    server: Server, world: World, arguments: list[str], changed: dict[str, str], words: str
+    server: Server, world: World, arguments: list[str], changed: dict[str, str], code: int, words: str
 ) -> None:
     done = qd(*arguments, **(settings_of(server, world) | changed))
-    assert done.returncode == 2
+    assert done.returncode == code
     (line,) = done.stderr.splitlines()
     assert line.startswith("qd: ")
     assert words in line

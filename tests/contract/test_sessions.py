@@ -299,6 +299,27 @@ async def test_a_deletion_heeds_if_match(world: World) -> None:
     assert (await world.delete(path, headers={"If-Match": '"2"'})).status_code == 204
 
 
+async def test_a_deletion_takes_no_idempotency_key(world: World) -> None:
+    again = {"Idempotency-Key": "k"}
+    one, other = (await created(world))["id"], (await created(world))["id"]
+    assert (await world.delete(f"/v1/sessions/{one}", headers=again)).status_code == 204
+    assert error_of(await world.delete(f"/v1/sessions/{one}", headers=again)) == (404, "not_found")
+    assert (await world.delete(f"/v1/sessions/{other}", headers=again)).status_code == 204
+
+
+async def test_a_cancellation_that_waited_for_a_deletion_is_404(world: World) -> None:
+    session_id = (await created(world))["id"]
+    run_id = (await world.submit(session_id)).json()["run_id"]
+    async with await world.connect() as holder, holder.transaction():
+        await holder.execute("SELECT pg_advisory_xact_lock(session_lock(%s))", (session_id,))
+        deleting = asyncio.create_task(world.delete(f"/v1/sessions/{session_id}"))
+        await asyncio.sleep(0.3)
+        cancelling = asyncio.create_task(world.post(f"/v1/runs/{run_id}/cancel", None))
+        await asyncio.sleep(0.3)
+    assert (await deleting).status_code == 204
+    assert error_of(await cancelling) == (404, "not_found")
+
+
 async def test_a_running_run_ends_with_its_session(world: World, server: Server) -> None:
     deleted, other = (await created(world))["id"], (await created(world))["id"]
     with working(server.database_url, server.data_dir):

@@ -1,6 +1,7 @@
 """Credentials that end or change hands while they are in use, in several API processes at once."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from uuid import UUID, uuid4
@@ -118,6 +119,39 @@ async def test_no_request_fails_while_a_key_is_rotated_under_load(worlds: list[W
     assert failures == []
     assert done > 100
     assert len({*good}) == 4
+
+
+async def test_a_key_that_never_rests_is_revoked_all_the_same(worlds: list[World]) -> None:
+    """Changes that queue on one session hold their key for as long as they wait, and there is always one more."""
+    one, other = worlds
+    path = f"/v1/sessions/{await one.new_session()}"
+    secret, key_id = await one.new_key_record(EVERY_PERMISSION)
+    sibling, sibling_id = await one.new_key_record(EVERY_PERMISSION)
+    ended = asyncio.Event()
+
+    async def hammer(world: World, number: int) -> None:
+        while not ended.is_set():
+            # More than a row: the longer each takes, the more of them overlap.
+            answer = await world.patch(
+                path, {"instructions": f"{number} {time.monotonic()} {'x' * 200_000}"}, key=secret
+            )
+            if answer.status_code == 401:
+                return
+            assert answer.status_code in (200, 503), answer.text
+
+    hammering = [asyncio.create_task(hammer(world, number)) for number in range(8) for world in worlds]
+    await asyncio.sleep(1)
+    try:
+        answers = await asyncio.gather(
+            other.post(f"/v1/api-keys/{key_id}/revoke", None),
+            *(one.post(f"/v1/api-keys/{sibling_id}/rotate", {}, key=sibling) for _ in range(5)),
+        )
+        assert sorted(answer.status_code for answer in answers) == [200, 201] + [409] * 4
+        assert error_of(await other.get(path, key=secret)) == UNAUTHORIZED
+        await asyncio.wait_for(asyncio.gather(*hammering), 20)
+    finally:
+        ended.set()
+        await asyncio.gather(*hammering, return_exceptions=True)
 
 
 async def test_a_walk_over_keys_while_others_insert_and_revoke(worlds: list[World]) -> None:

@@ -247,6 +247,18 @@ def one_module_knows_httpx_and_asyncio(tree: Tree) -> list[str]:
     ]
 
 
+def commands_for_users_know_the_client_only(tree: Tree) -> list[str]:
+    """They run where no server is. The lint reads bundles by the server's own rules."""
+    operators = {"cli.admin", "cli.database", "cli.faults", "cli.main", "cli.serving"}
+    return [
+        f"{name} → {target}"
+        for name, target in arrows(tree)
+        if room(name) == "cli" and name not in operators and not target.startswith("!")
+        if room(target) not in ("cli", "client") and not _is_base(target)
+        if (name, room(target)) != ("cli.linting", "skills")
+    ]
+
+
 def files_stay_short(tree: Tree) -> list[str]:
     """Those that people write."""
     return [
@@ -293,6 +305,7 @@ RULES: list[Callable[[Tree], list[str]]] = [
     processes_and_commands_are_known_to_commands_only,
     the_client_knows_models_and_the_ground,
     one_module_knows_httpx_and_asyncio,
+    commands_for_users_know_the_client_only,
     files_stay_short,
     functions_stay_short,
     every_module_says_what_it_holds,
@@ -329,6 +342,7 @@ def test_the_source_keeps(rule: Callable[[Tree], list[str]]) -> None:
         (processes_and_commands_are_known_to_commands_only, "runs.service", "from quarterdeck.app import load_app"),
         (the_client_knows_models_and_the_ground, "client.requests", "from quarterdeck.http.operation import Operation"),
         (the_client_knows_models_and_the_ground, "client.requests", "from quarterdeck.skills import archive"),
+        (commands_for_users_know_the_client_only, "cli.keys", "from quarterdeck.workspaces import service"),
         (the_client_knows_models_and_the_ground, "client.requests", "import psycopg"),
         (one_module_knows_httpx_and_asyncio, "client.requests", "import httpx"),
         (functions_stay_short, "runs.service", "def long() -> None:\n" + "    x = 1\n" * 70),

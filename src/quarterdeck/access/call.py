@@ -5,6 +5,7 @@ is a promise: an unknown credential wins over a bad path, and an invisible objec
 """
 
 from collections.abc import Awaitable, Callable, Collection
+from enum import Enum
 from typing import Generic, TypeVar, cast
 from uuid import UUID
 
@@ -48,6 +49,13 @@ class Call(Struct, Generic[Body], frozen=True):
             raise errors.precondition_failed()
 
 
+class Hold(Enum):
+    """How a change holds the credential that it is made with: beside others, or, if it may end that very one, alone."""
+
+    SHARED = "shared"
+    ALONE = "alone"
+
+
 See = Callable[[Connection, Principal], Awaitable[Subject]]
 
 
@@ -58,11 +66,13 @@ async def admit(
     see: See[Subject],
     permission: Permission,
     *,
-    hold: bool = False,
+    hold: Hold | None = None,
 ) -> tuple[Principal, Subject]:
     """401 → 429 → 400 of path, query and headers → 404 → 403, in this order for every operation. `hold` keeps the
     credential from being revoked before the transaction ends: nothing is written by a key after its revocation."""
-    principal = (await store.find_principals(connection, [call.credential], hold=hold)).get(call.credential)
+    if hold is not None:
+        await store.hold(connection, call.credential, alone=hold is Hold.ALONE)
+    principal = (await store.find_principals(connection, [call.credential])).get(call.credential)
     if principal is None:
         call.allowance.void(call.credential)
         raise errors.unauthorized()
@@ -75,6 +85,11 @@ async def admit(
     if not principal.may(permission):
         raise errors.forbidden(permission)
     return principal, subject
+
+
+async def seize(connection: Connection, ids: Collection[UUID]) -> None:
+    """Before keys or tokens are ended: what is being done with them ends first, and nothing more begins."""
+    await store.seize(connection, ids)
 
 
 async def find_principals(connection: Connection, credentials: Collection[Credential]) -> dict[Credential, Principal]:

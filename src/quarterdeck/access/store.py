@@ -1,9 +1,10 @@
 """Looking credentials up by their hashes."""
 
 from collections.abc import Collection
+from uuid import UUID
 
 from quarterdeck.access.model import Credential, CredentialKind, Permission, Principal
-from quarterdeck.db.arrays import bytea_array
+from quarterdeck.db.arrays import bytea_array, uuid_array
 from quarterdeck.db.database import Connection
 
 _API_KEYS = """
@@ -21,25 +22,51 @@ JOIN api_keys k ON k.id = t.api_key_id
 WHERE t.secret_hash = ANY (%s::bytea[]) AND t.revoked_at IS NULL AND t.expires_at > clock_timestamp()
   AND k.revoked_at IS NULL
 """
-_HOLD_API_KEYS = f"{_API_KEYS} FOR SHARE"
-_HOLD_SESSION_TOKENS = f"{_SESSION_TOKENS} FOR SHARE OF t, k"
+# Locks of their own, not of the rows: who waits to end a credential is next in line, whereas a row lock that is shared
+# is given to newcomers first, so that a key in constant use could never be revoked.
+_HOLD_API_KEYS = """
+SELECT pg_advisory_xact_lock_shared(credential_lock(id)) FROM api_keys WHERE secret_hash = ANY (%s::bytea[])
+"""
+_HOLD_SESSION_TOKENS = """
+SELECT pg_advisory_xact_lock_shared(credential_lock(api_key_id)), pg_advisory_xact_lock_shared(credential_lock(id))
+FROM session_tokens WHERE secret_hash = ANY (%s::bytea[])
+"""
+_SEIZE_API_KEYS = """
+SELECT pg_advisory_xact_lock(credential_lock(id)) FROM api_keys WHERE secret_hash = ANY (%s::bytea[])
+"""
+_SEIZE = """
+SELECT pg_advisory_xact_lock(credential_lock(id)) FROM (SELECT id FROM unnest(%s::uuid[]) AS id ORDER BY id) AS sorted
+"""
 
 
-async def find_principals(
-    connection: Connection, credentials: Collection[Credential], *, hold: bool = False
-) -> dict[Credential, Principal]:
+async def hold(connection: Connection, credential: Credential, *, alone: bool) -> None:
+    """Until the transaction ends the credential does not. A statement of its own: what is looked up next must see what
+    whoever ended it committed. `alone` is for those who may end the very key they come with: two who share it and both
+    want it alone would wait for each other."""
+    if credential.kind is CredentialKind.SESSION_TOKEN:
+        query = _HOLD_SESSION_TOKENS
+    else:
+        query = _SEIZE_API_KEYS if alone else _HOLD_API_KEYS
+    await connection.execute(query, (bytea_array([credential.secret_hash]),))
+
+
+async def seize(connection: Connection, ids: Collection[UUID]) -> None:
+    """Before keys or tokens are ended: nobody is at work with them from here on."""
+    await connection.execute(_SEIZE, (uuid_array(ids),))
+
+
+async def find_principals(connection: Connection, credentials: Collection[Credential]) -> dict[Credential, Principal]:
     """Those that are alive. One look-up for the caller of a request and for the readers of a thousand streams, so that
     what ends the one ends the others."""
     found: dict[Credential, Principal] = {}
     if keys := _hashes(credentials, CredentialKind.API_KEY):
-        rows = await (await connection.execute(_HOLD_API_KEYS if hold else _API_KEYS, (bytea_array(keys),))).fetchall()
+        rows = await (await connection.execute(_API_KEYS, (bytea_array(keys),))).fetchall()
         for secret_hash, workspace_id, api_key_id, user_id, lineage_id, permissions, expires_at in rows:
             held = frozenset(map(Permission, permissions))
             principal = Principal(workspace_id, api_key_id, user_id, lineage_id, held, expires_at)
             found[Credential(CredentialKind.API_KEY, secret_hash)] = principal
     if tokens := _hashes(credentials, CredentialKind.SESSION_TOKEN):
-        query = _HOLD_SESSION_TOKENS if hold else _SESSION_TOKENS
-        rows = await (await connection.execute(query, (bytea_array(tokens),))).fetchall()
+        rows = await (await connection.execute(_SESSION_TOKENS, (bytea_array(tokens),))).fetchall()
         for secret_hash, workspace_id, api_key_id, user_id, session_id, expires_at, token_id in rows:
             principal = Principal(
                 workspace_id, api_key_id, user_id, session_id, frozenset(), expires_at, session_id, token_id

@@ -8,7 +8,7 @@ import msgspec
 
 from quarterdeck import errors
 from quarterdeck.access import secrets
-from quarterdeck.access.call import Call, See, admit, see_workspace
+from quarterdeck.access.call import Call, Hold, See, admit, see_workspace, seize
 from quarterdeck.access.model import CredentialKind, Permission, Principal
 from quarterdeck.api_keys import rules, store
 from quarterdeck.api_keys.model import (
@@ -82,6 +82,7 @@ async def rotate_api_key(parts: Parts, call: Call[RotateApiKeyBody], api_key_id:
     """A new secret under a new key of the same lineage, so that receipts of the old one are found by the new one."""
 
     async def effect(connection: Connection, principal: Principal, old: ApiKeyBody, body: RotateApiKeyBody) -> Made:
+        await seize(connection, [old.id])
         locked = await store.lock(connection, old.id)
         rules.check_rotatable(locked)
         max_days = await store.max_days(connection, principal.workspace_id)
@@ -109,6 +110,7 @@ async def rotate_api_key(parts: Parts, call: Call[RotateApiKeyBody], api_key_id:
         resource=(api_key_id,),
         about=ObjectType.API_KEY,
         effect=effect,
+        hold=Hold.ALONE,
     )
 
 
@@ -150,6 +152,7 @@ async def revoke_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> An
     """Ends a key at once. Revoking it again changes nothing and is no error."""
 
     async def effect(connection: Connection, principal: Principal, key: ApiKeyBody, _: None) -> Made:
+        await seize(connection, [key.id])
         changed = await store.revoke(connection, key.id)
         revoked = await store.get(connection, principal.workspace_id, key.id)
         assert revoked is not None
@@ -164,6 +167,7 @@ async def revoke_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> An
         resource=(api_key_id,),
         about=ObjectType.API_KEY,
         effect=effect,
+        hold=Hold.ALONE,
     )
 
 
@@ -171,8 +175,9 @@ async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UU
     """The keys that were alive until now."""
     revoked: list[UUID] = []
     # Until there is nothing left: while the first round waits for a key that is in use, that key can make another.
-    while found := await store.revoke_of_user(connection, workspace_id, user_id):
-        revoked += found
+    while alive := await store.alive_of_user(connection, workspace_id, user_id):
+        await seize(connection, alive)
+        revoked += await store.revoke_all(connection, alive)
     return revoked
 
 

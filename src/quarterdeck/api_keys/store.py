@@ -36,10 +36,9 @@ FROM api_keys k JOIN users u ON u.id = k.created_by
 WHERE k.workspace_id = %s AND k.id >= %s
 ORDER BY k.id LIMIT %s
 """
-_REVOKE_OF_USER = """
-UPDATE api_keys SET revoked_at = clock_timestamp()
-WHERE workspace_id = %s AND created_by = %s AND revoked_at IS NULL
-RETURNING id
+_ALIVE_OF_USER = "SELECT id FROM api_keys WHERE workspace_id = %s AND created_by = %s AND revoked_at IS NULL"
+_REVOKE_ALL = """
+UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = ANY (%s) AND revoked_at IS NULL RETURNING id
 """
 _MAX_DAYS = "SELECT max_key_days FROM workspaces WHERE id = %s"
 # A statement of its own: a second rotation must see that the first replaced the key.
@@ -120,10 +119,13 @@ async def revoke(connection: Connection, api_key_id: UUID) -> bool:
     return (await connection.execute(_REVOKE, (api_key_id,))).rowcount == 1
 
 
-async def revoke_of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[UUID]:
-    """The keys that were alive until now."""
-    rows = await (await connection.execute(_REVOKE_OF_USER, (workspace_id, user_id))).fetchall()
-    return [row[0] for row in rows]
+async def alive_of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[UUID]:
+    return [row[0] for row in await (await connection.execute(_ALIVE_OF_USER, (workspace_id, user_id))).fetchall()]
+
+
+async def revoke_all(connection: Connection, ids: list[UUID]) -> list[UUID]:
+    """Those that were alive until now."""
+    return [row[0] for row in await (await connection.execute(_REVOKE_ALL, (ids,))).fetchall()]
 
 
 async def of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[ApiKeyBody]:

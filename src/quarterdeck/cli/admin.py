@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
-from typing import Annotated, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -12,66 +12,33 @@ from msgspec import UNSET, UnsetType
 
 from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import CreateApiKeyBody
-from quarterdeck.db.database import Connection
-from quarterdeck.ids import parse_id
+from quarterdeck.cli.options import AsJson, email, line, moment, uuid
 from quarterdeck.settings import Settings, read_settings, with_server
-from quarterdeck.texts import Line
-from quarterdeck.webhooks import service as webhooks
-from quarterdeck.webhooks.sealing import Sealer
-from quarterdeck.workspaces import service
 from quarterdeck.workspaces.model import WorkspaceBody
+
+if TYPE_CHECKING:
+    from quarterdeck.db.database import Connection
 
 T = TypeVar("T")
 
 app = typer.Typer(rich_markup_mode=None, help="Manage workspaces, members, keys and what seals secrets.")
 
 
-def _line(text: str) -> str:
-    try:
-        text.encode()
-        return msgspec.convert(text, Line)
-    except UnicodeEncodeError:
-        raise typer.BadParameter("it is not UTF-8") from None
-    except msgspec.ValidationError as fault:
-        raise typer.BadParameter(str(fault)) from None
-
-
-def _email(text: str) -> str:
-    local, at, domain = _line(text).rpartition("@")
-    if not (at and local and domain) or any(character.isspace() for character in text):
-        raise typer.BadParameter(f"{text!r} is not an e-mail address")
-    return text
-
-
-def _uuid(text: str) -> UUID:
-    found = parse_id(text)
-    if found is None:
-        raise typer.BadParameter(f"{text!r} is not a UUID")
-    return found
-
-
-def _moment(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a date and time such as 2027-01-31T12:00:00Z") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
 Data = Annotated[str | None, typer.Option("--data", help="Folder of the embedded database. Default: ./data.")]
-Workspace = Annotated[UUID, typer.Option(parser=_uuid, metavar="ID", help="Id of the workspace.")]
-Email = Annotated[str, typer.Option(parser=_email, metavar="EMAIL", help="The person's e-mail address.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Workspace = Annotated[UUID, typer.Option(parser=uuid, metavar="ID", help="Id of the workspace.")]
+Email = Annotated[str, typer.Option(parser=email, metavar="EMAIL", help="The person's e-mail address.")]
 
 
 @app.command()
 def create_workspace(
-    name: Annotated[str, typer.Option(parser=_line, metavar="NAME", help="What people call it.")],
+    name: Annotated[str, typer.Option(parser=line, metavar="NAME", help="What people call it.")],
     owner_email: Email,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
     """Create a workspace. It has no key yet: see create-key."""
+    from quarterdeck.workspaces import service
+
     workspace_id = _on_database(data, lambda connection, _: service.create_workspace(connection, name, owner_email))
     _show({"id": workspace_id, "name": name}, f"workspace {workspace_id}", as_json=as_json)
 
@@ -79,18 +46,20 @@ def create_workspace(
 @app.command()
 def change_workspace(
     workspace: Workspace,
-    name: Annotated[str | None, typer.Option(parser=_line, metavar="NAME", help="What people call it.")] = None,
+    name: Annotated[str | None, typer.Option(parser=line, metavar="NAME", help="What people call it.")] = None,
     max_key_days: Annotated[
         int | None, typer.Option(min=1, max=36500, help="How long keys may live that are made from now on.")
     ] = None,
     no_max_key_days: Annotated[bool, typer.Option("--no-max-key-days", help="Let keys live for ever.")] = False,
     owner: Annotated[
-        str | None, typer.Option(parser=_email, metavar="EMAIL", help="A member, who becomes the owner.")
+        str | None, typer.Option(parser=email, metavar="EMAIL", help="A member, who becomes the owner.")
     ] = None,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
     """Change a workspace. What is not given stays as it is."""
+    from quarterdeck.workspaces import service
+
     if max_key_days is not None and no_max_key_days:
         raise typer.BadParameter("--max-key-days and --no-max-key-days contradict each other")
     days = None if no_max_key_days else _or_unset(max_key_days)
@@ -108,6 +77,8 @@ def change_workspace(
 @app.command()
 def show_workspace(workspace: Workspace, as_json: AsJson = False, data: Data = None) -> None:
     """Show a workspace."""
+    from quarterdeck.workspaces import service
+
     found = _on_database(data, lambda connection, _: service.show_workspace(connection, workspace))
     _show(found, _told(found), as_json=as_json)
 
@@ -115,6 +86,8 @@ def show_workspace(workspace: Workspace, as_json: AsJson = False, data: Data = N
 @app.command()
 def list_workspaces(as_json: AsJson = False, data: Data = None) -> None:
     """List all workspaces, oldest first."""
+    from quarterdeck.workspaces import service
+
     found = _on_database(data, lambda connection, _: service.all_workspaces(connection))
     lines = [f"{one.id}  {one.owner.primary_email}  {one.name}" for one in found]
     _show({"items": found}, "\n".join(lines) or "there is no workspace", as_json=as_json)
@@ -123,18 +96,20 @@ def list_workspaces(as_json: AsJson = False, data: Data = None) -> None:
 @app.command()
 def create_key(
     workspace: Workspace,
-    label: Annotated[str, typer.Option(parser=_line, metavar="LABEL", help="What people call it.")],
+    label: Annotated[str, typer.Option(parser=line, metavar="LABEL", help="What people call it.")],
     permission: Annotated[list[Permission], typer.Option(help="Give it once for each permission.")],
     expires_at: Annotated[
-        datetime | None, typer.Option(parser=_moment, metavar="TIME", help="When it ends; never by default.")
+        datetime | None, typer.Option(parser=moment, metavar="TIME", help="When it ends; never by default.")
     ] = None,
     as_email: Annotated[
-        str | None, typer.Option("--as", parser=_email, metavar="EMAIL", help="Its creator; the owner by default.")
+        str | None, typer.Option("--as", parser=email, metavar="EMAIL", help="Its creator; the owner by default.")
     ] = None,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
     """Create an API key and print its secret, which is shown only now."""
+    from quarterdeck.workspaces import service
+
     body = CreateApiKeyBody(label, permission, expires_at)
     created = _on_database(
         data,
@@ -148,6 +123,8 @@ def create_key(
 @app.command()
 def add_member(workspace: Workspace, email: Email, as_json: AsJson = False, data: Data = None) -> None:
     """Add a person to a workspace."""
+    from quarterdeck.workspaces import service
+
     user_id = _on_database(data, lambda connection, _: service.add_member(connection, workspace, email))
     _show({"user_id": user_id, "email": email}, f"member {user_id}", as_json=as_json)
 
@@ -161,6 +138,8 @@ def remove_member(
     data: Data = None,
 ) -> None:
     """End a person's membership and list the keys that person created."""
+    from quarterdeck.workspaces import service
+
     keys = _on_database(
         data, lambda connection, _: service.remove_member(connection, workspace, email, revoke_keys=revoke_keys)
     )
@@ -173,6 +152,8 @@ def remove_member(
 @app.command()
 def list_members(workspace: Workspace, as_json: AsJson = False, data: Data = None) -> None:
     """List the members of a workspace and those who have left it, oldest first."""
+    from quarterdeck.workspaces import service
+
     found = _on_database(data, lambda connection, _: service.all_members(connection, workspace))
     lines = [
         f"{one.user.user_id}  {'left' if one.ended_at else one.role}  {one.user.primary_email}"
@@ -186,13 +167,15 @@ def list_members(workspace: Workspace, as_json: AsJson = False, data: Data = Non
 def set_user(
     email: Email,
     display_name: Annotated[
-        str | None, typer.Option(parser=_line, metavar="NAME", help="What people call this person.")
+        str | None, typer.Option(parser=line, metavar="NAME", help="What people call this person.")
     ] = None,
     no_display_name: Annotated[bool, typer.Option("--no-display-name", help="Forget the name.")] = False,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
     """Say what a person is called, in all workspaces."""
+    from quarterdeck.workspaces import service
+
     if (display_name is None) is not no_display_name:
         raise typer.BadParameter("give either --display-name or --no-display-name")
     user = _on_database(data, lambda connection, _: service.set_user(connection, email, display_name))
@@ -202,22 +185,24 @@ def set_user(
 @app.command()
 def reseal_webhooks(as_json: AsJson = False, data: Data = None) -> None:
     """Seal the signing secrets of all webhooks with the first sealing key. Then older keys can go."""
+    from quarterdeck.webhooks import service
+    from quarterdeck.webhooks.sealing import Sealer
 
-    async def reseal(connection: Connection, settings: Settings) -> int:
+    async def reseal(connection: "Connection", settings: Settings) -> int:
         sealer = Sealer(settings.webhook, settings.data_dir)
         async with connection.transaction():
-            return await webhooks.reseal_webhooks(connection, sealer)
+            return await service.reseal_webhooks(connection, sealer)
 
     resealed = _on_database(data, reseal)
     _show({"resealed": resealed}, f"resealed {resealed} webhooks", as_json=as_json)
 
 
-def _on_database(data: str | None, work: Callable[[Connection, Settings], Awaitable[T]]) -> T:
+def _on_database(data: str | None, work: "Callable[[Connection, Settings], Awaitable[T]]") -> T:
     from quarterdeck.cli.database import on_database
 
     settings = with_server(read_settings(os.environ), data_dir=data)
 
-    async def on_connection(connection: Connection) -> T:
+    async def on_connection(connection: "Connection") -> T:
         return await work(connection, settings)
 
     return on_database(settings, on_connection)

@@ -1,6 +1,5 @@
 """`qd chat` and `qd watch`: a session in the terminal."""
 
-import asyncio
 from typing import Annotated
 from uuid import UUID
 
@@ -34,6 +33,8 @@ def chat_command(
     """Talk in a session: what you send starts a run, or steers the one that is under way."""
     if session is not None and (title is not None or model is not None):
         raise typer.BadParameter("--title and --model are for new sessions")
+    import asyncio
+
     from quarterdeck.cli.chatting import chat
 
     raise typer.Exit(asyncio.run(chat(connect(profile), session, title=title, model=model)))
@@ -48,6 +49,8 @@ def watch_command(
     profile: Profile = None,
 ) -> None:
     """Follow the log of a session."""
+    import asyncio
+
     from quarterdeck.cli.watching import watch
 
     asyncio.run(watch(connect(profile), session, after, as_json=as_json, until_idle=until_idle))

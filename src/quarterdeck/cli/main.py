@@ -1,4 +1,4 @@
-"""`qd`: every command in one list. A fault of the caller's is one line on stderr and exit code 2, never a traceback.
+"""`qd`: every command in one list. A fault is one line on stderr and an exit code, never a traceback.
 
 What a command needs is imported when it runs: `qd --help` must not wait for a web server to load.
 """
@@ -10,13 +10,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from quarterdeck.cli import admin, chat
-from quarterdeck.client.errors import QuarterdeckError
-from quarterdeck.errors import ServiceError
-from quarterdeck.settings import Settings, SettingsError, read_settings, with_server
-
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
+from quarterdeck.cli import admin, chat, keys, login, runs, sessions, skills
+from quarterdeck.cli.exits import Exit
+from quarterdeck.cli.output import printable
+from quarterdeck.settings import Settings, read_settings, with_server
 
 app = typer.Typer(
     name="qd",
@@ -26,6 +23,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Quarterdeck, an agent workspace.",
 )
+app.command()(login.login)
+app.command()(login.logout)
+app.command()(login.whoami)
+app.add_typer(sessions.app, name="sessions")
+app.command()(sessions.send)
+app.add_typer(runs.app, name="runs")
+app.add_typer(skills.app, name="skills")
+app.add_typer(keys.app, name="keys")
 app.add_typer(admin.app, name="admin")
 app.add_typer(chat.app)
 
@@ -80,35 +85,27 @@ def sweep(data: DataDir = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    from psycopg import Error as DatabaseFault
-    from psycopg import ProgrammingError
-
-    from quarterdeck.db.embedded import EmbeddedError
-    from quarterdeck.db.migrate import MigrationError
-
     try:
-        return int(app(arguments or ["--help"], standalone_mode=False) or 0)
+        return int(app(arguments or ["--help"], prog_name="qd", standalone_mode=False) or 0)
     except typer.Exit as leave:
         return leave.exit_code
     except typer.Abort:
-        return EXIT_INTERRUPTED
+        return Exit.INTERRUPTED
     except typer.TyperException as fault:
-        return _complain(fault.format_message())
-    except (ServiceError, QuarterdeckError) as fault:
-        return _complain(fault.message)
-    except (SettingsError, EmbeddedError, MigrationError) as fault:
-        return _complain(str(fault))
-    except DatabaseFault as fault:
-        if isinstance(fault, ProgrammingError) and fault.sqlstate is None:
-            # Its text quotes the URL, password and all.
-            return _complain("QUARTERDECK_DATABASE_URL is not a PostgreSQL URL")
-        return _complain(f"the database refused: {fault}")
+        return _complain(fault.format_message(), Exit.WRONG_INPUT)
+    except Exception as fault:
+        from quarterdeck.cli.faults import explained
+
+        told = explained(fault)
+        if told is None:
+            raise
+        return _complain(*told)
 
 
 def _settings(host: str | None = None, port: int | None = None, data: str | None = None) -> Settings:
     return with_server(read_settings(os.environ), host=host, port=port, data_dir=data)
 
 
-def _complain(message: str) -> int:
-    sys.stderr.write("qd: " + " ".join(message.split()) + "\n")
-    return EXIT_USAGE
+def _complain(message: str, code: Exit) -> int:
+    sys.stderr.write("qd: " + printable(" ".join(message.split())) + "\n")
+    return code

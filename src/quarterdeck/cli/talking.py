@@ -27,7 +27,7 @@ _PARTING_BLOCKS = 20
 
 def open_client(info: ConnectionInfo) -> AsyncClient:
     """It tries once: whether to go on is decided here, where the person can be told."""
-    return AsyncClient(info.url, info.key, workspace_id=info.workspace, retries=0)
+    return AsyncClient(info.url, info.key, workspace_id=info.workspace, retries=0, allow_http=info.allow_http)
 
 
 class Talk:

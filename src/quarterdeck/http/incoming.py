@@ -227,6 +227,9 @@ class Incoming:
         return found
 
     def _idempotency_key(self) -> str | None:
+        """None with DELETE, whose repetition finds nothing: its receipt could never be asked for."""
+        if self._scope["method"] == "DELETE":
+            return None
         given = self._headers("idempotency-key")
         if not given:
             return None

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck import errors
-from quarterdeck.access.call import Call, See, admit
+from quarterdeck.access.call import Call, Hold, See, admit
 from quarterdeck.access.model import Permission, Principal
 from quarterdeck.audit import trail
 from quarterdeck.audit.model import Change, ObjectType
@@ -61,12 +61,13 @@ async def perform(
     about: ObjectType,
     effect: Effect[Subject, Body],
     compare_by: Callable[[Body], object] = lambda body: body,
+    hold: Hold = Hold.SHARED,
 ) -> Answer:
     mine: tuple[bytes, bytes] | None = None
 
     async def work(connection: Connection) -> Answer:
         nonlocal mine
-        principal, subject = await admit(connection, parts.last_used, call, see, permission, hold=True)
+        principal, subject = await admit(connection, parts.last_used, call, see, permission, hold=hold)
         body = call.read_body()
         claim = None
         if call.idempotency_key is not None:

@@ -100,7 +100,9 @@ async def cancel_run(parts: Parts, call: Call[None], run_id: UUID) -> Answer:
     async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> Made:
         discarded = await lifecycle.cancel(connection, run_id, run.session_id, principal.workspace_id)
         ended = await store.get(connection, run_id)
-        assert ended is not None
+        if ended is None:
+            # Deleted with its session while that was waited for.
+            raise errors.not_found("run")
         ids = [UUID(one.id) for one in discarded]
         body = CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=ids)
         # It may have ended by itself, now or long ago: what was seen before the session's lock does not tell.

@@ -7,7 +7,7 @@ import msgspec
 
 from quarterdeck import errors
 from quarterdeck.access import secrets
-from quarterdeck.access.call import Call, See, admit
+from quarterdeck.access.call import Call, See, admit, seize
 from quarterdeck.access.model import CredentialKind, Permission, Principal
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection
@@ -71,6 +71,7 @@ async def revoke_session_token(parts: Parts, call: Call[None], session_id: UUID,
     """Ends a token at once. Revoking it again changes nothing and is no error."""
 
     async def effect(connection: Connection, _: Principal, token: SessionTokenBody, __: None) -> Made:
+        await seize(connection, [token.id])
         changed = await store.revoke(connection, token.id)
         revoked = await store.get(connection, session_id, token.id)
         if revoked is None:

@@ -28,8 +28,8 @@ from quarterdeck.sessions.model import (
 )
 from quarterdeck.skills import service as skills
 
-# Entries of the log removed at a time: a batch takes some milliseconds and holds up nobody.
-_PURGE_BATCH = 5000
+# Entries of the log removed at a time. They hold up to a megabyte each, and a batch must end within a statement's time.
+_PURGE_BATCH = 100
 
 
 async def create_session(parts: Parts, call: Call[CreateSessionBody]) -> Answer:

@@ -5,6 +5,7 @@ process; its constructor makes dates and other objects that no answer could carr
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -43,18 +44,30 @@ _COLON = re.compile(r":(?:\s|$)")
 
 def read_frontmatter(skill_md: bytes, limits: BundleSettings) -> dict[str, Any]:
     """Every key as given; `name` and `description` by the rules of the format."""
+    read = _read(skill_md, limits)
+    for fault in _faults(read):
+        raise fault
+    return read.values
+
+
+def frontmatter_faults(skill_md: bytes, limits: BundleSettings) -> list[BundleError]:
+    """Everything that `read_frontmatter` would refuse, as far as it can be told together."""
+    try:
+        return list(_faults(_read(skill_md, limits)))
+    except BundleError as fault:
+        return [fault]
+
+
+def _read(skill_md: bytes, limits: BundleSettings) -> "_Mapping":
     block = _fenced(_decoded(skill_md), limits)
     try:
-        read = _read_mapping(block, limits)
+        return _read_mapping(block, limits)
     except yaml.YAMLError as fault:
         # A colon in an unquoted description is the most common slip, and clients read over it.
         try:
-            read = _read_mapping(_quote_colons(block), limits)
+            return _read_mapping(_quote_colons(block), limits)
         except yaml.YAMLError:
             raise _not_yaml(fault, block) from fault
-    _check_name(read)
-    _check_description(read)
-    return read.values
 
 
 class _Mapping(Struct, frozen=True):
@@ -210,31 +223,37 @@ def _quote_colons(block: str) -> str:
     return _TOP_LEVEL_PLAIN.sub(quoted, block)
 
 
-def _check_name(read: _Mapping) -> None:
+def _faults(read: _Mapping) -> Iterator[BundleError]:
+    yield from (fault for fault in (_name_fault(read), _description_fault(read)) if fault is not None)
+
+
+def _name_fault(read: _Mapping) -> BundleError | None:
     name, line = read.values.get("name"), read.lines.get("name")
     if name is None:
-        raise _fault("the frontmatter has no name.", line=line)
+        return _fault("the frontmatter has no name.", line=line)
     if not isinstance(name, str):
-        raise _fault("the name is not a string.", line=line)
+        return _fault("the name is not a string.", line=line)
     if len(name) > NAME_LENGTH:
-        raise _fault(f"the name is longer than {NAME_LENGTH} characters.", line=line)
+        return _fault(f"the name is longer than {NAME_LENGTH} characters.", line=line)
     if not _NAME.fullmatch(name):
         rule = "a-z, 0-9 and single hyphens between them"
-        raise _fault(f'the name "{shown(name)}" is not made of {rule}.', line=line)
+        return _fault(f'the name "{shown(name)}" is not made of {rule}.', line=line)
+    return None
 
 
-def _check_description(read: _Mapping) -> None:
+def _description_fault(read: _Mapping) -> BundleError | None:
     description, line = read.values.get("description"), read.lines.get("description")
     if description is None:
-        raise _fault("the frontmatter has no description.", line=line)
+        return _fault("the frontmatter has no description.", line=line)
     if not isinstance(description, str):
-        raise _fault("the description is not a string.", line=line)
+        return _fault("the description is not a string.", line=line)
     # A block scalar ends in a line break that nobody counts.
     words = description.strip()
     if not words:
-        raise _fault("the description is blank.", line=line)
+        return _fault("the description is blank.", line=line)
     if len(words) > DESCRIPTION_LENGTH:
-        raise _fault(f"the description is longer than {DESCRIPTION_LENGTH} characters.", line=line)
+        return _fault(f"the description is longer than {DESCRIPTION_LENGTH} characters.", line=line)
+    return None
 
 
 def _not_yaml(fault: yaml.YAMLError, block: str) -> BundleError:

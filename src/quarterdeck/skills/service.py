@@ -174,8 +174,7 @@ async def get_skill_version(parts: Parts, call: Call[None], skill_id: UUID, vers
 
 async def diff_skill_versions(parts: Parts, call: Call[None], skill_id: UUID, base: int, head: int) -> SkillDiffBody:
     before, after = await _versions(parts, call, skill_id, base, head)
-    async with parts.uploads.unpacking():
-        return await parts.uploads.in_thread(lambda: compare(parts.bundles, before, after, parts.settings.bundle))
+    return await parts.uploads.compare(lambda: compare(parts.bundles, before, after, parts.settings.bundle))
 
 
 def file_of(version: StoredVersion, path: str) -> ManifestFile:
@@ -203,7 +202,7 @@ async def file_pieces(
     """One file of the archive, from one byte up to another. Unpacked and checked before the first byte is given."""
     async with parts.uploads.unpacking() as spool:
         takers = {file: spool.write}
-        await parts.uploads.in_thread(
+        await parts.uploads.read(
             lambda: stored.take_files(parts.bundles, version.archive, takers, parts.settings.bundle)
         )
         spool.seek(start)

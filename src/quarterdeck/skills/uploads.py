@@ -28,6 +28,10 @@ class Uploads:
         self._reading_places = asyncio.Semaphore(settings.file_downloads)
         # Threads of their own: a hostile archive costs a second of one, and not of what else a process does in threads.
         self._scanners = ThreadPoolExecutor(settings.scans, thread_name_prefix="scan")
+        # And apart from those who push: what reads stored archives waits for its like.
+        self._readers = ThreadPoolExecutor(settings.scans, thread_name_prefix="read")
+        self._comparing_places = asyncio.Semaphore(settings.diffs)
+        self._comparers = ThreadPoolExecutor(1, thread_name_prefix="diff")
 
     @asynccontextmanager
     async def spool(self) -> AsyncIterator[IO[bytes]]:
@@ -44,10 +48,15 @@ class Uploads:
 
     async def scan(self, archive: IO[bytes]) -> Bundle:
         archive.seek(0)
-        return await self.in_thread(lambda: read_bundle(archive, self._settings))
+        return await asyncio.get_running_loop().run_in_executor(self._scanners, read_bundle, archive, self._settings)
 
-    async def in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._scanners, work)
+    async def read(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    async def compare(self, work: Callable[[], T]) -> T:
+        """One at a time: a diff may cost a second of a processor."""
+        async with self._place(self._comparing_places, "diffs"):
+            return await asyncio.get_running_loop().run_in_executor(self._comparers, work)
 
     @asynccontextmanager
     async def _place(self, places: asyncio.Semaphore, what: str) -> AsyncIterator[None]:
@@ -67,7 +76,8 @@ class Uploads:
             yield spool
 
     def close(self) -> None:
-        self._scanners.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._scanners, self._readers, self._comparers):
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 def open_uploads(settings: BundleSettings, data_dir: Path) -> Uploads:

@@ -53,7 +53,8 @@ SET state = 'pending', attempts_before = attempts, delivered_at = NULL,
 WHERE id = %s
 """
 # From webhook to webhook by the index, a few of each: the backlog of one that does not answer is not waded through.
-# Of one host no more are taken than it has places left; `place` is their order. now() and not clock_timestamp(), which
+# Of one host no more are taken than it has places left; `place` is their order. Workspaces take turns: the receivers of
+# one that hang do not keep the others' waiting. now() and not clock_timestamp(), which
 # no index can be asked for.
 _CLAIM = """
 WITH RECURSIVE waiting AS (
@@ -66,7 +67,8 @@ WITH RECURSIVE waiting AS (
     FROM waiting WHERE waiting.webhook_id IS NOT NULL
 ), due AS (
     SELECT d.id, d.next_attempt_at, coalesce(busy.places, 0) AS taken,
-           row_number() OVER (PARTITION BY w.host ORDER BY d.next_attempt_at) AS place
+           row_number() OVER (PARTITION BY w.host ORDER BY d.next_attempt_at) AS place,
+           row_number() OVER (PARTITION BY w.workspace_id ORDER BY d.next_attempt_at) AS turn
     FROM waiting
     LEFT JOIN webhooks w ON w.id = waiting.webhook_id
     LEFT JOIN unnest(%s::text[], %s::integer[]) AS busy (host, places) ON busy.host = w.host
@@ -77,7 +79,7 @@ WITH RECURSIVE waiting AS (
     ) d
 ), chosen AS (
     SELECT id FROM webhook_deliveries
-    WHERE id IN (SELECT id FROM due WHERE taken + place <= %s ORDER BY next_attempt_at LIMIT %s)
+    WHERE id IN (SELECT id FROM due WHERE taken + place <= %s ORDER BY turn, next_attempt_at LIMIT %s)
       AND state = 'pending' AND next_attempt_at <= now()
     FOR UPDATE SKIP LOCKED
 )

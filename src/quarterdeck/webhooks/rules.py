@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
 import idna
 from msgspec import Struct
@@ -26,6 +26,11 @@ _PORTS = {"http": 80, "https": 443}
 # Below it live mail, shells and name servers, which have no use for what we post.
 _FIRST_FREE_PORT = 1024
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
+# Which Python's own tables take for public, some releases at least: protocol assignments, the relays of 6to4,
+# documentation, and the address under which a cloud's host serves its guests.
+_NOT_PUBLIC = tuple(
+    map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "3fff::/20", "2001:2::/48", "5f00::/16"))
+)
 _NAT64 = IPv6Network("64:ff9b::/96")
 _RETRY_AFTER_SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
 _LONGEST_RETRY_AFTER = timedelta(days=1)
@@ -100,6 +105,8 @@ def _not_public() -> Exception:
 
 def is_public(address: IpAddress) -> bool:
     """Whether an address belongs to the internet at large, by itself and by the IPv4 address it may stand for."""
+    if any(address.version == network.version and address in network for network in _NOT_PUBLIC):
+        return False
     if isinstance(address, IPv4Address):
         return address.is_global and not (address.is_multicast or address.is_reserved)
     if address.scope_id is not None:

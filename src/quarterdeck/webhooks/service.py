@@ -114,8 +114,6 @@ async def change_webhook(parts: Parts, call: Call[ChangeWebhookBody], webhook_id
 
 
 async def delete_webhook(parts: Parts, call: Call[None], webhook_id: UUID) -> Answer:
-    # Without the key: a retry finds nothing to delete, and 404 says so. The outcome of a lost commit is unknown.
-    call = msgspec.structs.replace(call, idempotency_key=None)
 
     async def effect(connection: Connection, principal: Principal, _: WebhookBody, __: None) -> Made:
         found = await _locked(connection, call, principal, webhook_id)

@@ -7,6 +7,7 @@ CREATE TABLE deleted_sessions (
     session_id uuid PRIMARY KEY,
     deleted_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+CREATE INDEX deleted_sessions_oldest ON deleted_sessions (deleted_at);
 
 CREATE INDEX sessions_active ON sessions (workspace_id, id) WHERE archived_at IS NULL;
 CREATE INDEX sessions_archived ON sessions (workspace_id, id) WHERE archived_at IS NOT NULL;

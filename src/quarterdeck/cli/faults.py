@@ -1,0 +1,65 @@
+"""What each fault of a command is told as: one line for people and an exit code for programs.
+
+Imported when something went wrong: what it must know of takes long to import.
+"""
+
+from quarterdeck.cli.exits import Complaint, Exit
+from quarterdeck.client import errors as client
+from quarterdeck.errors import ServiceError
+from quarterdeck.settings import SettingsError
+
+_CODES: dict[type[client.QuarterdeckError], Exit] = {
+    client.InvalidArgument: Exit.WRONG_INPUT,
+    client.InvalidBundle: Exit.WRONG_INPUT,
+    client.InvalidRequest: Exit.WRONG_INPUT,
+    client.Unauthorized: Exit.NOT_ALLOWED,
+    client.Forbidden: Exit.NOT_ALLOWED,
+    client.NotFound: Exit.NOT_FOUND,
+    client.Conflict: Exit.CONFLICT,
+    client.PreconditionFailed: Exit.CONFLICT,
+    client.ConnectionFailed: Exit.SERVER_AWAY,
+    client.TooManyRequests: Exit.SERVER_AWAY,
+    client.Internal: Exit.SERVER_AWAY,
+    client.ClientOutdated: Exit.NOT_UNDERSTOOD,
+    client.UnexpectedAnswer: Exit.NOT_UNDERSTOOD,
+    # Its words tell what is left to do.
+    client.SecretLost: Exit.UNSUCCESSFUL,
+}
+
+
+def explained(fault: Exception) -> tuple[str, Exit] | None:
+    """None: a fault of our own, which is no business of this page."""
+    if isinstance(fault, client.QuarterdeckError):
+        return _told(fault), _CODES.get(type(fault), Exit.NOT_UNDERSTOOD)
+    if isinstance(fault, Complaint):
+        return str(fault), fault.code
+    if isinstance(fault, ServiceError):
+        return fault.message, Exit.WRONG_INPUT
+    if isinstance(fault, SettingsError):
+        return str(fault), Exit.WRONG_INPUT
+    return _of_the_database(fault)
+
+
+def _told(fault: client.QuarterdeckError) -> str:
+    if isinstance(fault, client.Unauthorized):
+        return f"{fault.message} See `qd whoami`; `qd login` takes another key."
+    if isinstance(fault, client.Internal) and fault.request_id is not None:
+        return f"{fault.message} (request {fault.request_id})"
+    return fault.message
+
+
+def _of_the_database(fault: Exception) -> tuple[str, Exit] | None:
+    from psycopg import Error as DatabaseFault
+    from psycopg import ProgrammingError
+
+    from quarterdeck.db.embedded import EmbeddedError
+    from quarterdeck.db.migrate import MigrationError
+
+    if isinstance(fault, (EmbeddedError, MigrationError)):
+        return str(fault), Exit.WRONG_INPUT
+    if not isinstance(fault, DatabaseFault):
+        return None
+    if isinstance(fault, ProgrammingError) and fault.sqlstate is None:
+        # Its text quotes the URL, password and all.
+        return "QUARTERDECK_DATABASE_URL is not a PostgreSQL URL", Exit.WRONG_INPUT
+    return f"the database refused: {fault}", Exit.WRONG_INPUT

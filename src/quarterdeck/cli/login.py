@@ -1,0 +1,101 @@
+"""`qd login`, `qd logout` and `qd whoami`."""
+
+import os
+import sys
+from getpass import getpass
+from typing import Annotated
+
+import typer
+
+from quarterdeck.cli import connection, profiles
+from quarterdeck.cli.connection import ConnectionInfo
+from quarterdeck.cli.exits import Complaint, Exit
+from quarterdeck.cli.options import AsJson, Profile, line, uuid
+from quarterdeck.cli.output import note, print_facts, print_json, say
+
+
+def login(
+    url: Annotated[str | None, typer.Option(parser=line, metavar="URL", help="Address of the server.")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Others on this machine can see it here: better be asked, or pipe it in."),
+    ] = None,
+    workspace: Annotated[
+        str | None, typer.Option(metavar="ID", help="Id of the workspace. Default: the one that the key belongs to.")
+    ] = None,
+    profile: Profile = None,
+    allow_http: Annotated[
+        bool, typer.Option("--allow-http", help="Send the key in the clear to another machine.")
+    ] = False,
+) -> None:
+    """Keep an address and a key for all other commands. Asks for what is missing; a key can be piped in."""
+    name = profile or os.environ.get(connection.PROFILE) or profiles.DEFAULT
+    url = url or os.environ.get(connection.URL) or _asked_url()
+    key = key or os.environ.get(connection.KEY) or _asked_key()
+    workspace = workspace or os.environ.get(connection.WORKSPACE) or None
+    info = ConnectionInfo(url, key, str(uuid(workspace)) if workspace else None, name, allow_http)
+    workspace_id, workspace_name = _verified(info)
+    profiles.store(name, profiles.Login(url, key, workspace_id, allow_http))
+    place = f" to {workspace_name}" if workspace_name else ""
+    say(f"logged in{place} at {url} as {connection.key_prefix(key)}… (profile {name})")
+    if profile is None and os.environ.get(connection.KEY):
+        note(f"{connection.KEY} is set in this shell and goes before the profile.")
+
+
+def logout(profile: Profile = None) -> None:
+    """Forget a login. The key itself goes on working: see `qd keys revoke`."""
+    name = profile or os.environ.get(connection.PROFILE) or profiles.DEFAULT
+    profiles.forget(name)
+    say(f"forgot the profile {name}")
+
+
+def whoami(profile: Profile = None, as_json: AsJson = False) -> None:
+    """Show which server, workspace and key the other commands use."""
+    info = connection.connect(profile)
+    workspace_id, workspace_name = _verified(info)
+    facts = {
+        "url": info.url,
+        "workspace_id": workspace_id,
+        "workspace_name": workspace_name,
+        "key_prefix": connection.key_prefix(info.key),
+        "profile": info.profile,
+    }
+    if as_json:
+        print_json(facts)
+        return
+    print_facts(
+        [
+            ("server", info.url),
+            ("workspace", f"{workspace_id} {workspace_name or ''}".strip() if workspace_id else "unknown"),
+            ("key", f"{facts['key_prefix']}…"),
+            ("profile", info.profile or "none: from the environment"),
+        ]
+    )
+
+
+def _verified(info: ConnectionInfo) -> tuple[str | None, str | None]:
+    """Id and name of the workspace. A key that may not read them is a key all the same."""
+    from quarterdeck.client import Forbidden
+
+    if info.key.startswith("qds_"):
+        raise Complaint("this is the token of a session: an API key is needed", Exit.NOT_ALLOWED)
+    try:
+        with connection.client_of(info) as client:
+            found = client.get_workspace()
+    except Forbidden:
+        return info.workspace, None
+    return str(found.id), found.name
+
+
+def _asked_url() -> str:
+    if not sys.stdin.isatty():
+        return connection.LOCAL_URL
+    return line(typer.prompt("Server", default=connection.LOCAL_URL, err=True))
+
+
+def _asked_key() -> str:
+    # Not typer's own question: that asks first and hides what is typed a moment later.
+    key = getpass("Key: ", sys.stderr) if sys.stdin.isatty() else sys.stdin.readline()
+    if not key.strip():
+        raise typer.BadParameter(f"no key: give it when asked, pipe it in, or set {connection.KEY}")
+    return key.strip()

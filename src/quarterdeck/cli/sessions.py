@@ -1,0 +1,196 @@
+"""`qd sessions` and `qd send`."""
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from quarterdeck.cli import runs
+from quarterdeck.cli.connection import open_client
+from quarterdeck.cli.exits import Exit
+from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text, uuid
+from quarterdeck.cli.output import actor, note, print_facts, print_json, print_list, print_table, read_input, say, when
+
+if TYPE_CHECKING:
+    from quarterdeck.client import Client
+    from quarterdeck.runs.model import SubmitKindBody
+    from quarterdeck.sessions.model import SessionSkill, SessionSummary
+
+app = typer.Typer(rich_markup_mode=None, help="Manage sessions.")
+
+SessionId = Annotated[UUID, typer.Argument(parser=uuid, metavar="SESSION", help="Id of the session.")]
+_LAST_RUNS = 5
+
+
+@app.command("list")
+def list_(
+    archived: Annotated[bool, typer.Option("--archived", help="List the archived ones instead.")] = False,
+    limit: Limit = 50,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the sessions, newest first."""
+    with open_client(profile) as client:
+        print_list(
+            client.iter_sessions(archived=archived),
+            limit,
+            ("ID", "TITLE", "MODEL", "CREATED"),
+            _row,
+            as_json=as_json,
+            empty="There are no archived sessions." if archived else "There are no sessions.",
+        )
+
+
+@app.command()
+def create(
+    title: Annotated[str | None, typer.Option(parser=line, metavar="TITLE", help="What people call it.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(parser=line, metavar="MODEL", help="provider:name, or demo. Default: the server's."),
+    ] = None,
+    instructions: Annotated[
+        str | None, typer.Option(parser=text, metavar="TEXT", help="What the agent is told before everything else.")
+    ] = None,
+    instructions_file: Annotated[
+        str | None, typer.Option(parser=file_name, metavar="FILE", help="The same, from a file.")
+    ] = None,
+    skill: Annotated[
+        list[str] | None, typer.Option(metavar="SKILL[@VERSION]", help="Id or name of a skill. Once for each.")
+    ] = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a session and print its id."""
+    if instructions_file is not None:
+        if instructions is not None:
+            raise typer.BadParameter("--instructions and --instructions-file contradict each other")
+        instructions = _content(instructions_file)
+    with open_client(profile) as client:
+        skills = [_skill(client, each) for each in skill or []]
+        session = client.create_session(title=title, model=model, instructions=instructions, skills=skills)
+    if as_json:
+        print_json(session)
+    else:
+        say(str(session.id))
+
+
+@app.command()
+def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False) -> None:
+    """Show a session and its last runs."""
+    with open_client(profile) as client:
+        session = client.get_session(session_id)
+        last = list(islice(client.iter_session_runs(session_id, page_size=_LAST_RUNS), _LAST_RUNS))
+    if as_json:
+        print_json({"session": session, "runs": last})
+        return
+    used = [f"{one.skill_id}{f'@{one.version}' if one.version else ''}" for one in session.skills]
+    print_facts(
+        [
+            ("session", str(session.id)),
+            ("title", session.title),
+            ("model", session.model or "as the server is set"),
+            ("instructions", session.instructions),
+            ("skills", "\n".join(used) or None),
+            (
+                "created",
+                f"{when(session.created_at)} by {actor(session.created_by)}",
+            ),
+            ("archived", when(session.archived_at) or None),
+        ]
+    )
+    say("")
+    print_table(("ID", "STATE", "INPUTS", "STEPS", "CREATED", "FAILURE"), map(runs.row, last), empty="No runs yet.")
+
+
+@app.command()
+def archive(session_id: SessionId, profile: Profile = None) -> None:
+    """Let a session take no further input."""
+    with open_client(profile) as client:
+        client.change_session(session_id, archived=True)
+    say(f"archived {session_id}")
+
+
+@app.command()
+def unarchive(session_id: SessionId, profile: Profile = None) -> None:
+    """Bring an archived session back."""
+    with open_client(profile) as client:
+        client.change_session(session_id, archived=False)
+    say(f"brought back {session_id}")
+
+
+@app.command()
+def delete(session_id: SessionId, yes: Yes = False, profile: Profile = None) -> None:
+    """Delete a session with its log, runs and tokens, for good."""
+    with open_client(profile) as client:
+        if not yes:
+            found = client.get_session(session_id)
+            confirm(f"Delete {found.title or session_id} with everything in it?", yes=yes)
+        client.delete_session(session_id)
+    say(f"deleted {session_id}")
+
+
+def send(
+    session_id: SessionId,
+    words: Annotated[str, typer.Argument(parser=text, metavar="TEXT", help="What to say; - reads it from a pipe.")],
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the run to end and print the answer.")] = False,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send an input: it starts a run, or steers the one that is under way."""
+    with open_client(profile) as client:
+        sent = client.submit_input(session_id, text=read_input(words))
+        if wait:
+            raise typer.Exit(_wait(client, session_id, sent, as_json=as_json))
+    if as_json:
+        print_json(sent)
+    else:
+        say(f"{sent.outcome} {sent.run_id}")
+
+
+def _wait(client: "Client", session_id: UUID, sent: "SubmitKindBody", *, as_json: bool) -> int:
+    """The exit code. What the agent said goes to the output, all else beside it."""
+    from quarterdeck.client import Event
+
+    note(f"{sent.outcome} {sent.run_id}")
+    messages: list[str] = []
+    for event in client.events(session_id):
+        if not isinstance(event, Event) or event.run_id != sent.run_id:
+            continue
+        if event.type == "message" and event.data["text"]:
+            messages.append(event.data["text"])
+        elif event.type in ("run.succeeded", "run.failed", "run.cancelled"):
+            break
+    run = client.get_run(sent.run_id)
+    if as_json:
+        print_json({"outcome": sent.outcome, "run": run, "messages": messages})
+    elif messages:
+        say("\n\n".join(messages))
+    if run.state == "succeeded":
+        return 0
+    note(f"{run.state}{f': {run.failure}' if run.failure else ''}")
+    return Exit.UNSUCCESSFUL
+
+
+def _skill(client: "Client", given: str) -> "SessionSkill":
+    from quarterdeck.cli.skills import find_skill
+    from quarterdeck.sessions.model import SessionSkill
+
+    name, at, version = given.rpartition("@")
+    if at and version.isascii() and version.isdigit():
+        return SessionSkill(find_skill(client, name).id, int(version))
+    return SessionSkill(find_skill(client, given).id)
+
+
+def _content(name: str) -> str:
+    try:
+        return Path(name).read_text("utf-8")
+    except OSError as fault:
+        raise typer.BadParameter(f"{name}: {fault.strerror}") from None
+    except UnicodeDecodeError:
+        raise typer.BadParameter(f"{name}: it is not UTF-8") from None
+
+
+def _row(session: "SessionSummary") -> list[str]:
+    return [str(session.id), session.title or "", session.model or "", when(session.created_at)]

@@ -1,0 +1,138 @@
+"""Logging in, and whom a command speaks for."""
+
+import json
+import stat
+from pathlib import Path
+
+import httpx
+
+from quarterdeck.access.model import Permission
+from tests.cli.people import Person, person_of
+from tests.world import Server, World, free_port
+
+
+def with_login(home: Path, server: Server, world: World) -> Person:
+    person = Person(home)
+    person.done("login", "--url", server.url, given=f"{world.key}\n")
+    return person
+
+
+async def test_login_keeps_the_key_where_nobody_else_reads_it(tmp_path: Path, server: Server, world: World) -> None:
+    person = Person(tmp_path)
+    told = person.done("login", "--url", server.url, given=f"{world.key}\n")
+    assert "logged in to Test" in told
+    assert world.key not in told
+    assert stat.S_IMODE(person.profiles.stat().st_mode) == 0o600
+    assert stat.S_IMODE(person.profiles.parent.stat().st_mode) == 0o700
+    assert [file.name for file in person.profiles.parent.iterdir()] == ["profiles.json"]
+    stored = json.loads(person.profiles.read_text())["profiles"]["default"]
+    assert stored == {"url": server.url, "key": world.key, "workspace": str(world.workspace_id)}
+
+
+async def test_login_asks_at_a_terminal_and_does_not_show_the_key(tmp_path: Path, server: Server, world: World) -> None:
+    person = Person(tmp_path)
+    code, shown = person.at_terminal("login", answers={"Server": server.url, "Key": world.key})
+    assert code == 0, shown
+    assert world.key not in shown
+    assert person.json("whoami")["url"] == server.url
+
+
+async def test_whoami_shows_all_but_the_key(tmp_path: Path, server: Server, world: World) -> None:
+    person = with_login(tmp_path, server, world)
+    assert person.json("whoami") == {
+        "url": server.url,
+        "workspace_id": str(world.workspace_id),
+        "workspace_name": "Test",
+        "key_prefix": world.key[:16],
+        "profile": "default",
+    }
+    told = person.done("whoami")
+    assert str(world.workspace_id) in told
+    assert world.key not in told
+
+
+async def test_a_key_without_read_logs_in_too(tmp_path: Path, server: Server, world: World) -> None:
+    key = await world.new_key(Permission.SESSION_MANAGE)
+    person = Person(tmp_path)
+    person.done("login", "--url", server.url, given=key)
+    assert person.json("whoami")["workspace_id"] is None
+
+
+async def test_a_wrong_key_is_not_kept(tmp_path: Path, server: Server, world: World) -> None:
+    person = Person(tmp_path)
+    wrong = world.key[:-1] + ("a" if world.key[-1] != "a" else "b")
+    code, told = person.refused("login", "--url", server.url, given=wrong)
+    assert code == 3
+    assert wrong not in told
+    assert not person.profiles.exists()
+
+
+async def test_the_token_of_a_session_is_no_login(tmp_path: Path, server: Server, world: World) -> None:
+    session = await world.new_session()
+    token = (await world.post(f"/v1/sessions/{session}/tokens", {})).json()["token"]
+    assert Person(tmp_path).refused("login", "--url", server.url, given=token)[0] == 3
+
+
+async def test_profiles_are_apart(tmp_path: Path, server: Server, world: World) -> None:
+    person = with_login(tmp_path, server, world)
+    async with httpx.AsyncClient(base_url=server.url) as http:
+        other = await World.create(server.database_url, http)
+    person.done("login", "--profile", "other", "--url", server.url, given=other.key)
+    assert person.json("whoami", "--profile", "other")["workspace_id"] == str(other.workspace_id)
+    assert person.json("whoami")["workspace_id"] == str(world.workspace_id)
+    chosen = Person(tmp_path, {"QUARTERDECK_PROFILE": "other"})
+    assert chosen.json("whoami")["workspace_id"] == str(other.workspace_id)
+    assert person.refused("whoami", "--profile", "third") == (
+        2,
+        "no profile is called third: there is default, other. `qd login` makes one.",
+    )
+    person.done("logout", "--profile", "other")
+    assert person.refused("whoami", "--profile", "other")[0] == 2
+    assert person.json("whoami")["profile"] == "default"
+
+
+async def test_the_environment_wins_over_the_profile(tmp_path: Path, server: Server, world: World) -> None:
+    with_login(tmp_path, server, world)
+    async with httpx.AsyncClient(base_url=server.url) as http:
+        other = await World.create(server.database_url, http)
+    person = Person(tmp_path, {"QUARTERDECK_KEY": other.key})
+    assert person.json("whoami")["workspace_id"] == str(other.workspace_id)
+    assert person.json("whoami", "--profile", "default")["workspace_id"] == str(world.workspace_id), "said last wins"
+    both = person_of(tmp_path, server, other)
+    assert both.json("whoami")["profile"] is None
+
+
+async def test_a_stored_key_goes_to_its_own_server_only(tmp_path: Path, server: Server, world: World) -> None:
+    with_login(tmp_path, server, world)
+    person = Person(tmp_path, {"QUARTERDECK_URL": f"http://127.0.0.1:{free_port()}"})
+    code, told = person.refused("whoami")
+    assert code == 2
+    assert f"is for {server.url} only" in told
+
+
+async def test_a_file_that_others_can_read_is_not_used(tmp_path: Path, server: Server, world: World) -> None:
+    person = with_login(tmp_path, server, world)
+    person.profiles.chmod(0o644)
+    code, told = person.refused("sessions", "list")
+    assert code == 2
+    assert f"chmod 600 {person.profiles}" in told
+
+
+async def test_a_broken_file_is_told_without_its_content(tmp_path: Path, server: Server, world: World) -> None:
+    person = with_login(tmp_path, server, world)
+    person.profiles.write_text(f'{{"profiles": {{"default": "{world.key}"}}}}')
+    code, told = person.refused("whoami")
+    assert code == 2
+    assert world.key not in told
+
+
+def test_without_a_login_the_way_in_is_told(tmp_path: Path) -> None:
+    code, told = Person(tmp_path).refused("sessions", "list")
+    assert code == 3
+    assert "qd login" in told
+
+
+def test_a_key_does_not_travel_in_the_clear(tmp_path: Path) -> None:
+    code, told = Person(tmp_path).refused("login", "--url", "http://example.invalid", given="qd_live_x")
+    assert code == 2
+    assert "--allow-http" in told

@@ -1,0 +1,139 @@
+"""What reaches a terminal and what reaches a pipe, and how a command ends that cannot be carried out."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import QD
+from tests.cli.people import Person, person_of
+from tests.world import Server, World, bundle, free_port
+
+ESCAPE = "\x1b["
+
+
+async def test_colour_is_for_terminals(tmp_path: Path, server: Server, world: World) -> None:
+    person = person_of(tmp_path, server, world)
+    assert ESCAPE not in person.done("keys", "list")
+    code, shown = person.at_terminal("keys", "list")
+    assert code == 0, shown
+    assert f"{ESCAPE}32mactive" in shown
+    plain = Person(tmp_path, {**person.variables, "NO_COLOR": "1"})
+    assert f"{ESCAPE}32m" not in plain.at_terminal("keys", "list")[1]
+
+
+async def test_a_diff_has_colours_at_a_terminal(tmp_path: Path, server: Server, world: World) -> None:
+    person = person_of(tmp_path, server, world)
+    skill_id = await world.new_skill()
+    for words in ("old words\n", "new words\n"):
+        assert (await world.push(skill_id, bundle(notes=words))).status_code == 201
+    shown = person.at_terminal("skills", "diff", skill_id, "1", "2")[1]
+    assert f"{ESCAPE}31m-old words" in shown
+    assert f"{ESCAPE}32m+new words" in shown
+    assert ESCAPE not in person.done("skills", "diff", skill_id, "1", "2")
+
+
+async def test_a_transfer_has_a_bar_at_a_terminal_only(tmp_path: Path, server: Server, world: World) -> None:
+    person = person_of(tmp_path, server, world)
+    (tmp_path / "packed.tar.gz").write_bytes(bundle("packed"))
+    pushed = person.qd("skills", "push", "packed", "packed.tar.gz", "--create")
+    assert (pushed.returncode, pushed.stderr) == (0, "")
+    assert "Pushing packed" in person.at_terminal("skills", "push", "packed", "packed.tar.gz")[1]
+    assert "Downloading packed version 1" in person.at_terminal("skills", "download", "packed", "1")[1]
+    assert person.qd("skills", "download", "packed", "1").stderr == ""
+
+
+async def test_a_pipe_gets_whole_lines(tmp_path: Path, server: Server, world: World) -> None:
+    """However narrow the terminal is that the command was started in."""
+    person = person_of(tmp_path, server, world)
+    narrow = Person(tmp_path, {**person.variables, "COLUMNS": "20"})
+    title = "A title that is long enough to be wrapped, folded or cut " * 3
+    await world.post("/v1/sessions", {"title": title.strip()})
+    (line,) = narrow.done("sessions", "list").splitlines()[1:]
+    assert title.strip() in line
+    assert line == line.rstrip()
+
+
+async def test_a_narrow_terminal_loses_no_column(tmp_path: Path, server: Server, world: World) -> None:
+    person = person_of(tmp_path, server, world)
+    narrow = Person(tmp_path, {**person.variables, "COLUMNS": "40"})
+    shown = narrow.at_terminal("keys", "list")[1]
+    assert "LAST USED" in shown
+    assert "workspace.read key.manage session.manage skill.manage" in shown
+
+
+async def test_nothing_that_others_wrote_steers_the_terminal(tmp_path: Path, server: Server, world: World) -> None:
+    person = person_of(tmp_path, server, world)
+    hostile = "\x1b]0;owned\x07\x9b31m\u202eback"
+    session = (await world.post("/v1/sessions", {"instructions": hostile})).json()["id"]
+    for _, shown in (person.at_terminal("sessions", "show", session), (0, person.done("sessions", "show", session))):
+        assert "\x1b]0" not in shown
+        assert not re.search("[\x07\x9b\u202e]", shown)
+    text = person.done("sessions", "show", session, "--json")
+    assert not re.search("[\x07\x1b\x9b\u202e]", text)
+    assert person.json("sessions", "show", session)["session"]["instructions"] == hostile
+
+
+def test_a_server_that_is_away_is_one_line(tmp_path: Path) -> None:
+    variables = {"QUARTERDECK_URL": f"http://127.0.0.1:{free_port()}", "QUARTERDECK_KEY": "qd_live_x"}
+    code, told = Person(tmp_path, variables).refused("sessions", "list")
+    assert code == 6
+    assert told.startswith(f"No connection ({variables['QUARTERDECK_URL']}): ")
+
+
+async def test_a_wrong_key_is_one_line(tmp_path: Path, server: Server) -> None:
+    variables = {"QUARTERDECK_URL": server.url, "QUARTERDECK_KEY": "qd_live_wrong"}
+    code, told = Person(tmp_path, variables).refused("skills", "list")
+    assert code == 3
+    assert "qd_live_wrong" not in told
+
+
+async def test_another_server_is_not_taken_for_ours(tmp_path: Path, server: Server) -> None:
+    """Its pages are no API: what answers there says nothing that can be read."""
+    variables = {"QUARTERDECK_URL": f"{server.url}/docs", "QUARTERDECK_KEY": "qd_live_wrong"}
+    assert Person(tmp_path, variables).refused("whoami")[0] in (4, 7)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("nothing",), ("keys",), ("keys", "create"), ("send",), ("sessions", "list", "--limit", "0")],
+    ids=lambda given: " ".join(given),
+)
+def test_wrong_usage_is_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert Person(tmp_path).refused(*arguments)[0] == 2
+
+
+async def test_a_reader_that_leaves_early_is_no_fault(tmp_path: Path, server: Server, world: World) -> None:
+    person = person_of(tmp_path, server, world)
+    # Longer than a pipe holds.
+    for _ in range(10):
+        await world.post("/v1/sessions", {"title": "x" * 200, "instructions": "y"})
+    process = subprocess.Popen(
+        [*QD, "sessions", "list", "--json"], env=person.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    with process.stderr as stderr:
+        assert b"Traceback" not in stderr.read()
+    assert process.wait(30) != 0
+
+
+def test_completion_knows_the_commands(tmp_path: Path) -> None:
+    asked = {"_QD_COMPLETE": "complete_bash", "COMP_WORDS": "qd skills ro", "COMP_CWORD": "2"}
+    assert Person(tmp_path, asked).done().split() == ["rollback"]
+    assert "_QD_COMPLETE" in Person(tmp_path, {"SHELL": "/bin/bash"}).done("--show-completion", "bash")
+
+
+def test_help_loads_neither_the_server_nor_the_client(tmp_path: Path) -> None:
+    """Half a second of imports stood between a person and every line of help."""
+    ended = subprocess.run(
+        [QD[0], "-X", "importtime", *QD[1:], "skills", "--help"],
+        env=Person(tmp_path).environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}
+    assert not loaded & {"psycopg", "starlette", "httpx", "asyncio", "quarterdeck.client"}

@@ -1,0 +1,104 @@
+"""`qd sessions`, `qd send` and `qd runs`, with a worker where an agent has to answer."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import httpx
+
+from tests.cli.command import QD
+from tests.cli.people import person_of
+from tests.workers import working
+from tests.world import Server, World, bundle, serving
+
+
+async def test_create_show_list_archive_delete(tmp_path: Path, server: Server, world: World) -> None:
+    person = person_of(tmp_path, server, world)
+    skill_id = await world.new_skill()
+    assert (await world.push(skill_id, bundle())).status_code == 201
+    (tmp_path / "words").write_text("Be brief.\n")
+    options = ("--title", "Plan", "--model", "demo", "--instructions-file", "words", "--skill", f"{skill_id}@1")
+    session_id = person.done("sessions", "create", *options).strip()
+    session = person.json("sessions", "show", session_id)["session"]
+    assert session["instructions"] == "Be brief.\n"
+    assert session["skills"] == [{"skill_id": skill_id, "version": 1}]
+    shown = person.qd("sessions", "show", session_id)
+    assert "Plan" in shown.stdout
+    assert "No runs yet." in shown.stderr
+    assert session_id in person.done("sessions", "list")
+
+    person.done("sessions", "archive", session_id)
+    assert session_id in person.done("sessions", "list", "--archived")
+    code, _ = person.refused("send", session_id, "hello")
+    assert code == 5
+    person.done("sessions", "unarchive", session_id)
+    assert person.done("send", session_id, "hello").startswith("new_run ")
+    assert person.refused("sessions", "delete", session_id)[0] == 2
+    person.done("sessions", "delete", session_id, "--yes")
+    assert person.refused("sessions", "show", session_id)[0] == 4
+    assert person.qd("sessions", "list").stderr == "There are no sessions.\n"
+
+
+async def test_send_says_what_became_of_it(tmp_path: Path, server: Server, world: World) -> None:
+    """No worker here: the run stays queued, so the second input steers it."""
+    person = person_of(tmp_path, server, world)
+    session_id = await world.new_session()
+    outcome, run_id = person.done("send", session_id, "one").split()
+    assert outcome == "new_run"
+    assert person.done("send", session_id, "-", given="two\nlines") == f"steered {run_id}\n"
+    assert "queued" in person.done("runs", "show", run_id)
+    accepted = (await world.get(f"/v1/sessions/{session_id}/events")).json()["items"]
+    assert [entry["data"]["text"] for entry in accepted] == ["one", "two\nlines"]
+    cancelled = person.qd("runs", "cancel", run_id)
+    assert cancelled.stdout == f"cancelled {run_id}\n"
+    assert "2 of its inputs" in cancelled.stderr
+    assert person.json("runs", "show", run_id)["state"] == "cancelled"
+
+
+async def test_send_waits_for_the_answer(tmp_path: Path, database_url: str) -> None:
+    with serving(database_url, tmp_path) as server, working(database_url, tmp_path):
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            world = await World.create(database_url, http)
+            person = person_of(tmp_path, server, world)
+            session_id = await world.new_session()
+            answered = person.qd("send", session_id, "Plan our release.", "--wait")
+            assert answered.returncode == 0, answered.stderr
+            assert "> Plan our release." in answered.stdout
+            assert answered.stderr.startswith("new_run ")
+            failed = person.qd("send", session_id, "demo: fail", "--wait", "--json")
+            assert failed.returncode == 1
+            assert json.loads(failed.stdout)["run"]["state"] == "failed"
+            assert "told to fail" in failed.stderr
+            # What another said before is not taken for the answer.
+            again = person.json("send", session_id, "Once more.", "--wait")
+            assert not any("Plan our release" in message for message in again["messages"])
+
+
+async def test_wrong_values(tmp_path: Path, server: Server, world: World) -> None:
+    person = person_of(tmp_path, server, world)
+    assert person.refused("sessions", "show", "x")[0] == 2
+    assert person.refused("sessions", "create", "--title", "two\nlines")[0] == 2
+    assert person.refused("sessions", "create", "--instructions-file", "nowhere")[0] == 2
+    assert person.refused("sessions", "create", "--instructions", "a", "--instructions-file", "b")[0] == 2
+    assert person.refused("sessions", "create", "--skill", "nothing-like-it")[0] == 4
+    assert person.refused("send", str(world.workspace_id), "hello")[0] == 4
+    assert person.refused("runs", "show", str(world.workspace_id))[0] == 4
+
+
+async def test_a_wait_can_be_interrupted(tmp_path: Path, server: Server, world: World) -> None:
+    """No worker here, so it would wait for ever."""
+    person = person_of(tmp_path, server, world)
+    session_id = await world.new_session()
+    with subprocess.Popen(
+        [*QD, "send", session_id, "hello", "--wait"],
+        env=person.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("new_run ")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert "Traceback" not in process.stderr.read()

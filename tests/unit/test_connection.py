@@ -1,0 +1,67 @@
+"""Which server and key a command uses."""
+
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.cli import profiles
+from quarterdeck.cli.connection import LOCAL_URL, ConnectionInfo, connect, key_prefix
+from quarterdeck.cli.exits import Complaint
+from quarterdeck.cli.profiles import Login
+
+STORED = Login("https://stored.example", "stored-key", "stored-workspace")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiles, "location", lambda: tmp_path / "config" / "profiles.json")
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, ConnectionInfo(STORED.url, STORED.key, STORED.workspace, "default")),
+        ({"WORKSPACE": "w"}, ConnectionInfo(STORED.url, STORED.key, "w", "default")),
+        # Another key may belong to another workspace.
+        ({"KEY": "k"}, ConnectionInfo(STORED.url, "k", None, "default")),
+        ({"URL": "https://u", "KEY": "k"}, ConnectionInfo("https://u", "k", None, None)),
+        ({"URL": f"{STORED.url}/"}, ConnectionInfo(STORED.url, STORED.key, STORED.workspace, "default")),
+        ({"URL": "", "KEY": ""}, ConnectionInfo(STORED.url, STORED.key, STORED.workspace, "default")),
+    ],
+    ids=["nothing", "workspace", "key", "url and key", "its own url", "empty"],
+)
+def test_the_environment_goes_before_the_profile(environ: dict[str, str], expected: ConnectionInfo) -> None:
+    profiles.store("default", STORED)
+    assert connect(None, {f"QUARTERDECK_{name}": value for name, value in environ.items()}) == expected
+
+
+def test_a_named_profile_goes_before_the_environment() -> None:
+    profiles.store("work", STORED)
+    found = connect("work", {"QUARTERDECK_URL": "https://u", "QUARTERDECK_KEY": "k", "QUARTERDECK_WORKSPACE": "w"})
+    assert found == ConnectionInfo(STORED.url, STORED.key, STORED.workspace, "work")
+
+
+def test_without_a_profile() -> None:
+    assert connect(None, {"QUARTERDECK_KEY": "k"}) == ConnectionInfo(LOCAL_URL, "k", None, None)
+    with pytest.raises(Complaint, match="not logged in"):
+        connect(None, {})
+    with pytest.raises(Complaint, match="no profile is called work"):
+        connect(None, {"QUARTERDECK_PROFILE": "work", "QUARTERDECK_KEY": "k"})
+
+
+def test_no_text_form_shows_the_key() -> None:
+    profiles.store("default", STORED)
+    assert STORED.key not in f"{STORED!r} {connect(None, {})!r}"
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("qd_live_" + "a" * 46, "qd_live_aaaaaaaa"),
+        ("qds_test_" + "b" * 46, "qds_test_bbbbbbbb"),
+        ("secret", "?"),
+        ("qd_live_short", "?"),
+    ],
+)
+def test_of_a_key_little_is_shown(key: str, shown: str) -> None:
+    assert key_prefix(key) == shown
