@@ -17,7 +17,7 @@ import pyte
 from tests.cli.command import QD, environment
 
 # Only a fault takes this long; a machine that does much else may take a good part of it.
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 class _Emulated(pyte.HistoryScreen):

@@ -47,6 +47,8 @@ async def test_a_conversation(server: Server, world: World) -> None:
         assert text.count("Demo model: step 1 of 2.") == 1
         assert text.count(ANSWER) == 1
         assert re.search(r"^  ⚙ current_time\(\) → .* UTC$", text, re.MULTILINE)
+        # The last word comes a little before the end of the run.
+        screen.wait_for(lambda text: "● working" not in text, "the end of the run")
         screen.enter("/nonsense")
         screen.wait("/nonsense is no command")
         screen.enter("/help")

@@ -183,6 +183,7 @@ async def test_a_key_that_is_revoked_while_it_makes_another_makes_none(world: Wo
     body = {"label": "slipped", "permissions": []}
     async with await world.connect() as revoking:
         async with revoking.transaction():
+            await revoking.execute("SELECT pg_advisory_xact_lock(credential_lock(%s))", (maker_id,))
             await revoking.execute("UPDATE api_keys SET revoked_at = now() WHERE id = %s", (maker_id,))
             making = asyncio.create_task(world.post("/v1/api-keys", body, key=maker))
             await asyncio.sleep(0.3)

@@ -181,7 +181,9 @@ async def test_an_empty_pool_is_503_in_time(narrow_api: Server) -> None:
             # Each has the connection for two seconds, one after the other.
             revoke = f"/v1/api-keys/{key_id}/revoke"
             holding = [asyncio.create_task(timed(world.post(revoke, {}))) for _ in range(3)]
-            await asyncio.sleep(0.2)
+            while not await world.fetch("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(0.3)
             answers = await asyncio.gather(
                 *(timed(world.list_keys()) for _ in range(20)),
                 *(timed(world.post("/v1/sessions", {})) for _ in range(20)),
