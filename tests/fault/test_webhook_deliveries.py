@@ -426,3 +426,29 @@ async def test_a_host_without_a_free_place_is_passed_over(world: World, server: 
     finally:
         sender.close()
         await database.close()
+
+
+async def test_workspaces_take_turns(world: World, server: Server) -> None:
+    """One has more due than there are places, on many hosts and for an hour; another has one delivery, due just now."""
+    crowd = [(await create(world, f"http://host{number}.example.com:1024/"))[0] for number in range(6)]
+    other = await World.create(server.database_url, world.http)
+    lone, _ = await create(other, "http://lone.example.com:1024/")
+    add = (
+        "INSERT INTO webhook_deliveries (id, webhook_id, event, payload, next_attempt_at)"
+        " SELECT gen_random_uuid(), %s, 'webhook.test', '', now() - %s * interval '1 hour' FROM generate_series(1, %s)"
+    )
+    for webhook_id in crowd:
+        await world.execute(add, webhook_id, 1, 4)
+    await world.execute(add, lone, 0, 1)
+    database = Database(server.database_url, DatabaseSettings())
+    settings = WebhookSettings(allow_private_addresses=True, allow_http=True, per_host=2, concurrency=8)
+    sender = Sender(settings)
+    await database.open()
+    try:
+        claims, _ = await Deliveries(database, settings, Sealer(settings, server.data_dir), sender)._claim()
+        assert len(claims) == 8
+        assert UUID(lone) in {claimed.webhook_id for claimed, _ in claims}
+    finally:
+        sender.close()
+        await database.close()
+        await world.execute("DELETE FROM webhook_deliveries WHERE webhook_id = ANY(%s)", [*crowd, lone])

@@ -15,6 +15,7 @@ import pytest
 
 from quarterdeck.app import build_parts
 from quarterdeck.db.database import Connection
+from quarterdeck.errors import ServiceError
 from quarterdeck.ids import first_id_at, new_id
 from quarterdeck.parts import Parts
 from quarterdeck.settings import AuditSettings, Settings, with_database_url, with_server
@@ -242,3 +243,15 @@ async def test_deliveries_that_ended_are_kept_for_thirty_days(parts: Parts) -> N
     assert (await sweep(parts)).deliveries == 1
     left = {identifier for (identifier,) in await run(parts, "SELECT id FROM webhook_deliveries")}
     assert left == {ids[0], ids[29], ids[365]}, "one that waits may have been asked for again"
+
+
+async def test_a_part_that_fails_keeps_the_others_from_nothing(parts: Parts) -> None:
+    await run(
+        parts,
+        "INSERT INTO webhook_deliveries (id, webhook_id, event, payload, state)"
+        f" VALUES ('{first_id_at(datetime.now(UTC) - timedelta(days=31))}', gen_random_uuid(), 'x', '', 'failed')",
+    )
+    await run(parts, "ALTER TABLE receipts RENAME TO mislaid")
+    with pytest.raises(ServiceError):
+        await sweep(parts)
+    assert await run(parts, "SELECT FROM webhook_deliveries") == []

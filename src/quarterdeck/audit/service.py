@@ -32,12 +32,7 @@ async def list_audit_events(
 
 
 async def sweep_audit_events(database: Database, keep_days: int) -> int:
-    """Small batches, each its own transaction: a sweep never holds up a request."""
-
     async def delete(connection: Connection) -> int:
         return await store.delete_old(connection, keep_days, _SWEEP_BATCH)
 
-    removed = 0
-    while count := await database.transaction(delete, repeatable=True):
-        removed += count
-    return removed
+    return await database.in_batches(delete, _SWEEP_BATCH)

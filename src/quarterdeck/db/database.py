@@ -56,6 +56,15 @@ class Database:
         overdue = errors.unavailable() if repeatable else errors.outcome_unknown()
         return await self._bounded(self._run(work, in_transaction=True, repeatable=repeatable), overdue)
 
+    async def in_batches(self, remove: Work[int], batch: int) -> int:
+        """Removes old rows `batch` at a time, each its own transaction: nobody is held up, however many there are."""
+        removed = 0
+        while True:
+            count = await self.transaction(remove, repeatable=True)
+            removed += count
+            if count < batch:
+                return removed
+
     async def _bounded(self, running: Awaitable[T], overdue: ServiceError) -> T:
         task = asyncio.ensure_future(running)
         done, _ = await asyncio.wait({task}, timeout=self._settings.statement_seconds + 0.5)

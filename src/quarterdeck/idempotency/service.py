@@ -107,14 +107,7 @@ def fingerprint(resource: tuple[UUID, ...], body: object) -> bytes:
 
 
 async def sweep_receipts(database: Database, keep_days: int, batch: int) -> int:
-    """Small batches, each its own transaction: a sweep never holds up a request."""
-    removed = 0
-    while True:
+    async def delete(connection: Connection) -> int:
+        return await store.delete_old(connection, keep_days, batch)
 
-        async def delete(connection: Connection) -> int:
-            return await store.delete_old(connection, keep_days, batch)
-
-        count = await database.transaction(delete, repeatable=True)
-        removed += count
-        if count < batch:
-            return removed
+    return await database.in_batches(delete, batch)

@@ -114,7 +114,6 @@ async def change_webhook(parts: Parts, call: Call[ChangeWebhookBody], webhook_id
 
 
 async def delete_webhook(parts: Parts, call: Call[None], webhook_id: UUID) -> Answer:
-
     async def effect(connection: Connection, principal: Principal, _: WebhookBody, __: None) -> Made:
         found = await _locked(connection, call, principal, webhook_id)
         await store.delete(connection, webhook_id)
@@ -209,18 +208,12 @@ async def reseal_webhooks(connection: Connection, sealer: Sealer) -> int:
 
 
 async def sweep_deliveries(database: Database, keep_days: int, batch: int) -> int:
-    """Small batches, each its own transaction: a sweep never holds up a delivery."""
     before = first_id_at(datetime.now(UTC) - timedelta(days=keep_days))
-    removed = 0
-    while True:
 
-        async def delete(connection: Connection) -> int:
-            return await delivery_store.delete_old(connection, before, batch)
+    async def delete(connection: Connection) -> int:
+        return await delivery_store.delete_old(connection, before, batch)
 
-        count = await database.transaction(delete, repeatable=True)
-        removed += count
-        if count < batch:
-            return removed
+    return await database.in_batches(delete, batch)
 
 
 async def _perform_on(
