@@ -132,12 +132,24 @@ async def test_coming_back_shows_what_was_last_and_goes_on(server: Server, world
         screen.wait("sent from elsewhere · started a run · taken up", "> from another place")
         # What nobody has worked on yet is still there when the screen is gone.
         screen.enter("demo: slow 60")
-        screen.wait("working · Ctrl-C")
+        screen.wait_for(
+            lambda text: "› demo: slow 60" in text and "sending…" not in text and "working · Ctrl-C" in text,
+            "the input is accepted and worked on",
+        )
         screen.enter("/quit")
         assert screen.ended() == 0
         assert "The run goes on without you." in screen.text()
     runs = (await world.get(f"/v1/sessions/{session_id}/runs?limit=1")).json()["items"]
     await world.post(f"/v1/runs/{runs[0]['id']}/cancel", None)
+
+
+async def test_what_was_sent_is_answered_before_leaving(server: Server, world: World) -> None:
+    with terminal("chat", settings=settings_of(server, world)) as screen:
+        session_id = session_of(screen)
+        screen.type("hello\r/quit\r")
+        assert screen.ended() == 0
+        screen.wait("› hello", "started a run · not taken up yet", "The run goes on without you.")
+    assert [entry["type"] for entry in await log_of(world, session_id)] == ["input.accepted"]
 
 
 async def test_a_restart_of_the_server_loses_and_doubles_nothing(database_url: str, tmp_path: Path) -> None:

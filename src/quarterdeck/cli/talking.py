@@ -21,7 +21,7 @@ Show = Callable[[Sequence[Block]], None]
 _FIRST_PAUSE_SECONDS = 0.25
 # A person is waiting: a server that is back is to be noticed soon.
 _LONGEST_PAUSE_SECONDS = 2.0
-_PARTING_SECONDS = 3.0
+_PARTING_SECONDS = 10.0
 _PARTING_BLOCKS = 20
 
 
@@ -45,7 +45,7 @@ class Talk:
         self._show = show
         self._on_event = on_event
         self._outbox: asyncio.Queue[tuple[int, str, str]] = asyncio.Queue()
-        self._cancelling: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
 
     async def catch_up(self, last: int) -> tuple[list[Block], bool]:
         """Read the log to its end. The last blocks of it, and whether there were more."""
@@ -107,23 +107,30 @@ class Talk:
     async def send(self) -> None:
         """What was submitted, one after the other: the next goes out when the one before is accepted."""
         while True:
-            number, text, key = await self._outbox.get()
-            try:
-                accepted = await self._until_it_passes(self._submission(text, key))
-            except ApiError as fault:
-                self.refused = True
-                self._show(self.conversation.refused(number, fault.message))
-            else:
-                self._show(self.conversation.answered(number, accepted.outcome, accepted.run_id))
+            # Who leaves now still has sent it: `close` waits for the answer.
+            await asyncio.shield(self._begin(self._send(*await self._outbox.get())))
+
+    async def _send(self, number: int, text: str, key: str) -> None:
+        try:
+            accepted = await self._until_it_passes(self._submission(text, key))
+        except ApiError as fault:
+            self.refused = True
+            self._show(self.conversation.refused(number, fault.message))
+        else:
+            self._show(self.conversation.answered(number, accepted.outcome, accepted.run_id))
 
     def _submission(self, text: str, key: str) -> Callable[[], Awaitable[SubmitKindBody]]:
         return lambda: self._client.submit_input(self.session_id, text=text, idempotency_key=key)
 
     def cancel(self, run_id: UUID) -> None:
         self._show([Block(Kind.NOTE, "Cancelling the run. Ctrl-C again leaves.")])
-        task = asyncio.create_task(self._cancel(run_id))
-        self._cancelling.add(task)
-        task.add_done_callback(self._cancelling.discard)
+        self._begin(self._cancel(run_id))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
 
     async def _cancel(self, run_id: UUID) -> None:
         try:
@@ -132,14 +139,17 @@ class Talk:
             self._show([Block(Kind.TROUBLE, f"The run could not be cancelled: {fault.message}")])
 
     async def close(self) -> list[Block]:
-        """Who cancels and leaves at once still wants it cancelled. What became of that, as far as it can be told."""
-        if not self._cancelling:
+        """Who sends or cancels and leaves at once still wants it done. What became of it, as far as it can be told."""
+        if not self._under_way:
             return []
-        _, late = await asyncio.wait(self._cancelling, timeout=_PARTING_SECONDS)
+        # Nobody is kept by a server that is away.
+        patience = _PARTING_SECONDS if self.conversation.connected else 0
+        _, late = await asyncio.wait(self._under_way, timeout=patience)
         for task in late:
             task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
         with suppress(QuarterdeckError, TimeoutError):
-            async with asyncio.timeout(_PARTING_SECONDS):
+            async with asyncio.timeout(patience):
                 return (await self.catch_up(_PARTING_BLOCKS))[0]
         return []
 
