@@ -4,15 +4,19 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links -c requirements/constraints.txt
 
-.PHONY: setup serve test bench check format openapi client lock clean
+.PHONY: setup serve test browser bench check format openapi client lock clean
 
 setup: .venv/.runtime
 
 serve: .venv/.runtime
 	$(BIN)/qd serve
 
-test: .venv/.dev
+test: .venv/.dev browser
 	$(BIN)/python -m pytest -n 3 --dist loadfile
+
+# For the tests of the console.
+browser:
+	tests/console/install.sh
 
 # About a minute. What else the machine does shows in the figures.
 bench: .venv/.dev

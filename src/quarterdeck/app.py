@@ -12,6 +12,7 @@ from quarterdeck.access.last_used import LastUsed
 from quarterdeck.db.database import Database
 from quarterdeck.events.feed import Feed
 from quarterdeck.events.hints import Hints
+from quarterdeck.http.console import Console
 from quarterdeck.http.docs_page import serve_docs
 from quarterdeck.http.edge import Edge
 from quarterdeck.http.endpoint import Endpoint, operation_endpoint
@@ -66,8 +67,11 @@ def _routes(parts: Parts) -> list[Route]:
     for operation in OPERATIONS:
         paths.setdefault(operation.path, []).append(operation)
     document = openapi_document(OPERATIONS)
+    console = Console()
     return [
         *(Route(path, operation_endpoint(together, parts)) for path, together in paths.items()),
+        Route("/", Endpoint({"GET": console.page()})),
+        Route("/assets/{hash}/{name:path}", Endpoint({"GET": console.asset()})),
         Route("/openapi.json", Endpoint({"GET": serve_document(document)})),
         Route("/docs", Endpoint({"GET": serve_docs(document)})),
         Route("/healthz", Endpoint({"GET": healthz})),

@@ -1,4 +1,4 @@
-"""What kind of answer a caller would rather have, by the rules of RFC 9110, 12.5.1."""
+"""What kind of answer a caller would rather have, by the rules of RFC 9110, 12.5."""
 
 import re
 
@@ -10,6 +10,15 @@ def prefers(accept: str, wanted: str, usual: str) -> bool:
     one that a wildcard covers; else it stays with the usual."""
     liking = _liking(accept, wanted)
     return liking[0] > 0 and liking > _liking(accept, usual)
+
+
+def takes(accepted: str, coding: str) -> bool:
+    """Whether a content coding is named and not refused. Who says nothing is sent the plain bytes, always right."""
+    for entry in accepted.split(","):
+        name, *parameters = (part.strip().lower() for part in entry.split(";"))
+        if name == coding:
+            return _quality(parameters) > 0
+    return False
 
 
 def _liking(accept: str, media_type: str) -> tuple[float, int]:

@@ -1,0 +1,74 @@
+// Questions in front of the page. Escape closes them, the keyboard stays inside, and the focus goes back.
+
+import { el, fill, freshId, present } from "./dom.js";
+import { faultBox } from "./notices.js";
+
+/**
+ * Open a form. `act(data)` is given a FormData; it closes the dialog by returning and keeps it open by throwing, whose
+ * message is then shown. `danger`: what it does cannot be taken back. Gives what `act` returned, or null.
+ */
+export function formDialog({ title, fields, confirm, danger = false, act }) {
+  return new Promise((done) => {
+    let result = null;
+    const heading = freshId("dialog");
+    const fault = el("div", {});
+    const submit = el("button", { type: "submit", class: danger ? "danger" : "primary" }, confirm);
+    const form = el(
+      "form",
+      { novalidate: false, on: { submit: attempt } },
+      el("h2", { id: heading }, title),
+      fields,
+      fault,
+      el("div", { class: "buttons" }, submit, el("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel")),
+    );
+    const dialog = el("dialog", { "aria-labelledby": heading, on: { close: ended } }, form);
+
+    async function attempt(event) {
+      event.preventDefault();
+      if (submit.disabled) return;
+      submit.disabled = true;
+      fill(fault);
+      try {
+        result = (await act(new FormData(form))) ?? true;
+        dialog.close();
+      } catch (reason) {
+        fill(fault, faultBox(reason));
+      } finally {
+        submit.disabled = false;
+      }
+    }
+
+    function ended() {
+      dialog.remove();
+      done(result);
+    }
+
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+/** Show something until the person has seen it. */
+export function tell({ title, body, confirm = "Done" }) {
+  return new Promise((done) => {
+    const heading = freshId("dialog");
+    const close = () => dialog.close();
+    const dialog = el(
+      "dialog",
+      { "aria-labelledby": heading, on: { close: () => { dialog.remove(); done(); } } },
+      el("h2", { id: heading }, title),
+      present([body]),
+      el("div", { class: "buttons" }, el("button", { class: "primary", type: "button", on: { click: close } }, confirm)),
+    );
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+/** A labelled control. `hint` stands below it and is read with it. */
+export function field(label, control, hint = null) {
+  control.id ||= freshId("field");
+  const below = hint && el("p", { class: "hint", id: freshId("hint") }, hint);
+  if (below) control.setAttribute("aria-describedby", below.id);
+  return el("div", { class: "field" }, el("label", { for: control.id }, label), control, below);
+}

@@ -1,0 +1,89 @@
+// The console: signs in, draws the frame, shows the page that the address names.
+
+import { ApiError, get, onRefused } from "./api.js";
+import * as credential from "./credential.js";
+import { el, fill } from "./dom.js";
+import { location, matched } from "./router.js";
+import { frame } from "./frame.js";
+import { faultBox } from "./notices.js";
+import { show as showSignIn } from "./pages/sign_in.js";
+
+const ROUTES = [
+  ["/", () => import("./pages/sessions.js")],
+  ["/sessions", () => import("./pages/sessions.js")],
+  ["/sessions/:id", () => import("./pages/session.js")],
+  ["/skills", () => import("./pages/skills.js")],
+  ["/skills/:id", () => import("./pages/skill.js")],
+  ["/skills/:id/versions/:version", () => import("./pages/skill_version.js")],
+  ["/skills/:id/diff", () => import("./pages/skill_diff.js")],
+  ["/keys", () => import("./pages/keys.js")],
+  ["/audit", () => import("./pages/audit.js")],
+  ["/workspace", () => import("./pages/workspace.js")],
+  ["/activity", () => import("./pages/activity.js")],
+];
+
+let leaving = new AbortController();
+
+/** A page has `show(view, params)`. What it starts ends with `view.signal`, which is when it is left. */
+async function showPage() {
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  if (credential.whoami() === null && !(await recognised(signal))) return;
+  if (signal.aborted) return;
+  const { path, query } = location();
+  const only = credential.onlySession();
+  const found = only === null ? matched(ROUTES, path) : { load: () => import("./pages/session.js"), params: { id: only } };
+  const main = frame(path);
+  const view = {
+    main,
+    signal,
+    query,
+    /** The heading of the page, and the tab's. */
+    title(text, ...beside) {
+      document.title = `${text} · Quarterdeck`;
+      const heading = el("h1", { tabindex: "-1" }, text);
+      heading.focus({ preventScroll: true });
+      return el("header", { class: "page-head" }, heading, beside);
+    },
+  };
+  try {
+    if (found === null) fill(main, view.title("No such page"), el("p", {}, el("a", { href: "#/sessions" }, "All sessions")));
+    else await (await found.load()).show(view, found.params);
+    if (!signal.aborted) main.querySelector("h1")?.focus({ preventScroll: true });
+  } catch (fault) {
+    if (!signal.aborted) fill(main, view.title("This page could not be shown"), faultBox(fault, showPage));
+  } finally {
+    main.removeAttribute("aria-busy");
+  }
+}
+
+/** Whether the kept credential is good. If there is none, or it is refused, the person is asked for one. */
+async function recognised(signal) {
+  if (credential.secret() === null) {
+    signIn(null);
+    return false;
+  }
+  try {
+    credential.signedIn(await get("/whoami", {}, signal));
+    return true;
+  } catch (fault) {
+    if (fault instanceof ApiError && fault.status === 401) signIn(fault);
+    else if (!signal.aborted) fill(document.body, el("main", { class: "alone" }, faultBox(fault, showPage)));
+    return false;
+  }
+}
+
+function signIn(reason) {
+  leaving.abort();
+  credential.forget();
+  showSignIn(reason, showPage);
+}
+
+// In the middle of work. Several requests may be refused at once; asking once is enough.
+onRefused((fault) => {
+  if (credential.whoami() !== null) signIn(fault);
+});
+window.addEventListener("hashchange", showPage);
+window.addEventListener("quarterdeck:sign-out", () => signIn(null));
+showPage();

@@ -1,0 +1,5 @@
+import { fill } from "../dom.js";
+
+export async function show(view) {
+  fill(view.main, view.title("skill_version"));
+}

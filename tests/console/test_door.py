@@ -1,0 +1,55 @@
+"""Signing in, and what becomes of a credential."""
+
+from playwright.async_api import expect
+
+from tests.console.browser import Visitor
+from tests.world import World
+
+
+async def test_a_key_opens_the_workspace_and_stays_out_of_the_address(visitor: Visitor, world: World) -> None:
+    await visitor.sign_in(world.key, "/keys")
+    await visitor.heading("API keys")
+    assert world.key not in visitor.page.url
+    # It outlives a reload of the tab and is not known to another one.
+    await visitor.page.reload()
+    await visitor.heading("API keys")
+    assert await visitor.page.evaluate("localStorage.length") == 0
+    assert await visitor.page.context.cookies() == []
+    other = await visitor.page.context.new_page()
+    await other.goto(visitor.url)
+    await expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+async def test_signing_out_forgets_it(visitor: Visitor, world: World) -> None:
+    await visitor.sign_in(world.key)
+    await visitor.page.get_by_role("button", name="Sign out").click()
+    await visitor.heading("Sign in")
+    await visitor.page.reload()
+    await visitor.heading("Sign in")
+
+
+async def test_a_wrong_key_is_told_with_the_request_id(visitor: Visitor) -> None:
+    await visitor.open()
+    await visitor.page.get_by_label("API key or session token").fill("qd_test_wrong")
+    await visitor.page.keyboard.press("Enter")
+    alert = visitor.page.get_by_role("alert")
+    await expect(alert).to_contain_text("Request ")
+    await expect(visitor.page.get_by_label("API key or session token")).to_be_focused()
+
+
+async def test_a_session_token_opens_its_session_only(visitor: Visitor, world: World) -> None:
+    session_id = await world.new_session()
+    await visitor.sign_in(await world.new_token(session_id), "/keys")
+    await expect(visitor.page.get_by_label("Your message")).to_be_visible()
+    assert await visitor.page.get_by_role("navigation").count() == 0
+
+
+async def test_a_key_that_is_revoked_meanwhile_asks_for_another_and_comes_back(visitor: Visitor, world: World) -> None:
+    await visitor.sign_in(world.key, "/keys")
+    await visitor.heading("API keys")
+    await world.execute("UPDATE api_keys SET revoked_at = now() WHERE workspace_id = %s", world.workspace_id)
+    await visitor.page.get_by_role("link", name="Skills").click()
+    await visitor.heading("Sign in again")
+    await visitor.page.get_by_label("API key or session token").fill(await world.new_key())
+    await visitor.page.keyboard.press("Enter")
+    await visitor.heading("Skills")
