@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links -c requirements/constraints.txt
 
-.PHONY: setup serve test browser bench check format openapi client lock clean
+.PHONY: setup serve test retest browser bench check format openapi client lock clean
 
 setup: .venv/.runtime
 
@@ -13,6 +13,10 @@ serve: .venv/.runtime
 
 test: .venv/.dev browser
 	$(BIN)/python -m pytest -n 3 --dist loadfile
+
+# What failed the last time, one after the other: says whether it fails by itself or only beside others.
+retest: .venv/.dev browser
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 # For the tests of the console.
 browser:

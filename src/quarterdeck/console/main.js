@@ -42,9 +42,7 @@ async function showPage() {
     /** The heading of the page, and the tab's. */
     title(text, ...beside) {
       document.title = `${text} · Quarterdeck`;
-      const heading = el("h1", { tabindex: "-1" }, text);
-      heading.focus({ preventScroll: true });
-      return el("header", { class: "page-head" }, heading, beside);
+      return el("header", { class: "page-head" }, el("h1", { tabindex: "-1" }, text), beside);
     },
   };
   try {
