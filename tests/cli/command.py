@@ -6,9 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 from msgspec import Struct
@@ -20,13 +21,16 @@ START_SECONDS = 30.0
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """This process's environment without its settings, so that a developer's own do not change a test."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
+    """This process's environment without settings and logins, so that a developer's own do not change a test."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("QUARTERDECK_", "QD_"))}
     return plain | {f"QUARTERDECK_{name}": value for name, value in settings.items()}
 
 
-def qd(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*QD, *arguments], env=environment(**settings), capture_output=True, text=True, timeout=60)
+def qd(
+    *arguments: str, variables: Mapping[str, str] = MappingProxyType({}), **settings: str
+) -> "subprocess.CompletedProcess[str]":
+    environ = environment(**settings) | dict(variables)
+    return subprocess.run([*QD, *arguments], env=environ, capture_output=True, text=True, timeout=60)
 
 
 class Serving(Struct, frozen=True):

@@ -101,7 +101,7 @@ def _set_size(descriptor: int, columns: int, rows: int) -> None:
 
 
 @contextmanager
-def terminal(*arguments: str, settings: dict[str, str], columns: int = 80, rows: int = 30) -> Iterator[Terminal]:
+def terminal(*arguments: str, variables: dict[str, str], columns: int = 80, rows: int = 30) -> Iterator[Terminal]:
     master, slave = pty.openpty()
     try:
         _set_size(slave, columns, rows)
@@ -110,7 +110,7 @@ def terminal(*arguments: str, settings: dict[str, str], columns: int = 80, rows:
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env=environment(**settings) | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
+            env=environment() | variables | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
             start_new_session=True,
         )
     finally:
