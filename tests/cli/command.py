@@ -6,10 +6,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 
 import httpx
 from msgspec import Struct
@@ -26,10 +25,11 @@ def environment(**settings: str) -> dict[str, str]:
     return plain | {f"QUARTERDECK_{name}": value for name, value in settings.items()}
 
 
-def qd(
-    *arguments: str, variables: Mapping[str, str] = MappingProxyType({}), **settings: str
-) -> "subprocess.CompletedProcess[str]":
-    environ = environment(**settings) | dict(variables)
+def qd(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+    return qd_in(environment(**settings), *arguments)
+
+
+def qd_in(environ: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([*QD, *arguments], env=environ, capture_output=True, text=True, timeout=60)
 
 

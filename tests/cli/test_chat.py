@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.command import QD, environment, qd
+from tests.cli.command import QD, environment, qd_in
 from tests.cli.screen import Terminal, terminal
 from tests.workers import check_log, ended, log_of, working
 from tests.world import Server, World, serving
@@ -253,12 +253,13 @@ async def test_in_a_pipe_a_failed_run_is_an_exit_code(server: Server, world: Wor
 async def test_watch_prints_the_log_until_nothing_runs(server: Server, world: World) -> None:
     session_id = await world.new_session()
     await world.submit(session_id, "demo: slow 1")
-    done = qd("watch", session_id, "--json", "--until-idle", variables=variables_of(server, world))
+    environ = environment() | variables_of(server, world)
+    done = qd_in(environ, "watch", session_id, "--json", "--until-idle")
     assert done.returncode == 0, done.stderr
     log = await log_of(world, session_id)
     assert log[-1]["type"] == "run.succeeded"
     assert [json.loads(line) for line in done.stdout.splitlines()] == log
-    rest = qd("watch", session_id, "--after", str(log[-2]["id"]), "--until-idle", variables=variables_of(server, world))
+    rest = qd_in(environ, "watch", session_id, "--after", str(log[-2]["id"]), "--until-idle")
     assert re.fullmatch(rf" *{log[-1]['id']}  \d\d:\d\d:\d\d  run.succeeded\n", rest.stdout)
 
 
@@ -277,7 +278,7 @@ async def test_watch_prints_the_log_until_nothing_runs(server: Server, world: Wo
 async def test_what_cannot_be_is_one_line(
     server: Server, world: World, arguments: list[str], changed: dict[str, str], code: int, words: str
 ) -> None:
-    done = qd(*arguments, variables=variables_of(server, world) | changed)
+    done = qd_in(environment() | variables_of(server, world) | changed, *arguments)
     assert done.returncode == code
     (line,) = done.stderr.splitlines()
     assert line.startswith("qd: ")
