@@ -20,13 +20,17 @@ START_SECONDS = 30.0
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """This process's environment without its settings, so that a developer's own do not change a test."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
+    """This process's environment without settings and logins, so that a developer's own do not change a test."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("QUARTERDECK_", "QD_"))}
     return plain | {f"QUARTERDECK_{name}": value for name, value in settings.items()}
 
 
 def qd(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*QD, *arguments], env=environment(**settings), capture_output=True, text=True, timeout=60)
+    return qd_in(environment(**settings), *arguments)
+
+
+def qd_in(environ: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([*QD, *arguments], env=environ, capture_output=True, text=True, timeout=60)
 
 
 class Serving(Struct, frozen=True):

@@ -106,4 +106,4 @@ def _conversation(process: "subprocess.Popen[bytes]", controller: int, answers: 
 
 def person_of(home: Path, server: Server, world: World, key: str | None = None) -> Person:
     """Whose shell knows the server by its environment."""
-    return Person(home, {"QUARTERDECK_URL": server.url, "QUARTERDECK_KEY": key or world.key})
+    return Person(home, {"QD_URL": server.url, "QD_KEY": key or world.key})

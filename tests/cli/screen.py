@@ -9,8 +9,9 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pyte
 
@@ -101,16 +102,24 @@ def _set_size(descriptor: int, columns: int, rows: int) -> None:
 
 
 @contextmanager
-def terminal(*arguments: str, settings: dict[str, str], columns: int = 80, rows: int = 30) -> Iterator[Terminal]:
+def terminal(
+    *arguments: str,
+    variables: dict[str, str],
+    command: Sequence[str] = QD,
+    cwd: Path | None = None,
+    columns: int = 80,
+    rows: int = 30,
+) -> Iterator[Terminal]:
     master, slave = pty.openpty()
     try:
         _set_size(slave, columns, rows)
         process = subprocess.Popen(
-            [*QD, *arguments],
+            [*command, *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env=environment(**settings) | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
+            env=environment() | variables | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
+            cwd=cwd,
             start_new_session=True,
         )
     finally:

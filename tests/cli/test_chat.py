@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.command import QD, environment, qd
+from tests.cli.command import QD, environment, qd_in
 from tests.cli.screen import Terminal, terminal
 from tests.workers import check_log, ended, log_of, working
 from tests.world import Server, World, serving
@@ -24,8 +24,8 @@ def worker(server: Server, tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def settings_of(server: Server, world: World) -> dict[str, str]:
-    return {"URL": server.url, "KEY": world.key, "WORKSPACE": str(world.workspace_id)}
+def variables_of(server: Server, world: World) -> dict[str, str]:
+    return {"QD_URL": server.url, "QD_KEY": world.key, "QD_WORKSPACE": str(world.workspace_id)}
 
 
 def session_of(screen: Terminal) -> str:
@@ -38,7 +38,7 @@ def session_of(screen: Terminal) -> str:
 
 @pytest.mark.usefixtures("worker")
 async def test_a_conversation(server: Server, world: World) -> None:
-    with terminal("chat", settings=settings_of(server, world)) as screen:
+    with terminal("chat", variables=variables_of(server, world)) as screen:
         session_id = session_of(screen)
         screen.enter("hello there")
         text = screen.wait("> hello there", "My tools said:")
@@ -64,7 +64,7 @@ async def test_a_conversation(server: Server, world: World) -> None:
 
 @pytest.mark.usefixtures("worker")
 async def test_the_answer_streams_while_the_next_input_is_typed_and_steers(server: Server, world: World) -> None:
-    with terminal("chat", settings=settings_of(server, world)) as screen:
+    with terminal("chat", variables=variables_of(server, world)) as screen:
         session_id = session_of(screen)
         screen.enter("demo: slow 4")
         screen.wait("Demo model: step")
@@ -86,7 +86,7 @@ async def test_the_answer_streams_while_the_next_input_is_typed_and_steers(serve
 
 @pytest.mark.usefixtures("worker")
 async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: World) -> None:
-    with terminal("chat", settings=settings_of(server, world)) as screen:
+    with terminal("chat", variables=variables_of(server, world)) as screen:
         session_id = session_of(screen)
         screen.enter("demo: slow 60")
         screen.wait("working · Ctrl-C cancels", "taken up at step 1")
@@ -108,7 +108,7 @@ async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: Wor
 
 @pytest.mark.usefixtures("worker")
 async def test_ctrl_c_twice_cancels_and_leaves(server: Server, world: World) -> None:
-    with terminal("chat", settings=settings_of(server, world)) as screen:
+    with terminal("chat", variables=variables_of(server, world)) as screen:
         session_id = session_of(screen)
         screen.enter("demo: slow 60")
         screen.wait("working · Ctrl-C cancels", "taken up at step 1")
@@ -124,7 +124,7 @@ async def test_coming_back_shows_what_was_last_and_goes_on(server: Server, world
     for number in range(8):
         run_id = (await world.submit(session_id, f"input {number}")).json()["run_id"]
         await ended(world, run_id)
-    with terminal("chat", session_id, settings=settings_of(server, world)) as screen:
+    with terminal("chat", session_id, variables=variables_of(server, world)) as screen:
         text = screen.wait(f"What was before: qd watch {session_id}", "› input 7", "> input 7")
         assert "› input 0" not in text
         assert "elsewhere" not in text
@@ -144,7 +144,7 @@ async def test_coming_back_shows_what_was_last_and_goes_on(server: Server, world
 
 
 async def test_what_was_sent_is_answered_before_leaving(server: Server, world: World) -> None:
-    with terminal("chat", settings=settings_of(server, world)) as screen:
+    with terminal("chat", variables=variables_of(server, world)) as screen:
         session_id = session_of(screen)
         screen.type("hello\r/quit\r")
         assert screen.ended() == 0
@@ -160,7 +160,7 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(database_url: s
         http = httpx.AsyncClient(base_url=server.url, timeout=30)
         async with http:
             world = await World.create(database_url, http)
-            screen = stack.enter_context(terminal("chat", rows=50, settings=settings_of(server, world)))
+            screen = stack.enter_context(terminal("chat", rows=50, variables=variables_of(server, world)))
             session_id = session_of(screen)
             screen.enter("demo: slow 6")
             screen.wait("Demo model: step")
@@ -190,7 +190,7 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(database_url: s
 @pytest.mark.usefixtures("worker")
 async def test_a_narrow_terminal_that_grows(server: Server, world: World) -> None:
     long = "a line that is a good deal longer than forty columns, and goes on"
-    with terminal("chat", columns=40, rows=12, settings=settings_of(server, world)) as screen:
+    with terminal("chat", columns=40, rows=12, variables=variables_of(server, world)) as screen:
         session_of(screen)
         screen.enter(long)
         screen.wait("My tools said:", "UTC")
@@ -207,7 +207,7 @@ async def test_a_narrow_terminal_that_grows(server: Server, world: World) -> Non
 async def test_nothing_that_others_write_steers_the_terminal(server: Server, world: World) -> None:
     session_id = await world.new_session()
     hostile = "be\x1b]0;owned\x07fore \x1b[2J\x1b[31mafter \x9b5n\x1bc end"
-    with terminal("chat", session_id, settings=settings_of(server, world)) as screen:
+    with terminal("chat", session_id, variables=variables_of(server, world)) as screen:
         screen.wait("/help shows")
         await world.submit(session_id, hostile)
         screen.wait("› before after  end", "> before after  end")
@@ -222,7 +222,7 @@ async def test_in_a_pipe_it_reads_lines_and_ends_with_the_last_run(server: Serve
     done = subprocess.run(
         [*QD, "chat"],
         input="first\n\nsecond, the last without a line break",
-        env=environment(**settings_of(server, world)),
+        env=environment() | variables_of(server, world),
         capture_output=True,
         text=True,
         timeout=60,
@@ -240,7 +240,7 @@ async def test_in_a_pipe_a_failed_run_is_an_exit_code(server: Server, world: Wor
     done = subprocess.run(
         [*QD, "chat"],
         input="demo: fail\n",
-        env=environment(**settings_of(server, world)),
+        env=environment() | variables_of(server, world),
         capture_output=True,
         text=True,
         timeout=60,
@@ -253,12 +253,13 @@ async def test_in_a_pipe_a_failed_run_is_an_exit_code(server: Server, world: Wor
 async def test_watch_prints_the_log_until_nothing_runs(server: Server, world: World) -> None:
     session_id = await world.new_session()
     await world.submit(session_id, "demo: slow 1")
-    done = qd("watch", session_id, "--json", "--until-idle", **settings_of(server, world))
+    environ = environment() | variables_of(server, world)
+    done = qd_in(environ, "watch", session_id, "--json", "--until-idle")
     assert done.returncode == 0, done.stderr
     log = await log_of(world, session_id)
     assert log[-1]["type"] == "run.succeeded"
     assert [json.loads(line) for line in done.stdout.splitlines()] == log
-    rest = qd("watch", session_id, "--after", str(log[-2]["id"]), "--until-idle", **settings_of(server, world))
+    rest = qd_in(environ, "watch", session_id, "--after", str(log[-2]["id"]), "--until-idle")
     assert re.fullmatch(rf" *{log[-1]['id']}  \d\d:\d\d:\d\d  run.succeeded\n", rest.stdout)
 
 
@@ -266,18 +267,18 @@ async def test_watch_prints_the_log_until_nothing_runs(server: Server, world: Wo
     ("arguments", "changed", "code", "words"),
     [
         (["chat", "nonsense"], {}, 2, "is not a UUID"),
-        (["chat"], {"KEY": "", "PROFILE": "nobody"}, 2, "nobody"),
-        (["chat"], {"KEY": "qd_test_wrong"}, 3, "valid credential"),
+        (["chat"], {"QD_KEY": "", "QD_PROFILE": "nobody"}, 2, "nobody"),
+        (["chat"], {"QD_KEY": "qd_test_wrong"}, 3, "valid credential"),
         (["chat", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, 4, "session"),
         (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, 4, "session"),
-        (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {"URL": "http://127.0.0.1:1"}, 6, "No connection"),
+        (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {"QD_URL": "http://127.0.0.1:1"}, 6, "No connection"),
         (["chat", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55", "--title", "x"], {}, 2, "for new sessions"),
     ],
 )
 async def test_what_cannot_be_is_one_line(
     server: Server, world: World, arguments: list[str], changed: dict[str, str], code: int, words: str
 ) -> None:
-    done = qd(*arguments, **(settings_of(server, world) | changed))
+    done = qd_in(environment() | variables_of(server, world) | changed, *arguments)
     assert done.returncode == code
     (line,) = done.stderr.splitlines()
     assert line.startswith("qd: ")

@@ -1,68 +1,116 @@
-"""docs/cli.md and the README's section on `qd`, run as they are written; and that the page has everything."""
+"""Pages of the docs that tell what to type, run as they are written; and that docs/cli.md has everything."""
 
+import base64
+import json
 import re
 import stat
-import subprocess
-import sys
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pytest
 import typer
 
 from quarterdeck.cli import connection
 from quarterdeck.cli.exits import Exit
 from quarterdeck.cli.main import app
-from tests.cli.command import qd_serve
+from quarterdeck.client import AsyncClient
+from quarterdeck.webhooks.model import RunEvent
 from tests.cli.people import Person
+from tests.cli.screen import terminal
+from tests.cli.shell import shell
+from tests.pages import ROOT, blocks_of, texts_of
+from tests.receivers import Receiver, receiving
+from tests.workers import eventually
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "cli.md"
 OPERATORS = {"serve", "api", "worker", "migrate", "sweep", "admin"}
 
 
-def blocks_of(text: str) -> list[str]:
-    return re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-
-
-def run_all(blocks: list[str], tmp_path: Path) -> "subprocess.CompletedProcess[str]":
-    """By one shell, with `qd` on its path, against a server that was just started."""
-    command = tmp_path / "bin" / "qd"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m quarterdeck "$@"\n')
-    command.chmod(0o755)
-    with qd_serve(tmp_path / "data", tmp_path / "output", MODEL_DEMO_PAUSE_SECONDS="0.01") as serving:
-        person = Person(tmp_path, {name: serving.exported(name) for name in ("QD_URL", "QD_WORKSPACE", "QD_KEY")})
-        return subprocess.run(
-            ["sh", "-eu", "-c", "\n".join(blocks)],
-            env=person.environ | {"PATH": f"{command.parent}:{person.environ['PATH']}"},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
-
-
-def test_the_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
-    blocks = blocks_of(PAGE.read_text("utf-8"))
-    assert len(blocks) == 10
-    done = run_all(blocks, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "> Plan our release." in done.stdout
-    assert "+Always say ahoy." in done.stdout
-    assert "greeting: sessions use the latest version, now 2" in done.stdout
-    assert "revoked qd_live_" in done.stdout
+@pytest.mark.timeout(400)
+def test_the_commands_run_from_top_to_bottom(tmp_path: Path) -> None:
+    with shell(tmp_path, MODEL_DEMO_PAUSE_SECONDS="0.01") as at:
+        shown = "\n".join(at.run(texts_of(blocks_of("docs/cli.md", "sh"))))
+    assert "> Plan our release." in shown
+    assert "+Always say ahoy." in shown
+    assert "greeting: sessions use the latest version, now 2" in shown
+    assert "revoked qd_live_" in shown
     assert (tmp_path / "greeting.tar.gz").read_bytes()[:2] == b"\x1f\x8b"
     profiles = Person(tmp_path).profiles
     assert stat.S_IMODE(profiles.stat().st_mode) == 0o600
     assert '"work"' not in profiles.read_text()
 
 
-def test_the_readme_runs_too(tmp_path: Path) -> None:
-    section = (ROOT / "README.md").read_text("utf-8").split("## The same with `qd`")[1].split("\n## ")[0]
-    done = run_all(blocks_of(section), tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "> Plan our release." in done.stdout
-    assert "pushed house-style version 1" in done.stdout
+@pytest.mark.timeout(400)
+def test_operations_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    with shell(tmp_path) as at:
+        blocks = texts_of(blocks_of("docs/operations.md", "sh"))
+        admin, audit, *_, key = at.run([*blocks, "printenv QUARTERDECK_WEBHOOK_SEALING_KEYS"])
+    assert "owner ann@example.com" in admin
+    assert re.search(r"qd_live_\w+…  revoked  ci", admin)
+    assert [event["action"] for event in json.loads(audit)["items"]] == ["create_api_key"]
+    assert len(base64.b64decode(key, validate=True)) == 32
+
+
+async def test_webhooks_runs_and_what_arrives_is_what_it_says(tmp_path: Path) -> None:
+    (arrives,) = texts_of(blocks_of("docs/webhooks.md", "http"))
+    head, _, body = arrives.partition("\n\n")
+    allowed = {"WEBHOOK_ALLOW_PRIVATE_ADDRESSES": "true", "WEBHOOK_ALLOW_HTTP": "true"}
+    with shell(tmp_path, MODEL_DEMO_PAUSE_SECONDS="0", **allowed) as at:
+        (created,) = at.run(texts_of(blocks_of("docs/webhooks.md", "sh")))
+        assert json.loads(created)["secret"].startswith("whsec_")
+        async with receiving() as receiver, AsyncClient(at.variables["QD_URL"], at.variables["QD_KEY"]) as client:
+            await client.create_webhook(url=receiver.url("/quarterdeck"), events=[RunEvent.SUCCEEDED])
+            session = await client.create_session()
+            await client.submit_input(session.id, text="Hello.")
+            await eventually(partial(arrived, receiver))
+    (received,) = receiver.received
+    assert head.splitlines()[0] == f"POST {received.path} HTTP/1.1"
+    names = {line.partition(":")[0].lower() for line in head.splitlines()[1:]}
+    assert names <= set(received.headers)
+    assert shape(json.loads(body)) == shape(received.json)
+
+
+async def arrived(receiver: Receiver) -> bool:
+    return bool(receiver.received)
+
+
+def shape(value: Any) -> Any:
+    """Names and kinds. What is null now may be text another time."""
+    if isinstance(value, dict):
+        return {name: shape(inner) for name, inner in value.items()}
+    return "text" if value is None else "number" if isinstance(value, int) else "text"
+
+
+def test_chat_runs_and_looks_as_it_says(tmp_path: Path) -> None:
+    in_a_terminal, *in_a_pipe = texts_of(blocks_of("docs/chat.md", "sh"))
+    (picture,) = texts_of(blocks_of("docs/chat.md", "text"))
+    expected = [line.split("  ←")[0].rstrip() for line in picture.splitlines() if line and "you type" not in line]
+    with shell(tmp_path) as at:
+        command = ["sh", "-eu", "-c", in_a_terminal]
+        seen: set[str] = set()
+        with terminal(variables=at.environ(), command=command, cwd=tmp_path) as screen:
+            screen.wait("New session", "/help shows")
+            first, second = (line.removeprefix("› ") for line in expected if line.startswith("› "))
+            screen.enter(first)
+            screen.wait("taken up at step 1")
+            screen.enter(second)
+            deadline = time.monotonic() + 30
+            while not seen >= set(expected):
+                assert time.monotonic() < deadline, (set(expected) - seen, screen.text())
+                seen |= set(screen.text().splitlines())
+                time.sleep(0.02)
+            screen.interrupt()
+            screen.wait("cancelled")
+            screen.enter("/quit")
+            assert screen.ended() == 0
+        piped, watched = at.run(in_a_pipe)
+    assert "> Keep it to one page." in piped
+    *entries, last = watched.splitlines()
+    assert any("Keep it to one page." in line for line in entries)
+    assert json.loads(last)["type"] == "run.succeeded"
 
 
 def test_the_page_has_every_command() -> None:

@@ -91,7 +91,7 @@ async def test_profiles_are_apart(tmp_path: Path, server: Server, world: World) 
     person.done("login", "--profile", "other", "--url", server.url, given=other.key)
     assert person.json("whoami", "--profile", "other")["workspace_id"] == str(other.workspace_id)
     assert person.json("whoami")["workspace_id"] == str(world.workspace_id)
-    chosen = Person(tmp_path, {"QUARTERDECK_PROFILE": "other"})
+    chosen = Person(tmp_path, {"QD_PROFILE": "other"})
     assert chosen.json("whoami")["workspace_id"] == str(other.workspace_id)
     assert person.refused("whoami", "--profile", "third") == (
         2,
@@ -106,7 +106,7 @@ async def test_the_environment_wins_over_the_profile(tmp_path: Path, server: Ser
     with_login(tmp_path, server, world)
     async with httpx.AsyncClient(base_url=server.url) as http:
         other = await World.create(server.database_url, http)
-    person = Person(tmp_path, {"QUARTERDECK_KEY": other.key})
+    person = Person(tmp_path, {"QD_KEY": other.key})
     assert person.json("whoami")["workspace_id"] == str(other.workspace_id)
     assert person.json("whoami", "--profile", "default")["workspace_id"] == str(world.workspace_id), "said last wins"
     both = person_of(tmp_path, server, other)
@@ -115,7 +115,7 @@ async def test_the_environment_wins_over_the_profile(tmp_path: Path, server: Ser
 
 async def test_a_stored_key_goes_to_its_own_server_only(tmp_path: Path, server: Server, world: World) -> None:
     with_login(tmp_path, server, world)
-    person = Person(tmp_path, {"QUARTERDECK_URL": f"http://127.0.0.1:{free_port()}"})
+    person = Person(tmp_path, {"QD_URL": f"http://127.0.0.1:{free_port()}"})
     code, told = person.refused("whoami")
     assert code == 2
     assert f"is for {server.url} only" in told
@@ -147,3 +147,36 @@ def test_a_key_does_not_travel_in_the_clear(tmp_path: Path) -> None:
     code, told = Person(tmp_path).refused("login", "--url", "http://example.invalid", given="qd_live_x")
     assert code == 2
     assert "--allow-http" in told
+
+
+async def test_the_lines_that_the_first_start_prints_are_a_login(tmp_path: Path, server: Server, world: World) -> None:
+    exports = {"QD_URL": server.url, "QD_WORKSPACE": str(world.workspace_id), "QD_KEY": world.key}
+    person = Person(tmp_path, exports)
+    assert person.json("whoami")["workspace_id"] == str(world.workspace_id)
+    assert "none: from the environment" in person.done("whoami")
+    assert not person.profiles.exists()
+
+
+async def test_login_keeps_what_the_environment_says(tmp_path: Path, server: Server, world: World) -> None:
+    """And says nothing of variables that lead where the profile leads."""
+    person = person_of(tmp_path, server, world)
+    assert person.qd("login").stderr == ""
+    assert Person(tmp_path).json("whoami")["url"] == server.url
+
+
+async def test_a_key_that_is_piped_in_goes_before_the_environment(tmp_path: Path, server: Server, world: World) -> None:
+    async with httpx.AsyncClient(base_url=server.url) as http:
+        other = await World.create(server.database_url, http)
+    workspace = {"QD_WORKSPACE": str(world.workspace_id)}
+    person = Person(tmp_path, person_of(tmp_path, server, world).variables | workspace)
+    ended = person.qd("login", given=other.key)
+    assert ended.returncode == 0, ended.stderr
+    assert "QD_KEY is set in this shell and goes before the profile" in ended.stderr
+    assert Person(tmp_path).json("whoami")["workspace_id"] == str(other.workspace_id)
+
+
+async def test_what_is_set_for_one_server_is_not_told_to_another(tmp_path: Path, server: Server, world: World) -> None:
+    elsewhere = {"QD_URL": "https://elsewhere.example", "QD_KEY": world.key}
+    code, told = Person(tmp_path, elsewhere).refused("login", "--url", server.url)
+    assert code == 2
+    assert "no key" in told

@@ -76,14 +76,14 @@ async def test_nothing_that_others_wrote_steers_the_terminal(tmp_path: Path, ser
 
 
 def test_a_server_that_is_away_is_one_line(tmp_path: Path) -> None:
-    variables = {"QUARTERDECK_URL": f"http://127.0.0.1:{free_port()}", "QUARTERDECK_KEY": "qd_live_x"}
+    variables = {"QD_URL": f"http://127.0.0.1:{free_port()}", "QD_KEY": "qd_live_x"}
     code, told = Person(tmp_path, variables).refused("sessions", "list")
     assert code == 6
-    assert told.startswith(f"No connection ({variables['QUARTERDECK_URL']}): ")
+    assert told.startswith(f"No connection ({variables['QD_URL']}): ")
 
 
 async def test_a_wrong_key_is_one_line(tmp_path: Path, server: Server) -> None:
-    variables = {"QUARTERDECK_URL": server.url, "QUARTERDECK_KEY": "qd_live_wrong"}
+    variables = {"QD_URL": server.url, "QD_KEY": "qd_live_wrong"}
     code, told = Person(tmp_path, variables).refused("skills", "list")
     assert code == 3
     assert "qd_live_wrong" not in told
@@ -91,7 +91,7 @@ async def test_a_wrong_key_is_one_line(tmp_path: Path, server: Server) -> None:
 
 async def test_another_server_is_not_taken_for_ours(tmp_path: Path, server: Server) -> None:
     """Its pages are no API: what answers there says nothing that can be read."""
-    variables = {"QUARTERDECK_URL": f"{server.url}/docs", "QUARTERDECK_KEY": "qd_live_wrong"}
+    variables = {"QD_URL": f"{server.url}/docs", "QD_KEY": "qd_live_wrong"}
     assert Person(tmp_path, variables).refused("whoami")[0] in (4, 7)
 
 

@@ -1,70 +1,67 @@
-"""The README's first conversation, run as it is written, against the server that it tells the reader to start."""
+"""The README, run as it is written, against the server that it tells the reader to start."""
 
 import json
 import os
 import re
-import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
 
-from tests.cli.command import environment, qd_serve
+from tests.cli.command import START_SECONDS, environment, qd_serve
+from tests.cli.shell import install_qd, shell
+from tests.pages import ROOT, all_blocks, blocks_of, texts_of
+from tests.world import free_port
 
-README = Path(__file__).parents[2] / "README.md"
-
-
-# Enough of curl for the README, for a machine that has none: the suite asks for Python, pip and make only.
-CURL = """#!{python}
-import argparse, httpx, sys
-parser = argparse.ArgumentParser()
-parser.add_argument("url")
-parser.add_argument("-s", action="store_true")
-parser.add_argument("-H", action="append", default=[])
-parser.add_argument("-d")
-parser.add_argument("--data-binary")
-given = parser.parse_args()
-content = open(given.data_binary[1:], "rb").read() if given.data_binary else given.d
-headers = dict(line.split(": ", 1) for line in given.H)
-sys.stdout.write(httpx.request("GET" if content is None else "POST", given.url, content=content, headers=headers).text)
-"""
-
-
-def path_with_curl(tmp_path: Path) -> str:
-    if shutil.which("curl") is None:
-        stand_in = tmp_path / "bin" / "curl"
-        stand_in.parent.mkdir()
-        stand_in.write_text(CURL.format(python=sys.executable))
-        stand_in.chmod(0o755)
-    return f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-
-
-def conversation() -> list[str]:
-    text = README.read_text("utf-8").split("## A first conversation")[1].split("\n## ")[0]
-    return re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+PREPARED = ("Makefile", "pyproject.toml", "requirements/runtime.lock")
 
 
 def test_the_two_commands_come_first() -> None:
-    assert re.findall(r"```sh\n(.*?)\n```", README.read_text("utf-8"), re.DOTALL)[:2] == ["make serve", "make test"]
+    assert [block.text for block in all_blocks("README.md")][:2] == ["make serve\n", "make test\n"]
+
+
+def test_the_first_command_serves(tmp_path: Path) -> None:
+    """In a folder where `.venv` is ready: to fill one takes a minute and the network."""
+    for name in PREPARED:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    install_qd(tmp_path)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / ".venv" / ".runtime").touch()
+    (command,) = texts_of(blocks_of("README.md", "sh", ""))
+    port = free_port()
+    with (tmp_path / "output").open("w") as output:
+        process = subprocess.Popen(
+            ["sh", "-eu", "-c", command],
+            env=environment(SERVER_PORT=str(port)),
+            cwd=tmp_path,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while "Serving on" not in (shown := (tmp_path / "output").read_text()):
+            assert process.poll() is None, shown
+            assert time.monotonic() < deadline, shown
+            time.sleep(0.1)
+        assert httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+        assert (tmp_path / "data").is_dir()
+    finally:
+        # As Ctrl-C at a terminal: to make and to what it started.
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(30)
 
 
 def test_first_conversation(tmp_path: Path) -> None:
-    blocks = conversation()
-    assert len(blocks) == 6
-    with qd_serve(tmp_path / "data", tmp_path / "output") as serving:
-        exports = {name: serving.exported(name) for name in ("QD_URL", "QD_WORKSPACE", "QD_KEY")}
-        separator = "\necho; echo ---\n"
-        done = subprocess.run(
-            ["sh", "-eu", "-c", separator.join(blocks)],
-            env=environment() | exports | {"PATH": path_with_curl(tmp_path)},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-    assert done.returncode == 0, done.stderr
-    session, first, second, log, keys, version = (part.strip() for part in done.stdout.split("---\n"))
+    blocks = texts_of(blocks_of("README.md", "sh", "A first conversation"))
+    with shell(tmp_path) as at:
+        whoami, session, first, second, log, keys, version = at.run(blocks, qd_on_path=False)
+        workspace = at.variables["QD_WORKSPACE"]
+    assert workspace in whoami
     assert re.fullmatch(r"[0-9a-f-]{36}", session)
     assert json.loads(first)["outcome"] == "new_run"
     assert json.loads(second) == json.loads(first) | {"outcome": "steered"}
@@ -75,6 +72,27 @@ def test_first_conversation(tmp_path: Path) -> None:
     assert [key["label"] for key in json.loads(keys)["items"]] == ["First key"]
     assert json.loads(version)["version"] == 1
     assert json.loads(version)["frontmatter"]["name"] == "greeting"
+
+
+def test_the_same_with_qd(tmp_path: Path) -> None:
+    with shell(tmp_path) as at:
+        (shown,) = at.run(texts_of(blocks_of("README.md", "sh", "The same with `qd`")), qd_on_path=False)
+    assert "> Plan our release." in shown
+    assert "pushed house-style version 1" in shown
+
+
+def test_the_same_from_python(tmp_path: Path) -> None:
+    (program,) = texts_of(blocks_of("README.md", "python"))
+    with shell(tmp_path) as at:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program],
+            env=environment() | at.variables,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "> Plan our release." in done.stdout
 
 
 def test_first_start_shows_the_key_once(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
-"""What a page of the audit log costs: the events of one object or person are found, not looked for among all."""
+"""What a page of the audit log costs: what is asked for is found, not looked for among all."""
 
+import re
 from collections.abc import AsyncIterator
 from uuid import UUID, uuid4
 
@@ -7,17 +8,25 @@ import psycopg
 import pytest
 
 from quarterdeck.audit import store
-from quarterdeck.audit.model import AuditFilter
+from quarterdeck.audit.model import AuditFilter, ObjectType
 from quarterdeck.db.database import Connection, connection_options
 from quarterdeck.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.settings import DatabaseSettings
 from quarterdeck.workspaces import service as workspaces
+from tests.store.test_sql_prepares import as_prepared
 
 FILL = """
 INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, user_id, detail)
-SELECT lpad(to_hex(n), 32, '0')::uuid, %s, 'x', 'session', CASE WHEN n %% 5000 = 0 THEN %s ELSE gen_random_uuid() END,
+SELECT lpad(to_hex(n), 32, '0')::uuid, %s, CASE WHEN n %% 5000 = 2 THEN 'rare' ELSE 'x' END,
+       CASE WHEN n %% 5000 = 3 THEN 'webhook' ELSE 'session' END,
+       CASE WHEN n %% 5000 = 0 THEN %s ELSE gen_random_uuid() END,
        CASE WHEN n %% 5000 = 1 THEN %s::uuid ELSE %s END, '{}'
 FROM generate_series(1, 20000) n
+"""
+# Of another time than those above.
+SOME = """
+INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, user_id, detail)
+SELECT lpad(to_hex(n), 32, '0')::uuid, %s, 'y', 'run', gen_random_uuid(), %s, '{}' FROM generate_series(50001, 50030) n
 """
 FETCHED = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'audit_events'"
 LIMIT = 50
@@ -45,7 +54,7 @@ async def pages(
 
 
 @pytest.mark.parametrize("newest_first", [True, False])
-@pytest.mark.parametrize("known", ["new", "when_empty", "analysed"])
+@pytest.mark.parametrize("known", ["new", "when_empty", "analysed_when_empty", "small", "analysed"])
 async def test_a_page_does_not_read_the_whole_log(database_url: str, newest_first: bool, known: str) -> None:
     """Whatever PostgreSQL knew of the table when it made its plan."""
     options = connection_options(DatabaseSettings())
@@ -62,8 +71,21 @@ async def test_a_page_does_not_read_the_whole_log(database_url: str, newest_firs
             (AuditFilter(user_id=rare), 4),
             (AuditFilter(user_id=often), LIMIT),
             (AuditFilter(user_id=uuid4()), 0),
+            (AuditFilter(action="rare"), 4),
+            (AuditFilter(action="x"), LIMIT),
+            (AuditFilter(action="nothing"), 0),
+            (AuditFilter(object_type=ObjectType.WEBHOOK), 4),
+            (AuditFilter(object_type=ObjectType.SESSION), LIMIT),
+            (AuditFilter(object_type=ObjectType.SKILL), 0),
+            (AuditFilter(action="rare", object_type=ObjectType.WEBHOOK), 0),
+            (AuditFilter(action="rare", user_id=often), 4),
+            (AuditFilter(user_id=rare, object_type=ObjectType.WEBHOOK), 0),
         )
-        if known == "when_empty":
+        if known == "small":
+            await connection.execute(SOME, (workspace_id, often))
+        if known in ("analysed_when_empty", "small"):
+            await connection.execute("ANALYZE audit_events")
+        if known in ("when_empty", "analysed_when_empty", "small"):
             for wanted, _ in cases:
                 async for _ in pages(connection, workspace_id, wanted, newest_first=newest_first):
                     pass
@@ -74,3 +96,33 @@ async def test_a_page_does_not_read_the_whole_log(database_url: str, newest_firs
             async for length, read in pages(connection, workspace_id, wanted, newest_first=newest_first):
                 assert length == expected
                 assert read < 2 * LIMIT, (wanted, read)
+
+
+INDEXES = {
+    None: "audit_events_page",
+    "object_id": "audit_events_object",
+    "action": "audit_events_action",
+    "user_id": "audit_events_user",
+    "object_type": "audit_events_object_type",
+}
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+@pytest.mark.parametrize("lead", INDEXES, ids=str)
+async def test_each_filter_has_its_index(database_url: str, lead: str | None, newest_first: bool) -> None:
+    """In the plan that PostgreSQL makes for all values: from one place of one index on, and nothing to sort."""
+    statement = as_prepared(store._PAGES[lead, newest_first])
+    nothing = ", ".join(["NULL"] * statement.count("$"))
+    options = connection_options(DatabaseSettings())
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=options) as connection:
+        await connection.execute("SET plan_cache_mode = force_generic_plan")
+        await connection.execute(f"PREPARE page AS {statement}".encode())
+        found = await connection.execute(f"EXPLAIN (COSTS OFF) EXECUTE page ({nothing})".encode())
+        plan = [line for (line,) in await found.fetchall()]
+    text = "\n".join(plan)
+    direction = "Backward " if newest_first else ""
+    assert f"Index Scan {direction}using {INDEXES[lead]} on audit_events a\n" in text, text
+    (condition,) = [line for number, line in enumerate(plan) if "on audit_events a" in plan[number - 1]]
+    assert re.match(r" *Index Cond: \(\(workspace_id = \$1\) AND \((ROW\()?\w+", condition), text
+    assert "Sort" not in text
+    assert "Seq Scan on audit_events" not in text

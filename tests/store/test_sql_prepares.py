@@ -1,6 +1,7 @@
 """Every SQL constant is prepared on the migrated schema, so that a typo fails here and not at three in the morning."""
 
 import ast
+import importlib
 import itertools
 import re
 from collections.abc import Iterator
@@ -37,6 +38,17 @@ def constants() -> Iterator[Constant]:
             if isinstance(target, ast.Name) and isinstance(value, str) and _STATEMENT.match(value):
                 assert re.fullmatch(r"_[A-Z_]+", target.id), f"{file}: {target.id}"
                 yield Constant(f"{file.parent.name}/{file.stem} {target.id}", value)
+        yield from made_constants(file)
+
+
+def made_constants(file: Path) -> Iterator[Constant]:
+    """Statements that are alike, made once when the module is loaded and kept in a table."""
+    module = importlib.import_module(f"quarterdeck.{file.parent.name}.{file.stem}")
+    for name, table in vars(module).items():
+        if name.startswith("_") and name.isupper() and isinstance(table, dict):
+            for key, text in table.items():
+                if isinstance(text, str) and _STATEMENT.match(text):
+                    yield Constant(f"{file.parent.name}/{file.stem} {name}[{key}]", text)
 
 
 ALL = list(constants())
@@ -57,6 +69,7 @@ def connection(database_url: str) -> Iterator["psycopg.Connection[tuple[object, 
 
 def test_the_statements_were_found() -> None:
     assert len(ALL) >= 25
+    assert len([constant for constant in ALL if constant.place.startswith("audit/store _PAGES")]) == 10
     assert {constant.place.split(" ")[0] for constant in ALL} == {f"{file.parent.name}/{file.stem}" for file in FILES}
 
 

@@ -32,21 +32,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_environment_goes_before_the_profile(environ: dict[str, str], expected: ConnectionInfo) -> None:
     profiles.store("default", STORED)
-    assert connect(None, {f"QUARTERDECK_{name}": value for name, value in environ.items()}) == expected
+    assert connect(None, {f"QD_{name}": value for name, value in environ.items()}) == expected
 
 
 def test_a_named_profile_goes_before_the_environment() -> None:
     profiles.store("work", STORED)
-    found = connect("work", {"QUARTERDECK_URL": "https://u", "QUARTERDECK_KEY": "k", "QUARTERDECK_WORKSPACE": "w"})
+    found = connect("work", {"QD_URL": "https://u", "QD_KEY": "k", "QD_WORKSPACE": "w"})
     assert found == ConnectionInfo(STORED.url, STORED.key, STORED.workspace, "work")
 
 
 def test_without_a_profile() -> None:
-    assert connect(None, {"QUARTERDECK_KEY": "k"}) == ConnectionInfo(LOCAL_URL, "k", None, None)
+    assert connect(None, {"QD_KEY": "k"}) == ConnectionInfo(LOCAL_URL, "k", None, None)
     with pytest.raises(Complaint, match="not logged in"):
         connect(None, {})
     with pytest.raises(Complaint, match="no profile is called work"):
-        connect(None, {"QUARTERDECK_PROFILE": "work", "QUARTERDECK_KEY": "k"})
+        connect(None, {"QD_PROFILE": "work", "QD_KEY": "k"})
 
 
 def test_no_text_form_shows_the_key() -> None:

@@ -3,9 +3,7 @@
 import base64
 import hashlib
 import hmac
-import re
 import time
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +11,7 @@ import pytest
 
 from quarterdeck.access.secrets import redact
 from quarterdeck.webhooks import signing
+from tests.pages import blocks_of, texts_of
 from tests.receivers import verify
 
 MESSAGE = UUID("0192f0d8-6a27-7908-8c4d-1e5b3f7a9d08")
@@ -79,8 +78,7 @@ def test_log_lines_do_not_hold_one() -> None:
 
 
 def test_the_verification_in_the_document_is_right() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
-    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (program,) = texts_of(blocks_of("docs/webhooks.md", "python"))
     documented: dict[str, Any] = {}
     exec(program, documented)
     secret, now = signing.mint(), int(time.time())

@@ -17,63 +17,37 @@ INSERT INTO audit_events
      detail)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
-_NEWEST_FIRST = """
+# What a list is searched by: the first of these that is asked for, the narrowest as a rule. Each has an index. The
+# others are looked at in what was found.
+_LEADS = ("object_id", "action", "user_id", "object_type")
+
+
+def _page_query(lead: str | None, *, newest_first: bool) -> str:
+    """Only one index serves: the order names the column that is searched by, bounds stand for "equal to", and
+    coalesce hides the other filters. With "action = … ORDER BY id" the index of all events would do too, and a plan
+    that was made while the table was empty may then look through all of them."""
+    columns = [f"a.{lead}", "a.id"] if lead else ["a.id"]
+    place, bound = f"({', '.join(columns)})", f"({', '.join(['%s'] * len(columns))})"
+    order = ", ".join(f"{column} {'DESC' if newest_first else 'ASC'}" for column in columns)
+    # The first of these is no news, but PostgreSQL reckons by it that few will be found, and does not sort them.
+    equal = f"a.{lead} BETWEEN %s AND %s AND " if lead else ""
+    # Every part is written above.
+    return f"""
 SELECT a.id, a.action, a.object_type, a.object_id, a.user_id, u.display_name, u.email, a.api_key_id,
        a.session_token_id, a.address, a.request_id, a.detail
 FROM audit_events a LEFT JOIN users u ON u.id = a.user_id
-WHERE a.workspace_id = %s AND a.id >= %s AND a.id < %s
-  AND (%s::text IS NULL OR a.action = %s) AND (%s::text IS NULL OR a.object_type = %s)
-ORDER BY a.id DESC LIMIT %s
-"""
-_OLDEST_FIRST = """
-SELECT a.id, a.action, a.object_type, a.object_id, a.user_id, u.display_name, u.email, a.api_key_id,
-       a.session_token_id, a.address, a.request_id, a.detail
-FROM audit_events a LEFT JOIN users u ON u.id = a.user_id
-WHERE a.workspace_id = %s AND a.id >= %s AND a.id < %s
-  AND (%s::text IS NULL OR a.action = %s) AND (%s::text IS NULL OR a.object_type = %s)
-ORDER BY a.id LIMIT %s
-"""
-# Those of one object and of one person have statements of their own: with "IS NULL OR" no index is searched for them.
-# The bounds name the object again, so that they are of use to its index alone. Bounds on the id would be as good for
-# the index of all events, and a plan made while the table was small or new may then look through all of them.
-_OF_OBJECT_NEWEST_FIRST = """
-SELECT a.id, a.action, a.object_type, a.object_id, a.user_id, u.display_name, u.email, a.api_key_id,
-       a.session_token_id, a.address, a.request_id, a.detail
-FROM audit_events a LEFT JOIN users u ON u.id = a.user_id
-WHERE a.workspace_id = %s AND a.object_id = %s
-  AND (a.object_id, a.id) >= (%s, %s) AND (a.object_id, a.id) < (%s, %s)
-  AND (%s::text IS NULL OR a.action = %s) AND (%s::text IS NULL OR a.object_type = %s)
-  AND (%s::uuid IS NULL OR a.user_id = %s)
-ORDER BY a.id DESC LIMIT %s
-"""
-_OF_OBJECT_OLDEST_FIRST = """
-SELECT a.id, a.action, a.object_type, a.object_id, a.user_id, u.display_name, u.email, a.api_key_id,
-       a.session_token_id, a.address, a.request_id, a.detail
-FROM audit_events a LEFT JOIN users u ON u.id = a.user_id
-WHERE a.workspace_id = %s AND a.object_id = %s
-  AND (a.object_id, a.id) >= (%s, %s) AND (a.object_id, a.id) < (%s, %s)
-  AND (%s::text IS NULL OR a.action = %s) AND (%s::text IS NULL OR a.object_type = %s)
-  AND (%s::uuid IS NULL OR a.user_id = %s)
-ORDER BY a.id LIMIT %s
-"""
-_OF_USER_NEWEST_FIRST = """
-SELECT a.id, a.action, a.object_type, a.object_id, a.user_id, u.display_name, u.email, a.api_key_id,
-       a.session_token_id, a.address, a.request_id, a.detail
-FROM audit_events a LEFT JOIN users u ON u.id = a.user_id
-WHERE a.workspace_id = %s AND a.user_id = %s
-  AND (a.user_id, a.id) >= (%s, %s) AND (a.user_id, a.id) < (%s, %s)
-  AND (%s::text IS NULL OR a.action = %s) AND (%s::text IS NULL OR a.object_type = %s)
-ORDER BY a.id DESC LIMIT %s
-"""
-_OF_USER_OLDEST_FIRST = """
-SELECT a.id, a.action, a.object_type, a.object_id, a.user_id, u.display_name, u.email, a.api_key_id,
-       a.session_token_id, a.address, a.request_id, a.detail
-FROM audit_events a LEFT JOIN users u ON u.id = a.user_id
-WHERE a.workspace_id = %s AND a.user_id = %s
-  AND (a.user_id, a.id) >= (%s, %s) AND (a.user_id, a.id) < (%s, %s)
-  AND (%s::text IS NULL OR a.action = %s) AND (%s::text IS NULL OR a.object_type = %s)
-ORDER BY a.id LIMIT %s
-"""
+WHERE a.workspace_id = %s AND {equal}{place} >= {bound} AND {place} < {bound}
+  AND coalesce(a.action = %s, %s::text IS NULL) AND coalesce(a.user_id = %s, %s::uuid IS NULL)
+  AND coalesce(a.object_type = %s, %s::text IS NULL)
+ORDER BY {order} LIMIT %s
+"""  # noqa: S608
+
+
+_PAGES = {
+    (lead, newest_first): _page_query(lead, newest_first=newest_first)
+    for lead in (None, *_LEADS)
+    for newest_first in (True, False)
+}
 # The cutoff is the lowest id of its millisecond, by the database's clock: one for all processes. now(), because no
 # index is searched for what clock_timestamp() says.
 _SWEEP = """
@@ -112,26 +86,24 @@ async def page(
     connection: Connection, workspace_id: UUID, wanted: AuditFilter, start: UUID, count: int, *, newest_first: bool
 ) -> list[AuditEventBody]:
     """`count` events from `start` on, itself included."""
-    first, end = _span(wanted, start, newest_first=newest_first)
-    others = (wanted.action, wanted.action, wanted.object_type, wanted.object_type)
-    values: tuple[object, ...]
-    if wanted.object_id is not None:
-        query = _OF_OBJECT_NEWEST_FIRST if newest_first else _OF_OBJECT_OLDEST_FIRST
-        one = wanted.object_id
-        values = (one, one, first, one, end, *others, wanted.user_id, wanted.user_id)
-    elif wanted.user_id is not None:
-        query = _OF_USER_NEWEST_FIRST if newest_first else _OF_USER_OLDEST_FIRST
-        one = wanted.user_id
-        values = (one, one, first, one, end, *others)
-    else:
-        query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
-        values = (first, end, *others)
-    rows = await (await connection.execute(query, (workspace_id, *values, count))).fetchall()
+    query, values = _page(workspace_id, wanted, start, newest_first=newest_first)
+    rows = await (await connection.execute(query, (*values, count))).fetchall()
     return [_body(row) for row in rows]
 
 
 async def delete_old(connection: Connection, keep_days: int, batch: int) -> int:
     return (await connection.execute(_SWEEP, (keep_days, batch))).rowcount
+
+
+def _page(
+    workspace_id: UUID, wanted: AuditFilter, start: UUID, *, newest_first: bool
+) -> tuple[str, tuple[object, ...]]:
+    """The statement, and all its values but the number of events."""
+    first, end = _span(wanted, start, newest_first=newest_first)
+    lead = next((name for name in _LEADS if getattr(wanted, name) is not None), None)
+    place = () if lead is None else (getattr(wanted, lead),)
+    others = (wanted.action, wanted.action, wanted.user_id, wanted.user_id, wanted.object_type, wanted.object_type)
+    return _PAGES[lead, newest_first], (workspace_id, *place, *place, *place, first, *place, end, *others)
 
 
 def _span(wanted: AuditFilter, start: UUID, *, newest_first: bool) -> tuple[UUID, UUID]:

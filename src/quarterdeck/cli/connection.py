@@ -13,12 +13,12 @@ from quarterdeck.cli.exits import Complaint, Exit
 if TYPE_CHECKING:
     from quarterdeck.client import Client
 
-# No names of settings: those have a section, QUARTERDECK_<SECTION>_<FIELD>, and none of these is one.
-URL = "QUARTERDECK_URL"
-KEY = "QUARTERDECK_KEY"
-WORKSPACE = "QUARTERDECK_WORKSPACE"
-PROFILE = "QUARTERDECK_PROFILE"
-ALLOW_HTTP = "QUARTERDECK_ALLOW_HTTP"
+# The names that the first start of a server prints and that every example uses. QUARTERDECK_… are settings of a server.
+URL = "QD_URL"
+KEY = "QD_KEY"
+WORKSPACE = "QD_WORKSPACE"
+PROFILE = "QD_PROFILE"
+ALLOW_HTTP = "QD_ALLOW_HTTP"
 
 # Where `qd serve` is unless told otherwise.
 LOCAL_URL = "http://127.0.0.1:8700"

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from getpass import getpass
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,17 +35,21 @@ def login(
 ) -> None:
     """Keep an address and a key for all other commands. Asks for what is missing; a key can be piped in."""
     name = profile or os.environ.get(connection.PROFILE) or profiles.DEFAULT
-    url = url or os.environ.get(connection.URL) or _asked_url()
-    key = key or os.environ.get(connection.KEY) or _asked_key()
-    workspace = workspace or os.environ.get(connection.WORKSPACE) or None
+    environ = _environment_for(url)
+    url = url or environ.get(connection.URL) or _asked_url()
+    key = key or _piped_key()
+    if not key:
+        key = environ.get(connection.KEY) or _asked_key()
+        # It stands beside the key of the environment and says nothing about another.
+        workspace = workspace or environ.get(connection.WORKSPACE)
     info = ConnectionInfo(url, key, str(uuid(workspace)) if workspace else None, name, allow_http)
     if key.startswith("qds_"):
         raise Complaint("this is the token of a session: an API key is needed", Exit.NOT_ALLOWED)
     caller = _caller(info)
     profiles.store(name, profiles.Login(url, key, str(caller.workspace_id), allow_http))
     say(f"logged in to {caller.workspace_name} at {url} as {caller.prefix}… (profile {name})")
-    if profile is None and os.environ.get(connection.KEY):
-        note(f"{connection.KEY} is set in this shell and goes before the profile.")
+    if profile is None and os.environ.get(connection.KEY, key) != key:
+        note(f"{connection.KEY} is set in this shell and goes before the profile. `unset {connection.KEY}` ends that.")
 
 
 def logout(profile: Profile = None) -> None:
@@ -80,15 +85,25 @@ def _caller(info: ConnectionInfo) -> "CallerBody":
         return client.whoami()
 
 
+def _environment_for(url: str | None) -> Mapping[str, str]:
+    """What is set for one server is not told to another."""
+    stated = os.environ.get(connection.URL)
+    return {} if url and stated and url.rstrip("/") != stated.rstrip("/") else os.environ
+
+
 def _asked_url() -> str:
     if not sys.stdin.isatty():
         return connection.LOCAL_URL
     return line(typer.prompt("Server", default=connection.LOCAL_URL, err=True))
 
 
+def _piped_key() -> str:
+    return "" if sys.stdin.isatty() else sys.stdin.readline().strip()
+
+
 def _asked_key() -> str:
     # Not typer's own question: that asks first and hides what is typed a moment later.
-    key = getpass("Key: ", sys.stderr) if sys.stdin.isatty() else sys.stdin.readline()
+    key = getpass("Key: ", sys.stderr) if sys.stdin.isatty() else ""
     if not key.strip():
         raise typer.BadParameter(f"no key: give it when asked, pipe it in, or set {connection.KEY}")
     return key.strip()

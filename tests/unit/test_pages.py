@@ -1,0 +1,48 @@
+"""No command in the README or the docs is left to chance: each fenced block is run by a test, or says why not."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.pages import ROOT, Block, all_blocks, blocks_of, page_names
+
+# Drawings and listings: nobody pastes these.
+PICTURE = "text"
+# Why a block is not run, and which. Each is a command that no test has tried.
+NOT_RUN = {
+    "it is this suite": ["README.md: make test", "docs/adding-an-operation.md: make test"],
+}
+
+
+def every_block() -> list[Block]:
+    return [block for page in page_names() for block in all_blocks(page)]
+
+
+def claimed() -> Iterator[Block]:
+    """What the tests ask for, as they ask."""
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        if file == Path(__file__):
+            continue
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "blocks_of":
+                words = [ast.literal_eval(argument) for argument in node.args]
+                yield from blocks_of(*words)
+
+
+def test_the_blocks_were_found() -> None:
+    assert len(every_block()) > 40
+    assert {block.language for block in every_block()} >= {"sh", "python", "diff", PICTURE}
+
+
+def test_every_block_says_what_it_is() -> None:
+    assert [block.place for block in every_block() if not block.language] == []
+
+
+def test_every_block_is_run_or_says_why_not() -> None:
+    run = list(claimed())
+    rest = [block for block in every_block() if block not in run and block.language != PICTURE]
+    assert [block.place for block in rest if block.not_run is None] == []
+    reasons: dict[str, list[str]] = {}
+    for block in rest:
+        reasons.setdefault(str(block.not_run), []).append(f"{block.page}: {block.text.strip()}")
+    assert reasons == NOT_RUN
