@@ -8,11 +8,16 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.db import embedded
 from quarterdeck.db.migrate import migrate
-from tests.world import Server, World, clone_database, drop_database, serving
+from tests.world import PATIENT, Server, World, clone_database, drop_database, serving
+
+# A machine that does much else at the same time is slow, and that is no fault of what is tested.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 # Each process of a parallel run has its own.
 TEMPLATE = f"quarterdeck_template_{os.environ.get('PYTEST_XDIST_WORKER', 'only')}"
@@ -52,7 +57,7 @@ def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFa
     """`qd api`, as it is run for real. Shared: each test has a workspace of its own on it."""
     url = clone_database(postgres_url, template)
     # Generated requests make many webhooks in one workspace.
-    with serving(url, tmp_path_factory.mktemp("data"), WEBHOOK_PER_WORKSPACE=10_000) as server:
+    with serving(url, tmp_path_factory.mktemp("data"), WEBHOOK_PER_WORKSPACE=10_000, **PATIENT) as server:
         yield server
     drop_database(postgres_url, url)
 

@@ -8,7 +8,8 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-PATIENCE_SECONDS = 10.0
+# Only a fault takes this long.
+PATIENCE_SECONDS = 30.0
 
 
 class RawAnswer(Struct, frozen=True):
@@ -71,7 +72,7 @@ class Wire:
         body, self._received = self._received[:length], self._received[length:]
         return RawAnswer(status, headers, body)
 
-    def is_closed(self, within_seconds: float = 2.0) -> bool:
+    def is_closed(self, within_seconds: float = PATIENCE_SECONDS) -> bool:
         """Whether the server ends the connection without another byte."""
         self._socket.settimeout(within_seconds)
         try:

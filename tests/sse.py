@@ -5,11 +5,16 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID, uuid4
 
 import httpx
 from msgspec import Struct
 
-PATIENCE_SECONDS = 10.0
+from quarterdeck.events.signals import delta, notify
+from tests.world import World
+
+# Only a fault takes this long.
+PATIENCE_SECONDS = 30.0
 _READ: dict[str, Callable[[str], Any]] = {"id": int, "data": json.loads}
 
 
@@ -92,3 +97,32 @@ async def reading(
     ):
         assert response.status_code == 200, await response.aread()
         yield EventReader(response)
+
+
+async def say(world: World, session_id: str, run_id: UUID, attempt: int, text: str) -> None:
+    """What a worker says while its model writes."""
+    async with await world.connect() as connection:
+        await notify(connection, delta(UUID(session_id), run_id, attempt, text))
+
+
+async def heard(world: World, session_id: str, *readers: EventReader) -> None:
+    """Until what is said reaches these readers, and all of it is read: a server takes a stream up a moment after its
+    first bytes, and listens to its database a moment after its start."""
+    run_id, last, enough = uuid4(), 0, asyncio.Event()
+
+    async def knock() -> None:
+        nonlocal last
+        while not enough.is_set():
+            await say(world, session_id, run_id, 1, f"{last + 1}")
+            last += 1
+            await asyncio.sleep(0.05)
+
+    knocking = asyncio.create_task(knock())
+    try:
+        said = await asyncio.gather(*(reader.delta() for reader in readers))
+    finally:
+        enough.set()
+        await knocking
+    for reader, told in zip(readers, said, strict=True):
+        while told["text"] != f"{last}":
+            told = await reader.delta()

@@ -28,7 +28,13 @@ from quarterdeck.settings import DatabaseSettings
 from quarterdeck.workspaces import service as workspaces
 
 EVERY_PERMISSION = tuple(Permission)
+# Only a fault takes this long.
 START_SECONDS = 60.0
+# More than a server gives to those who still read.
+STOP_SECONDS = 30.0
+# For servers and workers that are not asked how they deal with a slow database: a test, or the machine, may hold a lock
+# for longer than a caller's patience.
+PATIENT = {"DATABASE_LOCK_WAIT_SECONDS": 60, "DATABASE_STATEMENT_SECONDS": 80, "DATABASE_POOL_WAIT_SECONDS": 30}
 
 
 class Server(Struct, frozen=True):
@@ -84,7 +90,7 @@ def serving(database_url: str, data_dir: Path, **settings: object) -> Iterator[S
     finally:
         process.terminate()
         try:
-            process.wait(15)
+            process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -96,7 +102,7 @@ def _wait_until_up(url: str, process: "subprocess.Popen[bytes]", log: Path) -> N
         if process.poll() is not None:
             raise AssertionError(f"qd api ended with {process.returncode}: {log.read_text()}")
         try:
-            httpx.get(f"{url}/healthz", timeout=1)
+            httpx.get(f"{url}/healthz", timeout=5)
         except httpx.TransportError:
             time.sleep(0.05)
         else:
@@ -122,7 +128,7 @@ class World:
         return world
 
     async def connect(self) -> "AsyncConnection[tuple[Any, ...]]":
-        options = connection_options(DatabaseSettings())
+        options = connection_options(DatabaseSettings(lock_wait_seconds=60, statement_seconds=80))
         return await AsyncConnection.connect(self.database_url, autocommit=True, options=options)
 
     async def fetch(self, query: str, *values: object) -> list[tuple[Any, ...]]:

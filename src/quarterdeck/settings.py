@@ -96,6 +96,9 @@ class LimitSettings(Struct, frozen=True):
     workspace_burst: Burst = 600
     # None: each process counts for itself and gives out its share. Kept out of every fault message.
     redis_url: str | None = None
+    # For one answer. A request waits for its own and, at worst, for one that was under way, and may do so with a
+    # database connection in hand. After that nothing is limited until Redis answers again.
+    redis_wait_seconds: Seconds = 0.25
 
 
 class SubmitSettings(Struct, frozen=True):

@@ -16,7 +16,8 @@ from msgspec import Struct
 from tests.world import free_port
 
 QD = (sys.executable, "-m", "quarterdeck")
-START_SECONDS = 30.0
+# Only a fault takes this long.
+START_SECONDS = 60.0
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -30,7 +31,7 @@ def qd(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
 
 
 def qd_in(environ: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*QD, *arguments], env=environ, capture_output=True, text=True, timeout=60)
+    return subprocess.run([*QD, *arguments], env=environ, capture_output=True, text=True, timeout=START_SECONDS)
 
 
 class Serving(Struct, frozen=True):
@@ -62,7 +63,7 @@ def qd_serve(data: Path, output: Path, port: int | None = None, **settings: str)
         yield serving
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(START_SECONDS)
 
 
 def _wait_until_ready(serving: Serving) -> None:

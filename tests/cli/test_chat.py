@@ -12,15 +12,16 @@ import pytest
 
 from tests.cli.command import QD, environment, qd_in
 from tests.cli.screen import Terminal, terminal
+from tests.fault.stand_in import Brake, walk_to
 from tests.workers import check_log, ended, log_of, working
 from tests.world import Server, World, serving
 
 ANSWER = "here is what reached me"
 
 
-@pytest.fixture
-def worker(server: Server, tmp_path: Path) -> Iterator[None]:
-    with working(server.database_url, tmp_path):
+@pytest.fixture(scope="module")
+def worker(server: Server) -> Iterator[None]:
+    with working(server.database_url, server.data_dir):
         yield
 
 
@@ -41,14 +42,14 @@ async def test_a_conversation(server: Server, world: World) -> None:
     with terminal("chat", variables=variables_of(server, world)) as screen:
         session_id = session_of(screen)
         screen.enter("hello there")
-        text = screen.wait("> hello there", "My tools said:")
+        screen.wait("> hello there", "My tools said:")
+        # The last word comes a little before the end of the run.
+        text = screen.wait_for(lambda text: "● working" not in text, "the end of the run")
         assert text.count("› hello there") == 1
         assert "started a run · taken up at step 1" in text
         assert text.count("Demo model: step 1 of 2.") == 1
         assert text.count(ANSWER) == 1
         assert re.search(r"^  ⚙ current_time\(\) → .* UTC$", text, re.MULTILINE)
-        # The last word comes a little before the end of the run.
-        screen.wait_for(lambda text: "● working" not in text, "the end of the run")
         screen.enter("/nonsense")
         screen.wait("/nonsense is no command")
         screen.enter("/help")
@@ -66,15 +67,22 @@ async def test_a_conversation(server: Server, world: World) -> None:
 async def test_the_answer_streams_while_the_next_input_is_typed_and_steers(server: Server, world: World) -> None:
     with terminal("chat", variables=variables_of(server, world)) as screen:
         session_id = session_of(screen)
-        screen.enter("demo: slow 4")
-        screen.wait("Demo model: step")
-        assert not [entry for entry in await log_of(world, session_id) if entry["type"] == "message"], "it streams"
-        screen.type("be brie")
-        screen.wait("› be brie")
-        screen.type("f\r")
-        screen.wait("› be brief", "accepted · steered the run · not taken up yet")
-        screen.enter("and kind")
-        text = screen.wait("steered me with:", "> and kind", "My tools said:")
+        async with Brake(world, session_id) as brake:
+            screen.enter("hello")
+            await brake.let_pass()
+            # The answer to the first step is there, and cannot be stored.
+            await walk_to(brake, "store call")
+            screen.wait("Demo model: step 1 of 2.")
+            assert not [entry for entry in await log_of(world, session_id) if entry["type"] == "message"], "it streams"
+            screen.type("be brie")
+            screen.wait("› be brie")
+            screen.type("f\r")
+            await brake.let_pass(2)
+            screen.wait("› be brief", "accepted · steered the run · not taken up yet")
+            screen.enter("and kind")
+            await brake.let_pass(2)
+        screen.wait("steered me with:", "> and kind", "My tools said:")
+        text = screen.wait_for(lambda text: "● working" not in text, "the end of the run")
         assert "not taken up yet" not in text
         assert text.count("steered the run · taken up at step 2") == 2
         assert text.index("› be brief") < text.index("› and kind"), "in their order"
@@ -88,15 +96,19 @@ async def test_the_answer_streams_while_the_next_input_is_typed_and_steers(serve
 async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: World) -> None:
     with terminal("chat", variables=variables_of(server, world)) as screen:
         session_id = session_of(screen)
-        screen.enter("demo: slow 60")
+        async with Brake(world, session_id) as brake:
+            screen.enter("demo: slow 99")
+            await brake.let_pass()
+            # Until the model is being asked: what comes after that is for the next step.
+            await walk_to(brake, "take")
+            await brake.let_pass()
         screen.wait("working · Ctrl-C cancels", "taken up at step 1")
         screen.enter("never taken up")
         screen.wait("accepted · steered")
         screen.type("half a li")
         screen.interrupt()
-        text = screen.wait("The run was cancelled.", "discarded: The run was cancelled.", "› half a li")
-        assert "Cancelling the run." in text
-        assert "● working" not in text
+        screen.wait("Cancelling the run.", "The run was cancelled.", "discarded: The run was cancelled.", "› half a li")
+        screen.wait_for(lambda text: "● working" not in text, "the end of the run")
         assert screen.process.poll() is None
         # Nothing runs: Ctrl-C leaves, however long ago the last one was.
         screen.interrupt()
@@ -110,7 +122,7 @@ async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: Wor
 async def test_ctrl_c_twice_cancels_and_leaves(server: Server, world: World) -> None:
     with terminal("chat", variables=variables_of(server, world)) as screen:
         session_id = session_of(screen)
-        screen.enter("demo: slow 60")
+        screen.enter("demo: slow 99")
         screen.wait("working · Ctrl-C cancels", "taken up at step 1")
         screen.type("\x03\x03")
         assert screen.ended() == 0
@@ -131,9 +143,9 @@ async def test_coming_back_shows_what_was_last_and_goes_on(server: Server, world
         await world.submit(session_id, "from another place")
         screen.wait("sent from elsewhere · started a run · taken up", "> from another place")
         # What nobody has worked on yet is still there when the screen is gone.
-        screen.enter("demo: slow 60")
+        screen.enter("demo: slow 99")
         screen.wait_for(
-            lambda text: "› demo: slow 60" in text and "sending…" not in text and "working · Ctrl-C" in text,
+            lambda text: "› demo: slow 99" in text and "sending…" not in text and "working · Ctrl-C" in text,
             "the input is accepted and worked on",
         )
         screen.enter("/quit")
@@ -143,13 +155,17 @@ async def test_coming_back_shows_what_was_last_and_goes_on(server: Server, world
     await world.post(f"/v1/runs/{runs[0]['id']}/cancel", None)
 
 
-async def test_what_was_sent_is_answered_before_leaving(server: Server, world: World) -> None:
-    with terminal("chat", variables=variables_of(server, world)) as screen:
-        session_id = session_of(screen)
-        screen.type("hello\r/quit\r")
-        assert screen.ended() == 0
-        screen.wait("› hello", "started a run · not taken up yet", "The run goes on without you.")
-    assert [entry["type"] for entry in await log_of(world, session_id)] == ["input.accepted"]
+async def test_what_was_sent_is_answered_before_leaving(database_url: str, tmp_path: Path) -> None:
+    """Nobody works on it."""
+    with serving(database_url, tmp_path) as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            world = await World.create(database_url, http)
+            with terminal("chat", variables=variables_of(server, world)) as screen:
+                session_id = session_of(screen)
+                screen.type("hello\r/quit\r")
+                assert screen.ended() == 0
+                screen.wait("› hello", "started a run · not taken up yet", "The run goes on without you.")
+            assert [entry["type"] for entry in await log_of(world, session_id)] == ["input.accepted"]
 
 
 async def test_a_restart_of_the_server_loses_and_doubles_nothing(database_url: str, tmp_path: Path) -> None:
@@ -225,7 +241,7 @@ async def test_in_a_pipe_it_reads_lines_and_ends_with_the_last_run(server: Serve
         env=environment() | variables_of(server, world),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
     )
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout + done.stderr
@@ -243,7 +259,7 @@ async def test_in_a_pipe_a_failed_run_is_an_exit_code(server: Server, world: Wor
         env=environment() | variables_of(server, world),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
     )
     assert done.returncode == 1
     assert "The run failed: Demo model: it was told to fail." in done.stderr

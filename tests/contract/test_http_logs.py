@@ -10,18 +10,29 @@ import pytest
 
 from quarterdeck.access.model import CredentialKind
 from quarterdeck.access.secrets import mint
-from tests.raw_http import Wire, exchange, request
+from tests.raw_http import PATIENCE_SECONDS, Wire, exchange, request
 from tests.world import Server, World, bundle
 
 JSON = "Content-Type: application/json"
-# Longer than it takes to write a line, which happens after the answer is sent.
-SETTLE_SECONDS = 0.3
 
 
 def lines_of(server: Server, request_id: str) -> list[dict[str, Any]]:
-    time.sleep(0.05)
-    lines = [json.loads(line) for line in server.log.read_text().splitlines() if line.startswith("{")]
-    return [line for line in lines if line.get("request_id") == request_id]
+    """Once there is one: it is written after the answer is sent."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (found := [line for line in server.log.read_text().splitlines() if f'"{request_id}"' in line]):
+        assert time.monotonic() < deadline, "no line was written"
+        time.sleep(0.02)
+    lines = [json.loads(line) for line in found]
+    assert {line["request_id"] for line in lines} == {request_id}
+    return lines
+
+
+def settled(server: Server) -> str:
+    """The log with the lines about everything that was answered before."""
+    request_id = f"last-{uuid4()}"
+    exchange(server.port, request("GET", "/healthz", f"X-Request-Id: {request_id}"))
+    lines_of(server, request_id)
+    return server.log.read_text()
 
 
 # --- X-Request-Id ---
@@ -88,8 +99,10 @@ async def test_every_answer_carries_its_id_and_has_one_line(world: World, server
             ),
         ),
     ]
+    request_ids = []
     for status, data in cases:
         request_id = f"test-{uuid4()}"
+        request_ids.append(request_id)
         head, _, rest = data.partition(b"\r\n")
         answer = exchange(server.port, head + f"\r\nX-Request-Id: {request_id}\r\n".encode() + rest)
         assert (answer.status, answer.header("x-request-id")) == (status, request_id)
@@ -99,6 +112,7 @@ async def test_every_answer_carries_its_id_and_has_one_line(world: World, server
         assert line["path"] == head.decode().split(" ")[1]
         assert line["method"] == head.decode().split(" ")[0]
         assert line["ms"] >= 0
+    assert [len(lines_of(server, request_id)) for request_id in request_ids] == [1] * len(cases), "still one each"
 
 
 def test_a_line_stays_a_line_whatever_the_path(server: Server) -> None:
@@ -114,8 +128,7 @@ def test_a_client_that_leaves_is_no_error(server: Server) -> None:
     request_id = f"test-{uuid4()}"
     with Wire(server.port) as wire:
         wire.send(request("POST", "/v1/sessions", "Content-Length: 100", f"X-Request-Id: {request_id}"))
-    time.sleep(SETTLE_SECONDS)
-    assert {line["level"] for line in lines_of(server, request_id)} <= {"info"}
+    assert {line["level"] for line in lines_of(server, request_id)} == {"info"}
 
 
 # --- secrets ---
@@ -155,8 +168,7 @@ async def test_no_secret_reaches_the_log_wherever_it_was_put(world: World, serve
             for method in ("GET", "POST", secret):
                 data = request(method, path, *headers, f"Content-Length: {len(body)}", body=body)
                 exchange(server.port, data)
-    time.sleep(SETTLE_SECONDS)
-    written = server.log.read_text()
+    written = settled(server)
     for secret in (world.key, token):
         random = secret.rpartition("_")[2]
         assert random[:15] not in written
@@ -167,7 +179,6 @@ async def test_no_secret_reaches_the_log_wherever_it_was_put(world: World, serve
 async def test_a_new_secret_is_in_the_answer_and_not_in_the_log(world: World, server: Server) -> None:
     made = await world.post("/v1/api-keys", {"label": "new", "permissions": ["workspace.read"]})
     token = await world.new_token(await world.new_session())
-    time.sleep(SETTLE_SECONDS)
-    written = server.log.read_text()
+    written = settled(server)
     assert made.json()["secret"] not in written
     assert token not in written

@@ -1,6 +1,5 @@
 """GET /v1/api-keys: every status and rule of the interface."""
 
-import asyncio
 from uuid import UUID, uuid4
 
 import httpx
@@ -8,6 +7,7 @@ import pytest
 
 from quarterdeck.access.model import Permission
 from quarterdeck.ids import new_id
+from tests.workers import eventually
 from tests.world import Server, World, error_of
 
 # The same in every process of a parallel run.
@@ -162,18 +162,15 @@ async def test_created_by_still_renders_after_the_person_has_left(world: World) 
 
 async def test_last_used_is_noted_off_the_request_path(world: World) -> None:
     unused = await world.new_key(label="unused")
-    for _ in range(50):
-        listed = {item["label"]: item for item in (await world.list_keys()).json()["items"]}
-        if listed["test"]["last_used_at"] is not None:
-            break
-        await asyncio.sleep(0.1)
-    assert listed["test"]["last_used_at"] is not None
-    assert listed["unused"]["last_used_at"] is None
+
+    async def used() -> set[str]:
+        items = (await world.list_keys()).json()["items"]
+        return {item["label"] for item in items if item["last_used_at"] is not None}
+
+    async def both_used() -> bool:
+        return await used() == {"test", "unused"}
+
+    assert await eventually(used) == {"test"}
     session_id = await world.new_session()
     await world.submit(session_id, key=unused)
-    for _ in range(50):
-        listed = {item["label"]: item for item in (await world.list_keys()).json()["items"]}
-        if listed["unused"]["last_used_at"] is not None:
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError("a key that submitted an input was not noted as used")
+    await eventually(both_used)

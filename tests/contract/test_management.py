@@ -11,6 +11,7 @@ from quarterdeck.access.model import Permission
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody
 from quarterdeck.workspaces import service as workspaces
+from tests.workers import held_up
 from tests.world import World, error_of
 
 
@@ -186,7 +187,7 @@ async def test_a_key_that_is_revoked_while_it_makes_another_makes_none(world: Wo
             await revoking.execute("SELECT pg_advisory_xact_lock(credential_lock(%s))", (maker_id,))
             await revoking.execute("UPDATE api_keys SET revoked_at = now() WHERE id = %s", (maker_id,))
             making = asyncio.create_task(world.post("/v1/api-keys", body, key=maker))
-            await asyncio.sleep(0.3)
+            await held_up(world)
             assert not making.done()
         assert error_of(await making) == (401, "unauthorized")
     assert await world.fetch("SELECT FROM api_keys WHERE label = 'slipped'") == []
@@ -202,7 +203,7 @@ async def test_removing_a_person_ends_also_the_key_being_made(world: World) -> N
         async with making.transaction():
             await making.execute("SELECT FROM api_keys WHERE created_by = %s FOR SHARE", (user_id,))
             removing = asyncio.create_task(_remove(world, email))
-            await asyncio.sleep(0.3)
+            await held_up(world)
             assert not removing.done()
             await api_keys.issue_api_key(making, "test", world.workspace_id, user_id, body)
         assert len(await removing) == 2

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from quarterdeck.access.model import Permission
+from tests.processes import spooled, until
 from tests.world import Server, World, bundle, error_of, serving
 
 
@@ -160,7 +161,7 @@ async def test_uploads_beyond_the_limit_wait_and_then_are_asked_to_come_back(dat
             headers = world.headers() | {"Content-Type": "application/gzip"}
             path = f"/v1/skills/{skill_id}/versions"
             first = asyncio.create_task(http.post(path, content=slowly(), headers=headers))
-            await asyncio.sleep(0.3)
+            assert await until(lambda: spooled(server) == 1)
             refused = await world.push(skill_id, archive)
             assert error_of(refused) == (503, "internal")
             assert "retry-after" in refused.headers

@@ -7,7 +7,8 @@ from uuid import uuid4
 import pytest
 
 from quarterdeck.access.model import Permission
-from tests.workers import Worker, at_rest, check_log, ended, log_of, started, working
+from tests.fault.stand_in import Brake
+from tests.workers import Worker, at_rest, check_log, ended, log_of, working
 from tests.world import Server, World, bundle, error_of
 
 
@@ -15,6 +16,16 @@ from tests.world import Server, World, bundle, error_of
 def worker(server: Server) -> Iterator[Worker]:
     with working(server.database_url, server.data_dir) as worker:
         yield worker
+
+
+async def submit_and_begin(world: World, brake: Brake, text: str) -> str:
+    """The run's id. Its worker has begun it, and stands before it takes what has come in since."""
+    submitting = asyncio.create_task(world.submit(brake.session_id, text))
+    await brake.let_pass()
+    await brake.let_pass()
+    await brake.waiting()
+    run_id: str = (await submitting).json()["run_id"]
+    return run_id
 
 
 async def test_an_input_is_worked_on(world: World, worker: Worker) -> None:
@@ -40,10 +51,14 @@ async def test_an_input_is_worked_on(world: World, worker: Worker) -> None:
 
 async def test_an_input_during_a_run_steers_it(world: World, worker: Worker) -> None:
     session_id = await world.new_session()
-    run_id = (await world.submit(session_id, "First.\ndemo: slow 1")).json()["run_id"]
-    await started(world, session_id)
-    steering = (await world.submit(session_id, "And keep it short.")).json()
-    assert steering == {"outcome": "steered", "run_id": run_id}
+    async with Brake(world, session_id) as brake:
+        run_id = await submit_and_begin(world, brake, "First.")
+        await brake.let_pass()
+        # The model has been asked: what comes in now is for the next step.
+        await brake.waiting()
+        steering = asyncio.create_task(world.submit(session_id, "And keep it short."))
+        await brake.waiting(2)
+    assert (await steering).json() == {"outcome": "steered", "run_id": run_id}
     run = await ended(world, run_id)
     assert (run["state"], run["inputs_accepted"], run["inputs_consumed"]) == ("succeeded", 2, 2)
     entries = await log_of(world, session_id)
@@ -86,9 +101,12 @@ GREETING = "---\nname: greeting\ndescription: Says hello.\n---\n{}\n"
 
 async def test_a_failed_run_says_why_and_loses_no_input(world: World, worker: Worker) -> None:
     session_id = await world.new_session()
-    run_id = (await world.submit(session_id, "demo: slow 1\ndemo: fail")).json()["run_id"]
-    await started(world, session_id)
-    await world.submit(session_id, "Still to be done.")
+    async with Brake(world, session_id) as brake:
+        run_id = await submit_and_begin(world, brake, "demo: fail")
+        # Behind the look for inputs and before the failure.
+        steering = asyncio.create_task(world.submit(session_id, "Still to be done."))
+        await brake.let_pass(2)
+    assert (await steering).json() == {"outcome": "steered", "run_id": run_id}
     run = await ended(world, run_id)
     assert run["state"] == "failed"
     assert run["failure"]
@@ -109,9 +127,10 @@ async def test_a_missing_key_fails_at_once_and_names_the_setting(world: World, w
 
 async def test_cancel_takes_effect_at_once_and_names_what_was_not_taken_up(world: World, worker: Worker) -> None:
     session_id = await world.new_session()
-    run_id = (await world.submit(session_id, "demo: slow 20")).json()["run_id"]
-    await started(world, session_id)
-    await asyncio.sleep(0.2)
+    async with Brake(world, session_id) as brake:
+        run_id = await submit_and_begin(world, brake, "demo: slow 99")
+        await brake.let_pass()
+    # The model is being asked.
     await world.submit(session_id, "Too late.")
     answer = await world.post(f"/v1/runs/{run_id}/cancel", None)
     assert answer.status_code == 200
@@ -121,7 +140,7 @@ async def test_cancel_takes_effect_at_once_and_names_what_was_not_taken_up(world
     assert (again.status_code, again.json()["state"], again.json()["discarded_input_ids"]) == (200, "cancelled", [])
     next_run = (await world.submit(session_id, "Go on.")).json()
     assert next_run["outcome"] == "new_run"
-    assert (await ended(world, next_run["run_id"], 5))["state"] == "succeeded", "the worker let go of the session"
+    assert (await ended(world, next_run["run_id"]))["state"] == "succeeded", "the worker let go of the session"
     entries = await log_of(world, session_id)
     check_log(entries)
     cancelled = [entry["id"] for entry in entries if entry["type"] == "run.cancelled"]
@@ -133,7 +152,7 @@ async def test_cancel_takes_effect_at_once_and_names_what_was_not_taken_up(world
 async def test_tokens_read_and_cancel_in_their_own_session(world: World, worker: Worker) -> None:
     session_id = await world.new_session()
     token, other = await world.new_token(session_id), await world.new_token(await world.new_session())
-    run_id = (await world.submit(session_id, "demo: slow 20", key=token)).json()["run_id"]
+    run_id = (await world.submit(session_id, "demo: slow 99", key=token)).json()["run_id"]
     assert (await world.get(f"/v1/runs/{run_id}", key=token)).status_code == 200
     assert (await world.get(f"/v1/sessions/{session_id}/runs", key=token)).status_code == 200
     foreign, absent = (

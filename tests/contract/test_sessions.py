@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.test_session_events import add_events
 from tests.sse import reading
-from tests.workers import at_rest, eventually, log_of, started, working
+from tests.workers import at_rest, eventually, held_up, log_of, started, working
 from tests.world import Server, World, bundle, error_of
 
 
@@ -313,9 +313,9 @@ async def test_a_cancellation_that_waited_for_a_deletion_is_404(world: World) ->
     async with await world.connect() as holder, holder.transaction():
         await holder.execute("SELECT pg_advisory_xact_lock(session_lock(%s))", (session_id,))
         deleting = asyncio.create_task(world.delete(f"/v1/sessions/{session_id}"))
-        await asyncio.sleep(0.3)
+        await held_up(world)
         cancelling = asyncio.create_task(world.post(f"/v1/runs/{run_id}/cancel", None))
-        await asyncio.sleep(0.3)
+        await held_up(world, 2)
     assert (await deleting).status_code == 204
     assert error_of(await cancelling) == (404, "not_found")
 

@@ -19,8 +19,8 @@ from quarterdeck.webhooks.rules import IpAddress
 from quarterdeck.webhooks.sender import Sender, SendingFailed
 from tests.receivers import Behaviour, Receiver, answering, babbling, hanging, receiving, resetting, trickling
 
-LAX = WebhookSettings(allow_private_addresses=True, allow_http=True, timeout_seconds=5)
-STRICT = WebhookSettings(allow_http=True, timeout_seconds=5)
+LAX = WebhookSettings(allow_private_addresses=True, allow_http=True, timeout_seconds=30)
+STRICT = WebhookSettings(allow_http=True, timeout_seconds=30)
 
 
 class Names:
@@ -127,7 +127,7 @@ async def test_an_attempt_has_one_deadline(behaviour: Behaviour, reason: str) ->
     settings = WebhookSettings(allow_private_addresses=True, allow_http=True, timeout_seconds=0.5)
     async with receiving(behaviour) as receiver:
         with sending(settings, Names(["127.0.0.1"])) as sender, pytest.raises(SendingFailed, match=reason):
-            await asyncio.wait_for(sender.post(named(receiver), {}, b"body"), 10)
+            await asyncio.wait_for(sender.post(named(receiver), {}, b"body"), 30)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,9 @@ from quarterdeck.db.cluster import (
     server_command,
 )
 
+# Only a fault takes this long.
+START_SECONDS = 60.0
+
 
 class Postgres:
     """Started without the guard that would bring it back."""
@@ -48,7 +51,7 @@ class Postgres:
                 start_new_session=True,
                 **identity(self._account),
             )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             with suppress(psycopg.OperationalError):
                 psycopg.connect(self.url, connect_timeout=2).close()
@@ -60,7 +63,7 @@ class Postgres:
         """SIGINT ends connections and writes everything out; SIGQUIT is a crash with recovery at the next start."""
         if self._process is not None:
             self._process.send_signal(order)
-            self._process.wait(30)
+            self._process.wait(START_SECONDS)
             self._process = None
 
     @contextmanager

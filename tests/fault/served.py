@@ -15,6 +15,7 @@ from quarterdeck.processes.supervisor import supervise
 from quarterdeck.settings import read_settings
 
 Message = dict[str, Any]
+PAUSES = {"/slow": 1, "/hang": 600}
 
 
 async def app(
@@ -25,12 +26,12 @@ async def app(
             await send({"type": f"{message['type']}.complete"})
         await send({"type": "lifespan.shutdown.complete"})
         return
-    if scope["path"] == "/slow":
-        await asyncio.sleep(1)
-    if scope["path"] == "/hang":
-        await asyncio.sleep(600)
     body = os.environ["QUARTERDECK_DATABASE_URL"] if scope["path"] == "/url" else str(os.getpid())
     await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
+    if scope["path"] in PAUSES:
+        # So that the client knows that its request is under way.
+        await send({"type": "http.response.body", "body": b"begun ", "more_body": True})
+        await asyncio.sleep(PAUSES[scope["path"]])
     await send({"type": "http.response.body", "body": body.encode()})
 
 

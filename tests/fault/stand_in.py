@@ -14,14 +14,8 @@ from psycopg import AsyncConnection
 
 from tests.contract.provider_server import OPENAI, Event, Reply, Wire, begin_stream, read_request, send_events, streams
 from tests.workers import eventually
-from tests.world import World
+from tests.world import START_SECONDS, World
 
-# Nobody loses patience with a lock that a test holds.
-PATIENT = {"DATABASE_LOCK_WAIT_SECONDS": 60, "DATABASE_STATEMENT_SECONDS": 80}
-# Not taken for dead by itself on a machine that is busy; by a worker with a shorter lease at once.
-STEADY = {"WORKER_LEASE_SECONDS": 60}
-# The first request of a worker waits for seconds of imports, and tests run side by side.
-START_SECONDS = 60.0
 FIRST, LAST = "Let me see.", "Done."
 # What a run writes under its session's lock when the model makes one call and then answers, in this order.
 WRITES = ("begin", "take", "store call", "store result", "take again", "store answer", "finish")
@@ -178,7 +172,7 @@ class Brake:
         locking = asyncio.create_task(self._lock(follower))
         await self.waiting(count + 1)
         await self.release()
-        await asyncio.wait_for(locking, 20)
+        await asyncio.wait_for(locking, START_SECONDS)
         self._holder = follower
 
     async def _connect(self) -> AsyncConnection[tuple[Any, ...]]:

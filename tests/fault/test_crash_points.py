@@ -28,9 +28,6 @@ from tests.fault.postgres import Postgres
 from tests.fault.stand_in import (
     FIRST,
     LAST,
-    PATIENT,
-    START_SECONDS,
-    STEADY,
     WRITES,
     Brake,
     Gate,
@@ -40,8 +37,8 @@ from tests.fault.stand_in import (
     new_session,
     walk_to,
 )
-from tests.workers import Worker, at_rest, check_log, ended, eventually, log_of, working
-from tests.world import Server, World, clone_database, drop_database, serving
+from tests.workers import Worker, at_rest, check_log, ended, eventually, log_of, take_for_dead, working
+from tests.world import PATIENT, START_SECONDS, Server, World, clone_database, drop_database, serving
 
 Settings = dict[str, object]
 
@@ -128,7 +125,7 @@ async def test_killed_before_any_of_its_writes(
     world: World, server: Server, stand_in: StandIn, model: Settings
 ) -> None:
     """A session for each point, all in one worker, which is killed when it stands before all those writes."""
-    settings = model | PATIENT | {"DATABASE_POOL_CONNECTIONS": 2 * len(POINTS)}
+    settings = model | {"DATABASE_POOL_CONNECTIONS": 2 * len(POINTS)}
     sessions = {point: await new_session(world, point.model) for point in POINTS}
     runs = {point: await submitted(world, sessions[point], "Hello.") for point in POINTS}
     for point in POINTS:
@@ -138,7 +135,7 @@ async def test_killed_before_any_of_its_writes(
         stand_in.replies[point.model] = answers if point.write != "store call" else [answers[0], *answers]
     async with AsyncExitStack() as stack:
         brakes = {point: await stack.enter_async_context(Brake(world, sessions[point])) for point in POINTS}
-        with working(server.database_url, server.data_dir, **settings, **STEADY) as worker:
+        with working(server.database_url, server.data_dir, **settings) as worker:
             await asyncio.gather(*(walk_to(brakes[point], point.write) for point in POINTS))
             kill(worker)
     before = {point: await log_of(world, sessions[point]) for point in POINTS}
@@ -146,6 +143,7 @@ async def test_killed_before_any_of_its_writes(
         assert len(stand_in.asked[point.model]) == REQUESTS[point.write][0], point
         if point.late_input:
             assert await submitted(world, sessions[point], "Late.") == runs[point], point
+    await take_for_dead(world)
     with working(server.database_url, server.data_dir, **settings):
         await at_rest(world, *sessions.values(), seconds=60)
     for point in POINTS:
@@ -179,14 +177,15 @@ async def test_killed_in_the_middle_of_an_answer(
     gate = Gate()
     stand_in.replies["x"] = [gate.reply(OPENAI.text("Half an ", "answer.")), streams(OPENAI.text("Whole."))]
     session_id = await new_session(world, "x")
-    with working(server.database_url, server.data_dir, **model, **STEADY) as worker:
+    with working(server.database_url, server.data_dir, **model) as worker:
         run_id = await submitted(world, session_id, "Hello.")
         await gate.is_reached()
         await submitted(world, session_id, "While it dies.")
         kill(worker)
-        await asyncio.wait_for(gate.client_left.wait(), 10)
+        await asyncio.wait_for(gate.client_left.wait(), START_SECONDS)
+    await take_for_dead(world)
     with working(server.database_url, server.data_dir, **model):
-        run = await ended(world, run_id, START_SECONDS)
+        run = await ended(world, run_id)
     assert (run["state"], run["attempts"], run["steps"], run["inputs_consumed"]) == ("succeeded", 2, 1, 2)
     assert stand_in.texts("x") == [["Hello."], ["Hello.", "While it dies."]]
     entries = await log_of(world, session_id)
@@ -211,6 +210,7 @@ async def test_woken_in_the_middle_of_an_answer(
         run_id = await submitted(world, session_id, "Hello.")
         await slept.is_reached()
         sleeper.signal(signal.SIGSTOP)
+        await take_for_dead(world)
         with working(server.database_url, server.data_dir, **model) as second:
             await other.is_reached()
             taken_over = await log_of(world, session_id)
@@ -279,7 +279,16 @@ async def test_no_write_of_an_older_attempt_is_let_through(
 
 # --- PostgreSQL goes down ---
 
-SESSIONS, INPUTS = 6, 40
+SESSIONS = 6
+# Of each session, before, between and after the restarts together.
+INPUTS = 10
+# What a worker does without being told otherwise, but for a lease that is soon over: its queue leaves jobs behind.
+SHIPPED = {
+    "WORKER_LEASE_SECONDS": 2,
+    "DATABASE_LOCK_WAIT_SECONDS": DatabaseSettings().lock_wait_seconds,
+    "DATABASE_STATEMENT_SECONDS": DatabaseSettings().statement_seconds,
+    "DATABASE_POOL_WAIT_SECONDS": DatabaseSettings().pool_wait_seconds,
+}
 
 
 async def test_postgres_restarted_and_crashed_under_load(tmp_path: Path, stand_in: StandIn, model: Settings) -> None:
@@ -292,21 +301,23 @@ async def test_postgres_restarted_and_crashed_under_load(tmp_path: Path, stand_i
             migrate(postgres.url)
             with (
                 serving(postgres.url, tmp_path) as server,
-                working(postgres.url, tmp_path, **model) as one,
-                working(postgres.url, tmp_path, **model) as two,
+                working(postgres.url, tmp_path, **model, **SHIPPED) as one,
+                working(postgres.url, tmp_path, **model, **SHIPPED) as two,
             ):
                 async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
                     world = await World.create(postgres.url, http)
                     sessions = {f"s{n}": await new_session(world, f"s{n}") for n in range(SESSIONS)}
                     for name in sessions:
                         given[name] = []
-                        stand_in.replies[name] = [_numbered(numbers, given[name]) for _ in range(20 * INPUTS)]
-                    talks = [asyncio.create_task(_talk(world, session_id)) for session_id in sessions.values()]
+                        stand_in.replies[name] = [_numbered(numbers, given[name]) for _ in range(2000)]
+                    over = asyncio.Event()
+                    talks = [asyncio.create_task(_talk(world, session_id, over)) for session_id in sessions.values()]
                     for order in (signal.SIGINT, signal.SIGQUIT):
                         await asyncio.sleep(1.5)
                         await asyncio.to_thread(postgres.stop, order)
                         await asyncio.sleep(0.5)
                         await asyncio.to_thread(postgres.start)
+                    over.set()
                     acknowledged = await asyncio.gather(*talks)
                     await at_rest(world, *sessions.values(), seconds=60)
                     assert one.process.poll() is None
@@ -317,7 +328,6 @@ async def test_postgres_restarted_and_crashed_under_load(tmp_path: Path, stand_i
                         check_requests(entries, stand_in.asked[name], given[name])
                         accepted = Counter(texts_of(entries, "input.accepted"))
                         assert all(accepted[text] == 1 for text in texts)
-                        assert len(texts) >= INPUTS // 4, "the load was real"
         finally:
             postgres.stop()
 
@@ -332,10 +342,12 @@ def _numbered(numbers: "count[int]", given: list[str]) -> Reply:
     return reply
 
 
-async def _talk(world: World, session_id: str) -> list[str]:
-    """What was acknowledged. The rest may or may not have been stored."""
-    acknowledged = []
-    for number in range(INPUTS):
+async def _talk(world: World, session_id: str, over: asyncio.Event) -> list[str]:
+    """Until it is over and enough was acknowledged: which is returned. The rest may or may not have been stored."""
+    acknowledged: list[str] = []
+    for number in count():
+        if over.is_set() and len(acknowledged) >= INPUTS:
+            break
         answer = await world.submit(session_id, f"input {number}")
         if answer.status_code == 200:
             acknowledged.append(f"input {number}")

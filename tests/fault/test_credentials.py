@@ -10,8 +10,9 @@ import httpx
 import pytest
 
 from quarterdeck.access.model import Permission
-from tests.sse import reading
-from tests.world import EVERY_PERMISSION, Server, World, clone_database, drop_database, error_of, serving
+from tests.sse import PATIENCE_SECONDS, reading
+from tests.workers import eventually
+from tests.world import EVERY_PERMISSION, PATIENT, Server, World, clone_database, drop_database, error_of, serving
 
 UNAUTHORIZED = (401, "unauthorized")
 # What is promised; the check at the end of a stream has its own, more patient, in test_event_stream.py.
@@ -23,8 +24,8 @@ def servers(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathF
     """Two `qd api` on one database, as on two machines."""
     url = clone_database(postgres_url, template)
     with (
-        serving(url, tmp_path_factory.mktemp("one")) as one,
-        serving(url, tmp_path_factory.mktemp("other"), SERVER_PROCESSES=2) as other,
+        serving(url, tmp_path_factory.mktemp("one"), **PATIENT) as one,
+        serving(url, tmp_path_factory.mktemp("other"), SERVER_PROCESSES=2, **PATIENT) as other,
     ):
         yield [one, other]
     drop_database(postgres_url, url)
@@ -73,7 +74,7 @@ async def test_what_ends_in_one_process_ends_in_the_others_within_a_second(
         answer = await one.post(path, {"overlap_seconds": 0} if how == "rotated" else None)
         assert answer.status_code in (200, 201), answer.text
         await refused_everywhere(worlds, credential, session_id)
-        assert await reader.ends(5)
+        assert await reader.ends(PATIENCE_SECONDS)
     if how == "rotated":
         assert (await other.submit(session_id, key=answer.json()["secret"])).status_code == 200
 
@@ -106,18 +107,25 @@ async def test_no_request_fails_while_a_key_is_rotated_under_load(worlds: list[W
             if answer.status_code != 200:
                 failures.append((answer.status_code, answer.text))
 
+    async def uses(count: int) -> None:
+        enough = done + count
+
+        async def are_enough() -> bool:
+            return done >= enough
+
+        await eventually(are_enough)
+
     users = [asyncio.create_task(use(world, place)) for place in range(4) for world in worlds]
     for _ in range(3):
-        await asyncio.sleep(0.5)
+        await uses(40)
         answer = await one.post(f"/v1/api-keys/{key_id}/rotate", {"overlap_seconds": 3600}, key=good[-1])
         assert answer.status_code == 201, answer.text
         key_id = UUID(answer.json()["id"])
         good.append(answer.json()["secret"])
-    await asyncio.sleep(0.5)
+    await uses(40)
     stop.set()
     await asyncio.gather(*users)
     assert failures == []
-    assert done > 100
     assert len({*good}) == 4
 
 
@@ -148,7 +156,7 @@ async def test_a_key_that_never_rests_is_revoked_all_the_same(worlds: list[World
         )
         assert sorted(answer.status_code for answer in answers) == [200, 201] + [409] * 4
         assert error_of(await other.get(path, key=secret)) == UNAUTHORIZED
-        await asyncio.wait_for(asyncio.gather(*hammering), 20)
+        await asyncio.wait_for(asyncio.gather(*hammering), PATIENCE_SECONDS)
     finally:
         ended.set()
         await asyncio.gather(*hammering, return_exceptions=True)

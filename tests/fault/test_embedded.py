@@ -20,6 +20,9 @@ from quarterdeck.db import cluster as files
 from quarterdeck.db.cluster import Cluster, EmbeddedError, find_postmaster
 from quarterdeck.db.embedded import running
 
+# Only a fault takes this long.
+PATIENCE_SECONDS = 60.0
+
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 
 # One user of the server in a process of its own: says READY, then waits to be told to go on or to be killed.
@@ -48,7 +51,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     return found
 
 
-def eventually(holds: Callable[[], object], within_seconds: float) -> None:
+def eventually(holds: Callable[[], object], within_seconds: float = PATIENCE_SECONDS) -> None:
     deadline = time.monotonic() + within_seconds
     while not holds():
         assert time.monotonic() < deadline, f"not within {within_seconds} s"
@@ -89,7 +92,7 @@ def user(folder: Path) -> Iterator[Callable[[], "subprocess.Popen[str]"]]:
     for process in users:
         process.kill()
         process.communicate()
-    eventually(lambda: not processes_of(folder), 10)
+    eventually(lambda: not processes_of(folder))
 
 
 def ready(user: "subprocess.Popen[str]") -> None:
@@ -98,7 +101,7 @@ def ready(user: "subprocess.Popen[str]") -> None:
 
 
 def go_on(user: "subprocess.Popen[str]") -> int:
-    user.communicate("go on\n", timeout=60)
+    user.communicate("go on\n", timeout=PATIENCE_SECONDS)
     return user.returncode
 
 
@@ -235,7 +238,7 @@ def test_who_started_the_server_may_leave_first(folder: Path, user: Callable[[],
     assert go_on(first) == 0
     assert server(folder) == before
     assert go_on(second) == 0
-    eventually(lambda: not processes_of(folder), 5)
+    eventually(lambda: not processes_of(folder))
 
 
 def test_a_killed_user_leaves_no_server_behind(folder: Path, user: Callable[[], "subprocess.Popen[str]"]) -> None:
@@ -243,7 +246,7 @@ def test_a_killed_user_leaves_no_server_behind(folder: Path, user: Callable[[], 
     ready(only)
     only.kill()
     only.wait()
-    eventually(lambda: not processes_of(folder), 5)
+    eventually(lambda: not processes_of(folder))
     assert "fast shutdown" in (folder / "postgres.log").read_text()
 
 
@@ -289,7 +292,7 @@ def test_a_killed_guard_is_replaced(folder: Path, user: Callable[[], "subprocess
     assert guard is not None
     guard.kill()
     # Its parent does not wait for it.
-    eventually(lambda: guard.status() == psutil.STATUS_ZOMBIE, 5)
+    eventually(lambda: guard.status() == psutil.STATUS_ZOMBIE)
     with running(folder) as url:
         assert scalar(url, "SELECT count(*) FROM visit") == 1
         only.kill()
@@ -305,9 +308,9 @@ def test_a_server_without_a_guard_is_replaced(folder: Path) -> None:
     with (folder / "postgres.log").open("ab") as log:
         orphan = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **identity)
     try:
-        eventually(lambda: find_postmaster(Cluster(folder)), 10)
+        eventually(lambda: find_postmaster(Cluster(folder)))
         with running(folder) as url:
-            eventually(lambda: orphan.poll() is not None, 10)
+            eventually(lambda: orphan.poll() is not None)
             assert scalar(url, "SELECT 1") == 1
     finally:
         orphan.kill()

@@ -29,4 +29,4 @@ def test_a_killed_supervisor_leaves_nothing_behind_and_loses_nothing(tmp_path: P
             assert (same.content, same.headers["idempotency-replayed"]) == (first.content, "true")
             steered = httpx.post(again.url + path, json=body, headers=headers).json()
             assert steered == first.json() | {"outcome": "steered"}
-            eventually(lambda: not any(member.is_running() for member in family), 5)
+            eventually(lambda: not any(member.is_running() for member in family))

@@ -3,7 +3,6 @@ of a run: with a worker of its own and a model in the test's hands."""
 
 import asyncio
 import socket
-import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -14,8 +13,6 @@ from quarterdeck.agents.context import estimate_tokens
 from tests.contract.provider_server import OPENAI, Event, refuses, streams
 from tests.fault.stand_in import (
     LAST,
-    PATIENT,
-    STEADY,
     WRITES,
     Brake,
     Gate,
@@ -26,7 +23,7 @@ from tests.fault.stand_in import (
     walk_to,
 )
 from tests.workers import at_rest, check_log, ended, log_of, working
-from tests.world import Server, World, clone_database, drop_database, serving
+from tests.world import PATIENT, START_SECONDS, Server, World, clone_database, drop_database, serving
 
 CONTEXT_TOKENS = 1000
 # Small enough to be met by a test that wants to, large enough for all others.
@@ -44,7 +41,7 @@ def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture(scope="module")
 def door(server: Server) -> Iterator[socket.socket]:
     """With the one worker of this file, which asks whoever is behind it."""
-    settings = PATIENT | STEADY | LIMITS | {"DATABASE_POOL_CONNECTIONS": 20}
+    settings = LIMITS | {"DATABASE_POOL_CONNECTIONS": 20}
     with (
         socket.create_server(("127.0.0.1", 0)) as door,
         working(server.database_url, server.data_dir, **asking(door), **settings),
@@ -157,11 +154,9 @@ async def test_cancel_reaches_a_step_in_another_process(world: World, stand_in: 
     run_id = (await submitted(world, session_id, "Hello."))["run_id"]
     await gate.is_reached()
     await submitted(world, session_id, "Too late.")
-    began = time.monotonic()
     answer: httpx.Response = await world.post(f"/v1/runs/{run_id}/cancel", None)
     assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
-    await asyncio.wait_for(gate.client_left.wait(), 10)
-    assert time.monotonic() - began < 5
+    await asyncio.wait_for(gate.client_left.wait(), START_SECONDS)
     entries = await log_of(world, session_id)
     check_log(entries)
     discarded = [entry["data"]["input_id"] for entry in of_type(entries, "input.discarded")]

@@ -21,7 +21,7 @@ from quarterdeck.db.embedded import running
 from quarterdeck.processes import listener
 from quarterdeck.processes.supervisor import settings_environment
 from quarterdeck.settings import read_settings
-from tests.fault.test_embedded import USER, eventually, folder, go_on, processes_of, ready, server
+from tests.fault.test_embedded import PATIENCE_SECONDS, USER, eventually, folder, go_on, processes_of, ready, server
 
 __all__ = ["folder"]
 
@@ -58,7 +58,7 @@ class Served:
             keep(line.rstrip("\n"))
 
     def said(self, word: str) -> str:
-        first, _, rest = self._said.get(timeout=60).partition(" ")
+        first, _, rest = self._said.get(timeout=PATIENCE_SECONDS).partition(" ")
         assert first == word
         return rest
 
@@ -69,8 +69,8 @@ class Served:
         self.worker()
         return self
 
-    def get(self, path: str, timeout: float = 20) -> str:
-        return httpx.get(f"http://{self.address[0]}:{self.address[1]}{path}", timeout=timeout).text
+    def get(self, path: str) -> str:
+        return httpx.get(f"http://{self.address[0]}:{self.address[1]}{path}", timeout=PATIENCE_SECONDS).text
 
     def worker(self) -> psutil.Process:
         return psutil.Process(int(self.get("/")))
@@ -84,7 +84,7 @@ class Served:
         with socket.socket() as attempt:
             return attempt.connect_ex(self.address) != 0
 
-    def end(self, timeout: float = 30) -> int:
+    def end(self, timeout: float = PATIENCE_SECONDS) -> int:
         code = self.process.wait(timeout)
         for thread in self._threads:
             thread.join(timeout)
@@ -106,7 +106,7 @@ def serve(folder: Path) -> Iterator[Callable[..., Served]]:
     for one in started:
         one.process.kill()
         one.process.wait()
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while left := [process for process in psutil.process_iter() if serves(process, folder)]:
         if time.monotonic() > deadline:
             break
@@ -118,7 +118,7 @@ def serve(folder: Path) -> Iterator[Callable[..., Served]]:
         for stream in (one.process.stdout, one.process.stderr):
             assert stream is not None
             stream.close()
-    eventually(lambda: not processes_of(folder), 10)
+    eventually(lambda: not processes_of(folder))
     assert left == []
 
 
@@ -168,17 +168,15 @@ def test_a_killed_supervisor_leaves_nothing_and_can_be_started_again_at_once(
     assert select_one(second.url)
     second.signal(signal.SIGKILL)
     second.end()
-    eventually(second.refuses, 10)
-    eventually(lambda: not processes_of(folder), 10)
+    eventually(second.refuses)
+    eventually(lambda: not processes_of(folder))
 
 
 def test_a_killed_supervisor_cuts_a_request_that_hangs(serve: Callable[..., Served]) -> None:
     served = serve().up()
-    with socket.create_connection(served.address) as hanging:
-        hanging.sendall(b"GET /hang HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
+    with under_way(served, "/hang"):
         served.signal(signal.SIGKILL)
-        eventually(served.refuses, 10)
+        eventually(served.refuses)
 
 
 def test_everything_killed_can_be_started_again_at_once(serve: Callable[..., Served], folder: Path) -> None:
@@ -197,7 +195,7 @@ def test_a_killed_api_server_comes_back_without_refusing_anybody(serve: Callable
     before.kill()
     before_pids = {before.pid, worker.pid}
     # For a moment the worker does not know yet that it is an orphan, and may answer.
-    eventually(lambda: not worker.is_running(), 10)
+    eventually(lambda: not worker.is_running())
     assert served.worker().pid not in before_pids
     assert served.api().pid not in before_pids
 
@@ -227,7 +225,7 @@ def test_a_killed_database_comes_back(serve: Callable[..., Served], folder: Path
     target = doomed if victim == "server" else doomed.parent()
     assert target is not None
     target.kill()
-    eventually(lambda: find_postmaster(Cluster(folder)) not in (None, doomed) and select_one(served.url), 10)
+    eventually(lambda: find_postmaster(Cluster(folder)) not in (None, doomed) and select_one(served.url))
     served.signal(signal.SIGTERM)
     assert served.end() == 0
 
@@ -235,31 +233,34 @@ def test_a_killed_database_comes_back(serve: Callable[..., Served], folder: Path
 def test_ctrl_c_for_the_whole_group_lets_requests_finish(serve: Callable[..., Served]) -> None:
     served = serve().up()
     assert os.getpgid(served.process.pid) != os.getpgid(served.api().pid)
-    answers: list[str] = []
-    request = threading.Thread(target=lambda: answers.append(served.get("/slow")))
-    request.start()
-    time.sleep(0.3)
-    os.killpg(served.process.pid, signal.SIGINT)
-    assert served.end() == 0
-    request.join()
-    assert answers
-    assert answers[0].isdigit()
+    with under_way(served, "/slow") as request:
+        os.killpg(served.process.pid, signal.SIGINT)
+        assert served.end() == 0
+        answer = b"".join(iter(lambda: request.recv(4096), b""))
+    # The rest of what it was saying, to the end of a chunked body.
+    assert answer.split(b"\r\n")[1].isdigit()
+    assert answer.endswith(b"0\r\n\r\n")
 
 
-def hang(served: Served) -> socket.socket:
+def under_way(served: Served, path: str) -> socket.socket:
+    """A request whose answer has begun."""
     connection = socket.create_connection(served.address)
-    connection.sendall(b"GET /hang HTTP/1.1\r\nHost: a\r\n\r\n")
-    time.sleep(0.3)
+    connection.settimeout(PATIENCE_SECONDS)
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    received = b""
+    while not received.endswith(b"begun \r\n"):
+        received += connection.recv(1)
     return connection
 
 
 def test_a_request_that_hangs_delays_the_end_by_shutdown_seconds_at_most(serve: Callable[..., Served]) -> None:
     served = serve(QUARTERDECK_SERVER_SHUTDOWN_SECONDS="1.5").up()
-    with hang(served):
+    with under_way(served, "/hang"):
         asked = time.monotonic()
         served.signal(signal.SIGTERM)
+        # It hangs for ten times as long as is waited here.
         assert served.end() == 0
-        assert 0.9 < time.monotonic() - asked < 9
+        assert time.monotonic() - asked > 0.9
 
 
 def test_an_api_server_that_does_not_react_is_killed(serve: Callable[..., Served]) -> None:
@@ -269,26 +270,27 @@ def test_an_api_server_that_does_not_react_is_killed(serve: Callable[..., Served
     served.signal(signal.SIGTERM)
     assert served.end() == 0
     assert not api.is_running()
-    eventually(lambda: not worker.is_running(), 10)
+    eventually(lambda: not worker.is_running())
 
 
 def test_a_second_ctrl_c_ends_at_once(serve: Callable[..., Served], folder: Path) -> None:
-    served = serve(QUARTERDECK_SERVER_SHUTDOWN_SECONDS="60").up()
-    with hang(served):
+    served = serve(QUARTERDECK_SERVER_SHUTDOWN_SECONDS="600").up()
+    with under_way(served, "/hang"):
         served.signal(signal.SIGINT)
+        # Two signals at once would be one. It has noticed the first when nobody takes connections any more.
+        eventually(served.refuses)
         time.sleep(0.5)
         assert served.process.poll() is None
         served.signal(signal.SIGINT)
-        assert served.end(timeout=10) == 130
-        eventually(served.refuses, 10)
-    eventually(lambda: not processes_of(folder), 10)
+        assert served.end() == 130
+    eventually(lambda: not processes_of(folder))
 
 
 def test_a_signal_during_the_start_ends_cleanly(serve: Callable[..., Served], folder: Path) -> None:
-    served = serve(LINGER_SECONDS="60")
+    served = serve(LINGER_SECONDS="600")
     served.said("DATABASE")
     served.signal(signal.SIGTERM)
-    assert served.end(timeout=10) == 0
+    assert served.end() == 0
     assert processes_of(folder) == []
 
 
@@ -329,10 +331,10 @@ def test_a_data_directory_at_fault_is_one_line_and_code_1(serve: Callable[..., S
 def test_an_api_that_cannot_start_is_reported_and_tried_on(serve: Callable[..., Served]) -> None:
     served = serve(BROKEN="yes")
     served.said("DATABASE")
-    eventually(lambda: any("api has ended 5 times" in line for line in served.errors), 60)
+    eventually(lambda: any("api has ended 5 times" in line for line in served.errors))
     assert served.process.poll() is None
     pauses = [line for line in served.errors if "it starts again in" in line]
-    assert [line.split("in ")[-1].split(" s")[0] for line in pauses] == ["0.1", "0.2", "0.4", "0.8", "1.6"]
+    assert [line.split("in ")[-1].split(" s")[0] for line in pauses[:5]] == ["0.1", "0.2", "0.4", "0.8", "1.6"]
     served.signal(signal.SIGTERM)
     assert served.end() == 0
 
@@ -359,7 +361,7 @@ def test_a_command_that_ends_leaves_the_server_it_started_to_serve(serve: Callab
     guard = before.parent()
     assert guard is not None
     guard.kill()
-    eventually(lambda: find_postmaster(Cluster(folder)) not in (None, before) and select_one(served.url), 10)
+    eventually(lambda: find_postmaster(Cluster(folder)) not in (None, before) and select_one(served.url))
     served.signal(signal.SIGTERM)
     assert served.end() == 0
     assert processes_of(folder) == []
@@ -407,5 +409,5 @@ def test_a_predecessor_may_take_a_moment_to_let_go_of_the_address() -> None:
     port = predecessor.getsockname()[1]
     going = threading.Timer(0.5, predecessor.close)
     going.start()
-    listener.listen("127.0.0.1", port, workers=1, patience_seconds=10)[0].close()
+    listener.listen("127.0.0.1", port, workers=1, patience_seconds=60)[0].close()
     going.join()

@@ -112,7 +112,7 @@ async def test_it_fails_when_told() -> None:
 async def test_it_takes_its_time_when_told() -> None:
     start = time.monotonic()
     await step([UserTurn("demo: slow 0.2")])
-    assert 0.2 <= time.monotonic() - start < 5
+    assert time.monotonic() - start >= 0.2
 
 
 async def test_it_shows_its_text_in_pieces() -> None:

@@ -167,6 +167,10 @@ class Feed:
             return
         principals = await find_principals(connection, {reader.credential for reader in readers})
         heads = await store.heads(connection, {reader.session_id for reader in readers})
+        # What was said before these heads were read comes before what they make a reader look for: text goes before the
+        # message it belongs to.
+        async for notification in connection.notifies(timeout=0):
+            self._dispatch(notification.payload)
         for reader in readers:
             reader.attend(principals.get(reader.credential), heads.get(reader.session_id))
 

@@ -18,7 +18,9 @@ class RateLimits:
         """Without Redis, each of the processes of this server gives out its share."""
         self.rates = rules.rates(settings, processes if settings.redis_url is None else 1)
         self._memory = Memory()
-        self._shared = Shared(settings.redis_url, self.rates) if self.rates and settings.redis_url is not None else None
+        self._shared: Shared | None = None
+        if self.rates and settings.redis_url is not None:
+            self._shared = Shared(settings.redis_url, self.rates, settings.redis_wait_seconds)
         # Whose a credential was when it was last seen alive.
         self._payers: dict[Credential, Payer] = {}
 

@@ -21,9 +21,6 @@ from redis.backoff import NoBackoff
 from quarterdeck.logs import log
 from quarterdeck.rate_limits.model import Rate, Standing, Taken
 
-# For one call. A request waits for its own and, at worst, for one that was under way, and may do so with a database
-# connection in hand.
-_PATIENCE_SECONDS = 0.25
 _ASK_AGAIN_SECONDS = 1.0
 _SAY_AGAIN_SECONDS = 5.0
 # Of one call, which keeps the server from everything else while it runs.
@@ -72,17 +69,18 @@ class _Waiting(Struct, frozen=True, eq=False):
 
 
 class Shared:
-    def __init__(self, url: str, rates: Sequence[Rate]) -> None:
+    def __init__(self, url: str, rates: Sequence[Rate], wait_seconds: float) -> None:
         self._redis = Redis.from_url(
             url,
             # What was given up on ends soon too, so that its connection is not waited for.
-            socket_timeout=_PATIENCE_SECONDS,
-            socket_connect_timeout=_PATIENCE_SECONDS,
+            socket_timeout=wait_seconds,
+            socket_connect_timeout=wait_seconds,
             # Once more, at once: a server that was restarted leaves connections that do not know it yet.
             retry=Retry(NoBackoff(), 1),
         )
         self._take = self._redis.register_script(_TAKE)
         self._rates = tuple(rates)
+        self._wait_seconds = wait_seconds
         self._waiting: deque[_Waiting] = deque()
         self._sender: asyncio.Task[None] | None = None
         self._overdue: set[asyncio.Task[Any]] = set()
@@ -134,7 +132,7 @@ class Shared:
         keys = [key for waiting in batch for key in waiting.keys]
         numbers = [number for rate in self._rates for number in (rate.burst, rate.interval_us)]
         task = asyncio.create_task(self._take(keys, numbers))
-        done, _ = await asyncio.wait({task}, timeout=_PATIENCE_SECONDS)
+        done, _ = await asyncio.wait({task}, timeout=self._wait_seconds)
         if not done:
             self._overdue.add(task)
             task.add_done_callback(self._forget)
