@@ -21,7 +21,7 @@ async def test_the_first_session_is_made_with_a_skill_and_opens(visitor: Visitor
     await dialog.get_by_label("Title").fill("Plan the release")
     await dialog.get_by_label("Model").fill("nonsense\u2066")
     await dialog.get_by_label("Instructions").fill("Be brief.\nBe kind.")
-    await dialog.get_by_label("demo").check()
+    await dialog.get_by_role("checkbox", name="demo").check()
     await dialog.get_by_label("Pinned version of demo").fill("1")
     assert await visitor.problems() == []
     await dialog.get_by_role("button", name="Create").click()
