@@ -14,10 +14,10 @@ const REFRESH_MS = 3000;
 
 const COLUMNS = [
   { name: "Title", cell: (one) => el("a", { href: `#/sessions/${one.id}` }, nameOf(one)) },
-  { name: "State", cell: state },
-  { name: "Model", cell: (one) => one.model ?? el("span", { class: "quiet" }, "as the server is set") },
-  { name: "Created", cell: (one) => when(one.created_at) },
-  { name: "By", cell: (one) => one.created_by.display_name ?? one.created_by.primary_email ?? "" },
+  { name: "State", cell: state, class: "state" },
+  { name: "Model", class: "model", cell: (one) => one.model ?? el("span", { class: "quiet" }, "as the server is set") },
+  { name: "Created", class: "created", cell: (one) => when(one.created_at) },
+  { name: "By", class: "by", cell: (one) => one.created_by.display_name ?? one.created_by.primary_email ?? "" },
 ];
 
 function state({ active_run: run, archived_at: archivedAt }) {
@@ -28,7 +28,7 @@ function state({ active_run: run, archived_at: archivedAt }) {
 
 /** `node`, and `ask(query)` for another selection. `empty(query)` is shown when it holds nothing. */
 export function sessionList(signal, empty) {
-  const node = el("div", {}, loading("the sessions"));
+  const node = el("div", { class: "session-list" }, loading("the sessions"));
   const made = table("Sessions", COLUMNS, []);
   const body = made.querySelector("tbody");
   const button = el("button", { class: "more", type: "button", on: { click: more } }, "Show more");
@@ -88,18 +88,22 @@ export function sessionList(signal, empty) {
   }
 
   async function refresh(either) {
-    const loaded = Math.max(rows.size, PAGE);
+    const loaded = rows.size;
+    // Ids grow with time: so far the list reaches down, whatever has come on top of it.
+    const last = [...rows.keys()].at(-1) ?? null;
+    const limit = Math.min(LARGEST_PAGE, loaded + PAGE);
     const found = [];
     let after = null;
     do {
-      const page = await get("/sessions", { ...query, limit: Math.min(LARGEST_PAGE, loaded - found.length), after }, either);
+      const page = await get("/sessions", { ...query, limit, after }, either);
       found.push(...page.items);
       after = page.next_cursor;
-    } while (after !== null && found.length < loaded);
+    } while (after !== null && last !== null && after > last);
     // Another page may have been loaded meanwhile; it is part of the next refresh.
-    if (rows.size > loaded) return;
-    next = after;
-    draw(found);
+    if (rows.size !== loaded) return;
+    const kept = last === null || next === null ? found : found.filter((one) => one.id >= last);
+    next = kept.length < found.length ? kept.at(-1)?.id ?? null : after;
+    draw(kept);
   }
 
   function draw(sessions) {
