@@ -6,13 +6,12 @@ const SAID_MS = 2000;
 
 /** `what` completes "Copy …" for who does not see what it stands beside. */
 export function copyButton(text, what) {
-  const button = el("button", { class: "small", type: "button", "aria-label": `Copy ${what}`, on: { click: copy } }, "Copy");
+  const said = el("span", { class: "quiet small-text", role: "status" });
   async function copy() {
-    const done = await copied(text);
-    button.textContent = done ? "Copied" : "Select it and copy by hand";
-    setTimeout(() => { button.textContent = "Copy"; }, SAID_MS);
+    said.textContent = (await copied(text)) ? " Copied" : " Select it and copy by hand";
+    setTimeout(() => { said.textContent = ""; }, SAID_MS);
   }
-  return el("span", { role: "status" }, button);
+  return el("span", {}, el("button", { class: "small", type: "button", "aria-label": `Copy ${what}`, on: { click: copy } }, "Copy"), said);
 }
 
 async function copied(text) {

@@ -48,7 +48,8 @@ async function showPage() {
   try {
     if (found === null) fill(main, view.title("No such page"), el("p", {}, el("a", { href: "#/sessions" }, "All sessions")));
     else await (await found.load()).show(view, found.params);
-    if (!signal.aborted) main.querySelector("h1")?.focus({ preventScroll: true });
+    // Unless the page knows a better place.
+    if (!signal.aborted && !main.contains(document.activeElement)) main.querySelector("h1")?.focus({ preventScroll: true });
   } catch (fault) {
     if (!signal.aborted) fill(main, view.title("This page could not be shown"), faultBox(fault, showPage));
   } finally {

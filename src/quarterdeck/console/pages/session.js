@@ -1,5 +1,177 @@
-import { fill } from "../dom.js";
+// One session: what is said in it, as it is said, and a place to take part.
 
-export async function show(view) {
-  fill(view.main, view.title("session"));
+import { all, get } from "../api.js";
+import { can, onlySession } from "../credential.js";
+import { el, fill } from "../dom.js";
+import { follow } from "../following.js";
+import { emptyBox, faultBox, loading } from "../notices.js";
+import { menu, nameOf } from "../session/changing.js";
+import { composer } from "../session/composer.js";
+import { connection } from "../session/connection.js";
+import { Conversation } from "../session/conversation.js";
+import { facts } from "../session/facts.js";
+import { outboxOf } from "../session/outbox.js";
+import { share } from "../session/sharing.js";
+import { timeline } from "../session/timeline.js";
+import { Transcript } from "../session/transcript.js";
+
+const SAID_CHARACTERS = 300;
+
+export async function show(view, { id }) {
+  fill(view.main, loading("the session"));
+  const conversation = new Conversation();
+  const [session] = await Promise.all([get(`/sessions/${id}`, {}, view.signal), catchUp(id, conversation, view.signal)]);
+  if (view.signal.aborted) return;
+  const page = new SessionPage(view, session, conversation);
+  page.open();
+}
+
+/** The log up to its current end: what comes behind it comes live. */
+async function catchUp(id, conversation, signal) {
+  for await (const event of all(`/sessions/${id}/events`, {}, signal)) conversation.event(event);
+}
+
+class SessionPage {
+  #view;
+  #session;
+  #conversation;
+  #transcript;
+  #timeline;
+  #composer = null;
+  #connection;
+  #outbox;
+  #drawing = false;
+  #head = el("div", {});
+  #foot = el("div", { class: "foot" });
+  #empty = emptyBox("Nothing was said yet", el("p", {}, "Write a message below: it starts a run. Write another while it works, and it steers the run."));
+  #said = el("p", { class: "unseen", role: "status", "aria-live": "polite" });
+  #jump = el("button", { type: "button", class: "jump", hidden: true, on: { click: () => this.#jumpToEnd() } }, "Jump to the newest");
+
+  constructor(view, session, conversation) {
+    this.#view = view;
+    this.#session = session;
+    this.#conversation = conversation;
+    this.#transcript = new Transcript(conversation, view.signal, () => this.#showJump());
+    this.#timeline = timeline(conversation.runs, view.signal);
+    this.#connection = connection();
+    this.#outbox = outboxOf(session.id);
+  }
+
+  open() {
+    const { signal } = this.#view;
+    for (const { key, text } of this.#outbox.entries) this.#conversation.send(key, text, true);
+    this.#outbox.listener = this;
+    signal.addEventListener("abort", () => { if (this.#outbox.listener === this) this.#outbox.listener = null; });
+    this.#drawFrame();
+    fill(
+      this.#view.main,
+      this.#said,
+      this.#head,
+      el(
+        "div",
+        { class: "session" },
+        el("aside", { "aria-label": "About this session" }, el("h2", {}, "Runs"), this.#timeline.node, facts(this.#session, signal)),
+        el("div", { class: "talk" }, this.#empty, this.#transcript.node, this.#foot),
+      ),
+    );
+    this.#draw();
+    this.#composer?.ready();
+    this.#follow();
+  }
+
+  // --- what the outbox tells ---
+
+  accepted(key, { outcome, run_id: runId }) {
+    this.#conversation.answered(key, outcome, runId);
+    this.#changed();
+  }
+
+  returned(keys, fault) {
+    for (const key of keys) this.#conversation.refused(key);
+    this.#changed();
+    this.#composer?.returned(fault);
+  }
+
+  // --- what is shown ---
+
+  #drawFrame() {
+    const session = this.#session;
+    const mayManage = onlySession() === null && can("session.manage");
+    const changed = (now) => {
+      this.#session = now;
+      this.#drawFrame();
+      this.#draw();
+      this.#head.querySelector("h1").focus();
+    };
+    const actions = mayManage && [
+      el("button", { type: "button", on: { click: () => share(session.id, this.#view.signal) } }, "Share"),
+      menu(session, changed),
+    ];
+    fill(this.#head, this.#view.title(nameOf(session), session.archived_at !== null && el("span", { class: "tag" }, "archived"), actions));
+    this.#composer = this.#mayTalk() ? composer(session.id, this.#view.signal, (text) => this.#send(text)) : null;
+    const why = session.archived_at === null ? "Your key may read here and not write: it lacks session.manage." : "This session is archived and takes no input.";
+    fill(this.#foot, this.#jump, this.#connection.node, this.#composer?.node ?? el("p", { class: "card quiet" }, why));
+  }
+
+  #mayTalk() {
+    return this.#session.archived_at === null && (onlySession() !== null || can("session.manage"));
+  }
+
+  #send(text) {
+    const { key } = this.#outbox.put(text);
+    this.#conversation.send(key, text);
+    this.#transcript.toEnd();
+    this.#changed();
+  }
+
+  async #follow() {
+    const { signal } = this.#view;
+    const told = (isConnected) => {
+      if (isConnected) this.#conversation.resumed();
+      this.#connection.told(isConnected);
+      this.#changed();
+    };
+    try {
+      for await (const { type, data } of follow(`/sessions/${this.#session.id}/events`, this.#conversation.position, signal, told)) {
+        if (type === "message.delta") this.#conversation.delta(data);
+        else this.#conversation.event(data);
+        this.#changed();
+      }
+    } catch (fault) {
+      if (signal.aborted) return;
+      this.#composer = null;
+      fill(this.#foot, faultBox(fault));
+    }
+  }
+
+  /** A thousand events in a moment are drawn once. */
+  #changed() {
+    if (this.#drawing) return;
+    this.#drawing = true;
+    requestAnimationFrame(() => {
+      this.#drawing = false;
+      if (!this.#view.signal.aborted) this.#draw();
+    });
+  }
+
+  #draw() {
+    const conversation = this.#conversation;
+    this.#empty.hidden = conversation.blocks.length + conversation.waiting.length > 0;
+    this.#composer?.update(conversation);
+    this.#timeline.draw();
+    this.#transcript.draw();
+    this.#showJump();
+    const words = conversation.takeWords();
+    if (words.length > 0) this.#said.textContent = words.map((text) => text.slice(0, SAID_CHARACTERS)).join(" ");
+  }
+
+  #showJump() {
+    this.#jump.hidden = this.#transcript.atEnd;
+  }
+
+  #jumpToEnd() {
+    this.#transcript.toEnd();
+    this.#showJump();
+    this.#foot.querySelector("textarea")?.focus({ preventScroll: true });
+  }
 }

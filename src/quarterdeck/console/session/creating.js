@@ -1,0 +1,58 @@
+// A new session: what it is called, what drives it, what it is told, which skills it has.
+
+import { all, post } from "../api.js";
+import { field, formDialog } from "../dialogs.js";
+import { el, fill } from "../dom.js";
+import { faultBox, loading } from "../notices.js";
+
+/** The session, or null if the person thought better of it. */
+export function createSession(signal) {
+  const skills = el("div", { class: "skill-choices" }, loading("the skills"));
+  listSkills(skills, signal);
+  return formDialog({
+    title: "New session",
+    confirm: "Create",
+    fields: [
+      field("Title", el("input", { name: "title", maxlength: 200, autofocus: true }), "What you will find it by. It can be left empty."),
+      field("Model", el("input", { name: "model", maxlength: 200, autocomplete: "off", spellcheck: "false", placeholder: "provider:name" }), "Empty: as the server is set. “demo” works without a provider."),
+      field("Instructions", el("textarea", { name: "instructions", rows: 3 }), "What the agent is told before everything else."),
+      el("fieldset", {}, el("legend", {}, "Skills"), skills),
+    ],
+    act: (data) => post("/sessions", asked(data), signal),
+  });
+}
+
+function asked(data) {
+  const version = (id) => data.get(`version ${id}`);
+  return {
+    title: data.get("title").trim() || null,
+    model: data.get("model").trim() || null,
+    instructions: data.get("instructions").trim() || null,
+    skills: data.getAll("skill").map((id) => ({ skill_id: id, version: version(id) ? Number(version(id)) : null })),
+  };
+}
+
+async function listSkills(place, signal) {
+  try {
+    const found = await Array.fromAsync(all("/skills", {}, signal));
+    const empty = "The workspace has no skills yet. Push one under Skills, and sessions can use it.";
+    fill(place, found.length === 0 ? el("p", { class: "hint" }, empty) : found.map(choice));
+  } catch (fault) {
+    if (!signal.aborted) fill(place, faultBox(fault, () => listSkills(place, signal)));
+  }
+}
+
+function choice({ id, name, latest_version: latest, default_version: standard }) {
+  if (latest === null) return el("label", { class: "choice quiet" }, el("input", { type: "checkbox", disabled: true }), `${name}: no version was pushed yet`);
+  const version = el("input", {
+    type: "number",
+    name: `version ${id}`,
+    min: 1,
+    max: latest,
+    disabled: true,
+    placeholder: `follows: v${standard ?? latest}`,
+    "aria-label": `Pinned version of ${name}`,
+  });
+  const check = el("input", { type: "checkbox", name: "skill", value: id, on: { change: () => { version.disabled = !check.checked; } } });
+  return el("div", { class: "skill-choice" }, el("label", { class: "choice" }, check, name), version);
+}

@@ -1,0 +1,268 @@
+"""What others write, however long and however meant, and logs of any length."""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+from uuid import uuid4
+
+from playwright.async_api import Browser, expect
+
+from tests.console.browser import NARROW, Visitor, visiting
+from tests.world import Server, World
+
+MEGABYTE = 1024 * 1024
+_APPEND = """
+INSERT INTO session_events (session_id, run_id, type, data)
+SELECT %s, (entry->>'run_id')::uuid, entry->>'type', entry->'data' FROM jsonb_array_elements(%s::jsonb) AS entry
+"""
+# Each is a line of Markdown, and the elements it must become.
+MARKDOWN = [
+    ("a **b** and *c* and ***d***", "<p>a <strong>b</strong> and <em>c</em> and <strong><em>d</em></strong></p>"),
+    ("snake_case_name and 2 * 3 * 4", "<p>snake_case_name and 2 * 3 * 4</p>"),
+    ("_so_ \\*not so\\* `a*b*` ``a`b``", "<p><em>so</em> *not so* <code>a*b*</code> <code>a`b</code></p>"),
+    ("**open *and [open", "<p>**open *and [open</p>"),
+    ("## Two\n\ntext", "<h4>Two</h4><p>text</p>"),
+    (
+        "- a\n- b\n  - c\n\n3. d\n4. e",
+        '<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul><ol start="3"><li>d</li><li>e</li></ol>',
+    ),
+    ("> q\n> r\n\n---", "<blockquote><p>q\nr</p></blockquote><hr>"),
+    ("```js\n<b> *x*\n```\nafter", '<pre tabindex="0"><code>&lt;b&gt; *x*</code></pre><p>after</p>'),
+    ("```\nnever closed", '<pre tabindex="0"><code>never closed</code></pre>'),
+    ("<b>x</b> <script>y()</script>", "<p>&lt;b&gt;x&lt;/b&gt; &lt;script&gt;y()&lt;/script&gt;</p>"),
+    ("[x](javascript:alert(1)) [y](data:text/html,z)", "<p>[x](javascript:alert(1)) [y](data:text/html,z)</p>"),
+    ("[a *b*](http://e.org/x_(y))", '<p><a href="http://e.org/x_(y)">a <em>b</em></a></p>'),
+    ("![alt](https://e.org/i.png)", '<p><a href="https://e.org/i.png">Image: alt</a></p>'),
+    ("see https://e.org/a_b_c.", '<p>see <a href="https://e.org/a_b_c">https://e.org/a_b_c</a>.</p>'),
+]
+HOSTILE = [
+    "*",
+    "_",
+    "`",
+    "[",
+    "](",
+    "[](",
+    "![a](http://a ",
+    "**a ",
+    "*a*",
+    "> ",
+    "- ",
+    "1. ",
+    "# ",
+    "\n",
+    "a\n\n",
+    "  - a\n",
+    "~~~\n",
+    "``` ",
+    "http://",
+    "http://a!",
+    "\\",
+    "*a _b ",
+    "(",
+    "[a](b)",
+    "` `` ",
+    " * a\n\n",
+    "a",
+    "<b>",
+]
+
+
+async def append(world: World, session_id: str, entries: Iterable[tuple[str, str, dict[str, Any]]]) -> None:
+    rows = [{"type": kind, "run_id": run_id, "data": data} for kind, run_id, data in entries]
+    await world.execute(_APPEND, session_id, json.dumps(rows))
+
+
+def messages(*texts: str) -> list[tuple[str, str, dict[str, Any]]]:
+    run_id = str(uuid4())
+    return [("message", run_id, {"role": "assistant", "text": text}) for text in texts]
+
+
+async def module(visitor: Visitor, name: str) -> str:
+    """Where a module of the console lies."""
+    found: str = await visitor.page.evaluate(
+        "name => [...document.querySelectorAll('link')].map(link => link.href).find(href => href.endsWith(name))",
+        name,
+    )
+    return found
+
+
+async def test_markdown_becomes_elements_and_nothing_else(visitor: Visitor) -> None:
+    await visitor.open()
+    found = await visitor.page.evaluate(
+        """async ([source, texts]) => {
+            const { markdown } = await import(source);
+            return texts.map((text) => {
+                const place = document.createElement("div");
+                place.append(...markdown(text));
+                for (const link of place.querySelectorAll("a")) {
+                    if (link.rel !== "noopener noreferrer" || link.target !== "_blank") throw new Error(link.outerHTML);
+                    link.removeAttribute("rel");
+                    link.removeAttribute("target");
+                }
+                return place.innerHTML;
+            });
+        }""",
+        [await module(visitor, "session/markdown.js"), [text for text, _ in MARKDOWN]],
+    )
+    assert list(zip([text for text, _ in MARKDOWN], found, strict=True)) == MARKDOWN
+
+
+async def test_a_megabyte_of_marks_takes_no_longer_than_one_of_words(visitor: Visitor) -> None:
+    """One that took time by the square of its length would take hours."""
+    await visitor.open()
+    work = visitor.page.evaluate(
+        """async ([source, parts, length]) => {
+            const { markdown } = await import(source);
+            return parts.map((part) => {
+                const place = document.createElement("div");
+                place.append(...markdown(part.repeat(length / part.length)));
+                return place.querySelectorAll("*").length;
+            });
+        }""",
+        [await module(visitor, "session/markdown.js"), HOSTILE, MEGABYTE],
+    )
+    counts = await asyncio.wait_for(work, 120)
+    assert max(counts) < 10_000, "what no person reads is not drawn without bound"
+
+
+async def test_what_others_write_harms_nothing(world: World, browser: Browser, server: Server) -> None:
+    session_id = await world.new_session()
+    run_id = str(uuid4())
+    evil = (
+        "<script>alert(1)</script><img src=x onerror=alert(2)> ![i](http://evil.example/i.png) [l](javascript:alert(3))"
+    )
+    call = {"call_id": "c", "name": "<b>evil</b>", "arguments": {"html": evil}}
+    await append(
+        world,
+        session_id,
+        [
+            ("input.accepted", run_id, {"input_id": "i", "text": evil}),
+            ("run.started", run_id, {"attempt": 1}),
+            ("input.consumed", run_id, {"input_id": "i", "step": 1}),
+            *messages(evil, "x" * MEGABYTE, "## " + "y" * 3000 + "\n```\n" + "z" * 3000 + "\n```\n- " + "w" * 3000),
+            ("tool.call", run_id, call),
+            ("tool.result", run_id, {"call_id": "c", "name": "x", "text": evil + "v" * 30_000}),
+        ],
+    )
+    async with visiting(browser, server.url, width=NARROW) as visitor:
+        page = visitor.page
+        await visitor.sign_in(world.key, f"/sessions/{session_id}")
+        transcript = page.get_by_role("region", name="Transcript")
+        await expect(transcript).to_contain_text("alert(1)")
+        assert await transcript.locator("script, img, iframe, object, svg").count() == 0
+        links = await transcript.locator("a").evaluate_all("links => links.map(link => [link.href, link.rel])")
+        assert links == [["http://evil.example/i.png", "noopener noreferrer"]]
+        await transcript.locator("summary").click()
+        await expect(transcript.locator("details")).to_contain_text("evil")
+        assert await visitor.overflow() <= 0
+        await page.get_by_role("button", name="Show all 1,048,576 characters").click()
+        await expect(page.get_by_role("button", name="Show all 1,048,576 characters")).to_have_count(0)
+        shown = (
+            await transcript.get_by_role("article", name="Answer").nth(1).evaluate("node => node.textContent.length")
+        )
+        assert shown == MEGABYTE
+        assert await visitor.overflow() <= 0
+        assert await visitor.problems() == []
+
+
+async def test_inputs_are_followed_to_their_end_whatever_becomes_of_their_run(visitor: Visitor, world: World) -> None:
+    session_id = await world.new_session()
+    first, second, third = (str(uuid4()) for _ in range(3))
+    await append(
+        world,
+        session_id,
+        [
+            ("input.accepted", first, {"input_id": "a", "text": "begin"}),
+            ("run.started", first, {"attempt": 1}),
+            ("input.consumed", first, {"input_id": "a", "step": 1}),
+            ("context.trimmed", first, {"dropped_turns": 2}),
+            ("tool.call", first, {"call_id": "t", "name": "look_up", "arguments": {"what": "this"}}),
+            ("run.requeued", first, {"reason": "Its worker was lost."}),
+            ("input.accepted", first, {"input_id": "b", "text": "go on"}),
+            ("run.started", first, {"attempt": 2}),
+            ("run.failed", first, {"reason": "No more.", "next_run_id": second}),
+            ("run.started", second, {"attempt": 1}),
+            ("input.consumed", second, {"input_id": "b", "step": 1}),
+            ("run.succeeded", second, {}),
+            ("input.accepted", third, {"input_id": "c", "text": "anew"}),
+        ],
+    )
+    page = visitor.page
+    await visitor.sign_in(world.key, f"/sessions/{session_id}")
+    transcript = page.get_by_role("region", name="Transcript")
+    for text in (
+        "started a run · taken up at step 1",
+        "2 earlier turns no longer fit into the model.",
+        "look_up no result",
+        "The run goes on elsewhere: Its worker was lost.",
+        "✕ The run failed: No more.",
+        "1 input handed to the next run.",
+        "handed to the next run · taken up at step 1",
+        "accepted · started a run · not taken up yet",
+    ):
+        await expect(transcript.get_by_text(text)).to_have_count(1)
+    for number, end in ((1, r"steered 1 time, failed\."), (2, r"succeeded\."), (3, r"queued now\.")):
+        await expect(page.get_by_role("img", name=re.compile(rf"^Run {number}, .*{end}$"))).to_be_visible()
+    await expect(page.get_by_role("button", name="Steer the run")).to_be_visible()
+    assert await visitor.problems() == []
+
+
+async def test_ten_thousand_events_open_and_scroll(
+    visitor: Visitor, world: World, record_property: Callable[[str, object], None]
+) -> None:
+    page = visitor.page
+    session_id = await world.new_session()
+    entries: list[tuple[str, str, dict[str, Any]]] = []
+    for number in range(1250):
+        run_id = str(uuid4())
+        entries += [
+            ("input.accepted", run_id, {"input_id": f"i{number}", "text": f"question {number}"}),
+            ("run.started", run_id, {"attempt": 1}),
+            ("input.consumed", run_id, {"input_id": f"i{number}", "step": 1}),
+            ("message", run_id, {"role": "assistant", "text": f"I look **{number}** up."}),
+            ("tool.call", run_id, {"call_id": f"c{number}", "name": "look_up", "arguments": {"number": number}}),
+            ("tool.result", run_id, {"call_id": f"c{number}", "name": "look_up", "text": "found " * 40}),
+            ("message", run_id, {"role": "assistant", "text": f"answer {number}\n\n- a\n- b\n\n" + "word " * 60}),
+            ("run.succeeded", run_id, {}),
+        ]
+    await append(world, session_id, entries)
+    await world.execute("ANALYZE session_events")
+    await visitor.sign_in(world.key, "/sessions")
+    await expect(page.get_by_role("link", name="Untitled session")).to_be_visible()
+    began = time.monotonic()
+    await page.evaluate("path => { location.hash = path; }", f"/sessions/{session_id}")
+    await expect(page.get_by_text("answer 1249")).to_be_in_viewport()
+    record_property("seconds_to_open", round(time.monotonic() - began, 2))
+    await expect(page.get_by_text("The last 8 of 1250 runs")).to_be_attached()
+    assert await page.evaluate("document.querySelectorAll('*').length") < 4000
+    assert await page.get_by_role("button", name="Jump to the newest").is_hidden()
+    # Up, until what is read is no longer drawn at the end.
+    await page.mouse.move(500, 300)
+    for _ in range(200):
+        await page.mouse.wheel(0, -3000)
+        await page.evaluate("new Promise(requestAnimationFrame)")
+        if await page.get_by_text("question 1150", exact=True).count():
+            break
+    await expect(page.get_by_text("question 1150", exact=True)).to_be_attached()
+    await expect(page.get_by_role("button", name="Jump to the newest")).to_be_visible()
+    assert await page.get_by_text("answer 1249").count() == 0
+    assert await page.evaluate("document.querySelectorAll('*').length") < 8000
+    # What comes meanwhile does not move what is read.
+    seen = page.get_by_text("question 1160", exact=True)
+    await seen.scroll_into_view_if_needed()
+    before = await seen.bounding_box()
+    await append(world, session_id, messages("something new"))
+    await expect(page.get_by_role("status").filter(has_text="something new")).to_be_attached()
+    after = await seen.bounding_box()
+    assert before
+    assert after
+    assert abs(before["y"] - after["y"]) < 2
+    await page.get_by_role("button", name="Jump to the newest").click()
+    await expect(page.get_by_role("article", name="Answer").filter(has_text="something new")).to_be_in_viewport()
+    await expect(page.get_by_role("button", name="Jump to the newest")).to_be_hidden()
+    # At the end one stays at the end.
+    await append(world, session_id, messages("newer\n\n" * 40, "the newest"))
+    await expect(page.get_by_role("article", name="Answer").filter(has_text="the newest")).to_be_in_viewport()
