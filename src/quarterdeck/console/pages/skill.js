@@ -41,7 +41,7 @@ export async function show(view, { id }) {
     const archive = () => asked(askArchive(skill, change));
     const actions = [button("Rename", rename), button(skill.archived_at ? "Bring back" : "Archive", archive)];
     return [
-      view.title(visible(skill.name), mayChange && actions),
+      view.title(visible(skill.name), mayChange && el("div", { class: "buttons" }, actions)),
       el("p", { class: "crumbs" }, el("a", { href: "#/skills" }, "All skills")),
     ];
   }

@@ -25,7 +25,7 @@ export async function show(view, { id, version: number }) {
   async function open(file) {
     reading.abort();
     reading = new AbortController();
-    mark(tree, file);
+    tree.mark(file.path);
     const shown = showFile(contents, path, file, AbortSignal.any([view.signal, reading.signal]));
     contents.querySelector("h2").focus();
     // A file has an address, and looking through several leaves no trail.
@@ -54,7 +54,7 @@ export async function show(view, { id, version: number }) {
     el(
       "div",
       { class: "files" },
-      el("nav", { class: "card", "aria-label": "Files of the version" }, tree),
+      el("nav", { class: "card", "aria-label": "Files of the version" }, tree.node),
       el("div", { class: "card" }, contents),
     ),
   );
@@ -65,13 +65,8 @@ export async function show(view, { id, version: number }) {
       contents,
       emptyBox("No such file", el("p", {}, "This version has no ", el("bdi", {}, visible(asked)), ".")),
     );
-  mark(tree, first);
+  tree.mark(first.path);
   await showFile(contents, path, first, AbortSignal.any([view.signal, reading.signal]));
-}
-
-function mark(tree, file) {
-  for (const link of tree.querySelectorAll("a[aria-current]")) link.removeAttribute("aria-current");
-  tree.querySelector(`a[data-path="${CSS.escape(file.path)}"]`)?.setAttribute("aria-current", "true");
 }
 
 function facts(skill, version) {

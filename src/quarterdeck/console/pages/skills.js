@@ -63,7 +63,7 @@ export async function show(view) {
         signal: view.signal,
         chosen: (bundle) => newSkill(bundle.suggestedName, bundle),
       }),
-    el("div", { class: "toolbar" }, el("label", { class: "choice" }, archived, "Archived ones")),
+    el("div", { class: "toolbar" }, el("label", { class: "choice" }, archived, "Show archived skills")),
     list,
   );
   fillList();

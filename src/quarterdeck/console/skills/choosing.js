@@ -8,20 +8,8 @@ import { chosenFolder, droppedEntry, looseFiles, plainFile } from "./folders.js"
 /** `chosen(bundle)` is called for each; `heading` says what becomes of it. */
 export function dropZone({ heading, signal, chosen }) {
   const id = freshId("drop");
-  const folder = el("input", {
-    type: "file",
-    webkitdirectory: true,
-    class: "unseen",
-    tabindex: "-1",
-    "aria-label": "Folder of the skill",
-  });
-  const archive = el("input", {
-    type: "file",
-    accept: ".gz,.tgz,application/gzip",
-    class: "unseen",
-    tabindex: "-1",
-    "aria-label": "Archive of the skill",
-  });
+  const folder = el("input", { type: "file", webkitdirectory: true, hidden: true });
+  const archive = el("input", { type: "file", accept: ".gz,.tgz,application/gzip", hidden: true });
   const said = el("div", {});
   const zone = el(
     "section",
@@ -115,7 +103,8 @@ function acceptDrops(zone, signal, dropped) {
     window.addEventListener(
       name,
       (event) => {
-        if (zone.contains(event.target)) return;
+        // A zone that is gone must not forbid what its successor allows.
+        if (!zone.isConnected || zone.contains(event.target)) return;
         event.preventDefault();
         if (event.dataTransfer) event.dataTransfer.dropEffect = "none";
       },

@@ -12,7 +12,7 @@ const LINES_AT_ONCE = 2000;
 
 /** Into `place`. `path` is the version's; `file` is of its manifest. */
 export async function showFile(place, path, file, signal) {
-  const body = el("div", {}, loading(file.path));
+  const body = el("div", {}, loading("the file"));
   const name = file.path.slice(file.path.lastIndexOf("/") + 1);
   const heading = el("h2", { tabindex: "-1" }, el("bdi", {}, visible(file.path)));
   fill(

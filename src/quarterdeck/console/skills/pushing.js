@@ -71,20 +71,21 @@ function progressOf(stopIt) {
   const bar = el("progress", { max: 1, "aria-label": "Sent" });
   const stop = el("button", { type: "button", on: { click: stopIt } }, "Stop");
   let total = "";
+  const say = (words) => {
+    // Each only once: a screen reader that read every step would never end.
+    if (text.textContent !== words) text.textContent = words;
+  };
   return {
     node: el("div", {}, text, bar, el("div", { class: "buttons" }, stop)),
     stop,
-    say(words) {
-      text.textContent = words;
-    },
+    say,
     size(packed) {
       total = bytes(packed);
-      text.textContent = `Sending ${total}…`;
+      say(`Sending ${total}…`);
     },
     share(part) {
       bar.value = part;
-      // Said once: a screen reader that read every step would never end.
-      text.textContent = part < 1 ? `Sending ${total}…` : "Sent. The server reads it…";
+      say(part < 1 ? `Sending ${total}…` : "Sent. The server reads it…");
     },
   };
 }

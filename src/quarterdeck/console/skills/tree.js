@@ -8,7 +8,17 @@ const AT_ONCE = 500;
 
 /** `files`: of a manifest, sorted. `link(file)`: where a file is shown; `open(file)`: show it here. */
 export function fileTree(files, link, open) {
-  return el("div", { class: "tree" }, listOf(grown(files), { link, open }));
+  // By path: what opens a folder.
+  const unfold = new Map();
+  const node = el("div", { class: "tree" }, listOf(grown(files), "", { link, open, unfold }));
+  return { node, mark: (path) => mark(node, path, unfold) };
+}
+
+/** As the one that is shown, with the folders open that lead to it. */
+function mark(tree, path, unfold) {
+  for (let at = path.indexOf("/"); at > 0; at = path.indexOf("/", at + 1)) unfold.get(path.slice(0, at))?.();
+  for (const link of tree.querySelectorAll("a[aria-current]")) link.removeAttribute("aria-current");
+  tree.querySelector(`a[data-path="${CSS.escape(path)}"]`)?.setAttribute("aria-current", "true");
 }
 
 /** `{folders: Map, files}`, of which `folders` hold the same, with how many files and bytes are below. */
@@ -33,19 +43,15 @@ function branch() {
   return { folders: new Map(), files: [], count: 0, bytes: 0 };
 }
 
-function listOf(here, on) {
+function listOf(here, prefix, on) {
   const list = el("ul", {});
   const rows = [
-    ...[...here.folders].map(
-      ([name, inside]) =>
-        () =>
-          folderRow(name, inside, on),
-    ),
-    ...here.files.map((one) => () => fileRow(one, on)),
+    ...[...here.folders].map(([name, inside]) => ({ make: () => folderRow(name, prefix + name, inside, on) })),
+    ...here.files.map((one) => ({ make: () => fileRow(one, on) })),
   ];
   let shown = 0;
   function more() {
-    const some = rows.slice(shown, shown + AT_ONCE).map((row) => row());
+    const some = rows.slice(shown, shown + AT_ONCE).map((one) => one.make());
     shown += some.length;
     list.append(...some);
     const left = rows.length - shown;
@@ -57,9 +63,10 @@ function listOf(here, on) {
     );
     const row = el("li", {}, button);
     button.addEventListener("click", () => {
+      const first = shown;
       row.remove();
-      const [first] = [more(), list.children[shown - AT_ONCE]];
-      first?.querySelector("a, summary")?.focus();
+      more();
+      list.children[first].querySelector("a, summary").focus();
     });
     list.append(row);
   }
@@ -68,7 +75,7 @@ function listOf(here, on) {
 }
 
 /** Filled when it is opened first. */
-function folderRow(name, inside, on) {
+function folderRow(name, path, inside, on) {
   const folded = el(
     "details",
     {},
@@ -80,7 +87,14 @@ function folderRow(name, inside, on) {
       el("span", { class: "quiet" }, `${count(inside.count, "file")}, ${bytes(inside.bytes)}`),
     ),
   );
-  folded.addEventListener("toggle", () => folded.append(listOf(inside, on)), { once: true });
+  const filled = () => {
+    if (folded.childElementCount === 1) folded.append(listOf(inside, `${path}/`, on));
+  };
+  folded.addEventListener("toggle", filled, { once: true });
+  on.unfold.set(path, () => {
+    filled();
+    folded.open = true;
+  });
   return el("li", {}, folded);
 }
 

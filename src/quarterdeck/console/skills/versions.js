@@ -10,12 +10,10 @@ import { bytes, count, usedVersion, visible, who } from "./words.js";
 export function versionColumns(skill, use) {
   const used = usedVersion(skill);
   const address = (one) => `#/skills/${skill.id}/versions/${one.version}`;
+  const named = (one) => el("div", {}, el("a", { href: address(one) }, `Version ${one.version}`));
   const described = (one) => visible(String(one.frontmatter?.description ?? ""));
   const columns = [
-    {
-      name: "Version",
-      cell: (one) => el("div", {}, el("a", { href: address(one) }, `Version ${one.version}`), tags(skill, one.version)),
-    },
+    { name: "Version", cell: (one) => el("div", {}, named(one), el("div", {}, tags(skill, one.version))) },
     { name: "Description", cell: (one) => el("bdi", { class: "clamped" }, described(one)) },
     { name: "Size", class: "short", cell: (one) => bytes(one.bundle_bytes) },
     { name: "Pushed by", cell: (one) => who(one.created_by) },
@@ -37,8 +35,8 @@ export function versionColumns(skill, use) {
 function tags(skill, version) {
   const latest = skill.default_version === null ? "latest, followed" : "latest";
   return [
-    version === usedVersion(skill) && [" ", el("span", { class: "tag good" }, "in use")],
-    version === skill.latest_version && [" ", el("span", { class: "tag" }, latest)],
+    version === usedVersion(skill) && [el("span", { class: "tag good" }, "in use"), " "],
+    version === skill.latest_version && el("span", { class: "tag" }, latest),
   ];
 }
 
