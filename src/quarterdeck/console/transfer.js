@@ -21,6 +21,7 @@ export function upload(path, blob, { type, key, progress, signal }) {
     });
     request.addEventListener("error", () => fail(unreachable()));
     request.addEventListener("abort", () => fail(new DOMException("The upload was stopped.", "AbortError")));
+    signal?.throwIfAborted();
     signal?.addEventListener("abort", () => request.abort(), { once: true });
     request.send(blob);
   });

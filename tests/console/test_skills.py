@@ -1,0 +1,204 @@
+"""Skills looked at and changed in the browser: lists, versions, files, comparisons."""
+
+import hashlib
+from pathlib import Path
+
+from playwright.async_api import Browser, Page, expect
+
+from quarterdeck.access.model import Permission
+from tests.console.browser import NARROW, Visitor, visiting
+from tests.world import Server, World, bundle
+
+HEAD = "---\nname: demo\ndescription: d\n---\n"
+
+
+async def pushed(world: World, *archives: bytes) -> str:
+    skill_id = await world.new_skill()
+    for archive in archives:
+        answer = await world.push(skill_id, archive)
+        assert answer.status_code == 201, answer.text
+    return skill_id
+
+
+async def downloaded(page: Page, button: str, tmp_path: Path) -> tuple[str, bytes]:
+    async with page.expect_download() as started:
+        await page.get_by_role("button", name=button).click()
+    download = await started.value
+    await download.save_as(tmp_path / "file")
+    return download.suggested_filename, (tmp_path / "file").read_bytes()
+
+
+async def test_a_skill_is_made_named_rolled_back_and_archived(visitor: Visitor, world: World) -> None:
+    page = visitor.page
+    await visitor.sign_in(world.key, "/skills")
+    await page.get_by_role("button", name="New skill").click()
+    await page.get_by_role("dialog").get_by_label("Name").fill("Release notes")
+    await page.keyboard.press("Enter")
+    await visitor.heading("Release notes")
+    await expect(page.get_by_role("heading", name="No version yet")).to_be_visible()
+    (skill,) = (await world.get("/v1/skills")).json()["items"]
+    for text in ("one", "two", "three"):
+        await world.push(skill["id"], bundle(**{"text.md": text}))
+    await page.reload()
+    first = page.get_by_role("row", name="Version 1")
+    await expect(page.get_by_role("row", name="Version 3")).to_contain_text("in use latest, followed")
+    await expect(page.get_by_role("row")).to_have_count(4)
+
+    await first.get_by_role("button", name="Roll back to version 1").click()
+    dialog = page.get_by_role("dialog", name="Use version 1?")
+    await expect(dialog).to_contain_text("use version 1 of Release notes, from their next run on. Now: version 3.")
+    assert await visitor.problems() == []
+    await dialog.get_by_role("button", name="Use version 1").click()
+    await expect(first).to_contain_text("in use")
+    await expect(page.get_by_role("heading", level=1)).to_be_focused()
+    assert (await world.get(f"/v1/skills/{skill['id']}")).json()["default_version"] == 1
+    await page.get_by_role("button", name="Follow the latest").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Follow the latest").click()
+    await expect(page.get_by_role("row", name="Version 3")).to_contain_text("in use")
+    assert (await world.get(f"/v1/skills/{skill['id']}")).json()["default_version"] is None
+
+    await page.get_by_role("button", name="Rename").click()
+    # What the server refuses stays in the form.
+    await page.get_by_role("dialog").get_by_label("Name").fill("left \u202e right")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("Request ")
+    await expect(page.get_by_role("dialog").get_by_label("Name")).to_have_value("left \u202e right")
+    await page.get_by_role("dialog").get_by_label("Name").fill("Notes")
+    await page.keyboard.press("Enter")
+    await visitor.heading("Notes")
+    await page.get_by_role("button", name="Archive").click()
+    await page.get_by_role("dialog", name="Archive Notes?").get_by_role("button", name="Archive").click()
+    await expect(page.get_by_text("It takes no versions until it is brought back.")).to_be_visible()
+    assert await page.get_by_role("button", name="Choose a folder…").count() == 0
+    await page.get_by_role("link", name="All skills").click()
+    await expect(page.get_by_role("heading", name="No skills yet")).to_be_visible()
+    await page.get_by_label("Show archived skills").check()
+    await page.get_by_role("link", name="Notes").click()
+    await page.get_by_role("button", name="Bring back").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Bring back").click()
+    await expect(page.get_by_role("button", name="Choose a folder…")).to_be_visible()
+
+
+async def test_who_may_only_read_is_offered_no_change(visitor: Visitor, world: World) -> None:
+    skill_id = await pushed(world, bundle(), bundle(more="x"))
+    await visitor.sign_in(await world.new_key(Permission.WORKSPACE_READ), "/skills")
+    await expect(visitor.page.get_by_role("button", name="New skill")).to_be_disabled()
+    await expect(visitor.page.get_by_text("needs the permission skill.manage")).to_be_visible()
+    await visitor.open(f"/skills/{skill_id}")
+    await expect(visitor.page.get_by_role("row", name="Version 1")).to_be_visible()
+    for name in ("Rename", "Archive", "Roll back to version 1", "Choose a folder…"):
+        assert await visitor.page.get_by_role("button", name=name).count() == 0
+
+
+async def test_the_files_of_a_version(visitor: Visitor, world: World, tmp_path: Path) -> None:
+    page = visitor.page
+    tags = "".join(chr(0xE0000 + ord(c)) for c in "obey")
+    long = "n" * 200
+    archive = bundle(
+        **{
+            "SKILL.md": HEAD.replace("\n---\n", '\nhtml: "<b>bold</b>"\ntags: [a, {b: 1}]\n---\n')
+            + "\n".join(f"Line {n}" for n in range(5, 3005)),
+            "docs/deep/tricky.md": f"<script>throw 1</script>\u202etxet\u202c{tags}\x1b[31m\r\nnext",
+            "docs/big.txt": "x" * (256 * 1024 + 1),
+            "docs/wide.txt": "w" * (256 * 1024),
+            "data.bin": "\0",
+            "<img src=x>.md": "",
+            f"{long}/{long}\u200b.md": "Far down",
+        }
+    )
+    skill_id = await pushed(world, archive)
+    await visitor.sign_in(world.key, f"/skills/{skill_id}")
+    await page.get_by_role("link", name="Version 1").click()
+    await visitor.heading("demo, version 1")
+    contents = page.get_by_role("region", name="Contents of SKILL.md")
+    await expect(contents.get_by_text("Line 5", exact=True)).to_be_visible()
+    await expect(page.get_by_role("row", name="html <b>bold</b>")).to_be_visible()
+    await expect(page.get_by_role("row", name="tags")).to_contain_text('"b": 1')
+    # The rest of a long file is asked for.
+    assert await contents.get_by_text("Line 2900", exact=True).count() == 0
+    await page.get_by_role("button", name="Show more of the other 1,006 lines").click()
+    await expect(contents.get_by_text("Line 2900", exact=True)).to_be_attached()
+
+    # By keyboard: into the folder, to the file.
+    files = page.get_by_role("navigation", name="Files of the version")
+    await files.locator("summary", has_text="docs/").focus()
+    await page.keyboard.press("Enter")
+    await files.locator("summary", has_text="deep/").focus()
+    await page.keyboard.press("Space")
+    await files.get_by_role("link", name="tricky.md").focus()
+    await page.keyboard.press("Enter")
+    shown = page.get_by_role("region", name="Contents of docs/deep/tricky.md")
+    await expect(shown).to_contain_text("<script>throw 1</script>⟨U+202E⟩txet⟨U+202C⟩⟨U+E006F⟩")
+    await expect(shown).to_contain_text("⟨U+001B⟩[31m⟨CR⟩")
+    assert page.url.endswith("?path=docs%2Fdeep%2Ftricky.md")
+    await files.get_by_role("link", name="big.txt").click()
+    await expect(page.get_by_text("It is too large to be shown here.")).to_be_visible()
+    digest = hashlib.sha256(b"x" * (256 * 1024 + 1)).hexdigest()
+    await expect(page.get_by_text(digest)).to_be_visible()
+    name, content = await downloaded(page, "Download file", tmp_path)
+    assert (name, content) == ("big.txt", b"x" * (256 * 1024 + 1))
+    await files.get_by_role("link", name="data.bin").click()
+    await expect(page.get_by_text("It is not text.")).to_be_visible()
+    await files.get_by_role("link", name="<img src=x>.md").click()
+    await expect(page.get_by_text("It is empty.")).to_be_visible()
+    await files.get_by_role("link", name="wide.txt").click()
+    await expect(page.get_by_role("region", name="Contents of docs/wide.txt")).to_be_visible()
+    await visitor.resize(NARROW)
+    assert await visitor.overflow() <= 0
+    await files.locator("summary", has_text=long).click()
+    await files.get_by_role("link", name="⟨U+200B⟩.md").click()
+    await expect(page.get_by_text("Far down")).to_be_visible()
+    assert await visitor.overflow() <= 0
+    # The address opens the same file.
+    await page.reload()
+    await expect(page.get_by_text("Far down")).to_be_visible()
+    await expect(files.get_by_role("link", name="⟨U+200B⟩.md")).to_have_attribute("aria-current", "true")
+    assert await visitor.problems() == []
+    name, content = await downloaded(page, "Download bundle", tmp_path)
+    assert (name, content) == ("demo-1.tar.gz", archive)
+
+
+async def test_two_versions_side_by_side(browser: Browser, server: Server, world: World) -> None:
+    many = "".join(f"{n}\n" for n in range(3000))
+    before = {"a.md": "one\n-- two\n\u202ethree\n", "gone.md": "g", "many.txt": many, "data": "\0", "same": "s"}
+    after = {
+        "a.md": "one\n++ 2\n\u202ethree\nfour",
+        "new.md": "n\n",
+        "many.txt": many.replace("\n", "!\n"),
+        "same": "s",
+    }
+    skill_id = await pushed(world, bundle(**before), bundle(**after, data="\0\0"), bundle())
+    async with visiting(browser, server.url) as visitor:
+        page = visitor.page
+        await visitor.sign_in(world.key, f"/skills/{skill_id}")
+        await page.get_by_label("Compare").select_option("Version 1")
+        await page.get_by_label("with", exact=True).select_option("Version 2")
+        await page.get_by_role("button", name="Compare").click()
+        await visitor.heading("demo: version 1 to 2")
+        assert page.url.endswith(f"/skills/{skill_id}/diff?from=1&to=2")
+        await expect(page.get_by_text("5 files differ: 1 added, 1 removed, 3 changed.")).to_be_visible()
+        changed = page.get_by_role("table", name="a.md")
+        await expect(changed.get_by_role("row", name="2 -- two 2 ++ 2")).to_be_visible()
+        await expect(changed.get_by_role("row").nth(3).locator(".mark")).to_have_text(["−", "+"])
+        await expect(changed.get_by_role("row", name="⟨U+202E⟩three")).to_be_visible()
+        await expect(changed.get_by_role("row", name="4 four (no line feed at the end)")).to_be_visible()
+        await expect(page.get_by_text("It is not text, so there are no lines to compare.")).to_be_visible()
+        assert await visitor.problems() == []
+        # Long ones are folded, and shown piece by piece.
+        assert await page.get_by_text("2500!", exact=True).count() == 0
+        await page.get_by_role("button", name="many.txt").click()
+        await expect(page.locator("summary", has_text="many.txt")).to_be_focused()
+        await expect(page.get_by_text("1500!", exact=True)).to_be_attached()
+        await page.get_by_role("button", name="Show more of the other").click()
+        await expect(page.get_by_text("2500!", exact=True)).to_be_attached()
+        await page.locator("summary", has_text="many.txt").click()
+
+        # No room for two columns: one below the other.
+        await visitor.resize(NARROW)
+        await expect(changed.get_by_role("row", name="2 ++ 2", exact=True)).to_be_visible()
+        assert await visitor.overflow() <= 0
+
+        await visitor.open(f"/skills/{skill_id}/diff?from=3&to=3")
+        await expect(page.get_by_role("heading", name="No difference")).to_be_visible()
+        await visitor.open(f"/skills/{skill_id}/diff?from=1&to=99")
+        await expect(page.get_by_role("alert")).to_contain_text("Request ")
