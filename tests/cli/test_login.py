@@ -39,23 +39,34 @@ async def test_login_asks_at_a_terminal_and_does_not_show_the_key(tmp_path: Path
 
 async def test_whoami_shows_all_but_the_key(tmp_path: Path, server: Server, world: World) -> None:
     person = with_login(tmp_path, server, world)
-    assert person.json("whoami") == {
-        "url": server.url,
-        "workspace_id": str(world.workspace_id),
-        "workspace_name": "Test",
-        "key_prefix": world.key[:16],
-        "profile": "default",
-    }
+    caller = (await world.get("/v1/whoami")).json()
+    assert person.json("whoami") == {"url": server.url, "profile": "default"} | caller
     told = person.done("whoami")
-    assert str(world.workspace_id) in told
+    facts = dict(line.split(maxsplit=1) for line in told.splitlines())
+    assert facts["workspace"] == f"{world.workspace_id} Test"
+    assert facts["key"] == f"{world.key[:16]}… test"
+    assert facts["permissions"] == "workspace.read, key.manage, session.manage, skill.manage"
+    assert facts["expires"] == "never"
     assert world.key not in told
+
+
+async def test_whoami_of_a_token_shows_its_session(tmp_path: Path, server: Server, world: World) -> None:
+    session_id = await world.new_session()
+    token = await world.new_token(session_id)
+    person = Person(tmp_path, {"QUARTERDECK_URL": server.url, "QUARTERDECK_KEY": token})
+    assert person.json("whoami")["session_id"] == session_id
+    told = person.done("whoami")
+    assert session_id in told
+    assert f"{token[:17]}…" in told
+    assert token not in told
 
 
 async def test_a_key_without_read_logs_in_too(tmp_path: Path, server: Server, world: World) -> None:
     key = await world.new_key(Permission.SESSION_MANAGE)
     person = Person(tmp_path)
     person.done("login", "--url", server.url, given=key)
-    assert person.json("whoami")["workspace_id"] is None
+    found = person.json("whoami")
+    assert (found["workspace_id"], found["permissions"]) == (str(world.workspace_id), ["session.manage"])
 
 
 async def test_a_wrong_key_is_not_kept(tmp_path: Path, server: Server, world: World) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.cli import profiles
-from quarterdeck.cli.connection import LOCAL_URL, ConnectionInfo, connect, key_prefix
+from quarterdeck.cli.connection import LOCAL_URL, ConnectionInfo, connect
 from quarterdeck.cli.exits import Complaint
 from quarterdeck.cli.profiles import Login
 
@@ -52,16 +52,3 @@ def test_without_a_profile() -> None:
 def test_no_text_form_shows_the_key() -> None:
     profiles.store("default", STORED)
     assert STORED.key not in f"{STORED!r} {connect(None, {})!r}"
-
-
-@pytest.mark.parametrize(
-    ("key", "shown"),
-    [
-        ("qd_live_" + "a" * 46, "qd_live_aaaaaaaa"),
-        ("qds_test_" + "b" * 46, "qds_test_bbbbbbbb"),
-        ("secret", "?"),
-        ("qd_live_short", "?"),
-    ],
-)
-def test_of_a_key_little_is_shown(key: str, shown: str) -> None:
-    assert key_prefix(key) == shown

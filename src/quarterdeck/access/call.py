@@ -64,7 +64,7 @@ async def admit(
     last_used: LastUsed,
     call: Call[Body],
     see: See[Subject],
-    permission: Permission,
+    permission: Permission | None,
     *,
     hold: Hold | None = None,
 ) -> tuple[Principal, Subject]:
@@ -82,7 +82,7 @@ async def admit(
     if call.fault is not None:
         raise call.fault
     subject = await see(connection, principal)
-    if not principal.may(permission):
+    if permission is not None and not principal.may(permission):
         raise errors.forbidden(permission)
     return principal, subject
 

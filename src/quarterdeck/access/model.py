@@ -2,9 +2,13 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from quarterdeck.texts import Moment
+from quarterdeck.workspaces.model import ActorBody
 
 
 class Permission(StrEnum):
@@ -46,3 +50,23 @@ class Principal(Struct, frozen=True):
     def may_see_workspace(self, named: UUID | None) -> bool:
         """`named` is the Service-Workspace header; without it a key means its own. A token sees only its session."""
         return self.session_id is None and named in (None, self.workspace_id)
+
+
+class CallerKind(StrEnum):
+    API_KEY = "api_key"
+    SESSION_TOKEN = "session_token"
+
+
+class CallerBody(Struct, frozen=True, kw_only=True):
+    """The credential that asked, as it may be shown."""
+
+    kind: CallerKind
+    id: Annotated[UUID, Meta(description="Of the key or token.")]
+    prefix: Annotated[str, Meta(description="Marker, environment and eight characters of the secret.")]
+    label: Annotated[str | None, Meta(description="What people call the key. A token has none.")]
+    permissions: Annotated[list[Permission], Meta(description="None for a token: its session is all that it sees.")]
+    workspace_id: UUID
+    workspace_name: str
+    session_id: Annotated[UUID | None, Meta(description="The session of a token. null: a key.")]
+    expires_at: Annotated[Moment | None, Meta(description="null: never.")]
+    user: Annotated[ActorBody, Meta(description="Who made the credential.")]

@@ -1,11 +1,12 @@
-"""Looking credentials up by their hashes."""
+"""Looking credentials up by their hashes, and showing the one that asks."""
 
 from collections.abc import Collection
 from uuid import UUID
 
-from quarterdeck.access.model import Credential, CredentialKind, Permission, Principal
+from quarterdeck.access.model import CallerBody, CallerKind, Credential, CredentialKind, Permission, Principal
 from quarterdeck.db.arrays import bytea_array, uuid_array
 from quarterdeck.db.database import Connection
+from quarterdeck.workspaces.model import ActorBody
 
 _API_KEYS = """
 SELECT secret_hash, workspace_id, id, created_by, lineage_id, permissions, expires_at
@@ -36,6 +37,19 @@ SELECT pg_advisory_xact_lock(credential_lock(id)) FROM api_keys WHERE secret_has
 """
 _SEIZE = """
 SELECT pg_advisory_xact_lock(credential_lock(id)) FROM (SELECT id FROM unnest(%s::uuid[]) AS id ORDER BY id) AS sorted
+"""
+_KEY_CALLER = """
+SELECT k.prefix, k.label, w.name, u.id, u.display_name, u.email
+FROM api_keys k JOIN workspaces w ON w.id = k.workspace_id JOIN users u ON u.id = k.created_by
+WHERE k.id = %s
+"""
+_TOKEN_CALLER = """
+SELECT t.prefix, NULL, w.name, u.id, u.display_name, u.email
+FROM session_tokens t
+JOIN api_keys k ON k.id = t.api_key_id
+JOIN workspaces w ON w.id = k.workspace_id
+JOIN users u ON u.id = k.created_by
+WHERE t.id = %s
 """
 
 
@@ -73,6 +87,28 @@ async def find_principals(connection: Connection, credentials: Collection[Creden
             )
             found[Credential(CredentialKind.SESSION_TOKEN, secret_hash)] = principal
     return found
+
+
+async def caller(connection: Connection, principal: Principal) -> CallerBody | None:
+    """None: the token went with its session just now."""
+    token_id = principal.session_token_id
+    query, identifier = (_KEY_CALLER, principal.api_key_id) if token_id is None else (_TOKEN_CALLER, token_id)
+    row = await (await connection.execute(query, (identifier,))).fetchone()
+    if row is None:
+        return None
+    prefix, label, workspace_name, *actor = row
+    return CallerBody(
+        kind=CallerKind.API_KEY if token_id is None else CallerKind.SESSION_TOKEN,
+        id=identifier,
+        prefix=prefix,
+        label=label,
+        permissions=[permission for permission in Permission if permission in principal.permissions],
+        workspace_id=principal.workspace_id,
+        workspace_name=workspace_name,
+        session_id=principal.session_id,
+        expires_at=principal.expires_at,
+        user=ActorBody(*actor),
+    )
 
 
 def _hashes(credentials: Collection[Credential], kind: CredentialKind) -> list[bytes]:

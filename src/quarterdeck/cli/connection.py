@@ -93,10 +93,3 @@ def client_of(info: ConnectionInfo) -> "Client":
 
 def open_client(profile: str | None) -> "Client":
     return client_of(connect(profile))
-
-
-def key_prefix(key: str) -> str:
-    """What may be shown of a key: marker, environment and eight characters of the secret, as the server lists it."""
-    marker, _, rest = key.partition("_")
-    environment, _, secret = rest.rpartition("_")
-    return f"{marker}_{environment}_{secret[:8]}" if len(secret) > 16 else "?"

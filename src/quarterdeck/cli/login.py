@@ -3,15 +3,19 @@
 import os
 import sys
 from getpass import getpass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import asdict
 
 from quarterdeck.cli import connection, profiles
 from quarterdeck.cli.connection import ConnectionInfo
 from quarterdeck.cli.exits import Complaint, Exit
 from quarterdeck.cli.options import AsJson, Profile, line, uuid
-from quarterdeck.cli.output import note, print_facts, print_json, say
+from quarterdeck.cli.output import actor, note, print_facts, print_json, say, when
+
+if TYPE_CHECKING:
+    from quarterdeck.access.model import CallerBody
 
 
 def login(
@@ -34,10 +38,11 @@ def login(
     key = key or os.environ.get(connection.KEY) or _asked_key()
     workspace = workspace or os.environ.get(connection.WORKSPACE) or None
     info = ConnectionInfo(url, key, str(uuid(workspace)) if workspace else None, name, allow_http)
-    workspace_id, workspace_name = _verified(info)
-    profiles.store(name, profiles.Login(url, key, workspace_id, allow_http))
-    place = f" to {workspace_name}" if workspace_name else ""
-    say(f"logged in{place} at {url} as {connection.key_prefix(key)}… (profile {name})")
+    if key.startswith("qds_"):
+        raise Complaint("this is the token of a session: an API key is needed", Exit.NOT_ALLOWED)
+    caller = _caller(info)
+    profiles.store(name, profiles.Login(url, key, str(caller.workspace_id), allow_http))
+    say(f"logged in to {caller.workspace_name} at {url} as {caller.prefix}… (profile {name})")
     if profile is None and os.environ.get(connection.KEY):
         note(f"{connection.KEY} is set in this shell and goes before the profile.")
 
@@ -50,41 +55,29 @@ def logout(profile: Profile = None) -> None:
 
 
 def whoami(profile: Profile = None, as_json: AsJson = False) -> None:
-    """Show which server, workspace and key the other commands use."""
+    """Show which server, workspace and credential the other commands use."""
     info = connection.connect(profile)
-    workspace_id, workspace_name = _verified(info)
-    facts = {
-        "url": info.url,
-        "workspace_id": workspace_id,
-        "workspace_name": workspace_name,
-        "key_prefix": connection.key_prefix(info.key),
-        "profile": info.profile,
-    }
+    caller = _caller(info)
     if as_json:
-        print_json(facts)
+        print_json({"url": info.url, "profile": info.profile, **asdict(caller)})
         return
     print_facts(
         [
             ("server", info.url),
-            ("workspace", f"{workspace_id} {workspace_name or ''}".strip() if workspace_id else "unknown"),
-            ("key", f"{facts['key_prefix']}…"),
+            ("workspace", f"{caller.workspace_id} {caller.workspace_name}"),
+            ("key" if caller.session_id is None else "token", f"{caller.prefix}… {caller.label or ''}".strip()),
+            ("session", None if caller.session_id is None else str(caller.session_id)),
+            ("permissions", ", ".join(caller.permissions) or "none"),
+            ("expires", when(caller.expires_at) or "never"),
+            ("made by", actor(caller.user)),
             ("profile", info.profile or "none: from the environment"),
         ]
     )
 
 
-def _verified(info: ConnectionInfo) -> tuple[str | None, str | None]:
-    """Id and name of the workspace. A key that may not read them is a key all the same."""
-    from quarterdeck.client import Forbidden
-
-    if info.key.startswith("qds_"):
-        raise Complaint("this is the token of a session: an API key is needed", Exit.NOT_ALLOWED)
-    try:
-        with connection.client_of(info) as client:
-            found = client.get_workspace()
-    except Forbidden:
-        return info.workspace, None
-    return str(found.id), found.name
+def _caller(info: ConnectionInfo) -> "CallerBody":
+    with connection.client_of(info) as client:
+        return client.whoami()
 
 
 def _asked_url() -> str:

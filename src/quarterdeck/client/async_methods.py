@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from quarterdeck.access.model import Permission
+from quarterdeck.access.model import CallerBody, Permission
 from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreatedApiKeyBody
 from quarterdeck.audit.model import AuditEventBody, AuditEventPage
 from quarterdeck.client.async_connection import AsyncConnection
@@ -52,6 +52,7 @@ from quarterdeck.client.operations import (
     ROTATE_WEBHOOK_SECRET,
     SUBMIT_INPUT,
     TEST_WEBHOOK,
+    WHOAMI,
 )
 from quarterdeck.client.paging import walk_async
 from quarterdeck.client.requests import Id, IfMatch
@@ -347,6 +348,14 @@ class AsyncMethods(AsyncConnection):
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )
+
+    async def whoami(self, *, workspace_id: Id | None = None) -> CallerBody:
+        """Show who the caller is.
+
+        The credential that the call carries: what it may do, where, until when, and who made it. Any key or session
+        token may ask.
+        """
+        return await self._call(WHOAMI, CallerBody, {}, {}, workspace_id=workspace_id)
 
     async def list_api_keys(
         self,

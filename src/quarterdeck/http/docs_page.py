@@ -145,6 +145,8 @@ def _method(each: _Described) -> Html:
 
 def _needs(operation: Json) -> Html:
     permissions = [name for scheme in operation["security"] for name in scheme.get("api_key", ())]
+    if not permissions:
+        return el("p", "Any key or session token will do.", class_="needs")
     token = any("session_token" in scheme for scheme in operation["security"])
     also = ", or a token of this session" if token else ""
     return el("p", "Needs a key with ", *(el("code", name) for name in permissions), f"{also}.", class_="needs")

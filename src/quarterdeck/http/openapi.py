@@ -38,6 +38,7 @@ _SCHEMAS = "#/components/schemas/{name}"
 _TAGS = {
     "sessions": ("Sessions", "Conversations with an agent, and the turns that people add to them."),
     "runs": ("Runs", "An agent at work on one or more inputs of a session. At most one a session is active."),
+    "whoami": ("Caller", "The credential that a call carries."),
     "api-keys": ("API keys", "Credentials of a workspace. A key's secret is shown once, when it is made."),
     "workspace": ("Workspace", "The tenant that a key belongs to."),
     "members": ("Members", "The people of a workspace. The operator adds and removes them."),
@@ -87,7 +88,7 @@ def _operation(operation: Operation, ref_of: dict[Any, Json]) -> Json:
         described["description"] = operation.description
     described["tags"] = [_tag(operation)[0]]
     # OpenAPI 3.1 lets the list name what a credential must hold, for any kind of scheme.
-    described["security"] = [{"api_key": [str(operation.permission)]}]
+    described["security"] = [{"api_key": [] if operation.permission is None else [str(operation.permission)]}]
     if operation.session_token:
         described["security"].append({"session_token": []})
     described["parameters"] = _parameters(operation)

@@ -48,7 +48,8 @@ class Described(Struct, frozen=True, kw_only=True):
     handler: Handler
     summary: str
     description: str = ""
-    permission: Permission
+    # None: any key or session token that is alive will do.
+    permission: Permission | None
     # A type is a JSON body of that type.
     payload: Any = Payload.NONE
     success_status: int = 200

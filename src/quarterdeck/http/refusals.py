@@ -161,7 +161,7 @@ def _too_large(operation: Operation) -> Refusal:
 
 
 def _lacks_permission(operation: Operation) -> list[Refusal]:
-    if operation.hides_forbidden:
+    if operation.hides_forbidden or operation.permission is None:
         return []
     when = f"The key lacks `{operation.permission}`."
     if operation.session_token:
@@ -175,11 +175,10 @@ def _unseen(operation: Operation) -> Refusal:
     reasons = [f"There is no such {what}", "the credential cannot see it"]
     if operation.hides_forbidden:
         reasons.append(f"the key lacks `{operation.permission}`")
-    reasons.append(
-        "a session token was sent to a session that is not its own"
-        if operation.session_token
-        else "a session token was used"
-    )
+    if not operation.session_token:
+        reasons.append("a session token was used")
+    elif operation.path_ids:
+        reasons.append("a session token was sent to a session that is not its own")
     when = f"{_either(reasons)}. These cannot be told apart."
     remedy = "Check the id, and that the credential belongs to the same workspace."
     return Refusal("not_found", errors.not_found(what), when, remedy)

@@ -1,5 +1,6 @@
 """The whole API on a page. What each operation is stands beside its handler."""
 
+from quarterdeck.access.http import whoami
 from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys, revoke_api_key, rotate_api_key
 from quarterdeck.audit.http import list_audit_events
 from quarterdeck.events.http import list_session_events
@@ -46,6 +47,7 @@ OPERATIONS = (
     at("GET", "/v1/sessions/{session_id}/runs", list_session_runs),
     at("GET", "/v1/runs/{run_id}", get_run),
     at("POST", "/v1/runs/{run_id}/cancel", cancel_run),
+    at("GET", "/v1/whoami", whoami),
     at("GET", "/v1/api-keys", list_api_keys),
     at("POST", "/v1/api-keys", create_api_key),
     at("GET", "/v1/api-keys/{api_key_id}", get_api_key),
