@@ -9,8 +9,13 @@ export function copyButton(text, what) {
   const button = el("button", { class: "small", type: "button", "aria-label": `Copy ${what}`, on: { click: copy } }, "Copy");
   async function copy() {
     const done = await copied(text);
-    button.textContent = done ? "Copied" : "Select it and copy by hand";
-    setTimeout(() => { button.textContent = "Copy"; }, SAID_MS);
+    say(done ? "Copied" : "Select it and copy by hand", done ? `Copied ${what}` : null);
+    setTimeout(() => say("Copy", `Copy ${what}`), SAID_MS);
+  }
+  // A label outweighs the text for who listens: it must say the same.
+  function say(word, label) {
+    button.textContent = word;
+    button.setAttribute("aria-label", label ?? word);
   }
   return el("span", { role: "status" }, button);
 }
