@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -20,7 +21,8 @@ async def created(world: World, **asked: Any) -> dict[str, Any]:
 
 
 def summary(session: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in session.items() if name != "instructions"}
+    """As it is listed while nothing goes on in it."""
+    return {name: value for name, value in session.items() if name != "instructions"} | {"active_run": None}
 
 
 async def walk(world: World, query: str = "") -> list[dict[str, Any]]:
@@ -80,7 +82,81 @@ async def test_a_walk_goes_on_though_its_cursor_is_deleted_or_archived(world: Wo
     assert [item["id"] for item in third["items"]] == [sessions[1]["id"], sessions[0]["id"]]
 
 
-@pytest.mark.parametrize("query", ["archived=yes", "archived=", "archived=true&archived=true", "after=x", "limit=0"])
+async def test_the_list_tells_what_goes_on(world: World) -> None:
+    resting, queued, running, done = [await created(world) for _ in range(4)]
+    runs = {one["id"]: (await world.submit(one["id"])).json()["run_id"] for one in (queued, running, done)}
+    await world.execute("UPDATE runs SET state = 'running' WHERE id = %s", runs[running["id"]])
+    await world.post(f"/v1/runs/{runs[done['id']]}/cancel", None)
+    expected = {
+        resting["id"]: None,
+        queued["id"]: {"id": runs[queued["id"]], "state": "queued"},
+        running["id"]: {"id": runs[running["id"]], "state": "running"},
+        done["id"]: None,
+    }
+    assert {item["id"]: item["active_run"] for item in await walk(world)} == expected
+    await world.patch(f"/v1/sessions/{queued['id']}", {"archived": True})
+    (archived,) = await walk(world, "&archived=true")
+    assert archived["active_run"] == expected[queued["id"]]
+    assert "active_run" not in (await world.get(f"/v1/sessions/{queued['id']}")).json()
+
+
+# --- searching ---
+
+LONG, NUL, TWICE = f"search={'x' * 201}", "search=a%00b", "search=a&search=b"
+TITLES = (
+    "Incident review",
+    "INCIDENT 7",
+    "100% done",
+    "100 percent",
+    "a_b",
+    "aXb",
+    "Äpfel und Öl",
+    "a\\slash",
+    None,
+)
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        ("incident", ["Incident review", "INCIDENT 7"]),
+        ("DENT R", ["Incident review"]),
+        ("%", ["100% done"]),
+        ("a_b", ["a_b"]),
+        ("äPFEL", ["Äpfel und Öl"]),
+        ("\\", ["a\\slash"]),
+        ("'", []),
+        ("x" * 200, []),
+        ("", list(TITLES)),
+    ],
+)
+async def test_a_search_finds_what_titles_contain(world: World, search: str, found: list[str | None]) -> None:
+    for title in TITLES:
+        await created(world, title=title)
+    query = f"&search={quote(search)}"
+    assert [item["title"] for item in await walk(world, f"{query}&order=asc")] == found
+    assert [item["title"] for item in await walk(world, query)] == found[::-1]
+    assert await walk(world, f"{query}&archived=true") == []
+
+
+async def test_a_search_goes_on_from_page_to_page(world: World) -> None:
+    sessions = [await created(world, title=f"{'even' if number % 2 == 0 else 'odd'} {number}") for number in range(16)]
+    for session in sessions[:4]:
+        await world.patch(f"/v1/sessions/{session['id']}", {"archived": True})
+    titles = [item["title"] for item in await walk(world, "&search=even&order=asc")]
+    assert titles == ["even 4", "even 6", "even 8", "even 10", "even 12", "even 14"]
+    assert [item["title"] for item in await walk(world, "&search=even&archived=true")] == ["even 2", "even 0"]
+
+
+async def test_a_search_stays_in_the_workspace(world: World) -> None:
+    other = await World.create(world.database_url, world.http)
+    await created(other, title="Incident")
+    assert await walk(world, "&search=incident") == []
+
+
+@pytest.mark.parametrize(
+    "query", ["archived=yes", "archived=", "archived=true&archived=true", "after=x", "limit=0", LONG, NUL, TWICE]
+)
 async def test_bad_queries_are_400(world: World, query: str) -> None:
     assert error_of(await world.get(f"/v1/sessions?{query}")) == (400, "invalid_request")
 

@@ -59,7 +59,7 @@ from quarterdeck.client.requests import Id, IfMatch
 from quarterdeck.client.transfers import Progress, Sink, Source
 from quarterdeck.runs.model import CancelledRunBody, RunBody, RunPage, SubmitKindBody
 from quarterdeck.session_tokens.model import CreatedSessionTokenBody, SessionTokenBody, SessionTokenPage
-from quarterdeck.sessions.model import SessionBody, SessionPage, SessionSkill, SessionSummary
+from quarterdeck.sessions.model import ListedSession, SessionBody, SessionPage, SessionSkill
 from quarterdeck.skills.model import (
     SkillBody,
     SkillDiffBody,
@@ -117,6 +117,7 @@ class AsyncMethods(AsyncConnection):
         self,
         *,
         archived: bool | None = None,
+        search: str | None = None,
         limit: int | None = None,
         after: Id | None = None,
         order: Literal["asc", "desc"] | None = None,
@@ -130,7 +131,7 @@ class AsyncMethods(AsyncConnection):
             LIST_SESSIONS,
             SessionPage,
             {},
-            {"archived": archived, "limit": limit, "after": after, "order": order},
+            {"archived": archived, "search": search, "limit": limit, "after": after, "order": order},
             workspace_id=workspace_id,
         )
 
@@ -138,14 +139,15 @@ class AsyncMethods(AsyncConnection):
         self,
         *,
         archived: bool | None = None,
+        search: str | None = None,
         order: Literal["asc", "desc"] | None = None,
         page_size: int | None = None,
         workspace_id: Id | None = None,
-    ) -> AsyncIterator[SessionSummary]:
+    ) -> AsyncIterator[ListedSession]:
         """All that `list_sessions` lists, each page fetched when it is needed."""
         return walk_async(
             lambda after: self.list_sessions(
-                archived=archived, workspace_id=workspace_id, limit=page_size, after=after, order=order
+                archived=archived, search=search, workspace_id=workspace_id, limit=page_size, after=after, order=order
             )
         )
 

@@ -100,12 +100,14 @@ class Incoming:
             self._remember(f"{name} must be true or false.")
         return given == "true"
 
-    def query_text(self, name: str, *, required: bool = False) -> str | None:
+    def query_text(self, name: str, *, required: bool = False, most_characters: int | None = None) -> str | None:
         given = self._query_value(name)
         if given is None and required:
             self._remember(f"{name} is required.")
         if given is not None and "\0" in given:
             self._remember(f"{name} must not hold U+0000.")
+        if given is not None and most_characters is not None and len(given) > most_characters:
+            self._remember(f"{name} must have at most {most_characters} characters.")
         return given
 
     def page_request(self) -> PageRequest:

@@ -2,8 +2,16 @@
 
 from msgspec.structs import asdict
 
-from quarterdeck.sessions.model import ChangeSessionBody, CreateSessionBody, SessionBody, SessionPage, SessionSummary
-from quarterdeck.story import MORNING, SESSION, WORKSPACE
+from quarterdeck.sessions.model import (
+    ActiveRun,
+    ChangeSessionBody,
+    CreateSessionBody,
+    ListedSession,
+    SessionBody,
+    SessionPage,
+    SessionSummary,
+)
+from quarterdeck.story import MORNING, RUN, SESSION, WORKSPACE
 from quarterdeck.workspaces.examples import ADA
 
 _SUMMARY = SessionSummary(
@@ -22,5 +30,5 @@ EXAMPLES = (
     CreateSessionBody("Incident review"),
     ChangeSessionBody(title="Incident review, week 9"),
     SessionBody(**asdict(_SUMMARY), instructions=None),
-    SessionPage([_SUMMARY], None),
+    SessionPage([ListedSession(**asdict(_SUMMARY), active_run=ActiveRun(RUN, "running"))], None),
 )

@@ -8,6 +8,9 @@ from quarterdeck.parts import Parts
 from quarterdeck.sessions import service
 from quarterdeck.sessions.model import ChangeSessionBody, CreateSessionBody, SessionBody, SessionPage
 
+# As long as a title may be.
+_SEARCH_CHARACTERS = 200
+
 
 @operation(
     summary="List the sessions of a workspace",
@@ -17,11 +20,20 @@ from quarterdeck.sessions.model import ChangeSessionBody, CreateSessionBody, Ses
     success="One page. next_cursor is null on the last.",
     paged=True,
     lasting=False,
-    queries=(Query("archived", {"type": "boolean", "default": False}, "Whether to list the archived ones instead."),),
+    queries=(
+        Query("archived", {"type": "boolean", "default": False}, "Whether to list the archived ones instead."),
+        Query(
+            "search",
+            {"type": "string", "maxLength": _SEARCH_CHARACTERS, "pattern": "^[^\\u0000]*$"},
+            "Only those whose title contains this, in capitals or not. Empty: all.",
+            example="incident",
+        ),
+    ),
 )
 async def list_sessions(parts: Parts, incoming: Incoming) -> SessionPage:
     request, archived = incoming.page_request(), incoming.query_flag("archived")
-    return await service.list_sessions(parts, incoming.call_without_body(), request, archived=archived)
+    search = incoming.query_text("search", most_characters=_SEARCH_CHARACTERS) or None
+    return await service.list_sessions(parts, incoming.call_without_body(), request, archived=archived, search=search)
 
 
 @operation(

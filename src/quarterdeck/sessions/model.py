@@ -1,6 +1,6 @@
 """Sessions as they are asked for and shown."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -44,7 +44,7 @@ class ChangeSessionBody(Struct, frozen=True):
 
 
 class SessionSummary(Struct, frozen=True, kw_only=True):
-    """A session in a list. Its instructions, which may be long, are left out."""
+    """A session but for its instructions, which may be long."""
 
     id: UUID
     workspace_id: UUID
@@ -61,8 +61,17 @@ class SessionBody(SessionSummary, frozen=True, kw_only=True):
     instructions: str | None
 
 
+class ActiveRun(Struct, frozen=True):
+    id: UUID
+    state: Literal["queued", "running"]
+
+
+class ListedSession(SessionSummary, frozen=True, kw_only=True):
+    active_run: Annotated[ActiveRun | None, Meta(description="What is going on in it now. null: nothing.")]
+
+
 class SessionPage(Struct, frozen=True):
-    items: list[SessionSummary]
+    items: list[ListedSession]
     next_cursor: UUID | None
 
 

@@ -21,10 +21,10 @@ from quarterdeck.sessions.model import (
     AgentSetup,
     ChangeSessionBody,
     CreateSessionBody,
+    ListedSession,
     SessionBody,
     SessionPage,
     SessionSkill,
-    SessionSummary,
 )
 from quarterdeck.skills import service as skills
 
@@ -51,14 +51,18 @@ async def create_session(parts: Parts, call: Call[CreateSessionBody]) -> Answer:
     )
 
 
-async def list_sessions(parts: Parts, call: Call[None], request: PageRequest, *, archived: bool) -> SessionPage:
+async def list_sessions(
+    parts: Parts, call: Call[None], request: PageRequest, *, archived: bool, search: str | None
+) -> SessionPage:
     async def read(connection: Connection) -> SessionPage:
         see = see_workspace(call.workspace_id)
         _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
 
-        async def fetch(start: UUID, count: int) -> list[SessionSummary]:
-            listed = store.archived if archived else store.active
-            return await listed(connection, workspace_id, start, count, newest_first=request.newest_first)
+        async def fetch(start: UUID, count: int) -> list[ListedSession]:
+            newest_first = request.newest_first
+            return await store.page(
+                connection, workspace_id, start, count, archived=archived, search=search, newest_first=newest_first
+            )
 
         items, next_cursor = await take_page(request, fetch, lasting=False)
         return SessionPage(items, next_cursor)

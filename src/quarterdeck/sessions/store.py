@@ -6,8 +6,15 @@ from uuid import UUID
 import msgspec
 
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import created_at
-from quarterdeck.sessions.model import AgentSetup, CreateSessionBody, SessionBody, SessionSkill, SessionSummary
+from quarterdeck.ids import HIGHEST_ID, LOWEST_ID, created_at
+from quarterdeck.sessions.model import (
+    ActiveRun,
+    AgentSetup,
+    CreateSessionBody,
+    ListedSession,
+    SessionBody,
+    SessionSkill,
+)
 from quarterdeck.workspaces.model import ActorBody
 
 _ADD = """
@@ -32,46 +39,84 @@ CROSS JOIN LATERAL (
 ) AS used
 WHERE s.id = %s
 """
-# Each has an index of its own: of a million sessions, the archived ones are found without looking at the others.
+# The page first, then what is told of each of its sessions: so nothing is looked up for those that are not listed.
+#
+# Each list has an index of its own: of a million sessions, the archived ones are found without looking at the others.
+# The workspace is part of the bounds and of the order, so that no other index serves: with `workspace_id = …` the few
+# sessions of a small workspace were looked for among everybody's.
+#
+# A search walks the same index and looks at each title: docs/decisions/0020. strpos takes % and _ for what they are.
 _ACTIVE_NEWEST_FIRST = """
 SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
-       u.id, u.display_name, u.email
-FROM sessions s JOIN users u ON u.id = s.created_by
+       u.id, u.display_name, u.email, active.id, active.state
+FROM (
+    SELECT id, workspace_id, title, model, archived_at, revision, created_by FROM sessions
+    WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS NULL
+      AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
+    ORDER BY workspace_id DESC, id DESC LIMIT %s
+) AS s JOIN users u ON u.id = s.created_by
 CROSS JOIN LATERAL (
     SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
     FROM session_skills k WHERE k.session_id = s.id
 ) AS used
-WHERE s.workspace_id = %s AND s.archived_at IS NULL AND s.id <= %s ORDER BY s.id DESC LIMIT %s
+LEFT JOIN LATERAL (
+    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running') LIMIT 1
+) AS active ON true
+ORDER BY s.id DESC
 """
 _ACTIVE_OLDEST_FIRST = """
 SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
-       u.id, u.display_name, u.email
-FROM sessions s JOIN users u ON u.id = s.created_by
+       u.id, u.display_name, u.email, active.id, active.state
+FROM (
+    SELECT id, workspace_id, title, model, archived_at, revision, created_by FROM sessions
+    WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS NULL
+      AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
+    ORDER BY workspace_id, id LIMIT %s
+) AS s JOIN users u ON u.id = s.created_by
 CROSS JOIN LATERAL (
     SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
     FROM session_skills k WHERE k.session_id = s.id
 ) AS used
-WHERE s.workspace_id = %s AND s.archived_at IS NULL AND s.id >= %s ORDER BY s.id LIMIT %s
+LEFT JOIN LATERAL (
+    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running') LIMIT 1
+) AS active ON true
+ORDER BY s.id
 """
 _ARCHIVED_NEWEST_FIRST = """
 SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
-       u.id, u.display_name, u.email
-FROM sessions s JOIN users u ON u.id = s.created_by
+       u.id, u.display_name, u.email, active.id, active.state
+FROM (
+    SELECT id, workspace_id, title, model, archived_at, revision, created_by FROM sessions
+    WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS NOT NULL
+      AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
+    ORDER BY workspace_id DESC, id DESC LIMIT %s
+) AS s JOIN users u ON u.id = s.created_by
 CROSS JOIN LATERAL (
     SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
     FROM session_skills k WHERE k.session_id = s.id
 ) AS used
-WHERE s.workspace_id = %s AND s.archived_at IS NOT NULL AND s.id <= %s ORDER BY s.id DESC LIMIT %s
+LEFT JOIN LATERAL (
+    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running') LIMIT 1
+) AS active ON true
+ORDER BY s.id DESC
 """
 _ARCHIVED_OLDEST_FIRST = """
 SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
-       u.id, u.display_name, u.email
-FROM sessions s JOIN users u ON u.id = s.created_by
+       u.id, u.display_name, u.email, active.id, active.state
+FROM (
+    SELECT id, workspace_id, title, model, archived_at, revision, created_by FROM sessions
+    WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS NOT NULL
+      AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
+    ORDER BY workspace_id, id LIMIT %s
+) AS s JOIN users u ON u.id = s.created_by
 CROSS JOIN LATERAL (
     SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
     FROM session_skills k WHERE k.session_id = s.id
 ) AS used
-WHERE s.workspace_id = %s AND s.archived_at IS NOT NULL AND s.id >= %s ORDER BY s.id LIMIT %s
+LEFT JOIN LATERAL (
+    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running') LIMIT 1
+) AS active ON true
+ORDER BY s.id
 """
 _DELETE = "DELETE FROM sessions WHERE id = %s"
 _REMEMBER_DELETED = "INSERT INTO deleted_sessions (session_id) VALUES (%s)"
@@ -109,22 +154,27 @@ async def get(connection: Connection, session_id: UUID) -> SessionBody | None:
     return None if row is None else SessionBody(**_fields(row[:10]), instructions=row[10])
 
 
-async def active(
-    connection: Connection, workspace_id: UUID, start: UUID, count: int, *, newest_first: bool
-) -> list[SessionSummary]:
-    """`count` sessions that are not archived, from `start` on, itself included."""
-    query = _ACTIVE_NEWEST_FIRST if newest_first else _ACTIVE_OLDEST_FIRST
-    rows = await (await connection.execute(query, (workspace_id, start, count))).fetchall()
-    return [SessionSummary(**_fields(row)) for row in rows]
-
-
-async def archived(
-    connection: Connection, workspace_id: UUID, start: UUID, count: int, *, newest_first: bool
-) -> list[SessionSummary]:
-    """The same of those that are."""
-    query = _ARCHIVED_NEWEST_FIRST if newest_first else _ARCHIVED_OLDEST_FIRST
-    rows = await (await connection.execute(query, (workspace_id, start, count))).fetchall()
-    return [SessionSummary(**_fields(row)) for row in rows]
+async def page(
+    connection: Connection,
+    workspace_id: UUID,
+    start: UUID,
+    count: int,
+    *,
+    archived: bool,
+    search: str | None,
+    newest_first: bool,
+) -> list[ListedSession]:
+    """`count` sessions from `start` on, itself included: the archived ones or the others, by a part of their titles."""
+    if archived:
+        query = _ARCHIVED_NEWEST_FIRST if newest_first else _ARCHIVED_OLDEST_FIRST
+    else:
+        query = _ACTIVE_NEWEST_FIRST if newest_first else _ACTIVE_OLDEST_FIRST
+    first, last = (LOWEST_ID, start) if newest_first else (start, HIGHEST_ID)
+    values = (workspace_id, first, workspace_id, last, search, search, count)
+    rows = await (await connection.execute(query, values)).fetchall()
+    return [
+        ListedSession(**_fields(row[:10]), active_run=None if row[10] is None else ActiveRun(*row[10:])) for row in rows
+    ]
 
 
 async def keep(connection: Connection, session_id: UUID) -> bool:
