@@ -65,6 +65,13 @@ class Visitor:
     async def open(self, path: str = "/") -> None:
         await self.page.goto(f"{self.url}/#{path}")
 
+    async def settled(self, path: str) -> None:
+        """Goes to a page and waits until all that it loads is there."""
+        await self.page.evaluate("document.querySelector('main')?.setAttribute('data-left', '')")
+        await self.open(path)
+        await expect(self.page.locator("main:not([data-left], [aria-busy])")).to_be_visible()
+        await expect(self.page.get_by_role("status").filter(has_text="Loading ")).to_have_count(0)
+
     async def sign_in(self, secret: str, path: str = "/") -> None:
         """By the form, as a person does."""
         await self.open(path)
@@ -77,7 +84,8 @@ class Visitor:
 
     async def problems(self) -> list[str]:
         """What axe-core finds serious or worse on the page as it is now."""
-        await self.page.evaluate(AXE.read_text())
+        if not await self.page.evaluate("'axe' in window"):
+            await self.page.evaluate(AXE.read_text())
         found: dict[str, Any] = await self.page.evaluate("axe.run()")
         return [
             f"{one['id']}: {one['help']}: {one['nodes'][0]['html']} {one['nodes'][0].get('failureSummary')}"

@@ -61,8 +61,10 @@ export async function show(view) {
       fill(fault);
       showFound(found);
     } catch (reason) {
+      if (signal.aborted || mine !== asked) return;
       // What was shown is old but true; it stays.
-      if (!signal.aborted && mine === asked) fill(fault, faultBox(reason, refresh));
+      if (!content.contains(drawn)) fill(content);
+      fill(fault, faultBox(reason, refresh));
     }
   }
 
