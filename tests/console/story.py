@@ -14,7 +14,16 @@ from tests.world import EVERY_PERMISSION, World, bundle
 
 ADA, GRACE, LINUS = "ada@harbour.example", "grace@harbour.example", "linus@harbour.example"
 NAMES = {ADA: "Ada Marlowe", GRACE: "Grace Osei", LINUS: "Linus Brandt"}
-_MAIN = "# {title}\n\nRead the changes since the last tag, group them by area and write for people who use the product.\n"
+_SKILL = """---
+name: release-notes
+description: Writes release notes from the changes since the last tag, in the voice of the house.
+license: MIT
+---
+Read `guide.md` first. The voice is in `style/voice.md`.
+"""
+_MAIN = (
+    "# {title}\n\nRead the changes since the last tag, group them by area and write for people who use the product.\n"
+)
 _STYLE = "Short sentences. Say what changed for the reader, not what was edited.\n"
 _CHECK = '#!/bin/sh\nset -eu\ngit describe --tags --abbrev=0\ngit log --oneline "$1"..HEAD\n'
 
@@ -90,8 +99,9 @@ async def _keys(world: World) -> None:
 
 async def _skill(world: World) -> str:
     skill_id: str = (await _made(world, "/v1/skills", {"name": "release-notes"}))["id"]
-    first = {"guide.md": _MAIN.format(title="Release notes"), "style/voice.md": _STYLE}
+    first = {"SKILL.md": _SKILL, "guide.md": _MAIN.format(title="Release notes"), "style/voice.md": _STYLE}
     second = {
+        "SKILL.md": _SKILL.replace("first.", "first, then run `scripts/changes.sh`."),
         "guide.md": _MAIN.format(title="Release notes, step by step") + "\nLeave out what nobody notices.\n",
         "style/voice.md": _STYLE,
         "scripts/changes.sh": _CHECK,

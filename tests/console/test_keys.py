@@ -118,7 +118,12 @@ async def test_no_more_is_offered_than_may_be_given(visitor: Visitor, world: Wor
     await expect(dialog(visitor)).to_contain_text("Your own key lacks it")
     await expect(dialog(visitor)).to_contain_text("A key cannot outlive the one that you are signed in with.")
     choices = await dialog(visitor).get_by_label("Expires").locator("option").all_text_contents()
-    assert [words.partition(":")[0] for words in choices] == ["In 7 days", "In 30 days", "As late as allowed", "On a date…"]
+    assert [words.partition(":")[0] for words in choices] == [
+        "In 7 days",
+        "In 30 days",
+        "As late as allowed",
+        "On a date…",
+    ]
     assert await visitor.overflow() <= 0
     assert await visitor.problems() == []
     await dialog(visitor).get_by_label("Label").fill("Short")

@@ -27,16 +27,15 @@ export async function show(view) {
   };
   const labels = { action: "Action", object_type: "About", user_id: "By", since: "From", until: "To", object_id: "Object id" };
   const status = el("p", { class: "quiet", role: "status" });
-  const clear = el("button", { type: "button", on: { click: clearAll } }, "Clear filters");
+  const clear = el("button", { class: "small", type: "button", on: { click: clearAll } }, "Clear filters");
   const form = el(
     "form",
     { class: "toolbar audit-filters", "aria-label": "Filters", on: { change: ask, submit: (event) => { event.preventDefault(); ask(); } } },
     Object.entries(controls).map(([name, control]) => field(labels[name], control)),
-    clear,
   );
   const place = el("div", {});
   let asking = new AbortController();
-  fill(view.main, view.title("Audit log"), form, status, place);
+  fill(view.main, view.title("Audit log"), form, el("div", { class: "audit-count" }, status, clear), place);
   people(controls.user_id, view.signal);
   ask();
 

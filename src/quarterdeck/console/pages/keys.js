@@ -15,7 +15,7 @@ export async function show(view) {
   const columns = [
     { name: "Key", class: "key-name", cell: named },
     { name: "Permissions", cell: permissions },
-    { name: "Created", cell: created },
+    { name: "Created", class: "key-made", cell: created },
     { name: "Last used", cell: (key) => when(key.last_used_at) },
     { name: "Expires", cell: (key) => when(key.expires_at) },
     { name: "State", cell: state },
