@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links -c requirements/constraints.txt
 
-.PHONY: setup serve test retest browser bench check format openapi client lock clean
+.PHONY: setup serve test retest browser screenshots bench check format openapi client lock clean
 
 setup: .venv/.runtime
 
@@ -21,6 +21,10 @@ retest: .venv/.dev browser
 # For the tests of the console.
 browser:
 	tests/console/install.sh
+
+# The pictures of docs/console.md, anew. About two minutes.
+screenshots: .venv/.dev browser
+	$(BIN)/python -m tests.console.screenshots
 
 # About a minute. What else the machine does shows in the figures.
 bench: .venv/.dev

@@ -65,6 +65,14 @@ class Visitor:
     async def open(self, path: str = "/") -> None:
         await self.page.goto(f"{self.url}/#{path}")
 
+    async def settled(self, path: str) -> None:
+        """Goes to a page and waits until all that it loads is there."""
+        if self.page.url != f"{self.url}/#{path}":
+            await self.page.evaluate("document.querySelector('main')?.setAttribute('data-left', '')")
+            await self.open(path)
+        await expect(self.page.locator("main:not([data-left], [aria-busy])")).to_be_visible()
+        await expect(self.page.get_by_role("status").filter(has_text="Loading ")).to_have_count(0)
+
     async def sign_in(self, secret: str, path: str = "/") -> None:
         """By the form, as a person does."""
         await self.open(path)
@@ -82,7 +90,8 @@ class Visitor:
 
     async def problems(self) -> list[str]:
         """What axe-core finds serious or worse on the page as it is now."""
-        await self.page.evaluate(AXE.read_text())
+        if not await self.page.evaluate("'axe' in window"):
+            await self.page.evaluate(AXE.read_text())
         # Only what is wrong: of a long page the rest takes minutes to bring here.
         run = "axe.run({ resultTypes: ['violations'] }).then((found) => found.violations)"
         found: list[dict[str, Any]] = await self.page.evaluate(run)

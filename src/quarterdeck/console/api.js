@@ -1,6 +1,6 @@
 // The public API, and nothing but. Errors carry the server's words and the id of the request.
 
-import { secret } from "./credential.js";
+import { onlySession, secret, whoami } from "./credential.js";
 
 const ROOT = new URL("v1/", document.baseURI);
 const TRIES = 4;
@@ -63,6 +63,8 @@ export async function call(method, path, { query, body, signal, key, tries = TRI
 /** The answer as it is. Whatever is not a success is thrown. */
 export async function send(method, url, { body, signal, key, headers = {} } = {}) {
   const given = { ...headers, Authorization: `Bearer ${secret()}` };
+  // Lists of keys must be told whose; a token sees no workspace at all.
+  if (whoami() !== null && onlySession() === null) given["Service-Workspace"] = whoami().workspace_id;
   if (key) given["Idempotency-Key"] = key;
   if (body !== undefined) given["Content-Type"] = "application/json";
   const text = body === undefined ? undefined : JSON.stringify(body);

@@ -48,14 +48,15 @@ export function formDialog({ title, fields, confirm, danger = false, act }) {
   });
 }
 
-/** Show something until the person has seen it. */
-export function tell({ title, body, confirm = "Done" }) {
+/** Show something until the person has seen it. `once`: it cannot be shown again, so Escape does not close it. */
+export function tell({ title, body, confirm = "Done", once = false }) {
   return new Promise((done) => {
     const heading = freshId("dialog");
     const close = () => dialog.close();
+    const keep = (event) => { if (once) event.preventDefault(); };
     const dialog = el(
       "dialog",
-      { "aria-labelledby": heading, on: { close: () => { dialog.remove(); done(); } } },
+      { "aria-labelledby": heading, on: { cancel: keep, close: () => { dialog.remove(); done(); } } },
       el("h2", { id: heading }, title),
       present([body]),
       el("div", { class: "buttons" }, el("button", { class: "primary", type: "button", on: { click: close } }, confirm)),

@@ -28,6 +28,14 @@ export function emptyBox(title, ...children) {
   return el("div", { class: "empty" }, el("h2", {}, title), children);
 }
 
+/** In place of what the credential may not see. */
+export function lackingBox(what, permission) {
+  return emptyBox(
+    `This key does not show ${what}`,
+    el("p", {}, "It lacks the permission ", el("code", {}, permission), ". Sign in with a key that holds it."),
+  );
+}
+
 export function loading(what) {
   return el("p", { class: "quiet", role: "status" }, `Loading ${what}…`);
 }

@@ -36,3 +36,9 @@ export function location() {
 export function go(path) {
   window.location.hash = path;
 }
+
+/** The same page asked otherwise. It stays as it is: who typed into it goes on typing. */
+export function keepQuery(query) {
+  const text = new URLSearchParams(query).toString();
+  window.history.replaceState(null, "", `#${location().path}${text && `?${text}`}`);
+}

@@ -18,6 +18,7 @@ from quarterdeck.http.endpoint import Respond
 
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _INDEX = "index.html"
+_FIRST_STYLE = "style/base.css"
 # Nothing from elsewhere, no script or style inside the page, and no place that reads text as markup.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -89,7 +90,9 @@ def _hash_of(found: dict[str, bytes]) -> str:
 
 def _filled(index: str, assets: str, found: dict[str, bytes]) -> str:
     """All modules are named at once: a browser that found them one in the other would wait for each."""
-    styles = [f'<link rel="stylesheet" href="{assets}/{name}">' for name in found if name.endswith(".css")]
+    # The first is what the others build on: of two rules that weigh the same, the later one counts.
+    sheets = sorted((name for name in found if name.endswith(".css")), key=lambda name: (name != _FIRST_STYLE, name))
+    styles = [f'<link rel="stylesheet" href="{assets}/{name}">' for name in sheets]
     modules = [f'<link rel="modulepreload" href="{assets}/{name}">' for name in found if name.endswith(".js")]
     parts = {"{styles}": "\n  ".join(styles), "{modules}": "\n  ".join(modules), "{assets}": assets}
     for mark, text in parts.items():

@@ -1,0 +1,139 @@
+"""A workspace in which something goes on: what every page is looked at with, and pictured with."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+from msgspec import Struct
+
+from quarterdeck.access.model import Permission
+from quarterdeck.api_keys.model import CreateApiKeyBody
+from quarterdeck.workspaces import service as workspaces
+from tests.workers import at_rest, started
+from tests.world import EVERY_PERMISSION, World, bundle
+
+ADA, GRACE, LINUS = "ada@harbour.example", "grace@harbour.example", "linus@harbour.example"
+NAMES = {ADA: "Ada Marlowe", GRACE: "Grace Osei", LINUS: "Linus Brandt"}
+_SKILL = """---
+name: release-notes
+description: Writes release notes from the changes since the last tag, in the voice of the house.
+license: MIT
+---
+Read `guide.md` first. The voice is in `style/voice.md`.
+"""
+_MAIN = (
+    "# {title}\n\nRead the changes since the last tag, group them by area and write for people who use the product.\n"
+)
+_STYLE = "Short sentences. Say what changed for the reader, not what was edited.\n"
+_CHECK = '#!/bin/sh\nset -eu\ngit describe --tags --abbrev=0\ngit log --oneline "$1"..HEAD\n'
+
+
+class Story(Struct, frozen=True):
+    key: str
+    token: str
+    session_id: str
+    skill_id: str
+
+    @property
+    def pages(self) -> dict[str, str]:
+        """Name and path of every page behind the door."""
+        return {
+            "sessions": "/sessions",
+            "session": f"/sessions/{self.session_id}",
+            "skills": "/skills",
+            "skill": f"/skills/{self.skill_id}",
+            "skill-version": f"/skills/{self.skill_id}/versions/2",
+            "skill-diff": f"/skills/{self.skill_id}/diff?base=1&head=2",
+            "keys": "/keys",
+            "activity": "/activity",
+            "audit": "/audit",
+            "workspace": "/workspace",
+        }
+
+
+async def told(database_url: str, http: httpx.AsyncClient) -> Story:
+    """In a workspace of its own; needs a worker. One session has a talk with steering, tools and a failure behind it,
+    one is still at work."""
+    world = World(database_url, http)
+    await _people(world)
+    await _keys(world)
+    skill_id = await _skill(world)
+    session_id = await _session(world, "Release notes for 2.4", skills=[{"skill_id": skill_id}])
+    await _talk(world, session_id)
+    token = (await _made(world, f"/v1/sessions/{session_id}/tokens", {}))["token"]
+    await _session(world, "Why is the nightly import slow?", instructions="Look at the query plans first.")
+    await _made(world, "/v1/skills", {"name": "incident-review"})
+    busy = await _session(world, "Draft the March invoice run")
+    await _say(world, busy, "Go through the open orders.\ndemo: steps 40\ndemo: slow 60")
+    await started(world, busy)
+    return Story(world.key, token, session_id, skill_id)
+
+
+async def _people(world: World) -> None:
+    async with await world.connect() as connection:
+        world.workspace_id = await workspaces.create_workspace(connection, "Harbour Works", ADA)
+        for email in NAMES:
+            await workspaces.add_member(connection, world.workspace_id, email)
+            await workspaces.set_user(connection, email, NAMES[email])
+        await workspaces.remove_member(connection, world.workspace_id, LINUS, revoke_keys=True)
+
+
+async def _keys(world: World) -> None:
+    now = datetime.now(UTC)
+    async with await world.connect() as connection:
+
+        async def add(label: str, *permissions: Permission, days: int | None = None, by: str = ADA) -> tuple[str, str]:
+            expires_at = None if days is None else now + timedelta(days=days)
+            body = CreateApiKeyBody(label, list(permissions), expires_at)
+            made = await workspaces.create_key(connection, "live", world.workspace_id, body, by)
+            assert isinstance(made.secret, str)
+            return made.secret, str(made.id)
+
+        _, old_id = await add("Old laptop", *EVERY_PERMISSION)
+        await add("Dashboard", Permission.WORKSPACE_READ, days=3, by=GRACE)
+        _, build_id = await add("Build server", Permission.WORKSPACE_READ, Permission.SKILL_MANAGE, days=90, by=GRACE)
+        world.key, _ = await add("Ada's browser", *EVERY_PERMISSION)
+    await _made(world, f"/v1/api-keys/{old_id}/revoke", None, status=200)
+    await _made(world, f"/v1/api-keys/{build_id}/rotate", {"overlap_seconds": 24 * 3600})
+
+
+async def _skill(world: World) -> str:
+    skill_id: str = (await _made(world, "/v1/skills", {"name": "release-notes"}))["id"]
+    first = {"SKILL.md": _SKILL, "guide.md": _MAIN.format(title="Release notes"), "style/voice.md": _STYLE}
+    second = {
+        "SKILL.md": _SKILL.replace("first.", "first, then run `scripts/changes.sh`."),
+        "guide.md": _MAIN.format(title="Release notes, step by step") + "\nLeave out what nobody notices.\n",
+        "style/voice.md": _STYLE,
+        "scripts/changes.sh": _CHECK,
+    }
+    for files in (first, second):
+        answer = await world.push(skill_id, bundle("release-notes", **files))
+        assert answer.status_code == 201, answer.text
+    return skill_id
+
+
+async def _talk(world: World, session_id: str) -> None:
+    await _say(world, session_id, "Collect what changed since 2.3 and draft the notes.\ndemo: slow 2")
+    await _say(world, session_id, "Keep it to one page, please.", outcome="steered")
+    await at_rest(world, session_id)
+    await _say(world, session_id, "Send the draft to the mailing list.\ndemo: fail")
+    await at_rest(world, session_id)
+    await _say(world, session_id, "Leave the list alone then. What is the **first** heading?")
+    await at_rest(world, session_id)
+
+
+async def _say(world: World, session_id: str, text: str, outcome: str = "new_run") -> None:
+    answer = await world.submit(session_id, text)
+    assert answer.json()["outcome"] == outcome, answer.text
+
+
+async def _session(world: World, title: str, **more: object) -> str:
+    session_id: str = (await _made(world, "/v1/sessions", {"title": title, **more}))["id"]
+    return session_id
+
+
+async def _made(world: World, path: str, body: object, status: int = 201) -> dict[str, Any]:
+    answer = await world.http.post(path, headers=world.headers(), **({} if body is None else {"json": body}))
+    assert answer.status_code == status, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
