@@ -59,6 +59,7 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/.runtime: requirements/runtime.lock pyproject.toml | .venv/bin/python
+	@echo "Preparing .venv. This takes a minute or two, once."
 	$(PIP) install --quiet --require-hashes --no-deps -r requirements/runtime.lock
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -2,11 +2,13 @@
 
 import sys
 
+from quarterdeck.cli import streams
 from quarterdeck.cli.main import run
 
 
 def main() -> None:
-    sys.exit(run(sys.argv[1:]))
+    streams.prepare()
+    sys.exit(streams.finish(run(sys.argv[1:])))
 
 
 if __name__ == "__main__":

@@ -284,7 +284,7 @@ async def test_watch_prints_the_log_until_nothing_runs(server: Server, world: Wo
     [
         (["chat", "nonsense"], {}, 2, "is not a UUID"),
         (["chat"], {"QD_KEY": "", "QD_PROFILE": "nobody"}, 2, "nobody"),
-        (["chat"], {"QD_KEY": "qd_test_wrong"}, 3, "valid credential"),
+        (["chat"], {"QD_KEY": "qd_test_wrong"}, 3, "does not take this key"),
         (["chat", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, 4, "session"),
         (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, 4, "session"),
         (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {"QD_URL": "http://127.0.0.1:1"}, 6, "No connection"),

@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, TypeVar
 from uuid import UUID
 
-import msgspec
 import typer
 from msgspec import UNSET, UnsetType
 
 from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.cli.options import AsJson, email, line, moment, uuid
+from quarterdeck.cli.output import print_json, say
 from quarterdeck.settings import Settings, read_settings, with_server
 from quarterdeck.workspaces.model import WorkspaceBody
 
@@ -221,4 +221,7 @@ def _told(workspace: WorkspaceBody) -> str:
 
 
 def _show(record: object, text: str, *, as_json: bool) -> None:
-    typer.echo(msgspec.json.encode(record).decode() if as_json else text)
+    if as_json:
+        print_json(record)
+    else:
+        say(text)

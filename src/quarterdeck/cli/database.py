@@ -8,6 +8,7 @@ from typing import TypeVar
 from psycopg import AsyncConnection
 
 from quarterdeck.app import build_parts
+from quarterdeck.cli.output import note
 from quarterdeck.db import embedded
 from quarterdeck.db.database import Connection, connection_options
 from quarterdeck.db.migrate import migrate
@@ -22,6 +23,9 @@ def database_url(settings: Settings) -> Iterator[str]:
     if settings.database.url is not None:
         yield settings.database.url
         return
+    if not settings.data_dir.exists():
+        # Whoever is in the wrong folder should know.
+        note(f"{settings.data_dir.absolute()} is not there: a new database is made in it.")
     with embedded.running(settings.data_dir) as url:
         yield url
 

@@ -3,6 +3,10 @@
 Imported when something went wrong: what it must know of takes long to import.
 """
 
+import os
+import re
+
+from quarterdeck.cli.connection import KEY
 from quarterdeck.cli.exits import Complaint, Exit
 from quarterdeck.client import errors as client
 from quarterdeck.errors import ServiceError
@@ -27,6 +31,10 @@ _CODES: dict[type[client.QuarterdeckError], Exit] = {
 }
 
 
+# Of use to nobody beside its own words.
+_ERRNO = re.compile(r"\[Errno -?\d+\] ")
+
+
 def explained(fault: Exception) -> tuple[str, Exit] | None:
     """None: a fault of our own, which is no business of this page."""
     if isinstance(fault, client.QuarterdeckError):
@@ -37,12 +45,18 @@ def explained(fault: Exception) -> tuple[str, Exit] | None:
         return fault.message, Exit.WRONG_INPUT
     if isinstance(fault, SettingsError):
         return str(fault), Exit.WRONG_INPUT
+    if isinstance(fault, OSError) and fault.strerror:
+        # A full disk, a file that may not be read: of the machine's making, not of ours.
+        return f"{fault.filename}: {fault.strerror}" if fault.filename else fault.strerror, Exit.WRONG_INPUT
     return _of_the_database(fault)
 
 
 def _told(fault: client.QuarterdeckError) -> str:
     if isinstance(fault, client.Unauthorized):
-        return f"{fault.message} See `qd whoami`; `qd login` takes another key."
+        first = f" {KEY} is set and goes before a login." if os.environ.get(KEY) else ""
+        return f"The server does not take this key: it is wrong, expired or revoked. `qd login` takes another.{first}"
+    if isinstance(fault, client.ConnectionFailed):
+        return f"{_ERRNO.sub('', fault.message).removesuffix('.')}. Is the server running, and is this its address?"
     if isinstance(fault, client.Internal) and fault.request_id is not None:
         return f"{fault.message} (request {fault.request_id})"
     return fault.message

@@ -86,11 +86,13 @@ def sweep(data: DataDir = None) -> None:
 
 def run(arguments: list[str]) -> int:
     try:
-        return int(app(arguments or ["--help"], prog_name="qd", standalone_mode=False) or 0)
+        code = int(app(arguments or ["--help"], prog_name="qd", standalone_mode=False) or 0)
+        # So typer tells of Ctrl-C; of a question that was answered with no, as Abort.
+        return _complain("stopped", Exit.INTERRUPTED) if code == Exit.INTERRUPTED else code
     except typer.Exit as leave:
         return leave.exit_code
     except typer.Abort:
-        return Exit.INTERRUPTED
+        return _complain("stopped", Exit.INTERRUPTED)
     except typer.TyperException as fault:
         return _complain(fault.format_message(), Exit.WRONG_INPUT)
     except Exception as fault:

@@ -43,7 +43,12 @@ def note(text: str) -> None:
 def print_json(record: object) -> None:
     # Where these stand in JSON they stand in a string, and there an escape means the same.
     text = msgspec.json.encode(record).decode()
-    typer.echo(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    print_json_text(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+def print_json_text(text: str) -> None:
+    """JSON is UTF-8, whatever the terminal speaks."""
+    typer.echo(text.encode())
 
 
 def console(*, stderr: bool = False) -> "Console":
@@ -187,6 +192,9 @@ def read_input(given: str) -> str:
     if given != "-":
         return given
     try:
-        return sys.stdin.buffer.read().decode()
+        text = sys.stdin.buffer.read().decode()
     except UnicodeDecodeError:
         raise typer.BadParameter("what came in is not UTF-8") from None
+    if not text.strip():
+        raise typer.BadParameter("nothing came in to be sent")
+    return text

@@ -2,6 +2,8 @@
 
 import asyncio
 import ipaddress
+import os
+import shutil
 import sys
 from functools import partial
 
@@ -73,13 +75,25 @@ Welcome to Quarterdeck. Keep this key: it is shown only this once.
   export QD_WORKSPACE={first.workspace_id}
   export QD_KEY={first.secret}
 
-Paste these three lines into another terminal, then start a session:
+Paste these three lines into another terminal, in this folder, and talk to an agent:
+
+  {_command()} chat
+
+Or start a session over HTTP:
 
   curl -s $QD_URL/v1/sessions -H "Authorization: Bearer $QD_KEY" \\
     -H 'Content-Type: application/json' -d '{{"title": "First session"}}'
 
 """
     )
+
+
+def _command() -> str:
+    """As a person types it in the folder that this was started in."""
+    started = os.path.abspath(sys.argv[0])
+    if os.path.basename(started) != "qd" or shutil.which("qd") == started:
+        return "qd"
+    return os.path.relpath(started)
 
 
 def _announce(address: str) -> None:

@@ -74,12 +74,14 @@ def init(folder: Annotated[str, typer.Argument(parser=file_name, metavar="DIR", 
     """Begin a skill: a folder with a SKILL.md."""
     path = Path(folder)
     name = _NOT_IN_A_NAME.sub("-", path.resolve().name.lower()).strip("-")[:_LONGEST_NAME].strip("-") or "skill"
+    if path.exists() and not path.is_dir():
+        raise Complaint(f"{path}: it is not a folder", Exit.WRONG_INPUT)
     try:
         path.mkdir(parents=True, exist_ok=True)
         with (path / "SKILL.md").open("x", encoding="utf-8") as file:
             file.write(_TEMPLATE.format(name=name))
     except FileExistsError:
-        raise Complaint(f"{path}: there is a SKILL.md, or a file in the way", Exit.WRONG_INPUT) from None
+        raise Complaint(f"{path / 'SKILL.md'}: it is there already", Exit.WRONG_INPUT) from None
     except OSError as fault:
         raise Complaint(f"{path}: {fault.strerror}", Exit.WRONG_INPUT) from None
     say(f"wrote {path / 'SKILL.md'}")
@@ -121,12 +123,17 @@ def push(
     as_json: AsJson = False,
 ) -> None:
     """Push a folder, or an archive of one, as the next version of a skill."""
+    from quarterdeck.client import InvalidRequest
     from quarterdeck.client.packing import archive_of
 
     with archive_of(folder) as archive, open_client(profile) as client:
         target = _found_or_created(client, skill) if create else find_skill(client, skill)
-        with progress_bar(f"Pushing {target.name}") as progress:
-            pushed = client.push_skill_version(target.id, archive, progress=progress)
+        try:
+            with progress_bar(f"Pushing {target.name}") as progress:
+                pushed = client.push_skill_version(target.id, archive, progress=progress)
+        except InvalidRequest as fault:
+            left = f" The skill {target.name} is there, without a version." if target.latest_version is None else ""
+            raise Complaint(fault.message + left, Exit.WRONG_INPUT) from None
     if as_json:
         print_json(pushed)
     else:
@@ -189,7 +196,9 @@ def download(
         name = output or f"{_NOT_IN_A_FILE_NAME.sub('-', target.name).strip('.-') or 'skill'}-{version}.tar.gz"
         with progress_bar(f"Downloading {target.name} version {version}") as progress:
             if name == "-":
-                client.download_skill_bundle(target.id, version, typer.get_binary_stream("stdout"), progress=progress)
+                out = typer.get_binary_stream("stdout")
+                client.download_skill_bundle(target.id, version, out, progress=progress)
+                out.flush()
                 return
             try:
                 count = client.download_skill_bundle(target.id, version, name, progress=progress)

@@ -8,9 +8,11 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+import typer
 
 from quarterdeck.cli.connection import ConnectionInfo
 from quarterdeck.cli.conversation import Block, call_text
+from quarterdeck.cli.output import print_json_text
 from quarterdeck.cli.rendering import clean, plain
 from quarterdeck.cli.talking import Talk, first_to_end, open_client
 from quarterdeck.client import AsyncClient, Event
@@ -27,12 +29,13 @@ async def watch(info: ConnectionInfo, session_id: UUID, after: int, *, as_json: 
 
 
 async def _watch(client: AsyncClient, session_id: UUID, after: int, *, as_json: bool, until_idle: bool) -> None:
-    write = as_line if as_json else as_text
     rested = asyncio.Event()
 
     def on_event(event: Event) -> None:
-        sys.stdout.write(write(event) + "\n")
-        sys.stdout.flush()
+        if as_json:
+            print_json_text(as_line(event))
+        else:
+            typer.echo(as_text(event))
         if until_idle and event.type in _ENDS:
             rested.set()
 

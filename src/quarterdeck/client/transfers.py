@@ -98,12 +98,16 @@ class Download:
         self._file.close()
 
     def deliver(self, to: Sink) -> int:
-        """Its size. A path gets the whole file or keeps what it had."""
+        """Its size. A path gets the whole file or keeps what it had; a link stays, and so do devices and pipes."""
         self._file.seek(0)
         if not isinstance(to, (str, os.PathLike)):
             shutil.copyfileobj(self._file, to)
             return self._received
-        path = Path(to)
+        path = Path(os.path.realpath(to))
+        if path.exists() and not path.is_file():
+            with path.open("wb") as special:
+                shutil.copyfileobj(self._file, special)
+            return self._received
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as whole:

@@ -1,0 +1,227 @@
+"""Commands where things are not as they should be: a full disk, a closed stream, another character set, a folder that
+is a file, Ctrl-C. One line and an exit code, and nothing is left behind."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import QD
+from tests.cli.people import Person, person_of
+from tests.world import Server, World, bundle
+
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.is_char_device(), reason="this system has no /dev/full")
+
+
+def in_shell(person: Person, command: str, **variables: str) -> "subprocess.CompletedProcess[bytes]":
+    """`$qd` stands for the command."""
+    return subprocess.run(
+        ["sh", "-c", command.replace("$qd", " ".join(QD))],
+        env=person.environ | variables,
+        cwd=person.home,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+    )
+
+
+def line_of(ended: "subprocess.CompletedProcess[bytes]") -> str:
+    (line,) = ended.stderr.decode().splitlines()
+    return line
+
+
+@needs_full
+@pytest.mark.parametrize("command", ["whoami", "sessions list --json", "skills download demo 1 -o -", "--help"])
+async def test_an_output_that_is_full(tmp_path: Path, server: Server, world: World, command: str) -> None:
+    person = person_of(tmp_path, server, world)
+    await pushed(world)
+    ended = in_shell(person, f"$qd {command} > {FULL}")
+    assert (ended.returncode, line_of(ended)) == (2, "qd: No space left on device")
+
+
+@needs_full
+async def test_a_log_for_a_full_output(tmp_path: Path, server: Server, world: World) -> None:
+    session_id = await world.new_session()
+    await world.submit(session_id, "hello")
+    ended = in_shell(person_of(tmp_path, server, world), f"$qd watch {session_id} > {FULL}")
+    assert (ended.returncode, line_of(ended)) == (2, "qd: No space left on device")
+
+
+@needs_full
+async def test_a_download_to_a_device_does_not_replace_it(tmp_path: Path, server: Server, world: World) -> None:
+    person = person_of(tmp_path, server, world)
+    await pushed(world)
+    # A link to it: a client that replaces what it is given spoils the link, and not the machine that runs this.
+    (tmp_path / "full").symlink_to(FULL)
+    assert person.refused("skills", "download", "demo", "1", "-o", "full") == (2, "full: No space left on device")
+    assert (tmp_path / "full").is_symlink()
+    (tmp_path / "link").symlink_to("target")
+    person.done("skills", "download", "demo", "1", "-o", "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == bundle()
+
+
+async def test_a_download_into_a_pipe_goes_through_it(tmp_path: Path, server: Server, world: World) -> None:
+    person = person_of(tmp_path, server, world)
+    await pushed(world)
+    os.mkfifo(tmp_path / "pipe")
+    ended = in_shell(person, "cat pipe > copy & $qd skills download demo 1 -o pipe; wait")
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "copy").read_bytes() == bundle()
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("whoami >&-", 0, None),
+        ("nonsense 2>&-", 2, None),
+        ("send {session} - <&-", 2, "nothing came in"),
+        ("login --url {url} <&-", 2, "no key"),
+        ("keys revoke {session} <&-", 4, "No such API key"),
+    ],
+)
+async def test_a_closed_stream_is_an_empty_one(
+    tmp_path: Path, server: Server, world: World, command: str, code: int, words: str | None
+) -> None:
+    person = person_of(tmp_path, server, world)
+    if command.startswith("login"):
+        person = Person(tmp_path)
+    given = command.format(session=await world.new_session(), url=server.url)
+    ended = in_shell(person, f"$qd {given}")
+    assert ended.returncode == code, ended.stderr
+    assert words is None or words in line_of(ended)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+async def test_a_terminal_that_knows_few_characters(
+    tmp_path: Path, server: Server, world: World, encoding: str
+) -> None:
+    person = person_of(tmp_path, server, world)
+    title = "Größe ✓ \N{GRINNING FACE}"
+    session_id = (await world.post("/v1/sessions", {"title": title})).json()["id"]
+    run_id = (await world.submit(session_id, title)).json()["run_id"]
+    await world.post(f"/v1/runs/{run_id}/cancel", None)
+    for command in ("whoami", "sessions list", f"sessions show {session_id}", f"watch {session_id} --until-idle"):
+        ended = in_shell(person, f"$qd {command}", PYTHONIOENCODING=encoding)
+        assert (ended.returncode, ended.stderr) == (0, b"")
+    watched = in_shell(person, f"$qd watch {session_id} --until-idle --json", PYTHONIOENCODING=encoding)
+    assert json.loads(watched.stdout.splitlines()[0])["data"]["text"] == title
+    listed = in_shell(person, "$qd sessions list --json", PYTHONIOENCODING=encoding)
+    assert [item["title"] for item in json.loads(listed.stdout)["items"]] == [title]
+
+
+async def test_what_is_piped_into_a_conversation_need_not_be_utf_8(
+    tmp_path: Path, server: Server, world: World
+) -> None:
+    person = person_of(tmp_path, server, world)
+    with subprocess.Popen(
+        [*QD, "chat", await world.new_session()],
+        env=person.environ | {"PYTHONIOENCODING": "utf-8:strict"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"h\xe4llo\n")
+        process.stdin.close()
+        told = process.stderr.readline().decode()
+        # No worker runs: the run is cancelled, and with it the conversation ends.
+        process.send_signal(signal.SIGINT)
+        assert b"Traceback" not in process.stderr.read()
+    assert told == "  accepted, started a run: h\N{REPLACEMENT CHARACTER}llo\n"
+
+
+def test_where_a_folder_is_expected(tmp_path: Path) -> None:
+    person = Person(tmp_path)
+    (tmp_path / "file").write_text("x")
+    assert person.refused("skills", "init", "file") == (2, "file: it is not a folder")
+    assert person.refused("skills", "init", "file/inner") == (2, "file/inner: Not a directory")
+    person.done("skills", "init", "skill")
+    assert person.refused("skills", "init", "skill") == (2, "skill/SKILL.md: it is there already")
+
+
+async def test_what_a_refused_push_leaves_is_told(tmp_path: Path, server: Server, world: World) -> None:
+    person = person_of(tmp_path, server, world)
+    (tmp_path / "file").write_text("no archive")
+    code, told = person.refused("skills", "push", "named", "file", "--create")
+    assert code == 2
+    assert told.endswith("The skill named is there, without a version.")
+    assert [skill["name"] for skill in person.json("skills", "list")["items"]] == ["named"]
+
+
+async def test_nothing_to_send_is_not_sent(tmp_path: Path, server: Server, world: World) -> None:
+    person = person_of(tmp_path, server, world)
+    session_id = await world.new_session()
+    assert person.refused("send", session_id, "-", given=" \n")[0] == 2
+    assert (await world.get(f"/v1/sessions/{session_id}/runs")).json()["items"] == []
+
+
+async def test_a_key_that_is_not_taken_and_what_to_do(tmp_path: Path, server: Server) -> None:
+    told = Person(tmp_path, {"QD_URL": server.url, "QD_KEY": "qd_live_wrong"}).refused("whoami")
+    assert told[0] == 3
+    assert "`qd login` takes another. QD_KEY is set and goes before a login." in told[1]
+
+
+def test_a_new_database_in_a_new_folder_is_told(tmp_path: Path) -> None:
+    person = Person(tmp_path)
+    first = person.qd("admin", "list-workspaces")
+    assert first.stderr == f"{tmp_path / 'data'} is not there: a new database is made in it.\n"
+    assert person.qd("admin", "list-workspaces").stderr == ""
+
+
+@contextmanager
+def slow_reader(skill: bytes) -> Iterator[str]:
+    """Lists one skill, and takes nothing of what is pushed. Its address."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(head % len(skill) + skill)
+                done.wait(60)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            done.set()
+            thread.join(30)
+
+
+async def test_ctrl_c_during_an_upload(tmp_path: Path, server: Server, world: World) -> None:
+    skill_id = await world.new_skill()
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big" / "SKILL.md").write_text("---\nname: big\ndescription: Big.\n---\nBig.\n")
+    (tmp_path / "big" / "data").write_bytes(os.urandom(8_000_000))
+    before = set(tmp_path.rglob("*"))
+    with slow_reader((await world.get(f"/v1/skills/{skill_id}")).content) as url:
+        process = subprocess.Popen(
+            [*QD, "skills", "push", skill_id, "big"],
+            env=person_of(tmp_path, server, world).environ | {"QD_URL": url, "TMPDIR": str(tmp_path)},
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+        )
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.communicate(timeout=4)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=30)
+    assert (process.returncode, told) == (130, b"qd: stopped\n")
+    assert set(tmp_path.rglob("*")) == before
+
+
+async def pushed(world: World) -> None:
+    assert (await world.push(await world.new_skill(), bundle())).status_code == 201
