@@ -200,7 +200,7 @@ async def test_what_was_sent_goes_out_also_when_the_page_is_left(visitor: Visito
         await page.keyboard.press("Enter")
     await expect(page.get_by_text("sending…")).to_have_count(2)
     await page.get_by_role("link", name="Skills").click()
-    await visitor.heading("kills")
+    await visitor.heading("Skills")
     await page.context.set_offline(False)
     await eventually(lambda: accepted_in(world, session_id, 2))
     await page.get_by_role("link", name="Sessions").click()
