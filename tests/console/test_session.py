@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Browser, Route, expect
 
 from tests.console.browser import NARROW, Visitor, visiting
-from tests.workers import check_log, log_of, started, working
+from tests.workers import check_log, eventually, log_of, started, working
 from tests.world import Server, World, serving
 
 
@@ -187,6 +187,32 @@ async def test_an_answer_that_was_lost_on_its_way_counts_once(visitor: Visitor, 
     assert keys[0] == keys[1] != keys[2]
     await expect(page.get_by_role("article", name="Input")).to_have_count(2)
     assert accepted(await log_of(world, session_id)) == ["only once", "and then this"]
+
+
+async def test_what_was_sent_goes_out_also_when_the_page_is_left(visitor: Visitor, world: World) -> None:
+    page = visitor.page
+    session_id = await world.new_session()
+    await visitor.sign_in(world.key, f"/sessions/{session_id}")
+    await expect(page.get_by_label("Your message")).to_be_visible()
+    await page.context.set_offline(True)
+    for text in ("on its way", "and the next"):
+        await page.get_by_label("Your message").fill(text)
+        await page.keyboard.press("Enter")
+    await expect(page.get_by_text("sending…")).to_have_count(2)
+    await page.get_by_role("link", name="Skills").click()
+    await visitor.heading("Skills")
+    await page.context.set_offline(False)
+    await eventually(lambda: accepted_in(world, session_id, 2))
+    await page.get_by_role("link", name="Sessions").click()
+    await page.get_by_role("link", name="Untitled session").click()
+    # Not twice: the log holds what the page had sent before.
+    await expect(page.get_by_role("article", name="Input")).to_have_count(2)
+    await expect(page.get_by_text("not taken up yet")).to_have_count(2)
+    assert accepted(await log_of(world, session_id)) == ["on its way", "and the next"]
+
+
+async def accepted_in(world: World, session_id: str, count: int) -> bool:
+    return len(accepted(await log_of(world, session_id))) == count
 
 
 async def test_a_key_that_is_refused_in_the_middle_of_work_keeps_what_was_typed(visitor: Visitor, world: World) -> None:

@@ -58,6 +58,19 @@ async def test_it_is_searched_and_the_search_is_in_the_address(visitor: Visitor,
 
 
 @pytest.mark.usefixtures("worker")
+async def test_an_archived_session_lets_its_run_be_cancelled(visitor: Visitor, world: World) -> None:
+    session_id = await world.new_session()
+    await world.submit(session_id, "demo: slow 60")
+    await started(world, session_id)
+    await world.patch(f"/v1/sessions/{session_id}", {"archived": True})
+    await visitor.sign_in(world.key, f"/sessions/{session_id}")
+    await expect(visitor.page.get_by_text("takes no input")).to_be_visible()
+    assert await visitor.page.get_by_label("Your message").count() == 0
+    await visitor.page.get_by_role("button", name="Cancel the run").click()
+    await expect(visitor.page.get_by_text("■ The run was cancelled.")).to_be_visible()
+
+
+@pytest.mark.usefixtures("worker")
 async def test_the_list_follows_what_happens_and_keeps_focus_and_pages(visitor: Visitor, world: World) -> None:
     page = visitor.page
     oldest = await world.new_session()
@@ -93,7 +106,7 @@ async def test_renamed_archived_brought_back_and_deleted_by_its_name(visitor: Vi
     await visitor.heading("Untitled session")
 
     async def choose(entry: str) -> None:
-        await page.get_by_role("button", name="More").click()
+        await page.get_by_role("button", name="More", exact=True).click()
         await page.get_by_role("button", name=entry).click()
 
     await choose("Rename…")
@@ -136,7 +149,7 @@ async def test_who_may_only_read_is_not_offered_more(visitor: Visitor, world: Wo
     assert browser
     async with visiting(browser, server.url, width=NARROW) as narrow:
         await narrow.sign_in(world.key, f"/sessions/{session_id}")
-        await narrow.page.get_by_role("button", name="More").click()
+        await narrow.page.get_by_role("button", name="More", exact=True).click()
         await expect(narrow.page.get_by_role("button", name="Delete…")).to_be_in_viewport()
         assert await narrow.problems() == []
         assert await narrow.overflow() <= 0

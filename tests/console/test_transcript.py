@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
 
@@ -210,9 +210,7 @@ async def test_inputs_are_followed_to_their_end_whatever_becomes_of_their_run(vi
     assert await visitor.problems() == []
 
 
-async def test_ten_thousand_events_open_and_scroll(
-    visitor: Visitor, world: World, record_property: Callable[[str, object], None]
-) -> None:
+async def test_ten_thousand_events_open_and_scroll(visitor: Visitor, world: World) -> None:
     page = visitor.page
     session_id = await world.new_session()
     entries: list[tuple[str, str, dict[str, Any]]] = []
@@ -235,7 +233,7 @@ async def test_ten_thousand_events_open_and_scroll(
     began = time.monotonic()
     await page.evaluate("path => { location.hash = path; }", f"/sessions/{session_id}")
     await expect(page.get_by_text("answer 1249")).to_be_in_viewport()
-    record_property("seconds_to_open", round(time.monotonic() - began, 2))
+    print(f"10,000 events were open after {time.monotonic() - began:.2f} s")  # noqa: T201  how fast is for people to judge
     await expect(page.get_by_text("The last 8 of 1250 runs")).to_be_attached()
     assert await page.evaluate("document.querySelectorAll('*').length") < 4000
     assert await page.get_by_role("button", name="Jump to the newest").is_hidden()

@@ -11,7 +11,8 @@ export function copyButton(text, what) {
     said.textContent = (await copied(text)) ? " Copied" : " Select it and copy by hand";
     setTimeout(() => { said.textContent = ""; }, SAID_MS);
   }
-  return el("span", {}, el("button", { class: "small", type: "button", "aria-label": `Copy ${what}`, on: { click: copy } }, "Copy"), said);
+  const attributes = { class: "small", type: "button", "aria-label": `Copy ${what}`, on: { click: copy } };
+  return el("span", {}, el("button", attributes, "Copy"), said);
 }
 
 async function copied(text) {

@@ -20,10 +20,9 @@ const SAID_CHARACTERS = 300;
 export async function show(view, { id }) {
   fill(view.main, loading("the session"));
   const conversation = new Conversation();
-  const [session] = await Promise.all([get(`/sessions/${id}`, {}, view.signal), catchUp(id, conversation, view.signal)]);
-  if (view.signal.aborted) return;
-  const page = new SessionPage(view, session, conversation);
-  page.open();
+  const { signal } = view;
+  const [session] = await Promise.all([get(`/sessions/${id}`, {}, signal), catchUp(id, conversation, signal)]);
+  if (!signal.aborted) new SessionPage(view, session, conversation).open();
 }
 
 /** The log up to its current end: what comes behind it comes live. */
@@ -43,9 +42,12 @@ class SessionPage {
   #drawing = false;
   #head = el("div", {});
   #foot = el("div", { class: "foot" });
-  #empty = emptyBox("Nothing was said yet", el("p", {}, "Write a message below: it starts a run. Write another while it works, and it steers the run."));
+  #empty = emptyBox(
+    "Nothing was said yet",
+    el("p", {}, "Write a message below: it starts a run. Write another while it works, and it steers the run."),
+  );
   #said = el("p", { class: "unseen", role: "status", "aria-live": "polite" });
-  #jump = el("button", { type: "button", class: "jump", hidden: true, on: { click: () => this.#jumpToEnd() } }, "Jump to the newest");
+  #jump = el("button", { type: "button", class: "jump", on: { click: () => this.#jumpToEnd() } }, "Jump to the newest");
 
   constructor(view, session, conversation) {
     this.#view = view;
@@ -59,7 +61,7 @@ class SessionPage {
 
   open() {
     const { signal } = this.#view;
-    for (const { key, text } of this.#outbox.entries) this.#conversation.send(key, text, true);
+    for (const entry of this.#outbox.entries) this.#conversation.send(entry, true);
     this.#outbox.listener = this;
     signal.addEventListener("abort", () => { if (this.#outbox.listener === this) this.#outbox.listener = null; });
     this.#drawFrame();
@@ -70,7 +72,13 @@ class SessionPage {
       el(
         "div",
         { class: "session" },
-        el("aside", { "aria-label": "About this session" }, el("h2", {}, "Runs"), this.#timeline.node, facts(this.#session, signal)),
+        el(
+          "aside",
+          { "aria-label": "About this session" },
+          el("h2", {}, "Runs"),
+          this.#timeline.node,
+          facts(this.#session, signal),
+        ),
         el("div", { class: "talk" }, this.#empty, this.#transcript.node, this.#foot),
       ),
     );
@@ -81,13 +89,13 @@ class SessionPage {
 
   // --- what the outbox tells ---
 
-  accepted(key, { outcome, run_id: runId }) {
-    this.#conversation.answered(key, outcome, runId);
+  accepted(entry, { outcome, run_id: runId }) {
+    this.#conversation.answered(entry, outcome, runId);
     this.#changed();
   }
 
-  returned(keys, fault) {
-    for (const key of keys) this.#conversation.refused(key);
+  returned(entries, fault) {
+    for (const entry of entries) this.#conversation.refused(entry);
     this.#changed();
     this.#composer?.returned(fault);
   }
@@ -96,7 +104,8 @@ class SessionPage {
 
   #drawFrame() {
     const session = this.#session;
-    const mayManage = onlySession() === null && can("session.manage");
+    const isArchived = session.archived_at !== null;
+    const mayManage = can("session.manage");
     const changed = (now) => {
       this.#session = now;
       this.#drawFrame();
@@ -107,32 +116,31 @@ class SessionPage {
       el("button", { type: "button", on: { click: () => share(session.id, this.#view.signal) } }, "Share"),
       menu(session, changed),
     ];
-    fill(this.#head, this.#view.title(nameOf(session), session.archived_at !== null && el("span", { class: "tag" }, "archived"), actions));
-    this.#composer = this.#mayTalk() ? composer(session.id, this.#view.signal, (text) => this.#send(text)) : null;
-    const why = session.archived_at === null ? "Your key may read here and not write: it lacks session.manage." : "This session is archived and takes no input.";
-    fill(this.#foot, this.#jump, this.#connection.node, this.#composer?.node ?? el("p", { class: "card quiet" }, why));
-  }
-
-  #mayTalk() {
-    return this.#session.archived_at === null && (onlySession() !== null || can("session.manage"));
+    const tag = isArchived && el("span", { class: "tag" }, "archived");
+    fill(this.#head, this.#view.title(nameOf(session), tag, actions));
+    const mayTalk = mayManage || onlySession() !== null;
+    this.#composer = mayTalk ? composer(session.id, this.#view.signal, (text) => this.#send(text), isArchived) : null;
+    const readOnly = "Your key may read here and not write: it lacks session.manage.";
+    const below = this.#composer?.node ?? el("p", { class: "card quiet" }, readOnly);
+    fill(this.#foot, this.#jump, this.#connection.node, below);
   }
 
   #send(text) {
-    const { key } = this.#outbox.put(text);
-    this.#conversation.send(key, text);
+    this.#conversation.send(this.#outbox.put(text));
     this.#transcript.toEnd();
     this.#changed();
   }
 
   async #follow() {
     const { signal } = this.#view;
+    const path = `/sessions/${this.#session.id}/events`;
     const told = (isConnected) => {
       if (isConnected) this.#conversation.resumed();
       this.#connection.told(isConnected);
       this.#changed();
     };
     try {
-      for await (const { type, data } of follow(`/sessions/${this.#session.id}/events`, this.#conversation.position, signal, told)) {
+      for await (const { type, data } of follow(path, this.#conversation.position, signal, told)) {
         if (type === "message.delta") this.#conversation.delta(data);
         else this.#conversation.event(data);
         this.#changed();

@@ -12,8 +12,9 @@ import { sessionList } from "../session/session_list.js";
 const TYPING_MS = 250;
 
 export async function show(view) {
-  const search = el("input", { type: "search", maxlength: 200, value: view.query.get("search") ?? "", on: { input: typed } });
-  const archived = el("input", { type: "checkbox", role: "switch", checked: view.query.get("archived") === "true", on: { change: ask } });
+  const [wanted, isArchived] = [view.query.get("search") ?? "", view.query.get("archived") === "true"];
+  const search = el("input", { type: "search", maxlength: 200, value: wanted, on: { input: typed } });
+  const archived = el("input", { type: "checkbox", role: "switch", checked: isArchived, on: { change: ask } });
   const list = sessionList(view.signal, empty);
   let timer = null;
 
@@ -41,13 +42,16 @@ export async function show(view) {
   function newButton() {
     const may = can("session.manage");
     const why = may ? null : "Your key lacks session.manage.";
-    return el("button", { type: "button", class: "primary", disabled: !may, title: why, on: { click: create } }, "New session");
+    const attributes = { type: "button", class: "primary", disabled: !may, title: why, on: { click: create } };
+    return el("button", attributes, "New session");
   }
 
   function empty(query) {
-    if (query.search) return emptyBox("No session is called that", el("p", {}, "Titles that contain what you typed are found."));
-    if (query.archived) return emptyBox("Nothing is archived", el("p", {}, "A session that is archived takes no input and waits here."));
-    return emptyBox("No sessions yet", el("p", {}, "A session is a conversation with an agent. Create one and write the first message."), newButton());
+    const say = (text) => el("p", {}, text);
+    if (query.search) return emptyBox("No session is called that", say("Titles that contain what you type are found."));
+    if (query.archived) return emptyBox("Nothing is archived", say("A session that is archived waits here."));
+    const first = "A session is a conversation with an agent. Create one and write the first message.";
+    return emptyBox("No sessions yet", say(first), newButton());
   }
 
   fill(

@@ -52,7 +52,7 @@ export function menu(session, changed) {
   async function destroy() {
     const done = await formDialog({
       title: `Delete “${nameOf(session)}”?`,
-      fields: el("p", {}, "Its log, its runs and its tokens go with it, for good. A run that is under way is cancelled."),
+      fields: el("p", {}, "Its log, its runs and its tokens go with it, for good. A run under way is cancelled."),
       confirm: "Delete for good",
       danger: true,
       act: () => remove(path),
@@ -62,7 +62,14 @@ export function menu(session, changed) {
     go("/sessions");
   }
 
-  const entry = (name, act) => el("button", { type: "button", on: { click: () => { list.hidePopover(); act(); } } }, name);
+  function entry(name, act) {
+    const chosen = () => {
+      list.hidePopover();
+      act();
+    };
+    return el("button", { type: "button", on: { click: chosen } }, name);
+  }
+
   const list = el(
     "div",
     { class: "menu", id, popover: "auto", on: { beforetoggle: place } },

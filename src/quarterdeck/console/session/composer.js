@@ -8,8 +8,11 @@ import { draft, keepDraft } from "./drafts.js";
 
 const MOST_HEIGHT = 0.4;
 
-/** `send(text)` takes a message over. `update(conversation)` follows the run; `returned(fault)` shows a draft again. */
-export function composer(sessionId, signal, send) {
+/**
+ * `send(text)` takes a message over. `update(conversation)` follows the run; `returned(fault)` shows a draft again. In
+ * a session that is archived a run can still be cancelled, and nothing written.
+ */
+export function composer(sessionId, signal, send, isArchived) {
   let run = null;
   const text = el("textarea", { rows: 1, value: draft(sessionId), on: { input: typed, keydown: pressed } });
   const submit = el("button", { type: "submit", class: "primary" }, "Start a run");
@@ -20,8 +23,10 @@ export function composer(sessionId, signal, send) {
     "form",
     { class: "composer", on: { submit: submitted } },
     fault,
-    field("Your message", text, "Enter sends, Shift and Enter begin a new line."),
-    el("div", { class: "buttons" }, submit, stop, state),
+    isArchived
+      ? el("p", { class: "quiet" }, "This session is archived and takes no input.")
+      : field("Your message", text, "Enter sends, Shift and Enter begin a new line."),
+    el("div", { class: "buttons" }, !isArchived && submit, stop, state),
   );
 
   function typed() {

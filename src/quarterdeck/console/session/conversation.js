@@ -9,10 +9,13 @@ export const STARTED = "started a run";
 export const STEERED = "steered the run";
 export const HANDED_ON = "handed to the next run";
 
+// A tab that nobody looks at is not drawn; what would be said then is not kept without bound.
+const MOST_WORDS = 20;
+
 export class Conversation {
   /** What is in its place for good: only a tool that is at work still changes, and counts it in `revision`. */
   blocks = [];
-  /** Inputs that no run has taken up yet. `key`: ours, not known to be in the log. */
+  /** Inputs that no run has taken up yet. `entry`: what the outbox sends, if it is ours. */
   waiting = [];
   runs = new Runs();
   activeRun = null;
@@ -36,9 +39,9 @@ export class Conversation {
     "tool.call": (event) => this.#toolCall(event),
     "tool.result": (event) => this.#toolResult(event),
     "context.trimmed": (event) => this.#contextTrimmed(event),
-    "run.succeeded": (event) => this.#runSucceeded(event),
+    "run.succeeded": (event) => this.#ended(event, "succeeded", "The run has ended."),
     "run.failed": (event) => this.#runFailed(event),
-    "run.cancelled": (event) => this.#runCancelled(event),
+    "run.cancelled": (event) => this.#ended(event, "cancelled", "The run was cancelled."),
   };
 
   /** Text of the answer that is being written. The stored answer takes its place. */
@@ -54,13 +57,13 @@ export class Conversation {
   // --- what the person does ---
 
   /** `again`: it was sent before this page was opened, so the log may hold it already. */
-  send(key, text, again = false) {
-    this.waiting.push({ key, text, again, inputId: null, runId: null, stage: SENDING, elsewhere: false });
+  send(entry, again = false) {
+    this.waiting.push({ entry, text: entry.text, again, inputId: null, runId: null, stage: SENDING, elsewhere: false });
   }
 
   /** The server has accepted it. The log may have told so already, and more. */
-  answered(key, outcome, runId) {
-    const found = this.waiting.find((one) => one.key === key);
+  answered(entry, outcome, runId) {
+    const found = this.waiting.find((one) => one.entry === entry);
     if (found === undefined || found.stage !== SENDING) return;
     if (found.again && this.runs.holds(runId, found.text)) {
       this.#drop(found);
@@ -71,8 +74,8 @@ export class Conversation {
     this.#accepted(found, outcome === "new_run" ? STARTED : STEERED);
   }
 
-  refused(key) {
-    const found = this.waiting.find((one) => one.key === key);
+  refused(entry) {
+    const found = this.waiting.find((one) => one.entry === entry);
     if (found !== undefined) this.#drop(found);
   }
 
@@ -101,8 +104,10 @@ export class Conversation {
     const { text, input_id: inputId } = event.data;
     let found = this.waiting.find((one) => mayBe(one, text, event.run_id));
     if (found === undefined) {
-      found = { key: null, text, again: false, inputId, runId: null, stage: SENDING, elsewhere: this.live };
+      found = { entry: null, text, again: false, inputId, runId: null, stage: SENDING, elsewhere: this.live };
       this.waiting.push(found);
+    } else {
+      found.entry.isStored = true;
     }
     found.inputId = inputId;
     found.runId = event.run_id;
@@ -162,17 +167,14 @@ export class Conversation {
 
   #toolResult(event) {
     const { call_id: callId, name, text } = event.data;
-    const block = this.#calls.get(callId) ?? this.#add({ kind: "tool", name, given: {}, result: null, state: "working" });
+    // One without its call is shown all the same.
+    const block = this.#calls.get(callId) ?? this.#add({ kind: "tool", name, given: {} });
     this.#calls.delete(callId);
     Object.assign(block, { result: text ?? "", state: "done", revision: block.revision + 1 });
   }
 
   #contextTrimmed(event) {
     this.#note(`${count(event.data.dropped_turns ?? 0, "earlier turn")} no longer fit into the model.`);
-  }
-
-  #runSucceeded(event) {
-    this.#ended(event, "succeeded", "The run has ended.");
   }
 
   #runFailed(event) {
@@ -184,10 +186,6 @@ export class Conversation {
     const handed = this.waiting.filter((one) => one.runId === event.run_id);
     for (const one of handed) Object.assign(one, { runId: next, stage: HANDED_ON });
     this.#note(`${count(handed.length, "input")} handed to the next run.`);
-  }
-
-  #runCancelled(event) {
-    this.#ended(event, "cancelled", "The run was cancelled.");
   }
 
   /** What the run leaves unfinished is shown as such: it is stored nowhere. */
@@ -232,13 +230,15 @@ export class Conversation {
   }
 
   #say(text) {
-    if (this.live) this.#words.push(text);
+    if (!this.live) return;
+    this.#words.push(text);
+    if (this.#words.length > MOST_WORDS) this.#words.shift();
   }
 }
 
 /** Whether an entry of the log is about an input of ours. Ours go out one by one, so the first is meant. */
 function mayBe(one, text, runId) {
-  return one.key !== null && one.inputId === null && one.text === text && (one.runId === null || one.runId === runId);
+  return one.entry !== null && one.inputId === null && one.text === text && (one.runId === null || one.runId === runId);
 }
 
 export function count(number, noun) {

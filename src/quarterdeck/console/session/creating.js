@@ -8,14 +8,18 @@ import { faultBox, loading } from "../notices.js";
 /** The session, or null if the person thought better of it. */
 export function createSession(signal) {
   const skills = el("div", { class: "skill-choices" }, loading("the skills"));
+  const title = el("input", { name: "title", maxlength: 200, autofocus: true });
+  const asName = { maxlength: 200, autocomplete: "off", spellcheck: "false" };
+  const model = el("input", { name: "model", placeholder: "provider:name", ...asName });
+  const instructions = el("textarea", { name: "instructions", rows: 3 });
   listSkills(skills, signal);
   return formDialog({
     title: "New session",
     confirm: "Create",
     fields: [
-      field("Title", el("input", { name: "title", maxlength: 200, autofocus: true }), "What you will find it by. It can be left empty."),
-      field("Model", el("input", { name: "model", maxlength: 200, autocomplete: "off", spellcheck: "false", placeholder: "provider:name" }), "Empty: as the server is set. “demo” works without a provider."),
-      field("Instructions", el("textarea", { name: "instructions", rows: 3 }), "What the agent is told before everything else."),
+      field("Title", title, "What you will find it by. It can be left empty."),
+      field("Model", model, "Empty: as the server is set. “demo” works without a provider."),
+      field("Instructions", instructions, "What the agent is told before everything else."),
       el("fieldset", {}, el("legend", {}, "Skills"), skills),
     ],
     act: (data) => post("/sessions", asked(data), signal),
@@ -43,7 +47,10 @@ async function listSkills(place, signal) {
 }
 
 function choice({ id, name, latest_version: latest, default_version: standard }) {
-  if (latest === null) return el("label", { class: "choice quiet" }, el("input", { type: "checkbox", disabled: true }), `${name}: no version was pushed yet`);
+  if (latest === null) {
+    const check = el("input", { type: "checkbox", disabled: true });
+    return el("label", { class: "choice quiet" }, check, `${name}: no version was pushed yet`);
+  }
   const version = el("input", {
     type: "number",
     name: `version ${id}`,
@@ -53,6 +60,7 @@ function choice({ id, name, latest_version: latest, default_version: standard })
     placeholder: `follows: v${standard ?? latest}`,
     "aria-label": `Pinned version of ${name}`,
   });
-  const check = el("input", { type: "checkbox", name: "skill", value: id, on: { change: () => { version.disabled = !check.checked; } } });
+  const change = () => { version.disabled = !check.checked; };
+  const check = el("input", { type: "checkbox", name: "skill", value: id, on: { change } });
   return el("div", { class: "skill-choice" }, el("label", { class: "choice" }, check, name), version);
 }

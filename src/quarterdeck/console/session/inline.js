@@ -1,7 +1,8 @@
-// What stands inside a line of Markdown: code, emphasis, links. One walk over the text: every step forward is made once,
-// so a hostile text takes no longer than a kind one of its length.
+// What stands inside a line of Markdown: code, emphasis, links. One walk over the text: every step forward is made
+// once, so a hostile text takes no longer than a kind one of its length.
 
 import { el } from "../dom.js";
+import { Ticks } from "./ticks.js";
 
 const ESCAPABLE = /[!-/:-@[-`{-~]/;
 const MARKS = "\\`*_![]h";
@@ -153,7 +154,8 @@ class Walk {
 
   #bareAddress() {
     BARE.lastIndex = this.#at;
-    if (!BARE.test(this.#text) || WORD.test(this.#text[this.#at - 1] ?? " ") || this.#lastBracket() !== null) return false;
+    if (!BARE.test(this.#text) || WORD.test(this.#text[this.#at - 1] ?? " ")) return false;
+    if (this.#lastBracket() !== null) return false;
     let found = this.#at;
     while (found < this.#text.length && !NO_ADDRESS.test(this.#text[found])) found += 1;
     let end = found;
@@ -243,33 +245,4 @@ function joined(parts) {
 function emphasised(length, children) {
   if (length === 1) return el("em", {}, children);
   return el("strong", {}, length === 2 ? children : el("em", {}, children));
-}
-
-/** Runs of backticks. Code ends at the next run of the length that it began with. */
-class Ticks {
-  #places = new Map();
-  #next = new Map();
-  #lengths = new Map();
-
-  constructor(text) {
-    for (const { 0: run, index } of text.matchAll(/`+/g)) {
-      this.#lengths.set(index, run.length);
-      if (!this.#places.has(run.length)) this.#places.set(run.length, []);
-      this.#places.get(run.length).push(index);
-    }
-  }
-
-  /** 1 in the middle of a run, which is where an escape may leave us. */
-  lengthAt(at) {
-    return this.#lengths.get(at) ?? 1;
-  }
-
-  closing(at, length) {
-    const places = this.#places.get(length) ?? [];
-    let next = this.#next.get(length) ?? 0;
-    // Asked from left to right, so no place is passed twice.
-    while (next < places.length && places[next] <= at) next += 1;
-    this.#next.set(length, next);
-    return places[next] ?? -1;
-  }
 }

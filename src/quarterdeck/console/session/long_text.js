@@ -13,7 +13,8 @@ export function longText(text, make) {
     place.tabIndex = -1;
     place.focus({ preventScroll: true });
   };
-  const more = el("button", { type: "button", class: "small", on: { click: showAll } }, `Show all ${text.length.toLocaleString("en")} characters`);
+  const offer = `Show all ${text.length.toLocaleString("en")} characters`;
+  const more = el("button", { type: "button", class: "small", on: { click: showAll } }, offer);
   return fill(place, make(beginning(text)), el("p", { class: "cut" }, "… ", more));
 }
 

@@ -10,39 +10,49 @@ const LONGEST_PAUSE_MS = 2000;
 
 const outboxes = new Map();
 
+window.addEventListener("quarterdeck:sign-out", () => {
+  for (const outbox of outboxes.values()) outbox.stop();
+  outboxes.clear();
+});
+
 export function outboxOf(sessionId) {
   if (!outboxes.has(sessionId)) outboxes.set(sessionId, new Outbox(sessionId));
   return outboxes.get(sessionId);
 }
 
 class Outbox {
-  /** `{key, text}`, the first being sent. */
+  /** `{key, text, isStored}`, the first being sent. Stored: the log holds it, whatever became of the answer. */
   entries = [];
-  /** The page that shows the session, if one does: `accepted(key, answer)`, `returned(keys, fault)`. */
+  /** The page that shows the session, if one does: `accepted(entry, answer)`, `returned(entries, fault)`. */
   listener = null;
 
   #sessionId;
-  #stop = new AbortController();
+  #stopping = new AbortController();
 
   constructor(sessionId) {
     this.#sessionId = sessionId;
-    window.addEventListener("quarterdeck:sign-out", () => this.#forget());
   }
 
   put(text) {
-    const entry = { key: crypto.randomUUID(), text };
+    const entry = { key: crypto.randomUUID(), text, isStored: false };
     this.entries.push(entry);
-    if (this.entries.length === 1) this.#sendAll(this.#stop.signal);
+    if (this.entries.length === 1) this.#sendAll();
     return entry;
   }
 
-  async #sendAll(signal) {
+  /** Nothing more goes out, and nothing is given back. */
+  stop() {
+    this.#stopping.abort();
+  }
+
+  async #sendAll() {
+    const { signal } = this.#stopping;
     while (this.entries.length > 0) {
-      const { key, text } = this.entries[0];
+      const [entry] = this.entries;
       try {
-        const answer = await this.#sent(key, text, signal);
+        const answer = await this.#sent(entry, signal);
         this.entries.shift();
-        this.listener?.accepted(key, answer);
+        this.listener?.accepted(entry, answer);
       } catch (fault) {
         if (signal.aborted) return;
         this.#giveBack(fault);
@@ -50,7 +60,7 @@ class Outbox {
     }
   }
 
-  async #sent(key, text, signal) {
+  async #sent({ key, text }, signal) {
     for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(LONGEST_PAUSE_MS, 2 * pauseMs)) {
       try {
         const body = { type: "input", text };
@@ -64,15 +74,9 @@ class Outbox {
 
   /** What was refused, and all behind it, is a draft again, before what was typed since: their order is meant. */
   #giveBack(fault) {
-    const given = this.entries.splice(0);
+    const given = this.entries.splice(0).filter((one) => !one.isStored);
     const texts = [...given.map((one) => one.text), draft(this.#sessionId)].filter((text) => text !== "");
     keepDraft(this.#sessionId, texts.join("\n\n"));
-    this.listener?.returned(given.map((one) => one.key), fault);
-  }
-
-  #forget() {
-    this.#stop.abort();
-    this.#stop = new AbortController();
-    this.entries = [];
+    this.listener?.returned(given, fault);
   }
 }

@@ -51,8 +51,14 @@ export async function share(sessionId, signal) {
   }
 
   function entry(token) {
-    const button = el("button", { type: "button", class: "small", "aria-label": `Revoke ${token.prefix}…`, on: { click: () => revoke(token) } }, "Revoke");
-    return el("li", {}, el("code", {}, `${token.prefix}…`), el("span", { class: "quiet" }, "ends ", when(token.expires_at)), button);
+    const attributes = { type: "button", class: "small", "aria-label": `Revoke ${token.prefix}…` };
+    return el(
+      "li",
+      {},
+      el("code", {}, `${token.prefix}…`),
+      el("span", { class: "quiet" }, "ends ", when(token.expires_at)),
+      el("button", { ...attributes, on: { click: () => revoke(token) } }, "Revoke"),
+    );
   }
 
   async function revoke(token) {
@@ -94,6 +100,6 @@ function secretBox({ token, expires_at: expiresAt }) {
     { role: "status" },
     el("p", {}, el("strong", {}, "Copy it now: it is not shown again.")),
     el("div", { class: "secret" }, el("code", {}, token), copyButton(token, "the token")),
-    el("p", { class: "hint" }, "To use it, sign in at ", el("code", {}, address), " with it. It ends ", when(expiresAt), "."),
+    el("p", { class: "hint" }, "To use it, sign in at ", el("code", {}, address), ". It ends ", when(expiresAt), "."),
   );
 }

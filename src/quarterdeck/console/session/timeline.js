@@ -1,4 +1,5 @@
-// The runs of a session as a picture: a bar for each, how long it waited and worked, where it was steered, how it ended.
+// The runs of a session as a picture: a bar for each, how long it waited and worked, where it was steered, and how it
+// ended.
 
 import { el, fill, svg } from "../dom.js";
 import { exact, span } from "../times.js";
@@ -8,7 +9,7 @@ const FEW = 8;
 const MANY = 30;
 const HEIGHT = 22;
 const LABEL_WIDTH = 38;
-const END_WIDTH = 84;
+const END_WIDTH = 90;
 const LEAST_WIDTH = 2;
 const TICK_MS = 1000;
 
@@ -25,14 +26,19 @@ export function timeline(runs, signal) {
     if (now === drawnAs || width === 0) return;
     drawnAs = now;
     const listed = runs.all.slice(-shown).reverse();
-    if (listed.length === 0) return void fill(place, el("p", { class: "quiet" }, "No run yet. The first message starts one."));
+    if (listed.length === 0) {
+      fill(place, el("p", { class: "quiet" }, "No run yet. The first message starts one."));
+      return;
+    }
     const longest = Math.max(...listed.map((run) => lasted(run)), 1);
     fill(place, list(listed, (width - LABEL_WIDTH - END_WIDTH) / longest, width), more(listed.length), legend());
   }
 
   function more(listed) {
     const said = listed < runs.all.length ? `The last ${listed} of ${runs.all.length} runs, the newest first.` : null;
-    const button = runs.all.length > FEW && el("button", { type: "button", class: "plain", on: { click: change } }, shown === FEW ? "Show more" : "Show fewer");
+    const offer = shown === FEW ? "Show more" : "Show fewer";
+    const attributes = { type: "button", class: "plain", on: { click: change } };
+    const button = runs.all.length > FEW && el("button", attributes, offer);
     return (said || button) && el("p", { class: "quiet small-text" }, said, " ", button);
   }
 
@@ -53,7 +59,8 @@ export function timeline(runs, signal) {
 }
 
 function list(runs, scale, width) {
-  return el("ol", { reversed: true, "aria-label": "Runs, the newest first" }, runs.map((run) => el("li", {}, picture(run, scale, width))));
+  const pictures = runs.map((run) => el("li", {}, picture(run, scale, width)));
+  return el("ol", { reversed: true, "aria-label": "Runs, the newest first" }, pictures);
 }
 
 function picture(run, scale, width) {
@@ -69,19 +76,21 @@ function picture(run, scale, width) {
     svg("text", { x: 0, y: middle + 4, class: "label" }, `#${run.number}`),
     run.parts.map((part) => bar(part, at, until)),
     run.steered.map((moment) => steered(at(moment), moment)),
-    endSign(run.state, end + 10, middle),
-    svg("text", { x: end + 20, y: middle + 4, class: "label" }, span(lasted(run))),
+    endSign(run.state, end + 11, middle),
+    svg("text", { x: end + 23, y: middle + 4, class: "label" }, span(lasted(run))),
   );
 }
 
 function bar(part, at, until) {
   const from = at(part.from);
-  const width = Math.max(at(part.until ?? until) - from, part.state === "running" ? LEAST_WIDTH : 0);
-  return svg("rect", { class: part.state, x: from, y: part.state === "running" ? 5 : 8, width, height: part.state === "running" ? 12 : 6, rx: 1.5 });
+  const isRunning = part.state === "running";
+  const width = Math.max(at(part.until ?? until) - from, isRunning ? LEAST_WIDTH : 0);
+  const height = isRunning ? 12 : 6;
+  return svg("rect", { class: part.state, x: from, y: (HEIGHT - height) / 2, width, height, rx: 1.5 });
 }
 
 function steered(x, moment) {
-  return svg("path", { class: "steered", d: `M${x} 9 l4 -7 h-8 z` }, svg("title", {}, `Steered ${exact(moment)}`));
+  return svg("path", { class: "steered", d: `M${x} 10 l5 -8 h-10 z` }, svg("title", {}, `Steered ${exact(moment)}`));
 }
 
 function endSign(state, x, y) {
@@ -99,13 +108,13 @@ function legend() {
   const parts = [
     ["waiting", svg("rect", { class: "queued", x: 1, y: 7, width: 18, height: 6 })],
     ["at work", svg("rect", { class: "running", x: 1, y: 4, width: 18, height: 12, rx: 1.5 })],
-    ["steered", svg("path", { class: "steered", d: "M10 14 l4 -7 h-8 z" })],
+    ["steered", svg("path", { class: "steered", d: "M10 14 l5 -8 h-10 z" })],
     ["succeeded", endSign("succeeded", 10, 10)],
     ["failed", endSign("failed", 10, 10)],
     ["cancelled", endSign("cancelled", 10, 10)],
   ];
-  const entry = ([name, shape]) => el("span", {}, svg("svg", { width: 20, height: 20, "aria-hidden": "true" }, shape), name);
-  return el("p", { class: "legend" }, parts.map(entry));
+  const sign = (shape) => svg("svg", { width: 20, height: 20, "aria-hidden": "true" }, shape);
+  return el("p", { class: "legend" }, parts.map(([name, shape]) => el("span", {}, sign(shape), name)));
 }
 
 /** What the bar shows, said. */
@@ -114,7 +123,8 @@ export function sentence(run) {
   for (const part of run.parts) times[part.state] += (part.until ?? Date.now()) - part.from;
   const steers = run.steered.length > 0 ? `, steered ${count(run.steered.length, "time")}` : "";
   const state = run.until === null ? `${run.state} now` : run.state;
-  return `Run ${run.number}, ${exact(run.from)}: waited ${span(times.queued)}, worked ${span(times.running)}${steers}, ${state}.`;
+  const worked = `waited ${span(times.queued)}, worked ${span(times.running)}`;
+  return `Run ${run.number}, ${exact(run.from)}: ${worked}${steers}, ${state}.`;
 }
 
 function lasted(run) {

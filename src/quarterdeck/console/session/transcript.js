@@ -26,11 +26,16 @@ export class Transcript {
 
   constructor(conversation, signal, moved) {
     this.#conversation = conversation;
-    this.node = el("section", { class: "transcript", "aria-label": "Transcript" }, this.#earlier, this.#list, this.#later, this.#tail);
-    window.addEventListener("scroll", () => { this.#scrolled(); moved(); }, { signal, passive: true });
+    const parts = [this.#earlier, this.#list, this.#later, this.#tail];
+    this.node = el("section", { class: "transcript", "aria-label": "Transcript" }, parts);
+    const scrolled = () => {
+      this.#scrolled();
+      moved();
+    };
+    window.addEventListener("scroll", scrolled, { signal, passive: true });
     window.addEventListener("resize", () => this.#stay(), { signal });
     // Who opens something wants to read it: the page must not run off below.
-    this.node.addEventListener("toggle", () => { this.#scrolled(); moved(); }, { capture: true });
+    this.node.addEventListener("toggle", scrolled, { capture: true });
   }
 
   /** Bring the page up to the conversation. Called at most once a frame. */
@@ -38,7 +43,8 @@ export class Transcript {
     const { blocks } = this.#conversation;
     for (const [at, one] of this.#shown.entries()) {
       const block = blocks[this.#from + at];
-      if (block.revision !== one.revision) this.#shown[at] = { node: redrawn(one.node, block), revision: block.revision };
+      const { revision } = block;
+      if (revision !== one.revision) this.#shown[at] = { node: redrawn(one.node, block), revision };
     }
     if (this.atEnd) this.#show(blocks.length - this.#from > MOST ? blocks.length - STEP : this.#from, blocks.length);
     else this.#show(this.#from, Math.max(this.#to, Math.min(blocks.length, this.#from + MOST)));
@@ -59,10 +65,10 @@ export class Transcript {
   #show(from, to) {
     const { blocks } = this.#conversation;
     const kept = new Map(this.#shown.map((one, at) => [this.#from + at, one]));
-    const shown = [];
-    for (let at = from; at < to; at += 1) shown.push(kept.get(at) ?? { node: drawn(blocks[at]), revision: blocks[at].revision });
-    const before = new Set(shown.map((one) => one.node));
-    for (const { node } of this.#shown) if (!before.has(node)) node.remove();
+    const fresh = (block) => ({ node: drawn(block), revision: block.revision });
+    const shown = blocks.slice(from, to).map((block, at) => kept.get(from + at) ?? fresh(block));
+    const wanted = new Set(shown.map((one) => one.node));
+    for (const { node } of this.#shown) if (!wanted.has(node)) node.remove();
     let next = null;
     for (const { node } of shown.toReversed()) {
       if (node.parentNode !== this.#list || node.nextSibling !== next) this.#list.insertBefore(node, next);
