@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.async_api import Browser, Page, expect
 
-from quarterdeck.client.ignoring import Rules, is_left_out, read_patterns
+from quarterdeck.client.ignoring import _CLASSES, Rules, is_left_out, read_patterns
 from quarterdeck.client.packing import pack_folder
 from tests.client.misbehaving import Proxy, hangs, resets_after_the_effect, resets_at_once
 from tests.client.test_packing import PAIRED, PATTERNS, TREES, skill, write
@@ -131,8 +131,10 @@ async def test_ignore_files_mean_the_same_in_both_clients(visitor: Visitor) -> N
     lines += [[one, f"!{other}"] for one in PAIRED for other in PAIRED]
     lines += [["*", "!*/", f"!{one}"] for one in PATTERNS]
     texts = ["\n".join(each).encode() for each in lines]
-    texts += [b"\xef\xbb\xbfa\r\n#b\r\n", b"[\x80-\xff]\n", b"\xc3?\n", b"[[:punct:]]\n[[:space:]x]\n[[:cntrl:]]\n"]
-    paths = sorted({(path, False) for tree in TREES for path in tree})
+    texts += [b"\xef\xbb\xbfa\r\n#b\r\n", b"[\x80-\xff]\n", b"\xc3?\n", b"/a[!x]b\n", b"[[:toString:]]\n"]
+    texts += [b"[[:%b:]]\n" % name for name in _CLASSES]
+    characters = [chr(code) for code in range(1, 128) if chr(code) not in "./"]
+    paths = sorted({(path, False) for tree in [*TREES, characters] for path in tree})
     paths += sorted({(str(above), True) for path, _ in paths for above in list(Path(path).parents)[:-1]})
     expected = []
     for text in texts:

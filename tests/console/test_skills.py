@@ -63,17 +63,25 @@ async def test_a_skill_is_made_named_rolled_back_and_archived(visitor: Visitor, 
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("Request ")
     await expect(page.get_by_role("dialog").get_by_label("Name")).to_have_value("left \u202e right")
-    await page.get_by_role("dialog").get_by_label("Name").fill("Notes")
+    long = "W" * 200
+    await page.get_by_role("dialog").get_by_label("Name").fill(long)
     await page.keyboard.press("Enter")
-    await visitor.heading("Notes")
+    await visitor.heading(long)
+    await visitor.resize(NARROW)
+    for path in ("/versions/1", "/diff", ""):
+        await visitor.open(f"/skills/{skill['id']}{path}")
+        await expect(page.get_by_role("heading", level=1)).to_contain_text(long)
+        assert await visitor.overflow() <= 0
     await page.get_by_role("button", name="Archive").click()
-    await page.get_by_role("dialog", name="Archive Notes?").get_by_role("button", name="Archive").click()
+    dialog = page.get_by_role("dialog", name=f"Archive {long}?")
+    assert await dialog.evaluate("(shown) => shown.scrollWidth - shown.clientWidth") <= 0
+    await dialog.get_by_role("button", name="Archive").click()
     await expect(page.get_by_text("It takes no versions until it is brought back.")).to_be_visible()
     assert await page.get_by_role("button", name="Choose a folder…").count() == 0
     await page.get_by_role("link", name="All skills").click()
     await expect(page.get_by_role("heading", name="No skills yet")).to_be_visible()
     await page.get_by_label("Show archived skills").check()
-    await page.get_by_role("link", name="Notes").click()
+    await page.get_by_role("link", name=long).click()
     await page.get_by_role("button", name="Bring back").click()
     await page.get_by_role("dialog").get_by_role("button", name="Bring back").click()
     await expect(page.get_by_role("button", name="Choose a folder…")).to_be_visible()
@@ -180,7 +188,7 @@ async def test_two_versions_side_by_side(browser: Browser, server: Server, world
         changed = page.get_by_role("table", name="a.md")
         await expect(changed.get_by_role("row", name="2 -- two 2 ++ 2")).to_be_visible()
         await expect(changed.get_by_role("row").nth(3).locator(".mark")).to_have_text(["−", "+"])
-        await expect(changed.get_by_role("row", name="⟨U+202E⟩three")).to_be_visible()
+        await expect(changed.get_by_role("row", name="3 ⟨U+202E⟩three 3 ⟨U+202E⟩three")).to_be_visible()
         await expect(changed.get_by_role("row", name="4 four (no line feed at the end)")).to_be_visible()
         await expect(page.get_by_text("It is not text, so there are no lines to compare.")).to_be_visible()
         assert await visitor.problems() == []
