@@ -6,18 +6,12 @@ const SAID_MS = 2000;
 
 /** `what` completes "Copy …" for who does not see what it stands beside. */
 export function copyButton(text, what) {
-  const button = el("button", { class: "small", type: "button", "aria-label": `Copy ${what}`, on: { click: copy } }, "Copy");
+  const said = el("span", { class: "quiet small-text", role: "status" });
   async function copy() {
-    const done = await copied(text);
-    say(done ? "Copied" : "Select it and copy by hand", done ? `Copied ${what}` : null);
-    setTimeout(() => say("Copy", `Copy ${what}`), SAID_MS);
+    said.textContent = (await copied(text)) ? " Copied" : " Select it and copy by hand";
+    setTimeout(() => { said.textContent = ""; }, SAID_MS);
   }
-  // A label outweighs the text for who listens: it must say the same.
-  function say(word, label) {
-    button.textContent = word;
-    button.setAttribute("aria-label", label ?? word);
-  }
-  return el("span", { role: "status" }, button);
+  return el("span", {}, el("button", { class: "small", type: "button", "aria-label": `Copy ${what}`, on: { click: copy } }, "Copy"), said);
 }
 
 async function copied(text) {
