@@ -24,7 +24,8 @@ addEventListener("focusin", ({target}) => {
 # One of a group of radio buttons stands for all of them: arrows go to the others.
 OPERABLE = """
 [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")]
-  .filter((one) => !one.disabled && one.type !== "radio" && one.tabIndex >= 0 && one.checkVisibility({visibilityProperty: true}))
+  .filter((one) => !one.disabled && one.type !== "radio" && one.tabIndex >= 0)
+  .filter((one) => one.checkVisibility({visibilityProperty: true}))
 """
 LEFT = f"{OPERABLE}.filter((one) => !('reached' in one.dataset)).map((one) => one.outerHTML.slice(0, 150))"
 
