@@ -17,7 +17,8 @@ WATCH = """
 addEventListener("focusin", ({target}) => {
   target.dataset.reached = "";
   // A box may light up for what is in it, and a label for the radio button before it.
-  const signs = [target, target.nextElementSibling, target.parentElement, target.closest("form, label")].filter(Boolean);
+  const around = [target.nextElementSibling, target.parentElement, target.closest("form, label")];
+  const signs = [target, ...around.filter(Boolean)];
   const seen = signs.some((one) => getComputedStyle(one).outlineStyle !== "none");
   if (!seen && !target.matches("h1, main, body")) target.dataset.unseen = "";
 });
