@@ -15,6 +15,7 @@ import quarterdeck
 SOURCE = Path(quarterdeck.__file__).parent
 FEATURES = {
     "access",
+    "activity",
     "api_keys",
     "audit",
     "events",

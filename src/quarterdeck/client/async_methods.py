@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from quarterdeck.access.model import CallerBody, Permission
+from quarterdeck.activity.model import ActivityBody
 from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreatedApiKeyBody
 from quarterdeck.audit.model import AuditEventBody, AuditEventPage
 from quarterdeck.client.async_connection import AsyncConnection
@@ -26,6 +27,7 @@ from quarterdeck.client.operations import (
     DIFF_SKILL_VERSIONS,
     DOWNLOAD_SKILL_BUNDLE,
     DOWNLOAD_SKILL_FILE,
+    GET_ACTIVITY,
     GET_API_KEY,
     GET_RUN,
     GET_SESSION,
@@ -699,6 +701,14 @@ class AsyncMethods(AsyncConnection):
         return walk_async(
             lambda after: self.list_members(workspace_id=workspace_id, limit=page_size, after=after, order=order)
         )
+
+    async def get_activity(self, *, minutes: int | None = None, workspace_id: Id | None = None) -> ActivityBody:
+        """Count what went on in the workspace.
+
+        Figures for charts: runs by state, inputs and the time that runs waited for a worker, in at most 60 stretches of
+        equal length up to now. What was deleted is not counted.
+        """
+        return await self._call(GET_ACTIVITY, ActivityBody, {}, {"minutes": minutes}, workspace_id=workspace_id)
 
     async def list_audit_events(
         self,

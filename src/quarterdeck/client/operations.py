@@ -39,6 +39,7 @@ DOWNLOAD_SKILL_FILE = Operation("download_skill_file", "GET", "/v1/skills/{skill
 DIFF_SKILL_VERSIONS = Operation("diff_skill_versions", "GET", "/v1/skills/{skill_id}/diff")
 GET_WORKSPACE = Operation("get_workspace", "GET", "/v1/workspace")
 LIST_MEMBERS = Operation("list_members", "GET", "/v1/members")
+GET_ACTIVITY = Operation("get_activity", "GET", "/v1/activity")
 LIST_AUDIT_EVENTS = Operation("list_audit_events", "GET", "/v1/audit-events")
 LIST_WEBHOOKS = Operation("list_webhooks", "GET", "/v1/webhooks")
 CREATE_WEBHOOK = Operation("create_webhook", "POST", "/v1/webhooks", idempotent=True, shown_once="secret")

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from quarterdeck.access import examples as access
+from quarterdeck.activity import examples as activity
 from quarterdeck.api_keys import examples as api_keys
 from quarterdeck.audit import examples as audit
 from quarterdeck.events import examples as events
@@ -15,5 +16,5 @@ from quarterdeck.skills import examples as skills
 from quarterdeck.webhooks import examples as webhooks
 from quarterdeck.workspaces import examples as workspaces
 
-_ROOMS = (access, api_keys, audit, events, runs, session_tokens, sessions, skills, webhooks, workspaces)
+_ROOMS = (access, activity, api_keys, audit, events, runs, session_tokens, sessions, skills, webhooks, workspaces)
 EXAMPLES: dict[Any, Struct] = {type(example): example for room in _ROOMS for example in room.EXAMPLES}

@@ -63,13 +63,13 @@ class Incoming:
     def path_number(self, name: str) -> int:
         return self._number(name, self._scope["path_params"][name])
 
-    def query_number(self, name: str, *, required: bool = False) -> int | None:
+    def query_number(self, name: str, *, required: bool = False, least: int = 1, most: int = MAX_NUMBER) -> int | None:
         given = self._query_value(name)
         if given is None:
             if required:
                 self._remember(f"{name} is required.")
             return None
-        return self._number(name, given)
+        return self._number(name, given, least, most)
 
     def query_id(self, name: str) -> UUID | None:
         given = self._query_value(name)
@@ -239,17 +239,14 @@ class Incoming:
             self._remember("Idempotency-Key must be one header of 1 to 255 printable characters.")
         return given[0]
 
-    def _number(self, name: str, text: str) -> int:
+    def _number(self, name: str, text: str, least: int = 1, most: int = MAX_NUMBER) -> int:
         number = int(text) if _DIGITS.fullmatch(text) else 0
-        if not 1 <= number <= MAX_NUMBER:
-            self._remember(f"{name} must be a number from 1 to {MAX_NUMBER}.")
+        if not least <= number <= most:
+            self._remember(f"{name} must be a number from {least} to {most}.")
         return number
 
     def _limit(self, text: str) -> int:
-        number = int(text) if _DIGITS.fullmatch(text) else 0
-        if not 1 <= number <= MAX_LIMIT:
-            self._remember(f"limit must be a number from 1 to {MAX_LIMIT}.")
-        return number
+        return self._number("limit", text, most=MAX_LIMIT)
 
     def _event_id(self, name: str, given: list[str]) -> int:
         number = int(given[0]) if len(given) == 1 and _DIGITS.fullmatch(given[0]) else MAX_EVENT_ID + 1

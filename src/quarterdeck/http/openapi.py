@@ -42,6 +42,7 @@ _TAGS = {
     "api-keys": ("API keys", "Credentials of a workspace. A key's secret is shown once, when it is made."),
     "workspace": ("Workspace", "The tenant that a key belongs to."),
     "members": ("Members", "The people of a workspace. The operator adds and removes them."),
+    "activity": ("Activity", "What went on in a workspace, in figures for charts."),
     "audit-events": ("Audit log", "Who did what to which object from where, written down with every change."),
     "skills": ("Skills", "Named bundles of files for agents, in numbered versions that never change."),
     "webhooks": ("Webhooks", "Addresses that are told of runs that end, and what was sent to them."),

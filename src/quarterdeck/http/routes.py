@@ -1,6 +1,7 @@
 """The whole API on a page. What each operation is stands beside its handler."""
 
 from quarterdeck.access.http import whoami
+from quarterdeck.activity.http import get_activity
 from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys, revoke_api_key, rotate_api_key
 from quarterdeck.audit.http import list_audit_events
 from quarterdeck.events.http import list_session_events
@@ -65,6 +66,7 @@ OPERATIONS = (
     at("GET", "/v1/skills/{skill_id}/diff", diff_skill_versions),
     at("GET", "/v1/workspace", get_workspace),
     at("GET", "/v1/members", list_members),
+    at("GET", "/v1/activity", get_activity),
     at("GET", "/v1/audit-events", list_audit_events),
     at("GET", "/v1/webhooks", list_webhooks),
     at("POST", "/v1/webhooks", create_webhook),

@@ -121,8 +121,8 @@ BEGIN
             PERFORM enqueue_run(session_ids[i], run_id);
         END IF;
 
-        INSERT INTO session_events (id, session_id, run_id, type, data)
-        VALUES (event_id, session_ids[i], run_id, 'input.accepted',
+        INSERT INTO session_events (id, session_id, run_id, workspace_id, type, data)
+        VALUES (event_id, session_ids[i], run_id, caller.workspace_id, 'input.accepted',
                 jsonb_build_object('input_id', input_ids[i], 'text', texts[i]));
 
         verdict := 'accepted';

@@ -1,0 +1,31 @@
+"""GET /v1/activity."""
+
+from quarterdeck.access.model import Permission
+from quarterdeck.activity import service
+from quarterdeck.activity.model import ActivityBody
+from quarterdeck.http.incoming import Incoming
+from quarterdeck.http.operation import Query, operation
+from quarterdeck.parts import Parts
+
+_DEFAULT_MINUTES = 60
+_LEAST_MINUTES, _MOST_MINUTES = 5, 7 * 24 * 60
+
+
+@operation(
+    summary="Count what went on in the workspace",
+    description="Figures for charts: runs by state, inputs and the time that runs waited for a worker, in at most 60 "
+    "stretches of equal length up to now. What was deleted is not counted.",
+    permission=Permission.WORKSPACE_READ,
+    success_type=ActivityBody,
+    success="The figures, oldest first. Every stretch is there, also one in which nothing went on.",
+    queries=(
+        Query(
+            "minutes",
+            {"type": "integer", "minimum": _LEAST_MINUTES, "maximum": _MOST_MINUTES, "default": _DEFAULT_MINUTES},
+            "How far to look back.",
+        ),
+    ),
+)
+async def get_activity(parts: Parts, incoming: Incoming) -> ActivityBody:
+    minutes = incoming.query_number("minutes", least=_LEAST_MINUTES, most=_MOST_MINUTES) or _DEFAULT_MINUTES
+    return await service.get_activity(parts, incoming.call_without_body(), minutes)

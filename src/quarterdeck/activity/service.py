@@ -1,0 +1,47 @@
+"""What went on in a workspace."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from quarterdeck.access.call import Call, admit, see_workspace
+from quarterdeck.access.model import Permission
+from quarterdeck.activity import rules, store
+from quarterdeck.activity.model import REACH, ActivityBody, InputCount, Reach, RunsByState, TimeToStart, Window
+from quarterdeck.db.database import Connection
+from quarterdeck.parts import Parts
+
+
+async def get_activity(parts: Parts, call: Call[None], minutes: int) -> ActivityBody:
+    async def read(connection: Connection) -> ActivityBody:
+        see = see_workspace(call.workspace_id)
+        _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+        return await count(connection, workspace_id, rules.window(datetime.now(UTC), minutes), REACH)
+
+    return await parts.database.read(read)
+
+
+async def count(connection: Connection, workspace_id: UUID, window: Window, reach: Reach) -> ActivityBody:
+    """What is counted is whole from `since` on: rather a shorter window than one with a part of what came in."""
+    runs = await store.runs(connection, workspace_id, window, reach.runs + 1)
+    inputs = await store.inputs(connection, workspace_id, window, reach.inputs + 1)
+    cuts: list[datetime | None] = []
+    if runs.total > reach.runs:
+        cuts.append(await store.after_run(connection, workspace_id, window, reach.runs))
+    if inputs.total() > reach.inputs:
+        cuts.append(await store.after_input(connection, workspace_id, window, reach.inputs))
+    if since := max(filter(None, cuts), default=None):
+        window = rules.cut(window, since)
+        # Twice as many: some have come in since, and must not push the oldest out.
+        runs = await store.runs(connection, workspace_id, window, 2 * reach.runs)
+        inputs = await store.inputs(connection, workspace_id, window, 2 * reach.inputs)
+    earlier = await store.active_before(connection, workspace_id, window.since, reach.runs)
+    return ActivityBody(
+        since=window.since,
+        until=window.until,
+        bucket_seconds=window.bucket_seconds,
+        runs_by_state=RunsByState(**(runs.by_state + earlier)),
+        inputs=[InputCount(at, inputs[place]) for place, at in enumerate(window.starts)],
+        time_to_start=[
+            TimeToStart(at, *runs.started.get(place, (0, None, None))) for place, at in enumerate(window.starts)
+        ],
+    )
