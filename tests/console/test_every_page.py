@@ -38,6 +38,8 @@ async def story(server: Server, worker: Worker) -> AsyncIterator[Story]:
         yield await told(server.database_url, http)
 
 
+# Some fifty pages, one after another: a quarter of a minute, or minutes where much else runs.
+@pytest.mark.timeout(400)
 async def test_no_barriers_and_no_sideways_scrolling(browser: Browser, server: Server, story: Story) -> None:
     found: dict[str, list[str]] = {}
     schemes: tuple[Scheme, ...] = ("light", "dark")
