@@ -66,10 +66,9 @@ class Visitor:
         await self.page.goto(f"{self.url}/#{path}")
 
     async def settled(self, path: str) -> None:
-        """Goes to a page and waits until all that it loads is there."""
-        if self.page.url != f"{self.url}/#{path}":
-            await self.page.evaluate("document.querySelector('main')?.setAttribute('data-left', '')")
-            await self.open(path)
+        """Goes from another page to this one and waits until all that it loads is there."""
+        await self.page.evaluate("document.querySelector('main')?.setAttribute('data-left', '')")
+        await self.open(path)
         await expect(self.page.locator("main:not([data-left], [aria-busy])")).to_be_visible()
         await expect(self.page.get_by_role("status").filter(has_text="Loading ")).to_have_count(0)
 

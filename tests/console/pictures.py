@@ -23,7 +23,8 @@ async (encoded) => {
     colours[at] = colour;
     counts.set(colour, (counts.get(colour) ?? 0) + 1);
   }
-  const palette = [...counts.keys()].sort((one, other) => counts.get(other) - counts.get(one) || one - other).slice(0, 256);
+  const byFrequency = (one, other) => counts.get(other) - counts.get(one) || one - other;
+  const palette = [...counts.keys()].sort(byFrequency).slice(0, 256);
   const places = new Map();
   for (const colour of counts.keys()) {
     let best = 0;

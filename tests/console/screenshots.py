@@ -52,7 +52,7 @@ async def take_all(browser: Browser, url: str, story: Story) -> None:
                 await visitor.open()
                 await visitor.heading("Sign in")
                 await _take(browser, visitor, f"sign-in-{size}-{scheme}")
-                await visitor.sign_in(story.key)
+                await visitor.sign_in(story.key, "/workspace")
                 for name, path in shots.items():
                     await visitor.settled(path)
                     await PREPARED.get(name, _nothing)(visitor.page)

@@ -21,9 +21,7 @@ license: MIT
 ---
 Read `guide.md` first. The voice is in `style/voice.md`.
 """
-_MAIN = (
-    "# {title}\n\nRead the changes since the last tag, group them by area and write for people who use the product.\n"
-)
+_MAIN = "# {title}\n\nRead the changes since the last tag, group them by area and write for people who use it.\n"
 _STYLE = "Short sentences. Say what changed for the reader, not what was edited.\n"
 _CHECK = '#!/bin/sh\nset -eu\ngit describe --tags --abbrev=0\ngit log --oneline "$1"..HEAD\n'
 
@@ -93,7 +91,7 @@ async def _keys(world: World) -> None:
         await add("Dashboard", Permission.WORKSPACE_READ, days=3, by=GRACE)
         _, build_id = await add("Build server", Permission.WORKSPACE_READ, Permission.SKILL_MANAGE, days=90, by=GRACE)
         world.key, _ = await add("Ada's browser", *EVERY_PERMISSION)
-    await _made(world, f"/v1/api-keys/{old_id}/revoke", None, status=200)
+    await _made(world, f"/v1/api-keys/{old_id}/revoke", status=200)
     await _made(world, f"/v1/api-keys/{build_id}/rotate", {"overlap_seconds": 24 * 3600})
 
 
@@ -132,8 +130,8 @@ async def _session(world: World, title: str, **more: object) -> str:
     return session_id
 
 
-async def _made(world: World, path: str, body: object, status: int = 201) -> dict[str, Any]:
-    answer = await world.http.post(path, headers=world.headers(), **({} if body is None else {"json": body}))
+async def _made(world: World, path: str, body: object = None, status: int = 201) -> dict[str, Any]:
+    answer = await world.http.post(path, headers=world.headers(), json=body)
     assert answer.status_code == status, answer.text
     made: dict[str, Any] = answer.json()
     return made

@@ -11,7 +11,7 @@ export function chart({ title, unit, legend = [], draw, columns, rows, signal })
   const heading = freshId("chart");
   const picture = el("div", { class: "chart-picture" });
   const caption = legend.length > 0 && key(legend);
-  const figures = el("div", { class: "unseen" });
+  const figures = el("div", { class: "unseen", role: "group", "aria-label": `${title}, as a table` });
   const node = el(
     "section",
     { class: "card chart", "aria-labelledby": heading },
@@ -47,6 +47,8 @@ export function chart({ title, unit, legend = [], draw, columns, rows, signal })
     },
     asTable(isShown) {
       figures.className = isShown ? "chart-table" : "unseen";
+      // It scrolls, and must do so by keyboard.
+      figures.tabIndex = isShown ? 0 : -1;
       picture.hidden = isShown;
       if (caption) caption.hidden = isShown;
     },

@@ -75,7 +75,7 @@ export async function show(view) {
     if (isEmpty !== nothing.hasChildNodes()) fill(nothing, isEmpty && quietTime());
     for (const one of charts) one.show(found);
     fill(figures, totals(found));
-    fill(updated, "As of ", when(found.until), ". New figures come by themselves while this page is seen.");
+    fill(updated, `Since ${exact(found.since)}, as of `, when(found.until), ". New figures come by themselves while this page is seen.");
   }
 
   // Nobody looks at a hidden tab, and who comes back to it wants to see how it is now.
