@@ -74,6 +74,13 @@ class Terminal:
             self._read(0.05)
         return text
 
+    def wait_once(self, *words: str) -> str:
+        """Until each of these can be seen, once, and no run is under way: a screen that is just being drawn anew lacks
+        some of it, or has it twice, for a moment."""
+        return self.wait_for(
+            lambda text: "● working" not in text and all(text.count(one) == 1 for one in words), f"{words}, each once"
+        )
+
     def ended(self) -> int:
         """The exit code, once it has left. Its last words are read along."""
         deadline = time.monotonic() + PATIENCE_SECONDS

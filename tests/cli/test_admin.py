@@ -36,7 +36,7 @@ def test_on_a_folder_without_and_with_a_server(tmp_path: Path) -> None:
         key = admin("create-key", "--workspace", workspace, "--label", "ci", *EVERY, *data)
         assert key["created_by"]["primary_email"] == "owner@example.com"
         headers = {"Authorization": f"Bearer {key['secret']}", "Service-Workspace": workspace}
-        (listed,) = httpx.get(f"{serving.url}/v1/api-keys", headers=headers).json()["items"]
+        (listed,) = httpx.get(f"{serving.url}/v1/api-keys", headers=headers, timeout=60).json()["items"]
         assert listed["id"] == key["id"]
         assert key.keys() - listed.keys() == {"secret"}
 
@@ -105,8 +105,8 @@ def test_the_first_start_and_every_command_are_in_the_audit_log(tmp_path: Path) 
         workspace, key = serving.exported("QD_WORKSPACE"), serving.exported("QD_KEY")
         admin("change-workspace", "--workspace", workspace, "--name", "Crew", *data)
         headers = {"Authorization": f"Bearer {key}"}
-        page = httpx.get(f"{serving.url}/v1/audit-events?order=asc", headers=headers).json()
-        assert httpx.get(f"{serving.url}/v1/workspace", headers=headers).json()["name"] == "Crew"
+        page = httpx.get(f"{serving.url}/v1/audit-events?order=asc", headers=headers, timeout=60).json()
+        assert httpx.get(f"{serving.url}/v1/workspace", headers=headers, timeout=60).json()["name"] == "Crew"
     events = [(one["action"], one["actor"], one["detail"]) for one in page["items"]]
     assert [action for action, _, _ in events] == ["create_workspace", "create_api_key", "change_workspace"]
     assert [actor for _, actor, _ in events] == [None, None, None]

@@ -42,13 +42,8 @@ async def test_a_conversation(server: Server, world: World) -> None:
     with terminal("chat", variables=variables_of(server, world)) as screen:
         session_id = session_of(screen)
         screen.enter("hello there")
-        screen.wait("> hello there", "My tools said:")
-        # The last word comes a little before the end of the run.
-        text = screen.wait_for(lambda text: "● working" not in text, "the end of the run")
-        assert text.count("› hello there") == 1
+        text = screen.wait_once("› hello there", "> hello there", "Demo model: step 1 of 2.", ANSWER, "My tools said:")
         assert "started a run · taken up at step 1" in text
-        assert text.count("Demo model: step 1 of 2.") == 1
-        assert text.count(ANSWER) == 1
         assert re.search(r"^  ⚙ current_time\(\) → .* UTC$", text, re.MULTILINE)
         screen.enter("/nonsense")
         screen.wait("/nonsense is no command")
@@ -68,10 +63,12 @@ async def test_the_answer_streams_while_the_next_input_is_typed_and_steers(serve
     with terminal("chat", variables=variables_of(server, world)) as screen:
         session_id = session_of(screen)
         async with Brake(world, session_id) as brake:
-            screen.enter("hello")
+            screen.enter("demo: slow 1")
             await brake.let_pass()
-            # The answer to the first step is there, and cannot be stored.
-            await walk_to(brake, "store call")
+            await walk_to(brake, "take")
+            screen.wait("taken up at step 1")
+            # The answer to the first step can be given, and cannot be stored.
+            await brake.let_pass()
             screen.wait("Demo model: step 1 of 2.")
             assert not [entry for entry in await log_of(world, session_id) if entry["type"] == "message"], "it streams"
             screen.type("be brie")
@@ -82,11 +79,10 @@ async def test_the_answer_streams_while_the_next_input_is_typed_and_steers(serve
             screen.enter("and kind")
             await brake.let_pass(2)
         screen.wait("steered me with:", "> and kind", "My tools said:")
-        text = screen.wait_for(lambda text: "● working" not in text, "the end of the run")
+        text = screen.wait_once("› be brief", "› and kind", "step 1 of 2. I look", ANSWER)
         assert "not taken up yet" not in text
         assert text.count("steered the run · taken up at step 2") == 2
         assert text.index("› be brief") < text.index("› and kind"), "in their order"
-        assert [text.count(one) for one in ("› be brief", "› and kind", "step 1 of 2. I look", ANSWER)] == [1] * 4
         screen.type("\x04")
         assert screen.ended() == 0
     check_log(await log_of(world, session_id))
@@ -190,17 +186,15 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(database_url: s
             screen.wait_for(lambda text: "● working" not in text, "the end of the run")
             screen.enter("after all that")
             screen.wait("> after all that")
-            text = screen.wait_for(lambda text: "● working" not in text, "the end of the run")
+            inputs = ["demo: slow 6", "sent while it was away", "and one more", "after all that"]
+            screen.wait_once(*(f"› {text}" for text in inputs), "Connection lost", "Connected again.")
+            log = await log_of(world, session_id)
+            said = [entry["data"]["text"] for entry in log if entry["type"] == "message"]
+            screen.wait_for(lambda text: text.count("Demo model:") == len(said), "each answer once")
             screen.enter("/quit")
             assert screen.ended() == 0
-            log = await log_of(world, session_id)
     check_log(log)
-    accepted = [entry["data"]["text"] for entry in log if entry["type"] == "input.accepted"]
-    assert accepted == ["demo: slow 6", "sent while it was away", "and one more", "after all that"]
-    for once in [*(f"› {text}" for text in accepted), "Connection lost", "Connected again."]:
-        assert text.count(once) == 1, once
-    said = [entry["data"]["text"] for entry in log if entry["type"] == "message"]
-    assert text.count("Demo model:") == len(said), "each answer is there once"
+    assert [entry["data"]["text"] for entry in log if entry["type"] == "input.accepted"] == inputs
 
 
 @pytest.mark.usefixtures("worker")
@@ -210,8 +204,8 @@ async def test_a_narrow_terminal_that_grows(server: Server, world: World) -> Non
         session_of(screen)
         screen.enter(long)
         screen.wait("My tools said:", "UTC")
-        words = " ".join(screen.text().split())
-        assert f"› {long} started a run · taken up at step 1" in words
+        told = f"› {long} started a run · taken up at step 1"
+        screen.wait_for(lambda text: told in " ".join(text.split()), told)
         screen.resize(100, 30)
         screen.enter(f"again: {long}")
         screen.wait(f"› again: {long}", f"> again: {long}")

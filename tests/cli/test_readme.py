@@ -10,13 +10,31 @@ import time
 from pathlib import Path
 
 import httpx
+import psutil
 
-from tests.cli.command import START_SECONDS, environment, qd_serve
+from tests.cli.command import START_SECONDS, Serving, environment, qd_serve
 from tests.cli.shell import install_qd, shell
 from tests.pages import ROOT, all_blocks, blocks_of, texts_of
 from tests.world import free_port
 
 PREPARED = ("Makefile", "pyproject.toml", "requirements/runtime.lock")
+# What a person means by the README's `sleep 5`, on a machine of any speed: until the run has ended.
+WAIT = """
+import os, sys, time, httpx
+headers = {"Authorization": "Bearer " + os.environ["QD_KEY"]}
+url = os.environ["QD_URL"] + "/v1/sessions/" + sys.argv[1] + "/runs"
+while any(run["finished_at"] is None for run in httpx.get(url, headers=headers, timeout=60).json()["items"]):
+    time.sleep(0.1)
+"""
+
+
+def worker_of(serving: Serving) -> psutil.Process:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        for process in psutil.Process(serving.process.pid).children():
+            if process.cmdline()[-1:] == ["worker"]:
+                return process
+    raise AssertionError("no worker was started")
 
 
 def test_the_two_commands_come_first() -> None:
@@ -58,7 +76,13 @@ def test_the_first_command_serves(tmp_path: Path) -> None:
 
 def test_first_conversation(tmp_path: Path) -> None:
     blocks = texts_of(blocks_of("README.md", "sh", "A first conversation"))
+    (tmp_path / "wait.py").write_text(WAIT)
+    blocks[0] = f'sleep() {{ "{sys.executable}" wait.py $SESSION; }}\n' + blocks[0]
     with shell(tmp_path) as at:
+        # "Right away", however long a busy machine takes: the agent is held until the second input is sent.
+        worker = worker_of(at.serving)
+        worker.suspend()
+        blocks[3] += f"kill -CONT {worker.pid}\n"
         whoami, session, first, second, log, keys, version = at.run(blocks, qd_on_path=False)
         workspace = at.variables["QD_WORKSPACE"]
     assert workspace in whoami
@@ -100,6 +124,8 @@ def test_first_start_shows_the_key_once(tmp_path: Path) -> None:
     with qd_serve(data, tmp_path / "first") as serving:
         key = serving.exported("QD_KEY")
     with qd_serve(data, tmp_path / "second") as serving:
-        again = httpx.post(f"{serving.url}/v1/sessions", json={}, headers={"Authorization": f"Bearer {key}"})
+        again = httpx.post(
+            f"{serving.url}/v1/sessions", json={}, headers={"Authorization": f"Bearer {key}"}, timeout=60
+        )
     assert again.status_code == 201
     assert "qd_live_" not in (tmp_path / "second").read_text()

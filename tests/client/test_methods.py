@@ -75,7 +75,7 @@ def expected_parameters(document: Json, described: Json) -> tuple[set[str], set[
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
 def test_every_operation_of_a_running_server_has_its_method(server: Server, client: type) -> None:
-    document = httpx.get(f"{server.url}/openapi.json").json()
+    document = httpx.get(f"{server.url}/openapi.json", timeout=60).json()
     methods = public(client)
     operations = [each for methods in document["paths"].values() for each in methods.values()]
     for described in operations:

@@ -24,8 +24,8 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     url = f"http://127.0.0.1:{server._port}"
     for name, value in (CREDENTIALS | {"AWS_ENDPOINT_URL": url}).items():
         monkeypatch.setenv(name, value)
-    httpx.post(f"{url}/moto-api/reset").raise_for_status()
-    httpx.put(f"{url}/{BUCKET}").raise_for_status()
+    httpx.post(f"{url}/moto-api/reset", timeout=60).raise_for_status()
+    httpx.put(f"{url}/{BUCKET}", timeout=60).raise_for_status()
     yield url
     server.stop()
 
@@ -49,11 +49,11 @@ async def test_an_archive_is_stored_under_its_hash(world: World, tmp_path: Path)
 
 async def test_a_store_that_is_away_is_503_and_uses_no_number(world: World, s3: str) -> None:
     skill_id = await world.new_skill()
-    httpx.delete(f"{s3}/{BUCKET}").raise_for_status()
+    httpx.delete(f"{s3}/{BUCKET}", timeout=60).raise_for_status()
     answer = await world.push(skill_id, bundle())
     assert error_of(answer) == (503, "internal")
     assert "retry-after" in answer.headers
-    httpx.put(f"{s3}/{BUCKET}").raise_for_status()
+    httpx.put(f"{s3}/{BUCKET}", timeout=60).raise_for_status()
     assert (await world.push(skill_id, bundle())).json()["version"] == 1
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import hashlib
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
@@ -150,13 +151,15 @@ async def test_uploads_beyond_the_limit_wait_and_then_are_asked_to_come_back(dat
     with serving(database_url, tmp_path, **settings) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
             world = await World.create(database_url, http)
-            skill_id, archive = await world.new_skill(), bundle()
+            skill_id = await world.new_skill()
+            # More than is kept in memory: what is on its way can be seen.
+            archive = bundle(noise=random.Random(1).randbytes(500_000).hex())
             release = asyncio.Event()
 
             async def slowly() -> AsyncIterator[bytes]:
-                yield archive[:20]
+                yield archive[:400_000]
                 await release.wait()
-                yield archive[20:]
+                yield archive[400_000:]
 
             headers = world.headers() | {"Content-Type": "application/gzip"}
             path = f"/v1/skills/{skill_id}/versions"

@@ -16,17 +16,17 @@ def test_a_killed_supervisor_leaves_nothing_behind_and_loses_nothing(tmp_path: P
     data, port = tmp_path / "data", free_port()
     with qd_serve(data, tmp_path / "first", port) as serving:
         headers = {"Authorization": f"Bearer {serving.exported('QD_KEY')}"}
-        session = httpx.post(f"{serving.url}/v1/sessions", json={}, headers=headers).json()["id"]
-        path, body = f"/v1/sessions/{session}/events", {"type": "input", "text": "x"}
-        first = httpx.post(serving.url + path, json=body, headers=headers | {"Idempotency-Key": "k"})
+        session = httpx.post(f"{serving.url}/v1/sessions", json={}, headers=headers, timeout=60).json()["id"]
+        path, body = f"/v1/sessions/{session}/events", {"type": "input", "text": "demo: slow 99"}
+        first = httpx.post(serving.url + path, json=body, headers=headers | {"Idempotency-Key": "k"}, timeout=60)
         assert first.status_code == 200
         family = psutil.Process(serving.process.pid).children(recursive=True)
         assert len(family) >= 3
         os.kill(serving.process.pid, signal.SIGKILL)
         serving.process.wait()
         with qd_serve(data, tmp_path / "second", port) as again:
-            same = httpx.post(again.url + path, json=body, headers=headers | {"Idempotency-Key": "k"})
+            same = httpx.post(again.url + path, json=body, headers=headers | {"Idempotency-Key": "k"}, timeout=60)
             assert (same.content, same.headers["idempotency-replayed"]) == (first.content, "true")
-            steered = httpx.post(again.url + path, json=body, headers=headers).json()
+            steered = httpx.post(again.url + path, json=body, headers=headers, timeout=60).json()
             assert steered == first.json() | {"outcome": "steered"}
             eventually(lambda: not any(member.is_running() for member in family))
