@@ -73,8 +73,9 @@ async def test_only_the_window_of_the_workspace_is_read(database_url: str, known
                 after = await fetched(connection)
             assert body.runs_by_state.succeeded == inside
             assert sum(one.count for one in body.inputs) == 2 * inside
-            assert after["runs"] - before["runs"] <= inside
-            assert after["session_events"] - before["session_events"] <= 2 * inside
+            # Once to see whether there are too many, once to count them.
+            assert after["runs"] - before["runs"] <= 2 * inside
+            assert after["session_events"] - before["session_events"] <= 2 * (2 * inside)
 
 
 @pytest.mark.parametrize(
