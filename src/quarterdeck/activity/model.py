@@ -39,7 +39,7 @@ class Reach(Struct, frozen=True):
     inputs: int
 
 
-REACH = Reach(runs=100_000, inputs=250_000)
+REACH = Reach(runs=200_000, inputs=500_000)
 
 
 class ActivityBody(Struct, frozen=True, kw_only=True):
@@ -54,7 +54,10 @@ class ActivityBody(Struct, frozen=True, kw_only=True):
     bucket_seconds: Annotated[int, Meta(ge=1, description="The length of a stretch. They begin at whole multiples.")]
     runs_by_state: Annotated[
         RunsByState,
-        Meta(description="Runs that were created since, as they are now, and all others that are queued or running."),
+        Meta(
+            description="Runs that were created since, as they are now, and the others that are queued or running: "
+            f"all of them up to {REACH.runs:,}."
+        ),
     ]
     inputs: Annotated[list[InputCount], Meta(max_length=60)]
     time_to_start: Annotated[list[TimeToStart], Meta(max_length=60)]
@@ -78,7 +81,3 @@ class CountedRuns(Struct, frozen=True):
     by_state: Counter[str]
     # By the place of their stretch in the window: how many have started, p50 and p95 in milliseconds.
     started: dict[int, tuple[int, int, int]]
-
-    @property
-    def total(self) -> int:
-        return self.by_state.total()

@@ -22,18 +22,15 @@ async def get_activity(parts: Parts, call: Call[None], minutes: int) -> Activity
 
 async def count(connection: Connection, workspace_id: UUID, window: Window, reach: Reach) -> ActivityBody:
     """What is counted is whole from `since` on: rather a shorter window than one with a part of what came in."""
-    runs = await store.runs(connection, workspace_id, window, reach.runs + 1)
-    inputs = await store.inputs(connection, workspace_id, window, reach.inputs + 1)
-    cuts: list[datetime | None] = []
-    if runs.total > reach.runs:
-        cuts.append(await store.after_run(connection, workspace_id, window, reach.runs))
-    if inputs.total() > reach.inputs:
-        cuts.append(await store.after_input(connection, workspace_id, window, reach.inputs))
+    cuts = [
+        await store.after_run(connection, workspace_id, window, reach.runs),
+        await store.after_input(connection, workspace_id, window, reach.inputs),
+    ]
     if since := max(filter(None, cuts), default=None):
         window = rules.cut(window, since)
-        # Twice as many: some have come in since, and must not push the oldest out.
-        runs = await store.runs(connection, workspace_id, window, 2 * reach.runs)
-        inputs = await store.inputs(connection, workspace_id, window, 2 * reach.inputs)
+    # Twice as many: some have come in since, and must not push the oldest out.
+    runs = await store.runs(connection, workspace_id, window, 2 * reach.runs)
+    inputs = await store.inputs(connection, workspace_id, window, 2 * reach.inputs)
     earlier = await store.active_before(connection, workspace_id, window.since, reach.runs)
     return ActivityBody(
         since=window.since,

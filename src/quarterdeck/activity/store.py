@@ -69,7 +69,7 @@ async def runs(connection: Connection, workspace_id: UUID, window: Window, most:
 
 
 async def after_run(connection: Connection, workspace_id: UUID, window: Window, newer: int) -> datetime | None:
-    """The moment since which no more than `newer` runs were created."""
+    """The moment since which no more than `newer` runs were created. None: that holds for the whole window."""
     values = (workspace_id, first_id_at(window.since), workspace_id, HIGHEST_ID, newer)
     row = await (await connection.execute(_RUN_AT, values)).fetchone()
     return None if row is None else created_at(row[0]) + timedelta(milliseconds=1)
@@ -89,6 +89,6 @@ async def inputs(connection: Connection, workspace_id: UUID, window: Window, mos
 
 
 async def after_input(connection: Connection, workspace_id: UUID, window: Window, newer: int) -> datetime | None:
-    """The moment since which no more than `newer` inputs were accepted."""
+    """The same for inputs that were accepted."""
     row = await (await connection.execute(_INPUT_AT, (workspace_id, window.since, newer))).fetchone()
     return None if row is None else row[0] + timedelta(microseconds=1)
