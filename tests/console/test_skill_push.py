@@ -76,25 +76,23 @@ async def versions(world: World, skill_id: str) -> list[dict[str, Any]]:
 
 async def test_a_folder_becomes_the_skill_that_qd_would_push(visitor: Visitor, world: World, tmp_path: Path) -> None:
     page = visitor.page
-    folder = skill(
-        tmp_path / "greeting",
-        **{
-            ".git/HEAD": "x",
-            ".gitignore": "*.log\nbuild/\n",
-            ".skillignore": "!keep.log\n",
-            "build/out": "x",
-            "keep.log": "kept",
-            "other.log": "x",
-            "sub/.gitignore": "/here\n",
-            "sub/here": "x",
-            "sub/deep/here": "x",
-            "größe/日本語 𝒳.md": "y",
-            "d" * 90 + "/" + "n" * 90: bytes(range(256)) * 5,
-            "empty": "",
-            "block": "b" * 512,
-            "run.sh": "#!/bin/sh\n",
-        },
-    )
+    files: dict[str, str | bytes] = {
+        ".git/HEAD": "x",
+        ".gitignore": "*.log\nbuild/\n",
+        ".skillignore": "!keep.log\n",
+        "build/out": "x",
+        "keep.log": "kept",
+        "other.log": "x",
+        "sub/.gitignore": "/here\n",
+        "sub/here": "x",
+        "sub/deep/here": "x",
+        "größe/日本語 𝒳.md": "y",
+        "d" * 90 + "/" + "n" * 90: bytes(range(256)) * 5,
+        "empty": "",
+        "block": "b" * 512,
+        "run.sh": "#!/bin/sh\n",
+    }
+    folder = skill(tmp_path / "greeting", **files)
     os.chmod(folder / "run.sh", 0o755)
     await visitor.sign_in(world.key, "/skills")
     await expect(page.get_by_role("heading", name="No skills yet")).to_be_visible()
