@@ -6,24 +6,34 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import httpx
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Browser, Page, expect
 
 from quarterdeck.db import embedded
 from quarterdeck.db.migrate import migrate
+from quarterdeck.ids import first_id_at
 from tests.console.browser import NARROW, WIDE, Scheme, Visitor, running, visiting
 from tests.console.pictures import in_few_colours
 from tests.console.story import Story, told
 from tests.workers import working
-from tests.world import serving
+from tests.world import World, serving
 
 FOLDER = Path(__file__).parents[2] / "docs/screenshots"
 SIZES = {"wide": (WIDE, 800), "narrow": (NARROW, 720)}
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 # The story took place a while ago, not this second.
 LATER = timedelta(minutes=25)
+
+
+_RUN = """
+INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, consumed_through, started_at, finished_at)
+VALUES (%s, %s, %s, %s, 1, 1, 1, %s, %s)
+"""
+_INPUT = """
+INSERT INTO session_events (session_id, run_id, workspace_id, type, created_at, data)
+VALUES (%s, %s, %s, 'input.accepted', %s, '{"input_id": null, "text": "Next order"}')
+"""
 
 
 async def _unfold(page: Page) -> None:
@@ -48,7 +58,6 @@ async def take_all(browser: Browser, url: str, story: Story) -> None:
         for scheme in SCHEMES:
             async with visiting(browser, url, width=width, height=height, scheme=scheme) as visitor:
                 await visitor.page.clock.set_fixed_time(datetime.now(UTC) + LATER)
-                await visitor.page.route("**/v1/activity*", _an_hour)
                 await visitor.open()
                 await visitor.heading("Sign in")
                 await _take(browser, visitor, f"sign-in-{size}-{scheme}")
@@ -65,29 +74,25 @@ async def _take(browser: Browser, visitor: Visitor, name: str) -> None:
     (FOLDER / f"{name}.png").write_bytes(await in_few_colours(browser, taken))
 
 
-async def _an_hour(route: Route) -> None:
-    """To fill an hour takes an hour: these figures, and these only, are made up."""
-    start = (datetime.now(UTC) + LATER).replace(second=0, microsecond=0) - timedelta(minutes=60)
-    at = [(start + timedelta(minutes=minute)).isoformat().replace("+00:00", "Z") for minute in range(61)]
-    inputs = [round(7 + 5 * math.sin(minute / 7) + 2 * math.cos(minute * 2.3)) for minute in range(60)]
-    waits = [round(170 + 50 * math.sin(minute / 5) + 25 * math.cos(minute * 1.7)) for minute in range(60)]
-    body: dict[str, Any] = {
-        "since": at[0],
-        "until": at[-1],
-        "bucket_seconds": 60,
-        "runs_by_state": {"queued": 1, "running": 4, "succeeded": 212, "failed": 9, "cancelled": 5},
-        "inputs": [{"at": moment, "count": count} for moment, count in zip(at, inputs, strict=False)],
-        "time_to_start": [
-            {"at": moment, "runs": count, "p50_ms": wait, "p95_ms": round(2.4 * wait + 15 * (index % 7))}
-            for index, (moment, count, wait) in enumerate(zip(at, inputs, waits, strict=False))
-        ],
-    }
-    await route.fulfill(json=body)
+async def _fill_an_hour(world: World, session_id: str) -> None:
+    """Runs and inputs of the last hour, as a workspace of a dozen people has them. To live through it takes an hour."""
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    async with await world.connect() as connection:
+        for minute in range(60):
+            count = round(7 + 5 * math.sin(minute / 7) + 2 * math.cos(minute * 2.3))
+            for number in range(count):
+                at = now - timedelta(minutes=60 - minute, seconds=-number * 60 / count)
+                wait = timedelta(milliseconds=40 + 25 * math.sin(minute / 5) + 60 * (number == 0) + 3 * number)
+                end = "failed" if (minute * 7 + number) % 43 == 0 else "succeeded"
+                values = (first_id_at(at), session_id, world.workspace_id, end, at + wait, at + wait * 30)
+                await connection.execute(_RUN, values)
+                await connection.execute(_INPUT, (session_id, first_id_at(at), world.workspace_id, at))
 
 
 async def _picture(url: str, database_url: str) -> None:
     async with httpx.AsyncClient(base_url=url, timeout=30) as http:
         story = await told(database_url, http)
+        await _fill_an_hour(story.world, story.busy_id)
     async with running() as browser:
         await take_all(browser, url, story)
 

@@ -27,9 +27,11 @@ _CHECK = '#!/bin/sh\nset -eu\ngit describe --tags --abbrev=0\ngit log --oneline 
 
 
 class Story(Struct, frozen=True):
+    world: World
     key: str
     token: str
     session_id: str
+    busy_id: str
     skill_id: str
 
     @property
@@ -64,7 +66,7 @@ async def told(database_url: str, http: httpx.AsyncClient) -> Story:
     busy = await _session(world, "Draft the March invoice run")
     await _say(world, busy, "Go through the open orders.\ndemo: steps 40\ndemo: slow 60")
     await started(world, busy)
-    return Story(world.key, token, session_id, skill_id)
+    return Story(world, world.key, token, session_id, busy, skill_id)
 
 
 async def _people(world: World) -> None:
@@ -112,7 +114,7 @@ async def _skill(world: World) -> str:
 
 async def _talk(world: World, session_id: str) -> None:
     await _say(world, session_id, "Collect what changed since 2.3 and draft the notes.\ndemo: slow 2")
-    await _say(world, session_id, "Keep it to one page, please.", outcome="steered")
+    await _say(world, session_id, "Keep it to one page, please.")
     await at_rest(world, session_id)
     await _say(world, session_id, "Send the draft to the mailing list.\ndemo: fail")
     await at_rest(world, session_id)
@@ -120,9 +122,9 @@ async def _talk(world: World, session_id: str) -> None:
     await at_rest(world, session_id)
 
 
-async def _say(world: World, session_id: str, text: str, outcome: str = "new_run") -> None:
+async def _say(world: World, session_id: str, text: str) -> None:
     answer = await world.submit(session_id, text)
-    assert answer.json()["outcome"] == outcome, answer.text
+    assert answer.status_code == 200, answer.text
 
 
 async def _session(world: World, title: str, **more: object) -> str:

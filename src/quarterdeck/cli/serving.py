@@ -79,7 +79,7 @@ Paste these three lines into another terminal, in this folder, and talk to an ag
 
   {_command()} chat
 
-Or start a session over HTTP:
+Or open {url} in a browser and sign in with the key. Or start a session over HTTP:
 
   curl -s $QD_URL/v1/sessions -H "Authorization: Bearer $QD_KEY" \\
     -H 'Content-Type: application/json' -d '{{"title": "First session"}}'
@@ -97,7 +97,7 @@ def _command() -> str:
 
 
 def _announce(address: str) -> None:
-    _say(f"Serving on http://{address} (reference: http://{address}/docs). Ctrl-C stops.\n")
+    _say(f"Serving on http://{address} (console; reference: http://{address}/docs). Ctrl-C stops.\n")
 
 
 def _say(text: str) -> None:
