@@ -1,6 +1,7 @@
 """Real parts for every test: PostgreSQL, a database cloned from a migrated template, a served API."""
 
 import os
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -21,6 +22,11 @@ settings.load_profile("unhurried")
 
 # Each process of a parallel run has its own.
 TEMPLATE = f"quarterdeck_template_{os.environ.get('PYTEST_XDIST_WORKER', 'only')}"
+
+
+def pytest_configure() -> None:
+    # A shell that starts this in the background lets it ignore Ctrl-C, and so would do every process that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
