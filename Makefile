@@ -11,8 +11,9 @@ setup: .venv/.runtime
 serve: .venv/.runtime
 	$(BIN)/qd serve
 
+# Files in their order, small unit tests last: sorted by how many tests they have, those with one long test would be last.
 test: .venv/.dev browser
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # What failed the last time, one after the other: says whether it fails by itself or only beside others.
 retest: .venv/.dev browser

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from tests.cli.command import QD
-from tests.cli.people import person_of
+from tests.cli.people import WAIT_SECONDS, person_of
 from tests.workers import working
 from tests.world import Server, World, bundle, serving
 
@@ -96,9 +96,14 @@ async def test_a_wait_can_be_interrupted(tmp_path: Path, server: Server, world: 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell that runs the suite in the background makes everything in it deaf to Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline().startswith("new_run ")
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        assert "Traceback" not in process.stderr.read()
+        try:
+            assert process.stderr is not None
+            assert process.stderr.readline().startswith("new_run ")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(WAIT_SECONDS) == 130
+            assert "Traceback" not in process.stderr.read()
+        finally:
+            process.kill()

@@ -6,10 +6,10 @@ import signal
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from quarterdeck.db.database import Database
@@ -30,17 +30,28 @@ from tests.receivers import (
     verify,
 )
 from tests.workers import ended, eventually, started, take_for_dead, working
-from tests.world import Server, World, serving
+from tests.world import PATIENT, Server, World, clone_database, drop_database, serving
 
 LAX = {"WEBHOOK_ALLOW_PRIVATE_ADDRESSES": "true", "WEBHOOK_ALLOW_HTTP": "true"}
 # Attempts follow each other at once. None is given up because the machine is busy.
 QUICK = LAX | {"WEBHOOK_RETRY_SECONDS": "0,0,1", "WEBHOOK_POLL_SECONDS": 0.1, "WEBHOOK_TIMEOUT_SECONDS": 60}
 
 
-@pytest.fixture
-def server(database_url: str, tmp_path: Path) -> Iterator[Server]:
-    with serving(database_url, tmp_path, **LAX) as server:
+@pytest.fixture(scope="module")
+def own(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    url = clone_database(postgres_url, template)
+    with serving(url, tmp_path_factory.mktemp("api"), **LAX, **PATIENT) as server:
         yield server
+    drop_database(postgres_url, url)
+
+
+@pytest.fixture
+def server(own: Server) -> Server:
+    """Without what earlier tests left: workers send whatever is due."""
+    with psycopg.connect(own.database_url, autocommit=True) as connection:
+        connection.execute("DELETE FROM app.webhook_deliveries")
+        connection.execute("DELETE FROM app.webhooks")
+    return own
 
 
 @pytest.fixture

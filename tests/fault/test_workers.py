@@ -6,19 +6,21 @@ import signal
 import socket
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
 from tests.fault.stand_in import Brake, Gate, StandIn, asking, call_then_answer, new_session
 from tests.workers import Worker, at_rest, check_log, ended, eventually, log_of, started, take_for_dead, working
-from tests.world import PATIENT, START_SECONDS, Server, World, serving
+from tests.world import PATIENT, START_SECONDS, Server, World, clone_database, drop_database, serving
 
 
-@pytest.fixture
-def server(database_url: str, tmp_path: Path) -> Iterator[Server]:
-    with serving(database_url, tmp_path, **PATIENT) as server:
+@pytest.fixture(scope="module")
+def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """With a database that only the workers of these tests look into. Each test ends its runs."""
+    url = clone_database(postgres_url, template)
+    with serving(url, tmp_path_factory.mktemp("api"), **PATIENT) as server:
         yield server
+    drop_database(postgres_url, url)
 
 
 def kill(worker: Worker) -> None:
@@ -72,7 +74,8 @@ async def test_a_stopped_worker_hands_its_runs_back_at_once(world: World, server
 
 async def test_a_worker_that_wakes_up_can_no_longer_write(world: World, server: Server) -> None:
     session_id = await world.new_session()
-    with working(server.database_url, server.data_dir) as sleeper:
+    # It may fall asleep in a transaction: PostgreSQL ends that after so long, and gives the session free.
+    with working(server.database_url, server.data_dir, DATABASE_STATEMENT_SECONDS=4) as sleeper:
         run_id = (await world.submit(session_id, "demo: slow 1")).json()["run_id"]
         await started(world, session_id)
         sleeper.signal(signal.SIGSTOP)
