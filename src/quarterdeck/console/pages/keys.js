@@ -8,12 +8,13 @@ import { emptyBox, lackingBox } from "../notices.js";
 import { person } from "../people.js";
 import { pagedTable, tableRow } from "../tables.js";
 import { when } from "../times.js";
+import { named } from "../visible.js";
 
 const SOON_MS = 7 * 86_400_000;
 
 export async function show(view) {
   const columns = [
-    { name: "Key", class: "key-name", cell: named },
+    { name: "Key", class: "key-name", cell: keyName },
     { name: "Permissions", cell: permissions },
     { name: "Created", class: "key-made", cell: created },
     { name: "Last used", cell: (key) => when(key.last_used_at) },
@@ -35,7 +36,10 @@ export async function show(view) {
 
   async function creating() {
     // The server has the last word; what it says in time is offered from the start.
+    create.disabled = true;
     const workspace = can("workspace.read") ? await get("/workspace", {}, view.signal).catch(() => null) : null;
+    create.disabled = false;
+    if (view.signal.aborted) return;
     const created = await createKey(workspace?.max_key_days ?? null);
     if (created !== null) put(created).focus();
   }
@@ -79,11 +83,11 @@ function attributes(key) {
   return { "data-id": key.id, tabindex: "-1", class: hasEnded(key) ? "ended" : null };
 }
 
-function named(key) {
+function keyName(key) {
   return el(
     "div",
     {},
-    el("strong", {}, key.label),
+    el("strong", {}, named(key.label)),
     key.id === whoami().id && [" ", el("span", { class: "tag run" }, "signed in")],
     el("div", {}, el("code", {}, `${key.prefix}…`)),
   );
@@ -114,5 +118,5 @@ function tag(word, kind) {
 }
 
 function action(word, key, act) {
-  return el("button", { class: "small", type: "button", "aria-label": `${word} ${key.label}`, on: { click: () => act(key) } }, word);
+  return el("button", { class: "small", type: "button", "aria-label": `${word} ${named(key.label)}`, on: { click: () => act(key) } }, word);
 }

@@ -19,15 +19,16 @@ const SAID_CHARACTERS = 300;
 
 export async function show(view, { id }) {
   fill(view.main, loading("the session"));
+  const path = `/sessions/${encodeURIComponent(id)}`;
   const conversation = new Conversation();
   const { signal } = view;
-  const [session] = await Promise.all([get(`/sessions/${id}`, {}, signal), catchUp(id, conversation, signal)]);
+  const [session] = await Promise.all([get(path, {}, signal), catchUp(path, conversation, signal)]);
   if (!signal.aborted) new SessionPage(view, session, conversation).open();
 }
 
 /** The log up to its current end: what comes behind it comes live. */
-async function catchUp(id, conversation, signal) {
-  for await (const event of all(`/sessions/${id}/events`, {}, signal)) conversation.event(event);
+async function catchUp(path, conversation, signal) {
+  for await (const event of all(`${path}/events`, {}, signal)) conversation.event(event);
 }
 
 class SessionPage {
