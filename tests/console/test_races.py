@@ -76,10 +76,10 @@ async def test_a_form_opens_once_and_only_where_it_was_asked_for(visitor: Visito
     came, let_go = await held(page, "**/v1/workspace")
     await create.dblclick()
     await came.wait()
-    await expect(create).to_be_disabled()
     let_go.set()
     await expect(page.get_by_role("dialog")).to_have_count(1)
     await page.keyboard.press("Escape")
+    await expect(create).to_be_focused()
     came.clear()
     let_go.clear()
     await create.click()
@@ -126,6 +126,28 @@ async def test_the_back_button_does_not_bring_back_who_signed_out(visitor: Visit
     await expect(page.get_by_text("API keys")).to_have_count(0)
 
 
+async def test_a_session_that_is_deleted_elsewhere_leaves_what_was_typed(visitor: Visitor, world: World) -> None:
+    page = visitor.page
+    session_id = await world.new_session()
+    await visitor.sign_in(world.key, f"/sessions/{session_id}")
+    message = page.get_by_label("Your message")
+    await message.fill("What took me an hour")
+    assert (await world.delete(f"/v1/sessions/{session_id}")).status_code == 204
+    await expect(page.get_by_role("alert")).to_contain_text("No such session")
+    await expect(message).to_have_value("What took me an hour")
+    await message.press("Enter")
+    await expect(page.get_by_role("alert")).to_have_count(2)
+    await expect(message).to_have_value("What took me an hour")
+
+
+async def test_a_key_that_may_not_read_is_told_which_permission_it_lacks(visitor: Visitor, world: World) -> None:
+    await visitor.sign_in(await world.new_key(Permission.SESSION_MANAGE), "/")
+    for path in ("/sessions", "/skills", "/keys", "/activity", "/audit", "/workspace"):
+        await visitor.settled(path)
+        await expect(visitor.page.get_by_role("heading", name="This key does not show")).to_be_visible()
+    await expect(visitor.page.get_by_role("alert")).to_have_count(0)
+
+
 async def test_an_answer_that_breaks_off_is_asked_for_again(visitor: Visitor, world: World) -> None:
     page = visitor.page
     asked = 0
@@ -157,6 +179,21 @@ async def test_a_long_pause_that_the_server_asks_for_is_told(visitor: Visitor, w
     await page.unroute("**/v1/audit-events?*")
     await page.get_by_role("button", name="Try again").click()
     await expect(page.get_by_role("alert")).to_have_count(0)
+
+
+async def test_scripts_that_do_not_come_leave_a_word(visitor: Visitor) -> None:
+    """The page of one release, and behind the same address a server of another that has none of its files."""
+
+    async def missing(route: Route) -> None:
+        await route.fulfill(status=404, json={"error": {"code": "not_found", "message": "No such path."}})
+
+    await visitor.page.route("**/assets/**", missing)
+    await visitor.open()
+    await expect(visitor.page.get_by_text("load the page again")).to_be_visible()
+    await visitor.page.unroute("**/assets/**")
+    await visitor.page.reload()
+    await visitor.heading("Sign in")
+    await expect(visitor.page.get_by_text("load the page again")).to_have_count(0)
 
 
 async def test_a_key_with_characters_that_no_key_has(visitor: Visitor) -> None:

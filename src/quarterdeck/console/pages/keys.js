@@ -27,6 +27,8 @@ export async function show(view) {
   const list = can("workspace.read")
     ? pagedTable({ caption: "API keys", columns, path: "/api-keys", signal: view.signal, row: attributes, empty: nothing })
     : lackingBox("the list of keys", "workspace.read");
+  // Not by disabling the button: it would lose the focus, which comes back to it from the form.
+  let isAsking = false;
   fill(
     view.main,
     view.title("API keys", can("key.manage") && create),
@@ -36,12 +38,13 @@ export async function show(view) {
 
   async function creating() {
     // The server has the last word; what it says in time is offered from the start.
-    create.disabled = true;
+    if (isAsking) return;
+    isAsking = true;
     const workspace = can("workspace.read") ? await get("/workspace", {}, view.signal).catch(() => null) : null;
-    create.disabled = false;
+    isAsking = false;
     if (view.signal.aborted) return;
     const created = await createKey(workspace?.max_key_days ?? null);
-    if (created !== null) put(created).focus();
+    if (created !== null && !view.signal.aborted) put(created).focus();
   }
 
   async function rotating(key) {
@@ -49,6 +52,7 @@ export async function show(view) {
     if (done === null) return;
     // The frame names the key that is signed in.
     if (done.isOwn) return window.dispatchEvent(new Event("hashchange"));
+    if (view.signal.aborted) return;
     if (done.old !== null) put(done.old);
     put(done.created).focus();
   }
@@ -57,7 +61,7 @@ export async function show(view) {
     const revoked = await revokeKey(key);
     if (revoked === null) return;
     if (key.id === whoami()?.id) window.dispatchEvent(new Event("quarterdeck:sign-out"));
-    else put(revoked).focus();
+    else if (!view.signal.aborted) put(revoked).focus();
   }
 
   /** Shows a key as it is now, on top if it is new. */

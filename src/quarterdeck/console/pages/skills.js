@@ -4,7 +4,7 @@ import { post } from "../api.js";
 import { can } from "../credential.js";
 import { field, formDialog } from "../dialogs.js";
 import { el, fill } from "../dom.js";
-import { emptyBox } from "../notices.js";
+import { emptyBox, lackingBox } from "../notices.js";
 import { go } from "../router.js";
 import { dropZone, handOver } from "../skills/choosing.js";
 import { bytes, count, usedVersion, who } from "../skills/words.js";
@@ -22,6 +22,10 @@ const COLUMNS = [
 
 export async function show(view) {
   const mayChange = can("skill.manage");
+  if (!can("workspace.read")) {
+    fill(view.main, view.title("Skills"), lackingBox("the skills", "workspace.read"));
+    return;
+  }
   const list = el("div", {});
   const archived = el("input", { type: "checkbox", checked: view.query.get("archived") === "true" });
   const create = el(
