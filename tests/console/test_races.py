@@ -126,20 +126,6 @@ async def test_the_back_button_does_not_bring_back_who_signed_out(visitor: Visit
     await expect(page.get_by_text("API keys")).to_have_count(0)
 
 
-async def test_a_session_that_is_deleted_elsewhere_leaves_what_was_typed(visitor: Visitor, world: World) -> None:
-    page = visitor.page
-    session_id = await world.new_session()
-    await visitor.sign_in(world.key, f"/sessions/{session_id}")
-    message = page.get_by_label("Your message")
-    await message.fill("What took me an hour")
-    assert (await world.delete(f"/v1/sessions/{session_id}")).status_code == 204
-    await expect(page.get_by_role("alert")).to_contain_text("No such session")
-    await expect(message).to_have_value("What took me an hour")
-    await message.press("Enter")
-    await expect(page.get_by_role("alert")).to_have_count(2)
-    await expect(message).to_have_value("What took me an hour")
-
-
 async def test_a_key_that_may_not_read_is_told_which_permission_it_lacks(visitor: Visitor, world: World) -> None:
     await visitor.sign_in(await world.new_key(Permission.SESSION_MANAGE), "/")
     for path in ("/sessions", "/skills", "/keys", "/activity", "/audit", "/workspace"):
