@@ -68,6 +68,14 @@ HOSTILE = [
     "a",
     "<b>",
 ]
+# Many that begin, and behind them as many that end or stand between.
+HOSTILE_PAIRS = [
+    ("*a _b ", "b_ a* "),
+    ("**a *b _c __d ", "d__ c_ b* a** "),
+    ("[a ", "b](http://e) "),
+    ("![a ", "b](http://e) "),
+    ("[ *a *b *c *d *e *f *g *h ", " http://x"),
+]
 
 
 async def append(world: World, session_id: str, entries: Iterable[tuple[str, str, dict[str, Any]]]) -> None:
@@ -114,15 +122,16 @@ async def test_a_megabyte_of_marks_takes_no_longer_than_one_of_words(visitor: Vi
     """One that took time by the square of its length would take hours."""
     await visitor.open()
     work = visitor.page.evaluate(
-        """async ([source, parts, length]) => {
+        """async ([source, texts, length]) => {
             const { markdown } = await import(source);
-            return parts.map((part) => {
+            return texts.map((parts) => {
                 const place = document.createElement("div");
-                place.append(...markdown(part.repeat(length / part.length)));
+                const share = length / parts.length;
+                place.append(...markdown(parts.map((part) => part.repeat(share / part.length)).join("")));
                 return place.querySelectorAll("*").length;
             });
         }""",
-        [await module(visitor, "session/markdown.js"), HOSTILE, MEGABYTE],
+        [await module(visitor, "session/markdown.js"), [*[(part,) for part in HOSTILE], *HOSTILE_PAIRS], MEGABYTE],
     )
     counts = await asyncio.wait_for(work, 120)
     assert max(counts) < 10_000, "what no person reads is not drawn without bound"

@@ -31,6 +31,9 @@ _EMPTY = "(an empty message)"
 # What a later request has no use for.
 _NOT_RECORDED = ("usage", "timestamp", "run_id", "conversation_id", "metadata", "provider_details")
 _MALFORMED_CHARACTERS = 2000
+# Python reads and writes JSON by recursion. How deep it can go depends on who calls, so what a worker can just read may
+# be too deep for the process that shows it. No tool has arguments so deep.
+_MOST_LEVELS = 100
 
 
 def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> list[ModelMessage]:
@@ -88,7 +91,7 @@ def _record(response: ModelResponse, model_name: str) -> Any:
     except (PydanticSerializationError, msgspec.DecodeError, RecursionError):
         # Half a surrogate pair, or nesting without end: what the turn itself says is all that can be kept.
         return None
-    if b"\\u0000" in encoded:
+    if b"\\u0000" in encoded or _deeper(dumped, _MOST_LEVELS):
         return None
     kept = {key: value for key, value in dumped.items() if key not in _NOT_RECORDED}
     return {"model": model_name, "response": kept}
@@ -103,9 +106,17 @@ def _arguments(written: str | Mapping[str, Any] | None) -> dict[str, Any]:
         arguments = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
         arguments = None
-    if isinstance(arguments, dict) and "\\u0000" not in (written if isinstance(written, str) else repr(written)):
-        return arguments
-    return {MALFORMED_ARGUMENTS: storable(str(written)[:_MALFORMED_CHARACTERS])}
+    if not isinstance(arguments, dict) or _deeper(arguments, _MOST_LEVELS) or "\\u0000" in str(written):
+        return {MALFORMED_ARGUMENTS: storable(str(written)[:_MALFORMED_CHARACTERS])}
+    return arguments
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Whether it is nested deeper than so many levels."""
+    if not isinstance(value, dict | list):
+        return False
+    inside = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_deeper(one, levels - 1) for one in inside)
 
 
 def to_definition(tool: ToolSpec) -> ToolDefinition:

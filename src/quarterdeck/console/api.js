@@ -6,6 +6,8 @@ const ROOT = new URL("v1/", document.baseURI);
 const TRIES = 4;
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 8000;
+// A server that asks for more than this is not waited for: the person is told instead.
+const LONGEST_ASKED_MS = 30_000;
 
 export class ApiError extends Error {
   /** `status` 0: the server was not reached. */
@@ -52,17 +54,28 @@ export async function call(method, path, { query, body, signal, key, tries = TRI
   for (let tried = 1; ; tried += 1) {
     try {
       const response = await send(method, address(path, query), { body, signal, key });
-      return response.status === 204 ? null : await response.json();
+      return response.status === 204 ? null : await whole(response, signal);
     } catch (fault) {
       if (!(fault instanceof ApiError) || !fault.mayPass || tried >= tries) throw fault;
+      if (fault.retryAfterMs > LONGEST_ASKED_MS) throw fault;
       await pause(fault.retryAfterMs ?? pauseMs(tried), signal);
     }
   }
 }
 
+/** An answer that breaks off is as good as none. */
+async function whole(response, signal) {
+  try {
+    return await response.json();
+  } catch (fault) {
+    throw signal?.aborted ? fault : unreachable();
+  }
+}
+
 /** The answer as it is. Whatever is not a success is thrown. */
 export async function send(method, url, { body, signal, key, headers = {} } = {}) {
-  const given = { ...headers, Authorization: `Bearer ${secret()}` };
+  const used = secret();
+  const given = { ...headers, Authorization: `Bearer ${used}` };
   // Lists of keys must be told whose; a token sees no workspace at all.
   if (whoami() !== null && onlySession() === null) given["Service-Workspace"] = whoami().workspace_id;
   if (key) given["Idempotency-Key"] = key;
@@ -75,7 +88,7 @@ export async function send(method, url, { body, signal, key, headers = {} } = {}
     if (signal?.aborted) throw fault;
     throw unreachable();
   }
-  if (!response.ok) throw await faultOf(response);
+  if (!response.ok) throw await faultOf(response, used);
   return response;
 }
 
@@ -83,18 +96,21 @@ export function unreachable() {
   return new ApiError(0, "unreachable", "The server cannot be reached.", null);
 }
 
-async function faultOf(response) {
+async function faultOf(response, used) {
   let found = null;
   try {
     found = (await response.json()).error;
   } catch {
     // A proxy's page, or an answer cut short: the status has to do.
   }
-  return apiError(response.status, found, (name) => response.headers.get(name));
+  return apiError(response.status, found, (name) => response.headers.get(name), used);
 }
 
-/** From the parts of an answer; `header` looks one up. Tells the console when the credential is refused. */
-export function apiError(status, error, header) {
+/**
+ * From the parts of an answer; `header` looks one up. Tells the console when the credential is refused, unless another
+ * than the one that was `used` has been given since: an answer may come late.
+ */
+export function apiError(status, error, header, used) {
   const seconds = Number.parseFloat(header("Retry-After"));
   const fault = new ApiError(
     status,
@@ -103,7 +119,7 @@ export function apiError(status, error, header) {
     header("X-Request-Id"),
     Number.isFinite(seconds) ? seconds * 1000 : null,
   );
-  if (status === 401) refused(fault);
+  if (status === 401 && used === secret()) refused(fault);
   return fault;
 }
 

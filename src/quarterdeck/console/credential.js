@@ -3,6 +3,8 @@
 const STORED = "quarterdeck.credential";
 
 let caller = null;
+/** Whose `caller` is. */
+let callerSecret = null;
 
 export function secret() {
   return sessionStorage.getItem(STORED);
@@ -14,12 +16,18 @@ export function keep(given) {
 
 export function forget() {
   sessionStorage.removeItem(STORED);
-  caller = null;
+  signedIn(null);
 }
 
 /** What `GET /v1/whoami` said. */
 export function signedIn(found) {
   caller = found;
+  callerSecret = secret();
+}
+
+/** Whether the tab still holds the credential that this page knows. */
+export function isAsLeft() {
+  return callerSecret === secret();
 }
 
 export function whoami() {

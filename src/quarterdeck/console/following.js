@@ -12,6 +12,7 @@ const SILENCE_MS = 45_000;
 export async function* follow(path, after, signal, told) {
   let position = after;
   for (let tried = 0; ; ) {
+    let askedMs = 0;
     try {
       for await (const message of stream(path, position, signal, () => { tried = 0; told(true); })) {
         if (message.id !== null) position = message.id;
@@ -22,9 +23,10 @@ export async function* follow(path, after, signal, told) {
       if (!(fault instanceof ApiError) || !fault.mayPass) throw fault;
       // An old stream that a proxy ends is not worth a word; one that cannot be had again is.
       if (tried > 0) told(false);
+      askedMs = fault.retryAfterMs ?? 0;
     }
     tried += 1;
-    await pause(pauseMs(tried), signal);
+    await pause(Math.max(askedMs, pauseMs(tried)), signal);
   }
 }
 

@@ -1,7 +1,9 @@
 // What stands around every page: where one can go, and who one is.
 
 import * as credential from "./credential.js";
-import { el, fill } from "./dom.js";
+import { fillPage } from "./dialogs.js";
+import { el } from "./dom.js";
+import { named } from "./visible.js";
 
 const PLACES = [
   ["/sessions", "Sessions"],
@@ -16,8 +18,7 @@ const PLACES = [
 export function frame(path) {
   const main = el("main", { id: "main", tabindex: "-1", "aria-busy": "true" });
   const shown = credential.onlySession() === null ? PLACES : [];
-  fill(
-    document.body,
+  fillPage(
     el("a", { class: "skip", href: "#main", on: { click: skipTo(main) } }, "Skip to the content"),
     el(
       "div",
@@ -47,8 +48,8 @@ function signedInAs() {
   return el(
     "div",
     { class: "who" },
-    el("div", { class: "who-name" }, caller.workspace_name),
-    el("div", { class: "quiet" }, caller.label ?? "Session token", " · ", el("code", {}, `${caller.prefix}…`)),
+    el("div", { class: "who-name" }, named(caller.workspace_name)),
+    el("div", { class: "quiet" }, named(caller.label ?? "Session token"), " · ", el("code", {}, `${caller.prefix}…`)),
     el("button", { class: "plain", type: "button", on: { click: leave } }, "Sign out"),
   );
 }

@@ -2,6 +2,7 @@
 
 import { ApiError, get, onRefused } from "./api.js";
 import * as credential from "./credential.js";
+import { fillPage } from "./dialogs.js";
 import { el, fill } from "./dom.js";
 import { location, matched } from "./router.js";
 import { frame } from "./frame.js";
@@ -68,7 +69,7 @@ async function recognised(signal) {
     return true;
   } catch (fault) {
     if (fault instanceof ApiError && fault.status === 401) signIn(fault);
-    else if (!signal.aborted) fill(document.body, el("main", { class: "alone" }, faultBox(fault, showPage)));
+    else if (!signal.aborted) fillPage(el("main", { class: "alone" }, faultBox(fault, showPage)));
     return false;
   }
 }
@@ -85,4 +86,10 @@ onRefused((fault) => {
 });
 window.addEventListener("hashchange", showPage);
 window.addEventListener("quarterdeck:sign-out", () => signIn(null));
+// The Back button may bring this page again as it was left, though another one of this tab has signed out since.
+window.addEventListener("pageshow", ({ persisted }) => {
+  if (!persisted || credential.isAsLeft()) return;
+  document.body.replaceChildren();
+  window.location.reload();
+});
 showPage();

@@ -1,9 +1,10 @@
 // People as others know them.
 
 import { el } from "./dom.js";
+import { named } from "./visible.js";
 
 export function nameOf(person) {
-  return person.display_name ?? person.primary_email ?? `Person ${person.user_id.slice(0, 8)}`;
+  return named(person.display_name ?? person.primary_email ?? `Person ${person.user_id.slice(0, 8)}`);
 }
 
 /** The name, with the address behind it where both are known. */

@@ -7,8 +7,9 @@ import { secret } from "./credential.js";
 export function upload(path, blob, { type, key, progress, signal }) {
   return new Promise((done, fail) => {
     const request = new XMLHttpRequest();
+    const used = secret();
     request.open("POST", address(path));
-    request.setRequestHeader("Authorization", `Bearer ${secret()}`);
+    request.setRequestHeader("Authorization", `Bearer ${used}`);
     request.setRequestHeader("Content-Type", type);
     request.setRequestHeader("Idempotency-Key", key);
     request.upload.addEventListener("progress", (event) => {
@@ -17,7 +18,7 @@ export function upload(path, blob, { type, key, progress, signal }) {
     request.addEventListener("load", () => {
       const body = parsed(request.responseText);
       if (request.status >= 200 && request.status < 300 && body !== null) done(body);
-      else fail(apiError(request.status, body?.error, (name) => request.getResponseHeader(name)));
+      else fail(apiError(request.status, body?.error, (name) => request.getResponseHeader(name), used));
     });
     request.addEventListener("error", () => fail(unreachable()));
     request.addEventListener("abort", () => fail(new DOMException("The upload was stopped.", "AbortError")));

@@ -6,6 +6,7 @@ import { el, fill } from "../dom.js";
 import { faultBox, loading } from "../notices.js";
 import { nameOf } from "../people.js";
 import { exact, when } from "../times.js";
+import { named, visible } from "../visible.js";
 import { done, objectName, placeOf } from "./words.js";
 
 const DAY = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long", year: "numeric" });
@@ -68,7 +69,7 @@ function entry(item, about) {
     el(
       "summary",
       {},
-      el("span", { class: "audit-what" }, el("strong", {}, item.actor ? nameOf(item.actor) : "The operator"), ` ${done(item)}`, name && ` “${name}”`),
+      el("span", { class: "audit-what" }, el("strong", {}, item.actor ? nameOf(item.actor) : "The operator"), ` ${done(item)}`, name !== null && ` “${named(name)}”`),
       when(item.created_at),
     ),
     details(item, about),
@@ -107,7 +108,7 @@ function copied(id, what) {
 
 /** Names and numbers, whatever shape they came in. */
 function told(value) {
-  if (Array.isArray(value)) return value.map(String).join(", ") || "none";
+  if (Array.isArray(value)) return visible(value.map(String).join(", ")) || "none";
   if (value === null) return "none";
-  return typeof value === "object" ? el("code", {}, JSON.stringify(value)) : String(value);
+  return typeof value === "object" ? el("code", {}, visible(JSON.stringify(value))) : visible(String(value));
 }

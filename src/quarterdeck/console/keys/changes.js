@@ -6,6 +6,7 @@ import { field, formDialog } from "../dialogs.js";
 import { el, freshId } from "../dom.js";
 import { notice } from "../notices.js";
 import { exact } from "../times.js";
+import { named } from "../visible.js";
 import { expiryChoice, limitOf } from "./expiry.js";
 import { PERMISSIONS } from "./permissions.js";
 import { showSecret, tellLost } from "./secret.js";
@@ -49,7 +50,7 @@ export async function rotateKey(key) {
   const isOwn = key.id === whoami().id;
   const send = sentOnce(`/api-keys/${key.id}/rotate`);
   const created = await formDialog({
-    title: `Rotate “${key.label}”?`,
+    title: `Rotate “${named(key.label)}”?`,
     fields: [
       el("p", {}, "A new key with the same label, permissions and expiry takes the place of ", el("code", {}, `${key.prefix}…`), "."),
       overlapChoice(),
@@ -73,7 +74,7 @@ export async function rotateKey(key) {
 export async function revokeKey(key) {
   const isOwn = key.id === whoami().id;
   const revoked = await formDialog({
-    title: `Revoke “${key.label}”?`,
+    title: `Revoke “${named(key.label)}”?`,
     fields: [
       el("p", {}, "The key ", el("code", {}, `${key.prefix}…`), " ends at once, and with it every session token that it made. Requests with them are refused and open streams close."),
       el("p", {}, "This cannot be taken back."),
@@ -83,7 +84,7 @@ export async function revokeKey(key) {
     danger: true,
     act: () => post(`/api-keys/${key.id}/revoke`),
   });
-  if (revoked !== null && !isOwn) notice(`“${key.label}” is revoked.`);
+  if (revoked !== null && !isOwn) notice(`“${named(key.label)}” is revoked.`);
   return revoked;
 }
 

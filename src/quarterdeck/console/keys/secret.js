@@ -3,11 +3,12 @@
 import { copyButton } from "../copying.js";
 import { tell } from "../dialogs.js";
 import { el } from "../dom.js";
+import { named } from "../visible.js";
 
 /** `more`: what else the person should know. */
 export function showSecret(key, more = null) {
   const body = [
-    el("p", {}, "This is the secret of ", el("strong", {}, key.label), ". It is shown now and never again: put it where it is needed."),
+    el("p", {}, "This is the secret of ", el("strong", {}, named(key.label)), ". It is shown now and never again: put it where it is needed."),
     el("div", { class: "secret" }, el("code", {}, key.secret), copyButton(key.secret, "the secret")),
     more,
   ];
@@ -20,7 +21,7 @@ export function tellLost(key, more = null) {
     el(
       "p",
       {},
-      "The key ", el("strong", {}, key.label), " (", el("code", {}, `${key.prefix}…`), ") was made, but the connection broke before its ",
+      "The key ", el("strong", {}, named(key.label)), " (", el("code", {}, `${key.prefix}…`), ") was made, but the connection broke before its ",
       "secret arrived. Nobody has it, and it cannot be shown again.",
     ),
     el("p", {}, "Revoke this key and create another. Its id is:"),

@@ -8,12 +8,13 @@ import { emptyBox, lackingBox } from "../notices.js";
 import { person } from "../people.js";
 import { pagedTable, tableRow } from "../tables.js";
 import { when } from "../times.js";
+import { named } from "../visible.js";
 
 const SOON_MS = 7 * 86_400_000;
 
 export async function show(view) {
   const columns = [
-    { name: "Key", class: "key-name", cell: named },
+    { name: "Key", class: "key-name", cell: keyName },
     { name: "Permissions", cell: permissions },
     { name: "Created", class: "key-made", cell: created },
     { name: "Last used", cell: (key) => when(key.last_used_at) },
@@ -26,6 +27,8 @@ export async function show(view) {
   const list = can("workspace.read")
     ? pagedTable({ caption: "API keys", columns, path: "/api-keys", signal: view.signal, row: attributes, empty: nothing })
     : lackingBox("the list of keys", "workspace.read");
+  // Not by disabling the button: it would lose the focus, which comes back to it from the form.
+  let isAsking = false;
   fill(
     view.main,
     view.title("API keys", can("key.manage") && create),
@@ -35,9 +38,13 @@ export async function show(view) {
 
   async function creating() {
     // The server has the last word; what it says in time is offered from the start.
+    if (isAsking) return;
+    isAsking = true;
     const workspace = can("workspace.read") ? await get("/workspace", {}, view.signal).catch(() => null) : null;
+    isAsking = false;
+    if (view.signal.aborted) return;
     const created = await createKey(workspace?.max_key_days ?? null);
-    if (created !== null) put(created).focus();
+    if (created !== null && !view.signal.aborted) put(created).focus();
   }
 
   async function rotating(key) {
@@ -45,6 +52,7 @@ export async function show(view) {
     if (done === null) return;
     // The frame names the key that is signed in.
     if (done.isOwn) return window.dispatchEvent(new Event("hashchange"));
+    if (view.signal.aborted) return;
     if (done.old !== null) put(done.old);
     put(done.created).focus();
   }
@@ -53,7 +61,7 @@ export async function show(view) {
     const revoked = await revokeKey(key);
     if (revoked === null) return;
     if (key.id === whoami()?.id) window.dispatchEvent(new Event("quarterdeck:sign-out"));
-    else put(revoked).focus();
+    else if (!view.signal.aborted) put(revoked).focus();
   }
 
   /** Shows a key as it is now, on top if it is new. */
@@ -79,11 +87,11 @@ function attributes(key) {
   return { "data-id": key.id, tabindex: "-1", class: hasEnded(key) ? "ended" : null };
 }
 
-function named(key) {
+function keyName(key) {
   return el(
     "div",
     {},
-    el("strong", {}, key.label),
+    el("strong", {}, named(key.label)),
     key.id === whoami().id && [" ", el("span", { class: "tag run" }, "signed in")],
     el("div", {}, el("code", {}, `${key.prefix}…`)),
   );
@@ -114,5 +122,5 @@ function tag(word, kind) {
 }
 
 function action(word, key, act) {
-  return el("button", { class: "small", type: "button", "aria-label": `${word} ${key.label}`, on: { click: () => act(key) } }, word);
+  return el("button", { class: "small", type: "button", "aria-label": `${word} ${named(key.label)}`, on: { click: () => act(key) } }, word);
 }

@@ -16,18 +16,24 @@ import { timeline } from "../session/timeline.js";
 import { Transcript } from "../session/transcript.js";
 
 const SAID_CHARACTERS = 300;
+const FIRST = "Write a message below: it starts a run. Write another while it works, and it steers the run.";
 
 export async function show(view, { id }) {
   fill(view.main, loading("the session"));
+  const path = `/sessions/${encodeURIComponent(id)}`;
   const conversation = new Conversation();
   const { signal } = view;
-  const [session] = await Promise.all([get(`/sessions/${id}`, {}, signal), catchUp(id, conversation, signal)]);
+  const [session] = await Promise.all([get(path, {}, signal), catchUp(path, conversation, signal)]);
   if (!signal.aborted) new SessionPage(view, session, conversation).open();
 }
 
 /** The log up to its current end: what comes behind it comes live. */
-async function catchUp(id, conversation, signal) {
-  for await (const event of all(`/sessions/${id}/events`, {}, signal)) conversation.event(event);
+async function catchUp(path, conversation, signal) {
+  for await (const event of all(`${path}/events`, {}, signal)) conversation.event(event);
+}
+
+function mayTalk() {
+  return can("session.manage") || onlySession() !== null;
 }
 
 class SessionPage {
@@ -42,10 +48,7 @@ class SessionPage {
   #drawing = false;
   #head = el("div", {});
   #foot = el("div", { class: "foot" });
-  #empty = emptyBox(
-    "Nothing was said yet",
-    el("p", {}, "Write a message below: it starts a run. Write another while it works, and it steers the run."),
-  );
+  #empty = emptyBox("Nothing was said yet", mayTalk() && el("p", {}, FIRST));
   #said = el("p", { class: "unseen", role: "status", "aria-live": "polite" });
   #jump = el("button", { type: "button", class: "jump", on: { click: () => this.#jumpToEnd() } }, "Jump to the newest");
 
@@ -105,21 +108,19 @@ class SessionPage {
   #drawFrame() {
     const session = this.#session;
     const isArchived = session.archived_at !== null;
-    const mayManage = can("session.manage");
     const changed = (now) => {
       this.#session = now;
       this.#drawFrame();
       this.#draw();
       this.#head.querySelector("h1").focus();
     };
-    const actions = mayManage && [
+    const actions = can("session.manage") && [
       el("button", { type: "button", on: { click: () => share(session.id, this.#view.signal) } }, "Share"),
       menu(session, changed),
     ];
     const tag = isArchived && el("span", { class: "tag" }, "archived");
     fill(this.#head, this.#view.title(nameOf(session), tag, actions));
-    const mayTalk = mayManage || onlySession() !== null;
-    this.#composer = mayTalk ? composer(session.id, this.#view.signal, (text) => this.#send(text), isArchived) : null;
+    this.#composer = mayTalk() ? composer(session.id, this.#view.signal, (text) => this.#send(text), isArchived) : null;
     const readOnly = "Your key may read here and not write: it lacks session.manage.";
     const below = this.#composer?.node ?? el("p", { class: "card quiet" }, readOnly);
     fill(this.#foot, this.#jump, this.#connection.node, below);
@@ -147,8 +148,8 @@ class SessionPage {
       }
     } catch (fault) {
       if (signal.aborted) return;
-      this.#composer = null;
-      fill(this.#foot, faultBox(fault));
+      // What is typed stays: it may be wanted elsewhere.
+      this.#foot.prepend(faultBox(fault));
     }
   }
 

@@ -3,7 +3,7 @@
 import { can } from "../credential.js";
 import { field } from "../dialogs.js";
 import { el, fill } from "../dom.js";
-import { emptyBox } from "../notices.js";
+import { emptyBox, lackingBox } from "../notices.js";
 import { go } from "../router.js";
 import { createSession } from "../session/creating.js";
 import { sessionList } from "../session/session_list.js";
@@ -12,6 +12,10 @@ import { sessionList } from "../session/session_list.js";
 const TYPING_MS = 250;
 
 export async function show(view) {
+  if (!can("workspace.read")) {
+    fill(view.main, view.title("Sessions", newButton()), lackingBox("the sessions", "workspace.read"));
+    return;
+  }
   const [wanted, isArchived] = [view.query.get("search") ?? "", view.query.get("archived") === "true"];
   const search = el("input", { type: "search", maxlength: 200, value: wanted, on: { input: typed } });
   const archived = el("input", { type: "checkbox", role: "switch", checked: isArchived, on: { change: ask } });

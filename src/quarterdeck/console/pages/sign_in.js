@@ -2,9 +2,12 @@
 
 import { get } from "../api.js";
 import * as credential from "../credential.js";
-import { field } from "../dialogs.js";
+import { field, fillPage } from "../dialogs.js";
 import { el, fill } from "../dom.js";
 import { faultBox } from "../notices.js";
+
+// No browser sends others in a header; it would say that the server cannot be reached.
+const SENDABLE = /^[\x20-\x7e]*$/;
 
 /** `reason`: why the one before is no longer good, if there was one. `enter` is called when the door is open. */
 export function show(reason, enter) {
@@ -18,8 +21,10 @@ export function show(reason, enter) {
     if (submit.disabled) return;
     submit.disabled = true;
     fill(fault);
-    credential.keep(input.value.trim());
+    const given = input.value.trim();
     try {
+      if (!SENDABLE.test(given)) throw new Error("This is neither a key nor a token: it has characters that none has.");
+      credential.keep(given);
       credential.signedIn(await get("/whoami"));
       enter();
     } catch (found) {
@@ -30,8 +35,7 @@ export function show(reason, enter) {
     }
   }
 
-  fill(
-    document.body,
+  fillPage(
     el(
       "main",
       { class: "door" },

@@ -9,9 +9,10 @@ import { askArchive, askName, askUse } from "../skills/changing.js";
 import { dropZone, takeOver } from "../skills/choosing.js";
 import { pushPanel } from "../skills/pushing.js";
 import { arrived, compareForm, versionColumns } from "../skills/versions.js";
-import { usedVersion, visible, who } from "../skills/words.js";
+import { usedVersion, who } from "../skills/words.js";
 import { pagedTable } from "../tables.js";
 import { exact, when } from "../times.js";
+import { named } from "../visible.js";
 
 export async function show(view, { id }) {
   const path = `/skills/${encodeURIComponent(id)}`;
@@ -41,7 +42,7 @@ export async function show(view, { id }) {
     const archive = () => asked(askArchive(skill, change));
     const actions = [button("Rename", rename), button(skill.archived_at ? "Bring back" : "Archive", archive)];
     return [
-      view.title(visible(skill.name), mayChange && el("div", { class: "buttons" }, actions)),
+      view.title(named(skill.name), mayChange && el("div", { class: "buttons" }, actions)),
       el("p", { class: "crumbs" }, el("a", { href: "#/skills" }, "All skills")),
     ];
   }

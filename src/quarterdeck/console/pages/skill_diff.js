@@ -5,8 +5,9 @@ import { el, fill } from "../dom.js";
 import { emptyBox, faultBox, loading } from "../notices.js";
 import { changeTag, fileComparison, lineCounts, wideEnough } from "../skills/comparison.js";
 import { compareForm } from "../skills/versions.js";
-import { bytes, count, visible } from "../skills/words.js";
+import { bytes, count } from "../skills/words.js";
 import { table } from "../tables.js";
+import { named, visible } from "../visible.js";
 
 // Of all files together, before they are folded.
 const MOST_ROWS = 4000;
@@ -20,13 +21,13 @@ export async function show(view, { id }) {
   const result = el("div", {}, loading("what changed"));
   fill(
     view.main,
-    view.title(skill.latest_version > 1 ? `${visible(skill.name)}: version ${from} to ${to}` : visible(skill.name)),
+    view.title(skill.latest_version > 1 ? `${named(skill.name)}: version ${from} to ${to}` : named(skill.name)),
     el(
       "p",
       { class: "crumbs" },
       el("a", { href: "#/skills" }, "All skills"),
       " › ",
-      el("a", { href: `#${path}` }, el("bdi", {}, visible(skill.name))),
+      el("a", { href: `#${path}` }, el("bdi", {}, named(skill.name))),
     ),
     skill.latest_version > 1 && compareForm(skill, from, to),
     result,

@@ -7,8 +7,9 @@ import { emptyBox } from "../notices.js";
 import { downloadButton, showFile } from "../skills/contents.js";
 import { fileTree } from "../skills/tree.js";
 import { comparison } from "../skills/versions.js";
-import { bytes, count, usedVersion, visible } from "../skills/words.js";
+import { bytes, count, usedVersion } from "../skills/words.js";
 import { table } from "../tables.js";
+import { named, visible } from "../visible.js";
 
 const FIRST = "SKILL.md";
 
@@ -37,7 +38,7 @@ export async function show(view, { id, version: number }) {
   fill(
     view.main,
     view.title(
-      `${visible(skill.name)}, version ${version.version}`,
+      `${named(skill.name)}, version ${version.version}`,
       downloadButton("Download bundle", `${path}/bundle`, {}, `${skill.name}-${version.version}.tar.gz`),
     ),
     el(
@@ -45,7 +46,7 @@ export async function show(view, { id, version: number }) {
       { class: "crumbs" },
       el("a", { href: "#/skills" }, "All skills"),
       " › ",
-      el("a", { href: `#${skillPath}` }, el("bdi", {}, visible(skill.name))),
+      el("a", { href: `#${skillPath}` }, el("bdi", {}, named(skill.name))),
     ),
     facts(skill, version),
     el("h2", { class: "above-table" }, "Frontmatter"),

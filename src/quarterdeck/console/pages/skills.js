@@ -4,15 +4,16 @@ import { post } from "../api.js";
 import { can } from "../credential.js";
 import { field, formDialog } from "../dialogs.js";
 import { el, fill } from "../dom.js";
-import { emptyBox } from "../notices.js";
+import { emptyBox, lackingBox } from "../notices.js";
 import { go } from "../router.js";
 import { dropZone, handOver } from "../skills/choosing.js";
-import { bytes, count, usedVersion, visible, who } from "../skills/words.js";
+import { bytes, count, usedVersion, who } from "../skills/words.js";
 import { pagedTable } from "../tables.js";
 import { when } from "../times.js";
+import { named, visible } from "../visible.js";
 
 const COLUMNS = [
-  { name: "Name", cell: (skill) => el("a", { href: `#/skills/${skill.id}` }, el("bdi", {}, visible(skill.name))) },
+  { name: "Name", cell: (skill) => el("a", { href: `#/skills/${skill.id}` }, el("bdi", {}, named(skill.name))) },
   { name: "Sessions use", cell: used },
   { name: "Latest version", cell: (skill) => skill.latest_version ?? el("span", { class: "quiet" }, "none yet") },
   { name: "Created by", cell: (skill) => who(skill.created_by) },
@@ -21,6 +22,10 @@ const COLUMNS = [
 
 export async function show(view) {
   const mayChange = can("skill.manage");
+  if (!can("workspace.read")) {
+    fill(view.main, view.title("Skills"), lackingBox("the skills", "workspace.read"));
+    return;
+  }
   const list = el("div", {});
   const archived = el("input", { type: "checkbox", checked: view.query.get("archived") === "true" });
   const create = el(

@@ -8,6 +8,7 @@ import { emptyBox, faultBox, lackingBox, loading } from "../notices.js";
 import { nameOf } from "../people.js";
 import { pagedTable } from "../tables.js";
 import { when } from "../times.js";
+import { named } from "../visible.js";
 
 const MEMBERS = [
   { name: "Name", cell: (member) => el("strong", {}, nameOf(member.user)) },
@@ -45,7 +46,7 @@ export async function show(view) {
 function facts(workspace) {
   const life = workspace.max_key_days === null ? "As long as their maker says" : `${workspace.max_key_days} days at most`;
   return [
-    el("h2", {}, workspace.name),
+    el("h2", {}, named(workspace.name)),
     list([
       ["Id", [el("code", {}, workspace.id), " ", copyButton(workspace.id, "the id of the workspace")]],
       ["Owner", nameOf(workspace.owner)],
@@ -62,7 +63,7 @@ function caller() {
     { class: "card" },
     el("h2", {}, "You are signed in with"),
     list([
-      ["Key", [el("strong", {}, label), " ", el("code", {}, `${prefix}…`)]],
+      ["Key", [el("strong", {}, named(label)), " ", el("code", {}, `${prefix}…`)]],
       ["Made by", nameOf(user)],
       ["Expires", when(ends)],
       ["May", el("ul", { class: "tags" }, permissions.map((name) => el("li", { class: "tag" }, name)))],

@@ -2,6 +2,7 @@
 
 import { el } from "../dom.js";
 import { span } from "../times.js";
+import { named } from "../visible.js";
 import { SENDING } from "./conversation.js";
 import { longText, SHOWN_CHARACTERS } from "./long_text.js";
 import { markdown } from "./markdown.js";
@@ -68,7 +69,7 @@ function tool(block) {
   return el(
     "details",
     { class: `block tool ${block.state}` },
-    el("summary", {}, el("code", {}, block.name), state && el("span", { class: "quiet" }, ` ${state}`)),
+    el("summary", {}, el("code", {}, named(block.name)), state && el("span", { class: "quiet" }, ` ${state}`)),
     given === null ? el("p", { class: "quiet" }, "No arguments.") : [el("h3", {}, "Arguments"), longText(given, pre)],
     block.result !== null && [el("h3", {}, "Result"), longText(block.result, pre)],
   );

@@ -5,11 +5,12 @@ import { field, formDialog } from "../dialogs.js";
 import { el, freshId } from "../dom.js";
 import { notice } from "../notices.js";
 import { go } from "../router.js";
+import { visible } from "../visible.js";
 
 export const UNTITLED = "Untitled session";
 
 export function nameOf(session) {
-  return session.title ?? UNTITLED;
+  return session.title?.trim() ? visible(session.title) : UNTITLED;
 }
 
 /** A button with a menu behind it. `changed(session)` is told what the session has become. */

@@ -4,6 +4,7 @@ import { all, post } from "../api.js";
 import { field, formDialog } from "../dialogs.js";
 import { el, fill } from "../dom.js";
 import { faultBox, loading } from "../notices.js";
+import { named } from "../visible.js";
 
 /** The session, or null if the person thought better of it. */
 export function createSession(signal) {
@@ -46,7 +47,8 @@ async function listSkills(place, signal) {
   }
 }
 
-function choice({ id, name, latest_version: latest, default_version: standard }) {
+function choice({ id, name: given, latest_version: latest, default_version: standard }) {
+  const name = named(given);
   if (latest === null) {
     const check = el("input", { type: "checkbox", disabled: true });
     return el("label", { class: "choice quiet" }, check, `${name}: no version was pushed yet`);

@@ -3,16 +3,17 @@
 import { get } from "../api.js";
 import { onlySession } from "../credential.js";
 import { el, fill } from "../dom.js";
+import { nameOf } from "../people.js";
 import { when } from "../times.js";
+import { named } from "../visible.js";
 
 export function facts(session, signal) {
-  const by = session.created_by.display_name ?? session.created_by.primary_email;
   return el(
     "dl",
     { class: "facts small-text" },
     fact("Model", session.model ?? "as the server is set"),
     fact("Skills", session.skills.length === 0 ? "none" : session.skills.map((one) => skill(one, signal))),
-    fact("Created", when(session.created_at), by && ` by ${by}`),
+    fact("Created", when(session.created_at), ` by ${nameOf(session.created_by)}`),
     session.instructions && fact("Instructions", instructions(session.instructions)),
   );
 }
@@ -27,7 +28,7 @@ function skill({ skill_id: id, version }, signal) {
   if (onlySession() !== null) return el("div", {}, el("code", {}, id), follows);
   const link = el("a", { href: `#/skills/${id}` }, id);
   get(`/skills/${id}`, {}, signal).then(
-    (found) => fill(link, found.name),
+    (found) => fill(link, named(found.name)),
     () => {}, // The id has to do.
   );
   return el("div", {}, link, follows);

@@ -2,6 +2,7 @@
 // once, so a hostile text takes no longer than a kind one of its length.
 
 import { el } from "../dom.js";
+import { link, webAddress } from "./links.js";
 import { Ticks } from "./ticks.js";
 
 const ESCAPABLE = /[!-/:-@[-`{-~]/;
@@ -20,16 +21,6 @@ export function inline(text, budget) {
   return new Walk(text, budget).nodes();
 }
 
-/** As it may be linked to, or null: pages of the web only. */
-export function webAddress(text) {
-  const url = URL.canParse(text) ? new URL(text) : null;
-  return url !== null && (url.protocol === "http:" || url.protocol === "https:") ? url.href : null;
-}
-
-export function link(address, ...children) {
-  return el("a", { href: address, rel: "noopener noreferrer", target: "_blank" }, children);
-}
-
 class Walk {
   #text;
   #budget;
@@ -41,6 +32,8 @@ class Walk {
   /** Marks that may begin something: `{mark, place}`, where the place is its own among the parts. */
   #open = [];
   #counts = new Map();
+  /** Those of them that may begin a link. */
+  #brackets = [];
   #ticks;
 
   constructor(text, budget) {
@@ -175,6 +168,7 @@ class Walk {
   #begin(mark, length) {
     this.#flush();
     this.#open.push({ mark, place: this.#parts.length });
+    if (isBracket(mark)) this.#brackets.push(mark);
     this.#parts.push(mark);
     this.#counts.set(mark, (this.#counts.get(mark) ?? 0) + 1);
     this.#skipTo(this.#at + length);
@@ -187,6 +181,10 @@ class Walk {
     const inside = this.#parts.splice(place + 1);
     const depth = inside.reduce((deepest, part) => Math.max(deepest, part.depth ?? 0), 0) + 1;
     if (depth > MOST_DEPTH) {
+      // Whatever began before would hold this too, so nothing can come of it; looking again and again would take hours.
+      this.#open = [];
+      this.#brackets = [];
+      this.#counts.clear();
       for (const part of inside) this.#parts.push(part);
       this.#at = end;
       return;
@@ -201,13 +199,13 @@ class Walk {
     for (;;) {
       const found = this.#open.pop();
       this.#counts.set(found.mark, this.#counts.get(found.mark) - 1);
+      if (isBracket(found.mark)) this.#brackets.pop();
       if (found.mark === mark) return found.place;
     }
   }
 
   #lastBracket() {
-    if (!this.#counts.get("[") && !this.#counts.get("![")) return null;
-    return this.#open.findLast(({ mark }) => mark === "[" || mark === "![").mark;
+    return this.#brackets.at(-1) ?? null;
   }
 
   #put(node, depth = 1) {
@@ -224,6 +222,10 @@ class Walk {
     this.#at = at;
     this.#from = at;
   }
+}
+
+function isBracket(mark) {
+  return mark === "[" || mark === "![";
 }
 
 /** Nodes, and texts that stand side by side as one: a million of them could not be handed over. */

@@ -4,6 +4,7 @@
 import { get, pause } from "../api.js";
 import { el, fill } from "../dom.js";
 import { faultBox, loading } from "../notices.js";
+import { nameOf as personName } from "../people.js";
 import { table, tableRow } from "../tables.js";
 import { when } from "../times.js";
 import { nameOf } from "./changing.js";
@@ -17,7 +18,7 @@ const COLUMNS = [
   { name: "State", cell: state, class: "state" },
   { name: "Model", class: "model", cell: (one) => one.model ?? el("span", { class: "quiet" }, "as the server is set") },
   { name: "Created", class: "created", cell: (one) => when(one.created_at) },
-  { name: "By", class: "by", cell: (one) => one.created_by.display_name ?? one.created_by.primary_email ?? "" },
+  { name: "By", class: "by", cell: (one) => personName(one.created_by) },
 ];
 
 function state({ active_run: run, archived_at: archivedAt }) {

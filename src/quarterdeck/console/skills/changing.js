@@ -2,7 +2,8 @@
 
 import { field, formDialog } from "../dialogs.js";
 import { el } from "../dom.js";
-import { usedVersion, visible } from "./words.js";
+import { named } from "../visible.js";
+import { usedVersion } from "./words.js";
 
 const ARCHIVING =
   "It takes no further versions and no further sessions. Those that have it keep it, and it can be brought back.";
@@ -18,7 +19,7 @@ export function askName(skill, change) {
 }
 
 export function askArchive(skill, change) {
-  const name = visible(skill.name);
+  const name = named(skill.name);
   const back = skill.archived_at !== null;
   return formDialog({
     title: back ? `Bring back ${name}?` : `Archive ${name}?`,
@@ -30,7 +31,7 @@ export function askArchive(skill, change) {
 
 /** `version` null: the latest, whichever that is. */
 export function askUse(skill, version, change) {
-  const name = visible(skill.name);
+  const name = named(skill.name);
   const follows = version === null;
   const what = follows ? `the latest version of ${name}, now ${skill.latest_version}` : `version ${version} of ${name}`;
   const later = "Versions that are pushed later are not used until you say so here. No version is lost.";

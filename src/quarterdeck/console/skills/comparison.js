@@ -1,8 +1,9 @@
 // One file of a comparison: its lines side by side where there is room, and one below the other where there is not.
 
 import { el, fill, freshId } from "../dom.js";
+import { visible } from "../visible.js";
 import { counted, hunksOf, paired } from "./patches.js";
-import { bytes, count, visible } from "./words.js";
+import { bytes, count } from "./words.js";
 
 // A file with more is folded, and shown so much at a time.
 const MOST_ROWS = 2000;

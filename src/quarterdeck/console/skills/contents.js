@@ -5,7 +5,8 @@ import { copyButton } from "../copying.js";
 import { el, fill } from "../dom.js";
 import { faultBox, loading, notice } from "../notices.js";
 import { download } from "../transfer.js";
-import { bytes, count, visible } from "./words.js";
+import { visible } from "../visible.js";
+import { bytes, count } from "./words.js";
 
 const MOST_BYTES = 256 * 1024;
 const LINES_AT_ONCE = 2000;

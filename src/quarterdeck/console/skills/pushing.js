@@ -4,7 +4,8 @@ import { ApiError, pause, pauseMs } from "../api.js";
 import { el, fill } from "../dom.js";
 import { faultBox } from "../notices.js";
 import { upload } from "../transfer.js";
-import { bytes, count, visible } from "./words.js";
+import { visible } from "../visible.js";
+import { bytes, count } from "./words.js";
 
 const TRIES = 5;
 const LISTED = 200;

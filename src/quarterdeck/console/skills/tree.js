@@ -1,7 +1,8 @@
 // The files of a version as folders that fold open. Lists inside of lists: every reader knows them, every key works.
 
 import { el } from "../dom.js";
-import { bytes, count, visible } from "./words.js";
+import { visible } from "../visible.js";
+import { bytes, count } from "./words.js";
 
 // A folder may hold thousands; so many at a time are enough to look at.
 const AT_ONCE = 500;

@@ -4,7 +4,8 @@ import { field } from "../dialogs.js";
 import { el } from "../dom.js";
 import { go } from "../router.js";
 import { when } from "../times.js";
-import { bytes, count, usedVersion, visible, who } from "./words.js";
+import { visible } from "../visible.js";
+import { bytes, count, usedVersion, who } from "./words.js";
 
 /** `use(version)` asks whether sessions should use it; null for who may not. */
 export function versionColumns(skill, use) {

@@ -1,22 +1,8 @@
-// How the pages of skills say things: sizes, people, and text that strangers wrote.
+// How the pages of skills say things: sizes and people.
+
+import { visible } from "../visible.js";
 
 const UNITS = ["bytes", "KB", "MB", "GB"];
-// What does not print or is not what it seems: controls, marks of direction, blanks without width, and characters that
-// a model reads and a person does not see (tags, spare variation selectors). A tab is none of them.
-const UNSEEN = new RegExp(
-  "[\\x00-\\x08\\x0a-\\x1f\\x7f-\\x9f\\u00ad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f" +
-    "\\ufeff\\ufff9-\\ufffb\\u{e0000}-\\u{e0fff}]",
-  "gu",
-);
-
-/** The same text with everything visible: `⟨U+202E⟩`, and `⟨CR⟩` at the end of many a line. */
-export function visible(text) {
-  return text.replace(UNSEEN, (c) => (c === "\r" ? "⟨CR⟩" : `⟨U+${hex(c.codePointAt(0))}⟩`));
-}
-
-function hex(code) {
-  return code.toString(16).toUpperCase().padStart(4, "0");
-}
 
 /** `512 bytes`, `3.4 KB`. */
 export function bytes(count) {
