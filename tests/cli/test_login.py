@@ -53,7 +53,7 @@ async def test_whoami_shows_all_but_the_key(tmp_path: Path, server: Server, worl
 async def test_whoami_of_a_token_shows_its_session(tmp_path: Path, server: Server, world: World) -> None:
     session_id = await world.new_session()
     token = await world.new_token(session_id)
-    person = Person(tmp_path, {"QUARTERDECK_URL": server.url, "QUARTERDECK_KEY": token})
+    person = Person(tmp_path, {"QD_URL": server.url, "QD_KEY": token})
     assert person.json("whoami")["session_id"] == session_id
     told = person.done("whoami")
     assert session_id in told

@@ -46,7 +46,6 @@ def test_http_1_0_is_answered_and_closed(server: Server) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
         "/nowhere",
         "/v1",
         "/v1/",
