@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import pytest
 from playwright.async_api import Locator, expect
 
 from tests.console.browser import NARROW, Visitor
 from tests.workers import Worker, at_rest
 from tests.world import World
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def figure(visitor: Visitor, name: str) -> Locator:

@@ -3,12 +3,15 @@
 import re
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from playwright.async_api import expect
 
 from quarterdeck.http.routes import OPERATIONS
 from quarterdeck.workspaces import service as workspaces
 from tests.console.browser import Visitor
 from tests.world import World
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OPERATORS_OWN = {"create_workspace", "change_workspace", "add_member", "remove_member", "set_user"}
 

@@ -1,9 +1,12 @@
 """Signing in, and what becomes of a credential."""
 
+import pytest
 from playwright.async_api import expect
 
 from tests.console.browser import Visitor
 from tests.world import World
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_key_opens_the_workspace_and_stays_out_of_the_address(visitor: Visitor, world: World) -> None:

@@ -5,12 +5,15 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from tests.console.browser import NARROW, WIDE, Scheme, Visitor, visiting
 from tests.console.story import Story, told
-from tests.workers import Worker
+from tests.workers import working
 from tests.world import Server, World
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 # Marks what the keyboard gets to, and what it gets to without a sign of it.
 WATCH = """
@@ -32,10 +35,11 @@ OPERABLE = """
 LEFT = f"{OPERABLE}.filter((one) => !('reached' in one.dataset)).map((one) => one.outerHTML.slice(0, 150))"
 
 
-@pytest.fixture
-async def story(server: Server, worker: Worker) -> AsyncIterator[Story]:
-    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
-        yield await told(server.database_url, http)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def story(server: Server, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Story]:
+    with working(server.database_url, tmp_path_factory.mktemp("worker")):
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            yield await told(server.database_url, http)
 
 
 # Some fifty pages, one after another: a quarter of a minute, or minutes where much else runs.

@@ -3,12 +3,15 @@
 import re
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from playwright.async_api import Locator, Route, expect
 
 from quarterdeck.access.model import Permission
 from quarterdeck.workspaces import service as workspaces
 from tests.console.browser import NARROW, Visitor
 from tests.world import World, error_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 # As often as api.js asks by itself.
 TRIES = 4

@@ -2,11 +2,14 @@
 
 import asyncio
 
+import pytest
 from playwright.async_api import Page, Route, expect
 
 from quarterdeck.access.model import Permission
 from tests.console.browser import Visitor
 from tests.world import World, bundle
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def held(page: Page, address: str, method: str = "GET") -> tuple[asyncio.Event, asyncio.Event]:

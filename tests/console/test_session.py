@@ -11,6 +11,8 @@ from tests.console.browser import NARROW, Visitor, visiting
 from tests.workers import check_log, eventually, log_of, started, working
 from tests.world import Server, World, serving
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 def accepted(log: list[dict[str, object]]) -> list[str]:
     return [entry["data"]["text"] for entry in log if entry["type"] == "input.accepted"]  # type: ignore[index]

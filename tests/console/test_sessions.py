@@ -8,6 +8,8 @@ from tests.console.browser import NARROW, Visitor, visiting
 from tests.workers import started
 from tests.world import Server, World, bundle
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 async def test_the_first_session_is_made_with_a_skill_and_opens(visitor: Visitor, world: World) -> None:
     page = visitor.page

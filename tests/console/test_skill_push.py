@@ -7,6 +7,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.async_api import Browser, Page, expect
 
 from quarterdeck.client.ignoring import _CLASSES, Rules, is_left_out, read_patterns
@@ -15,6 +16,8 @@ from tests.client.misbehaving import Proxy, hangs, resets_after_the_effect, rese
 from tests.client.test_packing import PAIRED, PATTERNS, TREES, skill, write
 from tests.console.browser import Visitor, visiting
 from tests.world import Server, World, bundle
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 # A drop as a page sees it.
 DROP = """([zone, name, bytes]) => {

@@ -3,11 +3,14 @@
 import hashlib
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Browser, Page, expect
 
 from quarterdeck.access.model import Permission
 from tests.console.browser import NARROW, Visitor, visiting
 from tests.world import Server, World, bundle
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 HEAD = "---\nname: demo\ndescription: d\n---\n"
 

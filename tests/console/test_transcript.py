@@ -8,10 +8,13 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from playwright.async_api import Browser, expect
 
 from tests.console.browser import NARROW, Visitor, visiting
 from tests.world import Server, World
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MEGABYTE = 1024 * 1024
 _APPEND = """
