@@ -1,10 +1,10 @@
 """Signing in, and what becomes of a credential."""
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
-from tests.console.browser import Visitor
-from tests.world import World
+from tests.console.browser import PLAIN_HOST, Visitor, visiting
+from tests.world import Server, World
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -38,6 +38,19 @@ async def test_a_wrong_key_is_told_with_the_request_id(visitor: Visitor) -> None
     alert = visitor.page.get_by_role("alert")
     await expect(alert).to_contain_text("Request ")
     await expect(visitor.page.get_by_label("API key or session token")).to_be_focused()
+
+
+async def test_it_works_in_a_closed_network_without_tls(browser: Browser, server: Server, world: World) -> None:
+    async with visiting(browser, f"http://{PLAIN_HOST}:{server.port}") as visitor:
+        await visitor.sign_in(world.key, "/sessions")
+        assert not await visitor.page.evaluate("isSecureContext")
+        await visitor.page.get_by_role("button", name="New session").first.click()
+        await visitor.page.get_by_role("dialog").get_by_label("Title").fill("In the cellar")
+        await visitor.page.get_by_role("dialog").get_by_role("button", name="Create").click()
+        await visitor.heading("In the cellar")
+        await visitor.page.get_by_label("Your message").fill("hello")
+        await visitor.page.keyboard.press("Enter")
+        await expect(visitor.page.get_by_text("started a run", exact=False).first).to_be_visible()
 
 
 async def test_a_session_token_opens_its_session_only(visitor: Visitor, world: World) -> None:

@@ -43,8 +43,13 @@ export function address(path, query = {}) {
 export const get = (path, query, signal) => call("GET", path, { query, signal });
 
 /** A change. It may be sent several times and counts once: the key is drawn here. */
-export const post = (path, body, signal) => call("POST", path, { body, signal, key: crypto.randomUUID() });
-export const patch = (path, body, signal) => call("PATCH", path, { body, signal, key: crypto.randomUUID() });
+export const post = (path, body, signal) => call("POST", path, { body, signal, key: freshKey() });
+export const patch = (path, body, signal) => call("PATCH", path, { body, signal, key: freshKey() });
+
+/** An Idempotency-Key. Not by `randomUUID`: browsers keep that from pages without TLS, as in a closed network. */
+export function freshKey() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
 
 /** Deleting again is answered 404, so it is tried once. */
 export const remove = (path, signal) => call("DELETE", path, { signal, tries: 1 });

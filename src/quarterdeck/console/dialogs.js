@@ -26,7 +26,7 @@ export function formDialog({ title, fields, confirm, danger = false, act }) {
     const submit = el("button", { type: "submit", class: danger ? "danger" : "primary" }, confirm);
     const form = el(
       "form",
-      { novalidate: false, on: { submit: attempt } },
+      { on: { submit: attempt } },
       el("h2", { id: heading }, title),
       fields,
       fault,

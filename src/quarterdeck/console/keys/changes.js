@@ -1,6 +1,6 @@
 // Creating, rotating and revoking: each asks first and shows what came of it.
 
-import { call, get, post } from "../api.js";
+import { call, freshKey, get, post } from "../api.js";
 import { can, keep, signedIn, whoami } from "../credential.js";
 import { field, formDialog } from "../dialogs.js";
 import { el, freshId } from "../dom.js";
@@ -94,7 +94,7 @@ function sentOnce(path) {
   let key = null;
   return (body) => {
     const text = JSON.stringify(body);
-    if (text !== sent) [sent, key] = [text, crypto.randomUUID()];
+    if (text !== sent) [sent, key] = [text, freshKey()];
     return call("POST", path, { body, key });
   };
 }

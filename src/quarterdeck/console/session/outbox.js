@@ -1,7 +1,7 @@
 // Inputs on their way to the server, for each session: one after the other, each with one Idempotency-Key however often
 // it is sent, and for as long as it takes. They go out also when the page is left.
 
-import { ApiError, call, pause } from "../api.js";
+import { ApiError, call, freshKey, pause } from "../api.js";
 import { draft, keepDraft } from "./drafts.js";
 
 const FIRST_PAUSE_MS = 250;
@@ -34,7 +34,7 @@ class Outbox {
   }
 
   put(text) {
-    const entry = { key: crypto.randomUUID(), text, isStored: false };
+    const entry = { key: freshKey(), text, isStored: false };
     this.entries.push(entry);
     if (this.entries.length === 1) this.#sendAll();
     return entry;

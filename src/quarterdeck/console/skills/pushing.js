@@ -1,6 +1,6 @@
 // A bundle on its way to the server: what will be sent, how far it is, and what the server said.
 
-import { ApiError, pause, pauseMs } from "../api.js";
+import { ApiError, freshKey, pause, pauseMs } from "../api.js";
 import { el, fill } from "../dom.js";
 import { faultBox } from "../notices.js";
 import { upload } from "../transfer.js";
@@ -13,7 +13,7 @@ const LISTED = 200;
 /** Shows the bundle and waits for the word, unless `atOnce`. `pushed(version)` or `dropped()` ends it. */
 export function pushPanel({ skill, bundle, atOnce, signal, pushed, dropped }) {
   // One for the bundle, whatever happens: sent twice, it is one version.
-  const key = crypto.randomUUID();
+  const key = freshKey();
   const below = el("div", {});
   const panel = el(
     "section",
