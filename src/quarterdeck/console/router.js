@@ -27,7 +27,7 @@ function decoded(part) {
   }
 }
 
-/** `#/skills/a/diff?from=1` is the path `/skills/a/diff` and the query `from=1`. */
+/** `#/skills/a/diff?base=1` is the path `/skills/a/diff` and the query `base=1`. */
 export function location() {
   const [path, query = ""] = window.location.hash.slice(1).split("?");
   return { path: path || "/", query: new URLSearchParams(query) };

@@ -15,7 +15,7 @@ const WORDS = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const REFRESH_MS = 20_000;
 
-export function ago(moment, now = Date.now()) {
+function ago(moment, now = Date.now()) {
   let span = (new Date(moment).getTime() - now) / 1000;
   if (Math.abs(span) < 5) return "just now";
   for (const [length, unit] of STEPS) {

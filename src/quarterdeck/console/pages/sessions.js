@@ -4,7 +4,7 @@ import { can } from "../credential.js";
 import { field } from "../dialogs.js";
 import { el, fill } from "../dom.js";
 import { emptyBox, lackingBox } from "../notices.js";
-import { go } from "../router.js";
+import { go, keepQuery } from "../router.js";
 import { createSession } from "../session/creating.js";
 import { sessionList } from "../session/session_list.js";
 
@@ -32,9 +32,7 @@ export async function show(view) {
     const query = {};
     if (search.value.trim() !== "") query.search = search.value.trim();
     if (archived.checked) query.archived = "true";
-    const shown = new URLSearchParams(query).toString();
-    // Not by the router: the page stays as it is.
-    history.replaceState(null, "", `#/sessions${shown && `?${shown}`}`);
+    keepQuery(query);
     list.ask(query);
   }
 

@@ -5,11 +5,12 @@ import { copyButton } from "../copying.js";
 import { can } from "../credential.js";
 import { el, fill } from "../dom.js";
 import { emptyBox, notice } from "../notices.js";
+import { nameOf } from "../people.js";
 import { askArchive, askName, askUse } from "../skills/changing.js";
 import { dropZone, takeOver } from "../skills/choosing.js";
 import { pushPanel } from "../skills/pushing.js";
 import { arrived, compareForm, versionColumns } from "../skills/versions.js";
-import { usedVersion, who } from "../skills/words.js";
+import { usedVersion } from "../skills/words.js";
 import { pagedTable } from "../tables.js";
 import { exact, when } from "../times.js";
 import { named } from "../visible.js";
@@ -113,7 +114,7 @@ function facts(skill, use) {
       use && isSet && follow(),
     ),
     el("dt", {}, "Created"),
-    el("dd", {}, when(skill.created_at), ` by ${who(skill.created_by)}`),
+    el("dd", {}, when(skill.created_at), ` by ${nameOf(skill.created_by)}`),
     el("dt", {}, "Id"),
     el("dd", {}, el("code", {}, skill.id), " ", copyButton(skill.id, "the id of the skill")),
   );

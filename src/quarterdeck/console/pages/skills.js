@@ -5,9 +5,10 @@ import { can } from "../credential.js";
 import { field, formDialog } from "../dialogs.js";
 import { el, fill } from "../dom.js";
 import { emptyBox, lackingBox } from "../notices.js";
-import { go } from "../router.js";
+import { nameOf } from "../people.js";
+import { go, keepQuery } from "../router.js";
 import { dropZone, handOver } from "../skills/choosing.js";
-import { bytes, count, usedVersion, who } from "../skills/words.js";
+import { bytes, count, usedVersion } from "../skills/words.js";
 import { pagedTable } from "../tables.js";
 import { when } from "../times.js";
 import { named, visible } from "../visible.js";
@@ -16,7 +17,7 @@ const COLUMNS = [
   { name: "Name", cell: (skill) => el("a", { href: `#/skills/${skill.id}` }, el("bdi", {}, named(skill.name))) },
   { name: "Sessions use", cell: used },
   { name: "Latest version", cell: (skill) => skill.latest_version ?? el("span", { class: "quiet" }, "none yet") },
-  { name: "Created by", cell: (skill) => who(skill.created_by) },
+  { name: "Created by", cell: (skill) => nameOf(skill.created_by) },
   { name: "Created", class: "short", cell: (skill) => when(skill.created_at) },
 ];
 
@@ -36,7 +37,7 @@ export async function show(view) {
 
   function fillList() {
     const query = { archived: archived.checked };
-    history.replaceState(null, "", archived.checked ? "#/skills?archived=true" : "#/skills");
+    keepQuery(archived.checked ? { archived: true } : {});
     fill(
       list,
       pagedTable({

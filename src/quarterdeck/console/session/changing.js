@@ -7,7 +7,7 @@ import { notice } from "../notices.js";
 import { go } from "../router.js";
 import { visible } from "../visible.js";
 
-export const UNTITLED = "Untitled session";
+const UNTITLED = "Untitled session";
 
 export function nameOf(session) {
   return session.title?.trim() ? visible(session.title) : UNTITLED;

@@ -5,9 +5,9 @@ import { Runs } from "./runs.js";
 
 /** How far an input has come, in the words that are shown. */
 export const SENDING = "sending";
-export const STARTED = "started a run";
-export const STEERED = "steered the run";
-export const HANDED_ON = "handed to the next run";
+const STARTED = "started a run";
+const STEERED = "steered the run";
+const HANDED_ON = "handed to the next run";
 
 // A tab that nobody looks at is not drawn; what would be said then is not kept without bound.
 const MOST_WORDS = 20;

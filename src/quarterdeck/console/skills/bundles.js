@@ -11,7 +11,7 @@ const MOST_FILES = 50_000;
 const HEAD_BYTES = 64 * 1024;
 
 /** What was chosen cannot be a skill; nothing was sent. */
-export class NoBundle extends Error {}
+class NoBundle extends Error {}
 
 export function isArchive(name) {
   return /\.(tar\.gz|tgz)$/i.test(name);

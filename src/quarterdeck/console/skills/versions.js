@@ -2,10 +2,11 @@
 
 import { field } from "../dialogs.js";
 import { el } from "../dom.js";
+import { nameOf } from "../people.js";
 import { go } from "../router.js";
 import { when } from "../times.js";
 import { visible } from "../visible.js";
-import { bytes, count, usedVersion, who } from "./words.js";
+import { bytes, count, usedVersion } from "./words.js";
 
 /** `use(version)` asks whether sessions should use it; null for who may not. */
 export function versionColumns(skill, use) {
@@ -17,7 +18,7 @@ export function versionColumns(skill, use) {
     { name: "Version", cell: (one) => el("div", {}, named(one), el("div", {}, tags(skill, one.version))) },
     { name: "Description", cell: (one) => el("bdi", { class: "clamped" }, described(one)) },
     { name: "Size", class: "short", cell: (one) => bytes(one.bundle_bytes) },
-    { name: "Pushed by", cell: (one) => who(one.created_by) },
+    { name: "Pushed by", cell: (one) => nameOf(one.created_by) },
     { name: "Pushed", class: "short", cell: (one) => when(one.created_at) },
   ];
   const button = (version) => {

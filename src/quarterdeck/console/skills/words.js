@@ -1,6 +1,4 @@
-// How the pages of skills say things: sizes and people.
-
-import { visible } from "../visible.js";
+// How the pages of skills say things: sizes, numbers, versions.
 
 const UNITS = ["bytes", "KB", "MB", "GB"];
 
@@ -19,10 +17,6 @@ export function bytes(count) {
 /** `1 file`, `1,200 files`. */
 export function count(number, noun) {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
-}
-
-export function who(actor) {
-  return visible(actor.display_name ?? actor.primary_email ?? actor.user_id);
 }
 
 /** Which version the sessions use that pin none; null when there is none. */
