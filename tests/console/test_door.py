@@ -62,7 +62,8 @@ async def test_a_session_token_opens_its_session_only(visitor: Visitor, world: W
 
 async def test_a_key_that_is_revoked_meanwhile_asks_for_another_and_comes_back(visitor: Visitor, world: World) -> None:
     await visitor.sign_in(world.key, "/keys")
-    await visitor.heading("API keys")
+    # Its list has come: it must be the next page that is refused, not what this one still asks for.
+    await expect(visitor.page.get_by_role("row").filter(has_text="signed in")).to_be_visible()
     await world.execute("UPDATE api_keys SET revoked_at = now() WHERE workspace_id = %s", world.workspace_id)
     await visitor.page.get_by_role("link", name="Skills").click()
     await visitor.heading("Sign in again")
