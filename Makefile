@@ -4,7 +4,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links -c requirements/constraints.txt
 
-.PHONY: setup serve test retest browser screenshots bench check format openapi client lock clean
+ARGS ?=
+
+.PHONY: setup serve test retest fault browser screenshots bench check format openapi client lock clean
 
 setup: .venv/.runtime
 
@@ -18,6 +20,10 @@ test: .venv/.dev browser
 # What failed the last time, one after the other: says whether it fails by itself or only beside others.
 retest: .venv/.dev browser
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+
+# Breaks a running Quarterdeck for a minute and checks every promise. `make fault ARGS="--seconds 1200 --seed 7"`.
+fault: .venv/.dev
+	$(BIN)/python -m tests.harness $(ARGS)
 
 # For the tests of the console.
 browser:

@@ -37,7 +37,8 @@ class Database:
     def __init__(self, url: str, settings: DatabaseSettings) -> None:
         self._settings = settings
         self._pool = make_pool(url, settings, settings.pool_connections)
-        self._overdue: set[asyncio.Task[object]] = set()
+        # Held here, since a task that nobody holds may be thrown away before it ends.
+        self._under_way: set[asyncio.Task[object]] = set()
 
     async def open(self) -> None:
         # Without waiting: a process that starts before its database answers 503 until it is there.
@@ -67,17 +68,17 @@ class Database:
 
     async def _bounded(self, running: Awaitable[T], overdue: ServiceError) -> T:
         task = asyncio.ensure_future(running)
+        self._under_way.add(task)
+        task.add_done_callback(self._forget)
         done, _ = await asyncio.wait({task}, timeout=self._settings.statement_seconds + 0.5)
         if done:
             return task.result()
-        self._overdue.add(task)
-        task.add_done_callback(self._forget)
         raise overdue
 
     def _forget(self, task: "asyncio.Task[object]") -> None:
-        self._overdue.discard(task)
+        self._under_way.discard(task)
         if not task.cancelled():
-            # Reading it marks it as seen: the caller has had its answer.
+            # Reading it marks it as seen: its caller may have had its answer, or have been cancelled.
             task.exception()
 
     async def _run(self, work: Work[T], *, in_transaction: bool, repeatable: bool) -> T:

@@ -3,7 +3,6 @@ the look, then the writes. No transaction is open while a model thinks.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
 from uuid import UUID
 
 from msgspec import Struct
@@ -37,7 +36,8 @@ class Lease(Struct, frozen=True):
     attempt: int
     steps: int
     tokens: int
-    started_at: datetime
+    # Of the run, at the start of this attempt.
+    seconds: float
 
 
 async def begin(database: Database, run_id: UUID, settings: RunSettings, *, again: bool) -> Lease | None:
@@ -62,8 +62,8 @@ async def begin(database: Database, run_id: UUID, settings: RunSettings, *, agai
             reason = f"Its worker ended {run.barren_attempts} times in a row before a step was stored."
             await _fail(connection, (run_id, session_id, workspace_id, run.attempt), reason)
             return None
-        attempt, started_at = await store.start_attempt(connection, run_id, 0 if again else 1)
-        lease = Lease(run_id, session_id, workspace_id, attempt, run.steps, run.tokens, started_at)
+        attempt, seconds = await store.start_attempt(connection, run_id, 0 if again else 1)
+        lease = Lease(run_id, session_id, workspace_id, attempt, run.steps, run.tokens, seconds)
         if run.state == "running" and not again:
             await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": "Its worker was lost."}))
         await _log(connection, lease, NewEvent(EventType.RUN_STARTED, {"attempt": attempt}))

@@ -3,7 +3,6 @@
 Every write of a worker carries its `attempt`: a worker that was taken for dead and wakes up can no longer write.
 """
 
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,16 +13,17 @@ from quarterdeck.runs.model import Entry, Input
 
 _FIND = "SELECT session_id, workspace_id FROM runs WHERE id = %s"
 _ACTIVE = """
-SELECT state, attempt, barren_attempts, steps, input_tokens + output_tokens, started_at
+SELECT state, attempt, barren_attempts, steps, input_tokens + output_tokens
 FROM runs WHERE id = %s AND state IN ('queued', 'running')
 """
 _ACTIVE_OF = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running')"
+# How long it has been under way is the database's to say: the clocks of workers differ.
 _START = """
 UPDATE runs
 SET state = 'running', parked = false, attempt = attempt + 1, barren_attempts = barren_attempts + %s,
     started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()
 WHERE id = %s
-RETURNING attempt, started_at
+RETURNING attempt, extract(epoch FROM clock_timestamp() - started_at)::float8
 """
 _INPUTS = """
 SELECT e.data->>'input_id', e.data->>'text'
@@ -94,7 +94,6 @@ class ActiveRun(Struct, frozen=True):
     barren_attempts: int
     steps: int
     tokens: int
-    started_at: datetime | None
 
 
 async def find(connection: Connection, run_id: UUID) -> tuple[UUID, UUID] | None:
@@ -113,7 +112,8 @@ async def active_of(connection: Connection, session_id: UUID) -> UUID | None:
     return None if row is None else row[0]
 
 
-async def start_attempt(connection: Connection, run_id: UUID, barren: int) -> tuple[int, datetime]:
+async def start_attempt(connection: Connection, run_id: UUID, barren: int) -> tuple[int, float]:
+    """Its number, and for how many seconds the run has been under way."""
     row = await (await connection.execute(_START, (barren, run_id))).fetchone()
     assert row is not None
     return row[0], row[1]

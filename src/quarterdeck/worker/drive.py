@@ -5,7 +5,6 @@ What to do next is read off the conversation each time, so going on after a cras
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from uuid import UUID
 
 from quarterdeck.agents.model import ModelFailure, Turn, UserTurn
@@ -51,9 +50,8 @@ async def _drive_once(parts: WorkerParts, run_id: UUID, *, again: bool) -> None:
 
 async def _attempt(parts: WorkerParts, lease: Lease) -> None:
     settings = parts.settings.run
-    left_seconds = settings.max_seconds - (datetime.now(UTC) - lease.started_at).total_seconds()
     try:
-        async with asyncio.timeout(left_seconds):
+        async with asyncio.timeout(settings.max_seconds - lease.seconds):
             await _Attempt(parts, lease).run()
     except ModelFailure as failure:
         await lifecycle.fail(parts.database, lease, str(failure))

@@ -1,0 +1,211 @@
+"""The real thing, in pieces that can be broken: PostgreSQL, the line to it, two API processes, three workers, and a
+small disk for bundles."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+import psutil
+from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
+
+from quarterdeck.db.cluster import SOCKET_NAME
+from quarterdeck.db.database import connection_options
+from quarterdeck.db.migrate import migrate
+from quarterdeck.settings import DatabaseSettings
+from quarterdeck.workspaces.service import FirstStart, first_start
+from tests.fault.postgres import Postgres
+from tests.harness import launch
+from tests.harness.clock import Clock
+from tests.harness.line import Line
+from tests.harness.planted import Bug
+from tests.world import START_SECONDS, free_port
+
+APIS, WORKERS = 2, 3
+DISK_BYTES = 64 * 1024 * 1024
+# What a deployment would set to be quick about a lost worker. Everything else is as it comes.
+LEASE_SECONDS = 4.0
+SETTINGS = {
+    "WORKER_LEASE_SECONDS": LEASE_SECONDS,
+    "WORKER_SWEEP_SECONDS": 0.5,
+    "MODEL_DEMO_PAUSE_SECONDS": 0,
+    "LOG_LEVEL": "warning",
+}
+
+
+class Member:
+    """One process, started again and again under the same name."""
+
+    def __init__(self, name: str, arguments: list[str], environment: dict[str, str], folder: Path) -> None:
+        self.name = name
+        self.clock = Clock(folder / f"{name}.clock")
+        self.log = folder / f"{name}.log"
+        self._arguments = arguments
+        self._environment = environment | {launch.CLOCK: str(self.clock.path)}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.harness.launch", *self._arguments],
+                env=self._environment,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def signal(self, order: signal.Signals) -> None:
+        """To it and to whatever it forked, at once."""
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, order)
+
+    async def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        await self._gone()
+
+    async def drain(self) -> None:
+        """Asked to end, as at an upgrade."""
+        assert self._process is not None
+        self._process.terminate()
+        await self._gone()
+
+    async def _gone(self) -> None:
+        assert self._process is not None
+        try:
+            await asyncio.to_thread(self._process.wait, STOP_SECONDS)
+        finally:
+            self.signal(signal.SIGKILL)
+        self._process = None
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self.signal(signal.SIGKILL)
+            self._process.wait()
+
+
+class Api(Member):
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+class Fleet:
+    def __init__(self, folder: Path, postgres: Postgres, line: Line, bug: str | None) -> None:
+        self.folder = folder
+        self.postgres = postgres
+        self.line = line
+        # Past the line, so that what is checked does not depend on what is broken.
+        self.database_url = postgres.url
+        self.bundles = folder / "disk"
+        self.has_small_disk = _mount(self.bundles)
+        environment = self._environment(bug)
+        self.apis = [self._api(f"api-{number}", environment) for number in range(APIS)]
+        self.workers = [Member(f"worker-{number}", ["worker"], environment, folder) for number in range(WORKERS)]
+        self.workspace_id: UUID
+        self.key: str
+
+    def _environment(self, bug: str | None) -> dict[str, str]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
+        own = {
+            "DATABASE_URL": make_conninfo(self.database_url, host="127.0.0.1", port=self.line.port),
+            "SERVER_DATA_DIR": self.folder / "data",
+            "BUNDLE_STORE_URL": f"file://{self.bundles}",
+        }
+        environment |= {f"QUARTERDECK_{name}": str(value) for name, value in (SETTINGS | own).items()}
+        return environment if bug is None else environment | {launch.BUG: bug}
+
+    def _api(self, name: str, environment: dict[str, str]) -> Api:
+        port = free_port()
+        api = Api(name, ["api", "--port", str(port)], environment, self.folder)
+        api.port = port
+        return api
+
+    @property
+    def members(self) -> list[Member]:
+        return [*self.apis, *self.workers]
+
+    async def start(self, bug: Bug | None) -> None:
+        self.postgres.start()
+        migrate(self.database_url)
+        if bug is not None:
+            await self._plant(bug)
+        async with await self.connect() as connection:
+            first: FirstStart | None = await first_start(connection, "harness")
+        assert first is not None, "the database is new"
+        self.workspace_id, self.key = first.workspace_id, first.secret
+        for member in self.members:
+            member.start()
+        await asyncio.gather(*(self.until_up(api) for api in self.apis))
+
+    async def _plant(self, bug: Bug) -> None:
+        async with await self.connect() as connection:
+            if bug.sql is not None:
+                await connection.execute(bug.sql.encode())
+            if bug.without is not None:
+                row = await (await connection.execute("SELECT pg_get_functiondef('submit_inputs'::regproc)")).fetchone()
+                assert row is not None
+                assert bug.without in row[0], "submit_inputs does not say this any more"
+                await connection.execute(row[0].replace(bug.without, "").encode())
+
+    async def until_up(self, api: Api) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        async with httpx.AsyncClient(base_url=api.url, timeout=5) as http:
+            while True:
+                with suppress(httpx.TransportError):
+                    if (await http.get("/readyz")).status_code == 200:
+                        return
+                assert time.monotonic() < deadline, f"{api.name} did not start: {api.log.read_text()[-2000:]}"
+                await asyncio.sleep(0.05)
+
+    async def connect(self) -> "AsyncConnection[tuple[Any, ...]]":
+        options = connection_options(DatabaseSettings(lock_wait_seconds=60, statement_seconds=80))
+        return await AsyncConnection.connect(self.database_url, autocommit=True, options=options, connect_timeout=5)
+
+    async def backends(self) -> list[int]:
+        """The connections of the application."""
+        async with await self.connect() as connection:
+            query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            return [row[0] for row in await (await connection.execute(query)).fetchall()]
+
+    def stop(self) -> None:
+        for member in self.members:
+            member.stop()
+        with suppress(psutil.NoSuchProcess):
+            self.postgres.stop(signal.SIGQUIT)
+        if self.has_small_disk:
+            subprocess.run(["umount", "--lazy", self.bundles], check=True)
+
+
+@asynccontextmanager
+async def launched(folder: Path, bug_name: str | None, bug: Bug | None) -> AsyncIterator[Fleet]:
+    database = folder / "database"
+    database.mkdir()
+    postgres = await asyncio.to_thread(Postgres, database)
+    line = await Line.laid(str(postgres.cluster.socket_dir / SOCKET_NAME))
+    fleet = Fleet(folder, postgres, line, bug_name)
+    try:
+        await fleet.start(bug)
+        yield fleet
+    finally:
+        fleet.stop()
+        await line.close()
+
+
+def _mount(place: Path) -> bool:
+    """Whether it is a disk of its own. Only root can make one; without it no disk gets full."""
+    place.mkdir()
+    if os.geteuid() != 0:
+        return False
+    size = f"size={DISK_BYTES},mode=700"
+    return subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", place], check=False).returncode == 0

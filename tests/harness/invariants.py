@@ -1,0 +1,255 @@
+"""What must hold at every moment, whatever was broken. Pure: facts of one snapshot of the database against what
+clients were told. Each function yields the sentences that are not true."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+from msgspec import Struct
+
+from tests.harness.history import Answer, Intent, Kind
+
+ENDS = ("run.succeeded", "run.failed", "run.cancelled")
+ACTIVE = ("queued", "running")
+# Why a run may fail here. Any other reason is a fault of ours.
+REASONS = re.compile(r"told to fail|needed more than|Its worker ended")
+_STEP = re.compile(r"step (\d+) of")
+# The demo model quotes this many inputs of either kind.
+_QUOTED = 100
+
+
+class Entry(Struct, frozen=True):
+    id: int
+    run_id: str
+    type: str
+    data: dict[str, Any]
+
+
+class Run(Struct, frozen=True):
+    id: str
+    state: str
+    last_input: int
+    consumed_through: int
+
+
+class Session(Struct, frozen=True):
+    id: str
+    entries: list[Entry]
+    runs: list[Run]
+
+    @property
+    def at_rest(self) -> bool:
+        return not any(run.state in ACTIVE for run in self.runs)
+
+
+class Version(Struct, frozen=True):
+    id: UUID
+    version: int
+    sha256: str
+    has_bundle: bool
+
+
+def check_answers(intent: Intent) -> Iterator[str]:
+    """One effect a key, equal bytes."""
+    told = [answer for answer in intent.answers if answer.status in (200, 201)]
+    if len({_comparable(answer) for answer in told}) > 1:
+        yield f"{intent.token}: one key, different answers: {[answer.body[:60] for answer in told]}"
+    if sum(not answer.replayed for answer in told) > 1:
+        yield f"{intent.token}: two answers say that they are the first"
+
+
+def _comparable(answer: Answer) -> bytes:
+    """Without what is shown only once."""
+    record: dict[str, Any] = json.loads(answer.body)
+    record.pop("secret", None)
+    return json.dumps(record).encode()
+
+
+def check_session(
+    session: Session, intents: Iterable[Intent], told: dict[str, Answer], seen: Sequence[int]
+) -> Iterator[str]:
+    """`told` and `seen` are from before the snapshot that `session` is, `intents` from after it."""
+    yield from _check_acknowledged(session, intents, told)
+    yield from _check_inputs_end(session)
+    yield from _check_runs(session)
+    yield from _check_steps(session)
+    yield from _check_stream(session, seen)
+
+
+def token_of(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+def _accepted(session: Session) -> list[Entry]:
+    return [entry for entry in session.entries if entry.type == "input.accepted"]
+
+
+def _check_acknowledged(session: Session, intents: Iterable[Intent], told: dict[str, Answer]) -> Iterator[str]:
+    """Every acknowledged input is there once, in the run that was named; what was not acknowledged, at most once."""
+    accepted: dict[str, list[Entry]] = {}
+    first_of: dict[str, str] = {}
+    for entry in _accepted(session):
+        accepted.setdefault(token_of(entry.data["text"]), []).append(entry)
+        first_of.setdefault(entry.run_id, entry.data["input_id"])
+    continued = {entry.data.get("next_run_id") for entry in session.entries if entry.type == "run.failed"}
+    for intent in intents:
+        found = accepted.pop(intent.token, [])
+        answer = told.get(intent.token)
+        if len(found) > 1:
+            yield f"{intent.token}: accepted {len(found)} times"
+        elif answer is not None and not found:
+            yield f"{intent.token}: acknowledged and lost"
+        elif answer is not None:
+            record = json.loads(answer.body)
+            (entry,) = found
+            is_first = first_of[entry.run_id] == entry.data["input_id"]
+            if record["run_id"] != entry.run_id:
+                yield f"{intent.token}: acknowledged for run {record['run_id']}, stored for {entry.run_id}"
+            elif record["outcome"] == "new_run" and not is_first:
+                yield f"{intent.token}: said to start a run that was there"
+            elif record["outcome"] == "steered" and is_first and entry.run_id not in continued:
+                yield f"{intent.token}: said to steer a run that it started"
+    for token in accepted:
+        yield f"{token}: accepted, and nobody asked for it"
+
+
+def _check_inputs_end(session: Session) -> Iterator[str]:
+    """Consumed by one run, the one named or its successor, or discarded; or still before an active run."""
+    ends: dict[str, list[Entry]] = {}
+    follows: dict[str, str] = {}
+    for entry in session.entries:
+        if entry.type in ("input.consumed", "input.discarded"):
+            ends.setdefault(entry.data["input_id"], []).append(entry)
+        elif entry.type == "run.failed" and "next_run_id" in entry.data:
+            follows[entry.run_id] = entry.data["next_run_id"]
+    active = [run for run in session.runs if run.state in ACTIVE]
+    for entry in _accepted(session):
+        ended = ends.pop(entry.data["input_id"], [])
+        name = token_of(entry.data["text"])
+        if len(ended) > 1:
+            yield f"{name}: ended {len(ended)} times"
+        elif not ended:
+            if not any(run.consumed_through < entry.id <= run.last_input for run in active):
+                yield f"{name}: lost: neither consumed nor discarded nor before an active run"
+        elif ended[0].run_id not in _chain(entry.run_id, follows):
+            yield f"{name}: ended by a run that it was not given to"
+    for input_id in ends:
+        yield f"{input_id}: ended, and was never accepted"
+
+
+def _chain(run_id: str, follows: dict[str, str]) -> set[str]:
+    chain = {run_id}
+    while run_id in follows:
+        run_id = follows[run_id]
+        chain.add(run_id)
+    return chain
+
+
+def _check_runs(session: Session) -> Iterator[str]:
+    """Never two at once; attempts one after the other; nothing of a run after its end."""
+    if sum(run.state in ACTIVE for run in session.runs) > 1:
+        yield f"{session.id}: two active runs"
+    active: str | None = None
+    attempts: Counter[str] = Counter()
+    ended: set[str] = set()
+    for entry in session.entries:
+        if entry.run_id in ended:
+            yield f"{entry.run_id}: {entry.type} after its end"
+        if entry.type == "run.started":
+            attempts[entry.run_id] += 1
+            if active not in (None, entry.run_id):
+                yield f"{session.id}: {entry.run_id} began while {active} was running"
+            if entry.data["attempt"] != attempts[entry.run_id]:
+                yield f"{entry.run_id}: attempt {entry.data['attempt']} is number {attempts[entry.run_id]}"
+            active = entry.run_id
+        elif entry.type in ENDS:
+            active = None
+            ended.add(entry.run_id)
+        if entry.type == "run.failed" and not REASONS.search(entry.data["reason"]):
+            yield f"{entry.run_id}: failed: {entry.data['reason']}"
+
+
+def _check_steps(session: Session) -> Iterator[str]:
+    """A stored step is not done again, no call has two results, and an answer has what its run consumed."""
+    steps: Counter[tuple[str, str]] = Counter()
+    calls: Counter[str] = Counter()
+    said: dict[str, str] = {}
+    for entry in session.entries:
+        if entry.type == "message":
+            said[entry.run_id] = said.get(entry.run_id, "") + entry.data["text"]
+            if step := _STEP.search(entry.data["text"]):
+                steps[entry.run_id, step[1]] += 1
+        elif entry.type == "tool.result":
+            calls[entry.data["call_id"]] += 1
+    for (run_id, step_number), times in steps.items():
+        if times > 1:
+            yield f"{run_id}: step {step_number} was stored {times} times"
+    for call_id, times in calls.items():
+        if times > 1:
+            yield f"{call_id}: carried out {times} times"
+    yield from _check_answered(session, said)
+
+
+def _check_answered(session: Session, said: dict[str, str]) -> Iterator[str]:
+    texts = {entry.data["input_id"]: token_of(entry.data["text"]) for entry in _accepted(session)}
+    succeeded = {entry.run_id for entry in session.entries if entry.type == "run.succeeded"}
+    consumed: dict[str, list[str]] = {}
+    for entry in session.entries:
+        if entry.type == "input.consumed" and entry.run_id in succeeded:
+            consumed.setdefault(entry.run_id, []).append(texts.get(entry.data["input_id"], "?"))
+    for run_id, tokens in consumed.items():
+        if len(tokens) <= _QUOTED:
+            for token in tokens:
+                if token not in said.get(run_id, ""):
+                    yield f"{token}: consumed by {run_id} and never shown to its model"
+
+
+def _check_stream(session: Session, seen: Sequence[int]) -> Iterator[str]:
+    """What a reader got, over all its connections, is the log from its beginning, whole and once."""
+    if not seen:
+        return
+    stored = [entry.id for entry in session.entries if entry.id <= seen[-1]]
+    if list(seen) == stored:
+        return
+    missed = sorted(set(stored) - set(seen))
+    again = [number for number, times in Counter(seen).items() if times > 1]
+    yield f"{session.id}: a stream missed {missed[:5]}, repeated {again[:5]}, of {len(stored)} entries"
+
+
+def check_skill(
+    skill_id: str, versions: Sequence[Version], intents: dict[str, Intent], told: dict[str, Answer]
+) -> Iterator[str]:
+    """`intents` by the digest of what was pushed."""
+    numbers = sorted(version.version for version in versions)
+    if numbers != list(range(1, len(numbers) + 1)):
+        twice = [number for number, times in Counter(numbers).items() if times > 1]
+        gaps = sorted(set(range(1, len(numbers) + 1)) - set(numbers))
+        yield f"{skill_id}: versions given twice {twice[:5]}, left out {gaps[:5]}"
+    stored: dict[str, list[Version]] = {}
+    for version in versions:
+        stored.setdefault(version.sha256, []).append(version)
+        if not version.has_bundle:
+            yield f"{skill_id}: version {version.version} has no bundle"
+    for sha256, intent in intents.items():
+        found = stored.get(sha256, [])
+        if len(found) > 1:
+            yield f"{intent.token}: pushed once, stored {len(found)} times"
+        if (answer := told.get(intent.token)) is not None:
+            record = json.loads(answer.body)
+            if (record["id"], record["version"]) not in [(str(one.id), one.version) for one in found]:
+                yield f"{intent.token}: acknowledged as version {record['version']}, which is not there"
+
+
+def check_created(
+    kind: Kind, stored: Counter[str], intents: Iterable[Intent], told: dict[str, Answer]
+) -> Iterator[str]:
+    """Keys and sessions, by the token that their label or title is."""
+    for intent in intents:
+        times = stored[intent.token]
+        if times > 1:
+            yield f"{intent.token}: one {kind}, made {times} times"
+        elif intent.token in told and times == 0:
+            yield f"{intent.token}: a {kind} was acknowledged and is not there"
