@@ -28,7 +28,7 @@ from tests.harness import launch
 from tests.harness.clock import Clock
 from tests.harness.line import Line
 from tests.harness.planted import Bug
-from tests.world import START_SECONDS, free_port
+from tests.world import START_SECONDS, STOP_SECONDS, free_port
 
 APIS, WORKERS = 2, 3
 DISK_BYTES = 64 * 1024 * 1024
@@ -40,6 +40,10 @@ SETTINGS = {
     "MODEL_DEMO_PAUSE_SECONDS": 0,
     "LOG_LEVEL": "warning",
 }
+
+
+# A commit waits this long with its locks in hand when others are at work too, as on a slow disk: races get wider.
+COMMIT_DELAY_MICROSECONDS = 5000
 
 
 class Member:
@@ -138,6 +142,10 @@ class Fleet:
     async def start(self, bug: Bug | None) -> None:
         self.postgres.start()
         migrate(self.database_url)
+        async with await self.connect() as connection:
+            await connection.execute(f"ALTER SYSTEM SET commit_delay = {COMMIT_DELAY_MICROSECONDS}")
+            await connection.execute("ALTER SYSTEM SET commit_siblings = 1")
+            await connection.execute("SELECT pg_reload_conf()")
         if bug is not None:
             await self._plant(bug)
         async with await self.connect() as connection:
