@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 import httpx
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
+from hypothesis.strategies._internal.featureflags import FeatureFlags
 
 from tests.contract.provider_server import Reply
 from tests.model import shown
@@ -54,21 +56,30 @@ _CONTENT = re.compile(r"content [0-9]+")
 _ACTIVE = "SELECT session_id, id, state FROM runs WHERE workspace_id = ANY (%s) AND state IN ('queued', 'running')"
 _RECEIPTS = "SELECT scope_id, operation, key FROM receipts WHERE scope_id = ANY (%s)"
 _VERSIONS = "SELECT skill_id, version FROM skill_versions WHERE skill_id = ANY (%s) ORDER BY skill_id, version"
+_KEYS = "SELECT id, revoked_at IS NOT NULL FROM api_keys WHERE workspace_id = ANY (%s)"
 _ARCHIVES = "SELECT sha256 FROM bundles WHERE sha256 = ANY (%s)"
 
 
 class Driver(RuleBasedStateMachine):
     place: ClassVar[Place]
+    # Hypothesis leaves most rules out of most sequences, others each time. That pays with hundreds of sequences only.
+    every_rule: ClassVar[bool]
 
     def __init__(self) -> None:
         super().__init__()
+        if self.every_rule:
+            self._rules_strategy.enabled_rules_strategy = st.just(FeatureFlags())
         self.model = Model(PLACES)
         self.roots: dict[str, Key] = {}
         self.archives: list[bytes] = []
         self.history: list[tuple[Caller, Request]] = []
         self._numbers = count(1)
+        self._open_workspaces()
 
-    def open_workspaces(self) -> None:
+    def root(self) -> Key:
+        return next(iter(self.roots.values()))
+
+    def _open_workspaces(self) -> None:
         for root in (self.place.new_workspace(), self.place.new_workspace()):
             self.roots[root.workspace] = root
             self.model.add_key(root)
@@ -76,7 +87,7 @@ class Driver(RuleBasedStateMachine):
             self.model.audit[root.workspace] = [AuditEntry(one["action"], one["object_id"]) for one in found]
             # The other workspace pushes the same archives.
             texts = [
-                f"---\nname: skill\ndescription: It is content {number}.\n---\n{next(iter(self.roots))}\n"
+                f"---\nname: skill\ndescription: It is content {number}.\n---\n{self.root().workspace}\n"
                 for number in range(ARCHIVES)
             ]
             self.archives = [bundle(**{"SKILL.md": text}) for text in texts]
@@ -219,11 +230,12 @@ class Driver(RuleBasedStateMachine):
         for skill in self.model.skills.values():
             numbers = [number for skill_id, number in pushed if skill_id == skill.id]
             assert numbers == list(range(1, len(skill.versions) + 1)), "versions"
-        for workspace, root in self.roots.items():
-            self.check_keys(workspace, self.walk(root, "list_api_keys", order="asc"))
+        keys = {str(key_id): revoked for key_id, revoked in self.place.fetch(_KEYS, [UUID(one) for one in self.roots])}
+        assert keys == {key.id: key.is_revoked for key in self.model.keys.values()}, "keys"
 
     def check_all(self) -> None:
         for workspace, root in self.roots.items():
+            self.check_keys(workspace, self.walk(root, "list_api_keys", order="asc"))
             self.check_sessions(root)
             self.check_skills(root)
             found = self.walk(root, "list_audit_events", order="asc", limit=50) or []

@@ -21,6 +21,7 @@ HOURS = st.sampled_from([11, 33, 99, 176, 11 * 799])
 LIVES = st.sampled_from([None, 0, 11 + 5, 33 + 5, 99 + 5, 77 * 11 + 5])
 IF_MATCH = st.sampled_from([None, None, None, "current", "stale", "*"])
 ANY = st.integers(0, 200)
+WITH_KEY = st.sampled_from([True, True, False])
 # What makes another request of one.
 OTHERWISE: dict[str, Json] = {
     "create_api_key": {"label": "another"},
@@ -42,36 +43,58 @@ class Machine(Driver):
     skills: Bundle[Skill] = Bundle("skills")
     anybody = st.one_of(st.none(), callers)
 
+    # Something of each kind from the start: a sequence is too short to wait for it.
+
     @initialize(target=callers)
-    def begin(self) -> MultipleResults[Caller]:
-        self.open_workspaces()
+    def first_callers(self) -> MultipleResults[Caller]:
         return multiple(*self.roots.values())
+
+    @initialize(targets=(keys, callers))
+    def first_keys(self) -> MultipleResults[Key]:
+        strong = self.new_key(self.root(), list(PERMISSIONS), 33 + 5, with_key=True)
+        weak = self.new_key(self.root(), ["session.manage", "skill.manage"], None, with_key=True)
+        return multiple(*strong, *weak)
+
+    @initialize(target=sessions)
+    def first_sessions(self) -> MultipleResults[Session]:
+        made = [self.new_session(self.root(), [], with_key=with_key) for with_key in (False, True)]
+        return multiple(*(session for one in made for session in one))
+
+    @initialize(target=skills)
+    def first_skill(self) -> MultipleResults[Skill]:
+        (skill,) = made = self.new_skill(self.root(), with_key=True)
+        self.push(self.root(), skill, 0, None, with_key=True)
+        return made
+
+    @initialize(targets=(tokens, callers))
+    def first_token(self) -> MultipleResults[Token]:
+        (session,) = self.new_session(self.root(), [], with_key=False)
+        return self.new_token(self.root(), session, None, with_key=True)
 
     # --- keys ---
 
     @rule(
         targets=(keys, callers),
-        caller=callers,
+        caller=anybody,
         permissions=st.frozensets(st.sampled_from(PERMISSIONS)).map(sorted),
         modest=st.booleans(),
         hours=LIVES,
-        with_key=st.booleans(),
+        with_key=WITH_KEY,
     )
     def create_api_key(
-        self, caller: Caller, permissions: list[str], modest: bool, hours: int | None, with_key: bool
+        self, caller: Caller | None, permissions: list[str], modest: bool, hours: int | None, with_key: bool
     ) -> MultipleResults[Key]:
+        caller = caller or self.root()
         if modest and isinstance(caller, Key):
             permissions = sorted(caller.permissions - set(permissions))
-        body = {"label": self.name("key"), "permissions": permissions, "expires_at": _moment(hours)}
-        made = self.change(caller, self.request("create_api_key", body=body, with_key=with_key))
-        return multiple() if made is None else multiple(self.model.keys[made])
+        return self.new_key(caller, permissions, hours, with_key=with_key)
 
     @rule(
         targets=(keys, callers),
         caller=anybody,
         key=keys,
         overlap_seconds=st.sampled_from([0, 5 * 3600, 16 * 3600]),
-        with_key=st.booleans(),
+        with_key=WITH_KEY,
     )
     def rotate_api_key(
         self, caller: Caller | None, key: Key, overlap_seconds: int, with_key: bool
@@ -81,7 +104,7 @@ class Machine(Driver):
         made = self.change(caller or self.roots[key.workspace], request)
         return multiple() if made is None else multiple(self.model.keys[made])
 
-    @rule(caller=anybody, key=keys, with_key=st.booleans())
+    @rule(caller=anybody, key=keys, with_key=WITH_KEY)
     def revoke_api_key(self, caller: Caller | None, key: Key, with_key: bool) -> None:
         request = self.request("revoke_api_key", key.id, with_key=with_key)
         self.change(caller or self.roots[key.workspace], request)
@@ -94,29 +117,22 @@ class Machine(Driver):
 
     # --- sessions and their tokens ---
 
-    @rule(target=sessions, caller=callers, with_key=st.booleans())
-    def create_session(self, caller: Caller, with_key: bool) -> MultipleResults[Session]:
-        return self._new_session(caller, [], with_key)
+    @rule(target=sessions, caller=anybody, with_key=WITH_KEY)
+    def create_session(self, caller: Caller | None, with_key: bool) -> MultipleResults[Session]:
+        return self.new_session(caller or self.root(), [], with_key=with_key)
 
     @rule(
         target=sessions,
         caller=anybody,
         skill=skills,
         version=st.one_of(st.none(), st.integers(1, 3)),
-        with_key=st.booleans(),
+        with_key=WITH_KEY,
     )
     def create_session_with_skill(
         self, caller: Caller | None, skill: Skill, version: int | None, with_key: bool
     ) -> MultipleResults[Session]:
         wanted = [{"skill_id": skill.id, "version": version}]
-        return self._new_session(caller or self.roots[skill.workspace], wanted, with_key)
-
-    def _new_session(self, caller: Caller, skills: list[Json], with_key: bool) -> MultipleResults[Session]:
-        # The first workspace is new for each sequence: no other asks under this name.
-        tag = f"{next(iter(self.roots))}-{self.name('session')}"
-        body: Json = {"title": tag, "model": f"{MODEL_PREFIX}{tag}", "skills": skills}
-        made = self.change(caller, self.request("create_session", body=body, with_key=with_key))
-        return multiple() if made is None else multiple(self.model.sessions[made])
+        return self.new_session(caller or self.roots[skill.workspace], wanted, with_key=with_key)
 
     @rule(
         caller=anybody,
@@ -124,7 +140,7 @@ class Machine(Driver):
         archived=st.sampled_from([None, False, True]),
         renamed=st.booleans(),
         condition=IF_MATCH,
-        with_key=st.booleans(),
+        with_key=WITH_KEY,
     )
     def change_session(
         self,
@@ -158,36 +174,31 @@ class Machine(Driver):
         self.read(caller, "get_session", session.id)
         self.check_session(caller, session)
 
-    @rule(targets=(tokens, callers), caller=anybody, session=sessions, hours=LIVES, with_key=st.booleans())
+    @rule(targets=(tokens, callers), caller=anybody, session=sessions, hours=LIVES, with_key=WITH_KEY)
     def create_session_token(
         self, caller: Caller | None, session: Session, hours: int | None, with_key: bool
     ) -> MultipleResults[Token]:
-        body: Json = {} if hours is None else {"expires_at": _moment(hours)}
-        request = self.request("create_session_token", session.id, body=body, with_key=with_key)
-        made = self.change(caller or self.roots[session.workspace], request)
-        return multiple() if made is None else multiple(self.model.tokens[made])
+        return self.new_token(caller or self.roots[session.workspace], session, hours, with_key=with_key)
 
-    @rule(caller=anybody, token=tokens, with_key=st.booleans())
+    @rule(caller=anybody, token=tokens, with_key=WITH_KEY)
     def revoke_session_token(self, caller: Caller | None, token: Token, with_key: bool) -> None:
         request = self.request("revoke_session_token", token.session.id, token.id, with_key=with_key)
         self.change(caller or self.roots[token.workspace], request)
 
     # --- inputs and runs ---
 
-    @rule(caller=anybody, session=sessions, with_key=st.booleans())
+    @rule(caller=anybody, session=sessions, with_key=WITH_KEY)
     def submit_input(self, caller: Caller | None, session: Session, with_key: bool) -> None:
-        body = {"type": "input", "text": self.name("text")}
-        request = self.request("submit_input", session.id, body=body, with_key=with_key)
-        self.change(caller or self.roots[session.workspace], request)
+        self.submit(caller or self.roots[session.workspace], session, with_key=with_key)
 
     @rule(session=sessions, times=st.integers(1, 3))
     def talk(self, session: Session, times: int) -> None:
         for _ in range(times):
-            self.submit_input(None, session, with_key=True)
+            self.submit(self.roots[session.workspace], session, with_key=True)
 
-    @rule(token=tokens, with_key=st.booleans())
+    @rule(token=tokens, with_key=WITH_KEY)
     def submit_by_token(self, token: Token, with_key: bool) -> None:
-        self.submit_input(token, token.session, with_key)
+        self.submit(token, token.session, with_key=with_key)
 
     @rule(caller=callers, session=sessions)
     def submit_nothing(self, caller: Caller, session: Session) -> None:
@@ -215,7 +226,7 @@ class Machine(Driver):
         self.settle()
 
     @precondition(lambda self: self.model.runs)
-    @rule(caller=anybody, which=ANY, with_key=st.booleans())
+    @rule(caller=anybody, which=ANY, with_key=WITH_KEY)
     def cancel_run(self, caller: Caller | None, which: int, with_key: bool) -> None:
         run = list(self.model.runs.values())[-1 - which % len(self.model.runs)]
         self.change(caller or self.roots[run.session.workspace], self.request("cancel_run", run.id, with_key=with_key))
@@ -230,27 +241,21 @@ class Machine(Driver):
 
     # --- skills ---
 
-    @rule(target=skills, caller=callers, with_key=st.booleans())
-    def create_skill(self, caller: Caller, with_key: bool) -> MultipleResults[Skill]:
-        body = {"name": self.name("skill")}
-        made = self.change(caller, self.request("create_skill", body=body, with_key=with_key))
-        return multiple() if made is None else multiple(self.model.skills[made])
+    @rule(target=skills, caller=anybody, with_key=WITH_KEY)
+    def create_skill(self, caller: Caller | None, with_key: bool) -> MultipleResults[Skill]:
+        return self.new_skill(caller or self.root(), with_key=with_key)
 
     @rule(
         caller=anybody,
         skill=skills,
         archive=st.integers(0, ARCHIVES - 1),
         condition=IF_MATCH,
-        with_key=st.booleans(),
+        with_key=WITH_KEY,
     )
     def push_skill_version(
         self, caller: Caller | None, skill: Skill, archive: int, condition: str | None, with_key: bool
     ) -> None:
-        if_match = _tag(condition, skill.revision)
-        request = self.request(
-            "push_skill_version", skill.id, archive=self.archives[archive], if_match=if_match, with_key=with_key
-        )
-        self.change(caller or self.roots[skill.workspace], request)
+        self.push(caller or self.roots[skill.workspace], skill, archive, condition, with_key=with_key)
 
     @rule(
         caller=anybody,
@@ -260,7 +265,7 @@ class Machine(Driver):
             st.builds(lambda archived: {"archived": archived}, st.booleans()),
         ),
         condition=IF_MATCH,
-        with_key=st.booleans(),
+        with_key=WITH_KEY,
     )
     def change_skill(
         self, caller: Caller | None, skill: Skill, change: Json, condition: str | None, with_key: bool
@@ -295,16 +300,50 @@ class Machine(Driver):
             return replace(request, body=request.body | OTHERWISE[request.operation])
         return request
 
-    @rule(hours=HOURS)
-    def let_time_pass(self, hours: int) -> None:
+    @rule(hours=HOURS, swept=st.booleans())
+    def let_time_pass(self, hours: int, swept: bool) -> None:
         self.place.age(list(self.roots), hours)
         self.model.let_pass(hours)
+        if swept:
+            self.place.sweep()
+            self.model.sweep()
+            self.check_archives()
 
-    @rule()
-    def sweep(self) -> None:
-        self.place.sweep()
-        self.model.sweep()
-        self.check_archives()
+    # --- what several rules do ---
+
+    def new_key(
+        self, caller: Caller, permissions: list[str], hours: int | None, *, with_key: bool
+    ) -> MultipleResults[Key]:
+        body = {"label": self.name("key"), "permissions": permissions, "expires_at": _moment(hours)}
+        made = self.change(caller, self.request("create_api_key", body=body, with_key=with_key))
+        return multiple() if made is None else multiple(self.model.keys[made])
+
+    def new_session(self, caller: Caller, skills: list[Json], *, with_key: bool) -> MultipleResults[Session]:
+        # The first workspace is new for each sequence: no other asks under this name.
+        tag = f"{self.root().workspace}-{self.name('session')}"
+        body: Json = {"title": tag, "model": f"{MODEL_PREFIX}{tag}", "skills": skills}
+        made = self.change(caller, self.request("create_session", body=body, with_key=with_key))
+        return multiple() if made is None else multiple(self.model.sessions[made])
+
+    def new_token(
+        self, caller: Caller, session: Session, hours: int | None, *, with_key: bool
+    ) -> MultipleResults[Token]:
+        body: Json = {} if hours is None else {"expires_at": _moment(hours)}
+        made = self.change(caller, self.request("create_session_token", session.id, body=body, with_key=with_key))
+        return multiple() if made is None else multiple(self.model.tokens[made])
+
+    def new_skill(self, caller: Caller, *, with_key: bool) -> MultipleResults[Skill]:
+        made = self.change(caller, self.request("create_skill", body={"name": self.name("skill")}, with_key=with_key))
+        return multiple() if made is None else multiple(self.model.skills[made])
+
+    def push(self, caller: Caller, skill: Skill, archive: int, condition: str | None, *, with_key: bool) -> None:
+        if_match, content = _tag(condition, skill.revision), self.archives[archive]
+        request = self.request("push_skill_version", skill.id, archive=content, if_match=if_match, with_key=with_key)
+        self.change(caller, request)
+
+    def submit(self, caller: Caller, session: Session, *, with_key: bool) -> None:
+        body = {"type": "input", "text": self.name("text")}
+        self.change(caller, self.request("submit_input", session.id, body=body, with_key=with_key))
 
     @invariant()
     def what_is_stored_is_what_the_model_knows(self) -> None:

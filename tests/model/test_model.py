@@ -13,6 +13,7 @@ from tests.model.place import place
 from tests.world import clone_database, drop_database
 
 SEQUENCES = int(os.environ.get("MODEL_SEQUENCES", "10"))
+MANY_SEQUENCES = 100
 STEPS = int(os.environ.get("MODEL_STEPS", "40"))
 
 
@@ -23,6 +24,7 @@ def machine(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathF
 
         class Placed(Machine):
             place = served
+            every_rule = SEQUENCES < MANY_SEQUENCES
 
         yield Placed
     drop_database(postgres_url, url)
