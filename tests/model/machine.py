@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, MultipleResults, initialize, invariant, multiple, precondition, rule
+from hypothesis.stateful import Bundle, MultipleResults, consumes, initialize, invariant, multiple, precondition, rule
 
 from tests.model.driver import ARCHIVES, Driver
 from tests.model.held_model import ANSWER, CALL, FAILURE
@@ -164,10 +164,14 @@ class Machine(Driver):
         request = self.request("change_session", session.id, body=body)
         self.change(caller or self.roots[session.workspace], request)
 
-    @rule(caller=anybody, session=sessions, condition=IF_MATCH)
-    def delete_session(self, caller: Caller | None, session: Session, condition: str | None) -> None:
+    @rule(target=sessions, caller=anybody, session=consumes(sessions), condition=IF_MATCH)
+    def delete_session(
+        self, caller: Caller | None, session: Session, condition: str | None
+    ) -> MultipleResults[Session]:
         request = self.request("delete_session", session.id, if_match=_tag(condition, session.revision))
         self.change(caller or self.roots[session.workspace], request)
+        # What was said in a deleted one is said again by `send_again`, and its tokens are still there to be tried.
+        return multiple() if session.is_deleted else multiple(session)
 
     @rule(caller=callers, session=sessions)
     def look_at_session(self, caller: Caller, session: Session) -> None:
