@@ -18,37 +18,11 @@ from hypothesis.strategies._internal.featureflags import FeatureFlags
 from tests.contract.provider_server import Reply
 from tests.model import shown
 from tests.model.model import Expected, Model
+from tests.model.operations import OPERATIONS
 from tests.model.place import PLACES, Place
 from tests.model.records import AuditEntry, Caller, Json, Key, Request, Run, Session, Skill
 from tests.world import bundle
 
-ROUTES = {
-    "create_api_key": ("POST", "/v1/api-keys"),
-    "rotate_api_key": ("POST", "/v1/api-keys/{}/rotate"),
-    "revoke_api_key": ("POST", "/v1/api-keys/{}/revoke"),
-    "get_api_key": ("GET", "/v1/api-keys/{}"),
-    "list_api_keys": ("GET", "/v1/api-keys"),
-    "create_session": ("POST", "/v1/sessions"),
-    "get_session": ("GET", "/v1/sessions/{}"),
-    "list_sessions": ("GET", "/v1/sessions"),
-    "change_session": ("PATCH", "/v1/sessions/{}"),
-    "delete_session": ("DELETE", "/v1/sessions/{}"),
-    "create_session_token": ("POST", "/v1/sessions/{}/tokens"),
-    "list_session_tokens": ("GET", "/v1/sessions/{}/tokens"),
-    "revoke_session_token": ("POST", "/v1/sessions/{}/tokens/{}/revoke"),
-    "list_session_events": ("GET", "/v1/sessions/{}/events"),
-    "list_session_runs": ("GET", "/v1/sessions/{}/runs"),
-    "submit_input": ("POST", "/v1/sessions/{}/events"),
-    "get_run": ("GET", "/v1/runs/{}"),
-    "cancel_run": ("POST", "/v1/runs/{}/cancel"),
-    "create_skill": ("POST", "/v1/skills"),
-    "get_skill": ("GET", "/v1/skills/{}"),
-    "list_skills": ("GET", "/v1/skills"),
-    "change_skill": ("PATCH", "/v1/skills/{}"),
-    "push_skill_version": ("POST", "/v1/skills/{}/versions"),
-    "list_skill_versions": ("GET", "/v1/skills/{}/versions"),
-    "list_audit_events": ("GET", "/v1/audit-events"),
-}
 # Only a fault takes this long.
 SETTLE_SECONDS = 30.0
 ARCHIVES = 4
@@ -142,7 +116,7 @@ class Driver(RuleBasedStateMachine):
     def _send(
         self, caller: Caller, request: Request, indent: int | None = None, query: Json | None = None
     ) -> httpx.Response:
-        method, path = ROUTES[request.operation]
+        operation = OPERATIONS[request.operation]
         headers = {"Authorization": f"Bearer {caller.secret}"}
         content = request.archive
         if request.operation == "list_api_keys":
@@ -155,8 +129,8 @@ class Driver(RuleBasedStateMachine):
             headers["Idempotency-Key"] = request.key
         if request.if_match is not None:
             headers["If-Match"] = request.if_match
-        path = path.format(*request.target)
-        return self.place.http.request(method, path, headers=headers, content=content, params=query)
+        path = operation.path.format(*request.target)
+        return self.place.http.request(operation.method, path, headers=headers, content=content, params=query)
 
     def _compare(self, expected: Expected, answer: httpx.Response) -> None:
         assert answer.status_code == expected.status, f"expected {expected}: {answer.status_code} {answer.text}"

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.model import shown
+from tests.model.operations import OF_TOKENS, OPERATIONS, Refusal, Refused
 from tests.model.records import AuditEntry, Caller, Json, Key, Receipt, Request, Run, Session, Skill, Token
 
 RECEIPT_HOURS, ORPHAN_HOURS, AUDIT_HOURS = 7 * 24, 24, 365 * 24
@@ -18,48 +19,6 @@ TOKEN_LIFE, TOKEN_LIFE_AT_MOST = timedelta(hours=24), timedelta(days=30)
 MODEL_PREFIX = "openai-chat:"
 
 Learn = Callable[[Json], None]
-
-
-class Refused(Exception):
-    def __init__(self, status: int, code: str) -> None:
-        super().__init__(status, code)
-        self.status = status
-        self.code = code
-
-
-UNAUTHORIZED, FORBIDDEN, NOT_FOUND = (401, "unauthorized"), (403, "forbidden"), (404, "not_found")
-INVALID, CONFLICT, STALE = (400, "invalid_request"), (409, "conflict"), (412, "precondition_failed")
-
-# Of each operation: what it answers, what it needs, and what it is about.
-OPERATIONS = {
-    "create_api_key": (201, "key.manage", None),
-    "rotate_api_key": (201, "key.manage", "key"),
-    "revoke_api_key": (200, "key.manage", "key"),
-    "get_api_key": (200, "workspace.read", "key"),
-    "create_session": (201, "session.manage", None),
-    "get_session": (200, "workspace.read", "session"),
-    "change_session": (200, "session.manage", "session"),
-    "delete_session": (204, "session.manage", "session"),
-    "create_session_token": (201, "session.manage", "session"),
-    "revoke_session_token": (200, "session.manage", "token"),
-    "list_session_tokens": (200, "workspace.read", "session"),
-    "list_session_events": (200, "workspace.read", "session"),
-    "list_session_runs": (200, "workspace.read", "session"),
-    "submit_input": (200, "session.manage", "session"),
-    "get_run": (200, "workspace.read", "run"),
-    "cancel_run": (200, "session.manage", "run"),
-    "create_skill": (201, "skill.manage", None),
-    "get_skill": (200, "workspace.read", "skill"),
-    "change_skill": (200, "skill.manage", "skill"),
-    "push_skill_version": (201, "skill.manage", "skill"),
-    "list_skill_versions": (200, "workspace.read", "skill"),
-    "list_sessions": (200, "workspace.read", None),
-    "list_skills": (200, "workspace.read", None),
-    "list_audit_events": (200, "workspace.read", None),
-    "list_api_keys": (200, "workspace.read", None),
-}
-# What a session's own tokens may do.
-OF_TOKENS = {"get_session", "list_session_events", "list_session_runs", "submit_input", "get_run", "cancel_run"}
 
 
 @dataclass(frozen=True)
@@ -90,19 +49,20 @@ class Model:
     # --- judging a call ---
 
     def expect(self, caller: Caller, request: Request, now: datetime) -> Expected:
-        status, permission, kind = OPERATIONS[request.operation]
+        operation = OPERATIONS[request.operation]
         try:
             if not self.is_alive(caller, now):
-                raise Refused(*UNAUTHORIZED)
-            subject = self._see(caller, request, kind)
-            if isinstance(caller, Key) and permission not in caller.permissions:
+                raise Refused(Refusal.UNAUTHORIZED)
+            subject = self._see(caller, request, operation.about)
+            if isinstance(caller, Key) and operation.permission not in caller.permissions:
                 # The interface lists no 403 for this one.
-                raise Refused(*(NOT_FOUND if request.operation == "list_api_keys" else FORBIDDEN))
+                hidden = request.operation == "list_api_keys"
+                raise Refused(Refusal.NOT_FOUND if hidden else Refusal.FORBIDDEN)
             if request.archive is not None:
                 # Kept before anything else is asked: a refusal from here on leaves it without a version.
                 self.archives[request.archive] = 0
             if request.operation == "submit_input" and "text" not in (request.body or {}):
-                raise Refused(*INVALID)
+                raise Refused(Refusal.INVALID)
             receipt = self._receipt(caller, request)
             if receipt is not None:
                 return Expected(receipt.status, replay=receipt.body)
@@ -110,7 +70,7 @@ class Model:
             learn = None if judge is None else judge(caller, subject, request, now)
         except Refused as refused:
             return Expected(refused.status, refused.code)
-        return Expected(status, learn=learn)
+        return Expected(operation.status, learn=learn)
 
     def accept(self, caller: Caller, request: Request, expected: Expected, body: bytes) -> None:
         """After the answer that was expected."""
@@ -131,7 +91,7 @@ class Model:
     def _see(self, caller: Caller, request: Request, kind: str | None) -> Any:
         own = caller.session if isinstance(caller, Token) else None
         if own is not None and request.operation not in OF_TOKENS:
-            raise Refused(*NOT_FOUND)
+            raise Refused(Refusal.NOT_FOUND)
         if kind is None:
             return None
         known: dict[str, dict[str, Any]] = {
@@ -145,9 +105,9 @@ class Model:
         session: Session | None = found if kind == "session" else getattr(found, "session", None)
         owner = found if session is None else session
         if owner is None or owner.workspace != caller.workspace:
-            raise Refused(*NOT_FOUND)
+            raise Refused(Refusal.NOT_FOUND)
         if session is not None and (session.is_deleted or own not in (None, session)):
-            raise Refused(*NOT_FOUND)
+            raise Refused(Refusal.NOT_FOUND)
         return found
 
     def _receipt(self, caller: Caller, request: Request) -> Receipt | None:
@@ -155,7 +115,7 @@ class Model:
             return None
         receipt = self.receipts.get((_scope(caller), request.operation, request.key))
         if receipt is not None and receipt.fingerprint != _fingerprint(request):
-            raise Refused(*CONFLICT)
+            raise Refused(Refusal.CONFLICT)
         return receipt
 
     def _note(self, workspace: str, action: str, object_id: str) -> None:
@@ -170,7 +130,7 @@ class Model:
         asked = request.body or {}
         permissions, expires_at = frozenset(asked["permissions"]), shown.moment(asked["expires_at"])
         if expires_at is not None and expires_at <= now:
-            raise Refused(*INVALID)
+            raise Refused(Refusal.INVALID)
         _check_within(caller, permissions, expires_at)
 
         def learn(answer: Json) -> None:
@@ -183,7 +143,7 @@ class Model:
 
     def _rotate_api_key(self, caller: Key, old: Key, request: Request, now: datetime) -> Learn:
         if old.is_replaced or not self.is_alive(old, now):
-            raise Refused(*CONFLICT)
+            raise Refused(Refusal.CONFLICT)
         _check_within(caller, old.permissions, old.expires_at)
         overlap_seconds = (request.body or {})["overlap_seconds"]
 
@@ -272,7 +232,7 @@ class Model:
     def _create_session_token(self, caller: Key, session: Session, request: Request, now: datetime) -> Learn:
         asked = shown.moment((request.body or {}).get("expires_at"))
         if asked is not None and not now < asked <= now + TOKEN_LIFE_AT_MOST:
-            raise Refused(*INVALID)
+            raise Refused(Refusal.INVALID)
         if asked is not None:
             _check_within(caller, frozenset(), asked)
 
@@ -301,15 +261,15 @@ class Model:
         for skill_id, version in wanted:
             skill = self.skills.get(skill_id)
             if skill is None or skill.workspace != workspace or skill.is_archived:
-                raise Refused(*INVALID)
+                raise Refused(Refusal.INVALID)
             if version is not None and version > len(skill.versions):
-                raise Refused(*INVALID)
+                raise Refused(Refusal.INVALID)
 
     # --- inputs and runs ---
 
     def _submit_input(self, _: Caller, session: Session, request: Request, __: datetime) -> Learn:
         if session.is_archived:
-            raise Refused(*CONFLICT)
+            raise Refused(Refusal.CONFLICT)
         text = (request.body or {})["text"]
 
         def learn(answer: Json) -> None:
@@ -409,7 +369,7 @@ class Model:
         asked = request.body or {}
         default = asked.get("default_version", skill.default_version)
         if default is not None and default > len(skill.versions):
-            raise Refused(*INVALID)
+            raise Refused(Refusal.INVALID)
         wanted = (asked.get("name", skill.name), default, asked.get("archived", skill.is_archived))
 
         def learn(answer: Json) -> None:
@@ -424,7 +384,7 @@ class Model:
     def _push_skill_version(self, _: Key, skill: Skill, request: Request, __: datetime) -> Learn:
         _check_unchanged(request, skill.revision)
         if skill.is_archived:
-            raise Refused(*CONFLICT)
+            raise Refused(Refusal.CONFLICT)
         archive = request.archive
         assert archive is not None
 
@@ -480,11 +440,11 @@ def _fingerprint(request: Request) -> object:
 
 def _check_within(caller: Key, permissions: frozenset[str], expires_at: datetime | None) -> None:
     if not permissions <= caller.permissions:
-        raise Refused(*FORBIDDEN)
+        raise Refused(Refusal.FORBIDDEN)
     if caller.expires_at is not None and (expires_at is None or expires_at > caller.expires_at):
-        raise Refused(*FORBIDDEN)
+        raise Refused(Refusal.FORBIDDEN)
 
 
 def _check_unchanged(request: Request, revision: int) -> None:
     if request.if_match not in (None, "*", f'"{revision}"'):
-        raise Refused(*STALE)
+        raise Refused(Refusal.STALE)

@@ -1,4 +1,4 @@
-"""The API against a small pure model of it, by random sequences of calls (docs/testing.md says how to repeat one)."""
+"""The API against a small pure model of it, by random sequences of calls (docs/decisions/0025)."""
 
 import os
 import random
@@ -12,7 +12,7 @@ from tests.model.machine import Machine
 from tests.model.place import place
 from tests.world import clone_database, drop_database
 
-SEQUENCES = int(os.environ.get("MODEL_SEQUENCES", "10"))
+SEQUENCES = int(os.environ.get("MODEL_SEQUENCES", "20"))
 MANY_SEQUENCES = 100
 STEPS = int(os.environ.get("MODEL_STEPS", "40"))
 
