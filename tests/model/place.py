@@ -30,6 +30,8 @@ from tests.world import PATIENT, serving
 
 # Few, so that runs often wait for one.
 PLACES = 2
+# A question waits until a rule answers it, which may be at the end of a long sequence.
+WORKER = {"RUN_ACTIVE_PER_WORKSPACE": PLACES, "MODEL_STALL_SECONDS": 600}
 
 
 class Place:
@@ -98,7 +100,7 @@ def place(database_url: str, data_dir: Path) -> Iterator[Place]:
         socket.create_server(("127.0.0.1", 0)) as door,
         HeldModel.behind(door) as model,
         serving(database_url, data_dir, **PATIENT) as server,
-        working(database_url, data_dir, **asking(door), RUN_ACTIVE_PER_WORKSPACE=PLACES),
+        working(database_url, data_dir, **asking(door), **WORKER),
         httpx.Client(base_url=server.url, timeout=60) as http,
     ):
         made = Place(database_url, data_dir, http, model)
