@@ -18,7 +18,7 @@ from tests.model.records import PERMISSIONS, Caller, Json, Key, Request, Run, Se
 # Multiples of eleven hours: no sum of them comes near a day, a week or a year, where the seconds of a test would count.
 HOURS = st.sampled_from([11, 33, 99, 176, 11 * 799])
 # Five hours beside them. 0: in the past. None: for ever.
-LIVES = st.sampled_from([None, 0, 11 + 5, 33 + 5, 99 + 5, 77 * 11 + 5])
+LIVES = st.sampled_from([None, None, 0, 11 + 5, 33 + 5, 99 + 5, 77 * 11 + 5])
 IF_MATCH = st.sampled_from([None, None, None, "current", "stale", "*"])
 ANY = st.integers(0, 200)
 WITH_KEY = st.sampled_from([True, True, False])
@@ -63,7 +63,8 @@ class Machine(Driver):
     @initialize(target=skills)
     def first_skill(self) -> MultipleResults[Skill]:
         (skill,) = made = self.new_skill(self.root(), with_key=True)
-        self.push(self.root(), skill, 0, None, with_key=True)
+        for archive in (0, 1):
+            self.push(self.root(), skill, archive, None, with_key=True)
         return made
 
     @initialize(targets=(tokens, callers))
@@ -75,16 +76,15 @@ class Machine(Driver):
 
     @rule(
         targets=(keys, callers),
-        caller=anybody,
+        caller=st.one_of(keys, callers),
         permissions=st.frozensets(st.sampled_from(PERMISSIONS)).map(sorted),
         modest=st.booleans(),
         hours=LIVES,
         with_key=WITH_KEY,
     )
     def create_api_key(
-        self, caller: Caller | None, permissions: list[str], modest: bool, hours: int | None, with_key: bool
+        self, caller: Caller, permissions: list[str], modest: bool, hours: int | None, with_key: bool
     ) -> MultipleResults[Key]:
-        caller = caller or self.root()
         if modest and isinstance(caller, Key):
             permissions = sorted(caller.permissions - set(permissions))
         return self.new_key(caller, permissions, hours, with_key=with_key)
@@ -125,14 +125,20 @@ class Machine(Driver):
         target=sessions,
         caller=anybody,
         skill=skills,
-        version=st.one_of(st.none(), st.integers(1, 3)),
+        pinned=st.sampled_from([None, None, 1, 2, 3]),
+        default=st.sampled_from([None, 1, 2]),
         with_key=WITH_KEY,
     )
-    def create_session_with_skill(
-        self, caller: Caller | None, skill: Skill, version: int | None, with_key: bool
+    def work_with_skill(
+        self, caller: Caller | None, skill: Skill, pinned: int | None, default: int | None, with_key: bool
     ) -> MultipleResults[Session]:
-        wanted = [{"skill_id": skill.id, "version": version}]
-        return self.new_session(caller or self.roots[skill.workspace], wanted, with_key=with_key)
+        root = self.roots[skill.workspace]
+        self.change(root, self.request("change_skill", skill.id, body={"default_version": default}))
+        wanted: list[Json] = [{"skill_id": skill.id, "version": pinned}]
+        made = self.new_session(caller or root, wanted, with_key=with_key)
+        for session in made:
+            self.submit(root, session, with_key=with_key)
+        return made
 
     @rule(
         caller=anybody,
