@@ -3,6 +3,7 @@ call can do: make time pass, and look at what is stored."""
 
 import asyncio
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -23,13 +24,14 @@ from quarterdeck.settings import DatabaseSettings, Settings, with_server
 from quarterdeck.sweep import sweep
 from quarterdeck.workspaces import service as workspaces
 from tests.fault.stand_in import asking
-from tests.model.held_model import HeldModel
+from tests.model.held_model import ANSWER, HeldModel
 from tests.model.records import PERMISSIONS, Key
 from tests.workers import working
 from tests.world import PATIENT, serving
 
 # Few, so that runs often wait for one.
 PLACES = 2
+WARM_UP_SECONDS = 180.0
 # A question waits until a rule answers it, which may be at the end of a long sequence.
 WORKER = {"RUN_ACTIVE_PER_WORKSPACE": PLACES, "MODEL_STALL_SECONDS": 600}
 
@@ -55,6 +57,19 @@ class Place:
         async with await AsyncConnection.connect(url, autocommit=True, options=options) as connection:
             workspace_id = await workspaces.create_workspace(connection, "Model", f"{uuid4().hex}@example.com")
             return workspace_id, await workspaces.create_key(connection, "test", workspace_id, body, None)
+
+    def warm_up(self) -> None:
+        """One run, to its end: the first makes the worker load what it needs to ask a model, which takes long on a busy
+        machine."""
+        headers = {"Authorization": f"Bearer {self.new_workspace().secret}"}
+        session = self.http.post("/v1/sessions", json={"model": "openai-chat:warm-up"}, headers=headers).json()
+        path = f"/v1/sessions/{session['id']}/events"
+        assert self.http.post(path, json={"type": "input", "text": "Hello."}, headers=headers).status_code == 200
+        deadline = time.monotonic() + WARM_UP_SECONDS
+        while "warm-up" not in self.model.questions():
+            assert time.monotonic() < deadline, "the worker does not ask its model"
+            self.model.wait_for_change(0.1)
+        self.model.answer("warm-up", ANSWER)
 
     def sweep(self) -> None:
         asyncio.run(self._sweep())
@@ -105,6 +120,7 @@ def place(database_url: str, data_dir: Path) -> Iterator[Place]:
     ):
         made = Place(database_url, data_dir, http, model)
         try:
+            made.warm_up()
             yield made
         finally:
             made.database.close()
