@@ -6,7 +6,7 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-ver
 
 ARGS ?=
 
-.PHONY: setup serve test retest fault browser screenshots bench check format openapi client lock clean
+.PHONY: setup serve test retest fault model browser screenshots bench check format openapi client lock clean
 
 setup: .venv/.runtime
 
@@ -24,6 +24,11 @@ retest: .venv/.dev browser
 # Breaks a running Quarterdeck for a minute and checks every promise. `make fault ARGS="--seconds 1200 --seed 7"`.
 fault: .venv/.dev
 	$(BIN)/python -m tests.harness $(ARGS)
+
+# The model test of `make test`, for about a quarter of an hour. What failed prints the line that repeats it.
+model: export MODEL_SEQUENCES ?= 300
+model: .venv/.dev
+	$(BIN)/python -m pytest tests/model
 
 # For the tests of the console.
 browser:

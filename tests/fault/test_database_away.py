@@ -19,7 +19,7 @@ from quarterdeck.db.migrate import migrate
 from quarterdeck.http.routes import OPERATIONS
 from tests.contract.test_callers import Objects, request
 from tests.fault.postgres import LossyLine, Postgres
-from tests.workers import eventually, held_up
+from tests.workers import eventually, held_up, started, working
 from tests.world import Server, World, bundle, error_of, serving
 
 # Five are promised; the rest is for a busy machine. What hangs takes longer.
@@ -164,6 +164,25 @@ async def test_an_api_that_starts_before_its_database_serves_once_it_is_there(
     finally:
         postgres.stop()
         postgres.start()
+
+
+async def test_a_worker_that_is_stopped_while_the_database_is_away_ends(
+    here: World, postgres: Postgres, tmp_path: Path
+) -> None:
+    with working(postgres.url, tmp_path, DATABASE_STATEMENT_SECONDS=4, DATABASE_POOL_WAIT_SECONDS=3) as worker:
+        await started(here, await _busy_session(here))
+        postgres.stop()
+        try:
+            worker.signal(signal.SIGTERM)
+            assert await asyncio.to_thread(worker.process.wait, PATIENCE_SECONDS) == 0
+        finally:
+            postgres.start()
+
+
+async def _busy_session(world: World) -> str:
+    session_id = await world.new_session()
+    assert (await world.submit(session_id, "demo: slow 60")).status_code == 200
+    return session_id
 
 
 async def _is_ready(http: httpx.AsyncClient) -> bool:

@@ -64,6 +64,9 @@ async def _hand_back(parts: WorkerParts, lease: Lease) -> None:
         await lifecycle.hand_back(parts.database, lease, "Its worker was stopped.")
     except Superseded:
         log.info("run was cancelled", extra=fields(run_id=lease.run_id))
+    except ServiceError as fault:
+        # Raised, it would take the place of the cancellation, and the worker would go on. The sweep finds the run.
+        log.warning("run could not be handed back", exc_info=fault, extra=fields(run_id=lease.run_id))
 
 
 class _Attempt:

@@ -41,11 +41,17 @@ async def _work(settings: Settings) -> None:
     bundles = open_bundle_store(settings.bundle.store_url, settings.data_dir)
     parts = WorkerParts(settings, Database(url, settings.database), bundles, Models(settings.model))
     await parts.database.open()
-    working = asyncio.create_task(_keep_working(parts, url))
+    stopping = asyncio.Event()
+    working = asyncio.create_task(_keep_working(parts, url, stopping))
     beside = [asyncio.create_task(_keep_recovering(parts)), asyncio.create_task(keep_delivering(parts))]
+
+    def stop() -> None:
+        stopping.set()
+        working.cancel()
+
     loop = asyncio.get_running_loop()
     for order in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(order, working.cancel)
+        loop.add_signal_handler(order, stop)
     try:
         await asyncio.wait({working})
     finally:
@@ -56,9 +62,10 @@ async def _work(settings: Settings) -> None:
         await parts.database.close()
 
 
-async def _keep_working(parts: WorkerParts, url: str) -> None:
+async def _keep_working(parts: WorkerParts, url: str, stopping: asyncio.Event) -> None:
+    """Until it is cancelled, or stopping: with the database away the library answers a cancellation by an error."""
     pause_seconds = _FIRST_PAUSE_SECONDS
-    while True:
+    while not stopping.is_set():
         try:
             await _run_queue(parts, url)
         except Exception as fault:
@@ -66,7 +73,8 @@ async def _keep_working(parts: WorkerParts, url: str) -> None:
             pause_seconds = min(2 * pause_seconds, _LAST_PAUSE_SECONDS)
         else:
             pause_seconds = _FIRST_PAUSE_SECONDS
-        await asyncio.sleep(pause_seconds)
+        if not stopping.is_set():
+            await asyncio.sleep(pause_seconds)
 
 
 async def _run_queue(parts: WorkerParts, url: str) -> None:
