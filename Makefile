@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links -c requirements/constraints.txt
 
-.PHONY: setup serve test retest browser screenshots bench check format openapi client lock clean
+.PHONY: setup serve test retest browser screenshots bench availability soak check format openapi client lock clean
 
 setup: .venv/.runtime
 
@@ -30,6 +30,14 @@ screenshots: .venv/.dev browser
 # About a minute. What else the machine does shows in the figures.
 bench: .venv/.dev
 	$(BIN)/python -m bench.run
+
+# Outages of the database and rolling restarts under load, in about five minutes. ARGS="--help" tells what can be chosen.
+availability: .venv/.dev
+	$(BIN)/python -m tests.harness.availability $(ARGS)
+
+# Memory and open files at half of the peak load, for half an hour. ARGS="--minutes 5" for less.
+soak: .venv/.dev
+	$(BIN)/python -m tests.harness.soak $(ARGS)
 
 check: .venv/.dev
 	$(BIN)/ruff check .

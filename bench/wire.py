@@ -28,10 +28,17 @@ class Wire(asyncio.Protocol):
         _, wire = await asyncio.get_running_loop().create_connection(cls, "127.0.0.1", port)
         return wire
 
+    @property
+    def is_closing(self) -> bool:
+        """By whichever side."""
+        return self._transport.is_closing()
+
     def close(self) -> None:
         self._transport.close()
 
     async def ask(self, request: bytes) -> Answer:
+        if self.is_closing:
+            raise ConnectionResetError("the server has closed the connection")
         self._waiting = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await self._waiting
@@ -61,9 +68,11 @@ class Wire(asyncio.Protocol):
             self._waiting.set_exception(exc or ConnectionResetError("the server closed the connection"))
 
 
-def request(method: str, path: str, key: str, body: bytes = b"", **headers: str) -> bytes:
+def request(
+    method: str, path: str, key: str, body: bytes = b"", media_type: str = "application/json", **headers: str
+) -> bytes:
     lines = [f"{method} {path} HTTP/1.1", "Host: bench", f"Authorization: Bearer {key}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     if body:
-        lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        lines += [f"Content-Type: {media_type}", f"Content-Length: {len(body)}"]
     return "\r\n".join(lines).encode() + _HEAD_END + body

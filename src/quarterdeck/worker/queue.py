@@ -9,6 +9,7 @@ import signal
 from uuid import UUID
 
 from procrastinate import App, PsycopgConnector
+from psycopg import AsyncConnection
 
 from quarterdeck.agents.models import Models
 from quarterdeck.db.database import SCHEMA, Database
@@ -23,8 +24,10 @@ from quarterdeck.worker.parts import WorkerParts
 from quarterdeck.worker.webhooks import keep_delivering
 
 QUEUE = "runs"
+# Short: runs go on within five seconds of the database's return.
 _FIRST_PAUSE_SECONDS = 0.2
-_LAST_PAUSE_SECONDS = 5.0
+_LONGEST_PAUSE_SECONDS = 1.0
+_CONNECT_SECONDS = 3
 # Notifications bring jobs and aborts within milliseconds; this is the net below them.
 _POLL_SECONDS = 1.0
 
@@ -60,13 +63,14 @@ async def _keep_working(parts: WorkerParts, url: str) -> None:
     pause_seconds = _FIRST_PAUSE_SECONDS
     while True:
         try:
+            # The pool of the queue's library waits ever longer between two tries, so it is not opened before this.
+            await (await AsyncConnection.connect(url, connect_timeout=_CONNECT_SECONDS)).close()
+            pause_seconds = _FIRST_PAUSE_SECONDS
             await _run_queue(parts, url)
         except Exception as fault:
             log.warning("the queue is not reachable and will be tried again", exc_info=fault)
-            pause_seconds = min(2 * pause_seconds, _LAST_PAUSE_SECONDS)
-        else:
-            pause_seconds = _FIRST_PAUSE_SECONDS
         await asyncio.sleep(pause_seconds)
+        pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
 
 
 async def _run_queue(parts: WorkerParts, url: str) -> None:
