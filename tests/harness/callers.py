@@ -17,7 +17,7 @@ from quarterdeck.client.transfers import Download, Upload
 from tests.harness.traffic import Ground
 from tests.world import World, bundle
 
-_PAUSE_SECONDS = 0.02
+_PAUSE_SECONDS = 0.06
 # A follower comes back after a pause that grows to fifteen seconds.
 _CATCH_UP_SECONDS = 30.0
 
@@ -54,11 +54,11 @@ class Callers:
         self._over = False
 
     @asynccontextmanager
-    async def calling(self, submitters: int = 4, readers: int = 2) -> AsyncIterator[None]:
+    async def calling(self, submitters: int) -> AsyncIterator[None]:
         """Ends each caller after the call that it is at."""
         work: list[Callable[[AsyncClient, int], Awaitable[None]]] = [
             *[self._submit] * submitters,
-            *[self._read] * readers,
+            *[self._read] * 2,
             self._push,
             self._create_key,
         ]
@@ -142,7 +142,8 @@ class Callers:
 
     async def miscreated(self, world: World) -> int:
         """Keys and versions that were acknowledged and are not there once, numbers of versions that are missing."""
-        keys = Counter(label for (label,) in await world.fetch("SELECT label FROM api_keys"))
+        query = "SELECT label FROM api_keys WHERE workspace_id = %s"
+        keys = Counter(label for (label,) in await world.fetch(query, world.workspace_id))
         rows = await world.fetch("SELECT version FROM skill_versions WHERE skill_id = %s", self._ground.skill_id)
         versions = {version for (version,) in rows}
         gaps = set(range(1, len(versions) + 1)) ^ versions

@@ -61,8 +61,12 @@ class Outage(Struct, frozen=True):
     statuses: dict[str, int]
     first_success_seconds: float
     run_seconds: float
-    # Until the last of: each kind of request succeeds at each API, a run ends, no request fails any more.
+    workers_seconds: float
+    # Until the last of: each kind of request succeeds at each API, a run ends, every worker is there, no request fails
+    # any more.
     full_service_seconds: float
+    # Until all runs have ended, also those that the outage interrupted: their workers are taken for dead first.
+    rest_seconds: float
     lost: int
     doubled: int
     misread: int
@@ -77,7 +81,9 @@ class Outage(Struct, frozen=True):
             Figure(f"  … of {self.answers} answers, not the envelope", self.improper, "", 0),
             Figure("  … back: first success", self.first_success_seconds, "s"),
             Figure("  … back: a run has ended", self.run_seconds, "s", BACK_SECONDS),
+            Figure("  … back: every worker", self.workers_seconds, "s", BACK_SECONDS),
             Figure("  … back: full service", self.full_service_seconds, "s", BACK_SECONDS),
+            Figure("  … back: interrupted runs have ended too", self.rest_seconds, "s"),
             Figure("  … acknowledged inputs lost", self.lost, "", 0),
             Figure("  … inputs stored twice", self.doubled, "", 0),
             Figure("  … events missed or doubled by followers", self.misread, "", 0),
@@ -105,11 +111,14 @@ async def measure(
             async with _away(postgres, how):
                 await asyncio.sleep(seconds)
             back = time.monotonic()
-            run_seconds = await _run_ends(world, back)
+            run_seconds, workers_seconds = await asyncio.gather(
+                _run_ends(world, back), _workers_return(world, fleet, how, back)
+            )
             successes = await _all_kinds_succeeded(traffic, ground, ports, back)
             # A failure that comes later than the first success of its kind is one all the same.
             await asyncio.sleep(2)
         await at_rest(world, *ground.sessions)
+        rest_seconds = time.monotonic() - back
         lost, doubled = await traffic.misstored(world)
         misread = await callers.misread(world)
     during = [asked for asked in traffic.asked if asked.ended > began and asked.began < back]
@@ -125,7 +134,9 @@ async def measure(
         statuses={str(status): count for status, count in Counter(asked.status for asked in during).items()},
         first_success_seconds=min(successes),
         run_seconds=run_seconds,
-        full_service_seconds=max([run_seconds, *successes, *failed]),
+        workers_seconds=workers_seconds,
+        rest_seconds=rest_seconds,
+        full_service_seconds=max([run_seconds, workers_seconds, *successes, *failed]),
         lost=lost,
         doubled=doubled,
         misread=misread + len(callers.failures),
@@ -175,6 +186,20 @@ async def _run_ends(world: World, since: float) -> float:
                 return time.monotonic() - since
         assert time.monotonic() < deadline, "no run ends"
         await asyncio.sleep(0.05)
+
+
+async def _workers_return(world: World, fleet: Fleet, how: How, since: float) -> float:
+    """Seconds until every worker has put itself on the queue's list again. Those of a database that was only paused
+    are on it still, and prove that they live every five seconds only: nothing is waited for."""
+    if how is How.PAUSED:
+        return 0.0
+    ((back,),) = await world.fetch("SELECT pg_postmaster_start_time()")
+    query = "SELECT FROM jobs.procrastinate_workers WHERE last_heartbeat > %s"
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while len(await world.fetch(query, back)) < len(fleet.workers):
+        assert time.monotonic() < deadline, "a worker does not return"
+        await asyncio.sleep(0.05)
+    return time.monotonic() - since
 
 
 async def _held(world: World, fleet: Fleet, wanted: Held | None) -> Held:

@@ -53,7 +53,7 @@ class Rolled(Struct, frozen=True):
         ]
 
 
-async def behind_a_balancer(fleet: Fleet, world: World, *, rounds: int = 1) -> Rolled:
+async def behind_a_balancer(fleet: Fleet, world: World, *, rounds: int = 1, submitters: int = 4) -> Rolled:
     async def roll() -> int:
         for _ in range(rounds):
             for process in fleet.processes():
@@ -66,7 +66,7 @@ async def behind_a_balancer(fleet: Fleet, world: World, *, rounds: int = 1) -> R
         return rounds * len(fleet.processes())
 
     async with balancing([api.port for api in fleet.apis]) as port:
-        return await _rolled("behind a balancer", f"http://127.0.0.1:{port}", world, roll)
+        return await _rolled("behind a balancer", f"http://127.0.0.1:{port}", world, roll, submitters)
 
 
 class Served:
@@ -86,7 +86,7 @@ class Served:
         self.process.start()
         until_ready(self.url)
 
-    async def measure(self, world: World, *, rounds: int = 1) -> Rolled:
+    async def measure(self, world: World, *, rounds: int = 1, submitters: int = 4) -> Rolled:
         async def roll() -> int:
             restarts = 0
             for _ in range(rounds):
@@ -101,7 +101,7 @@ class Served:
                     restarts += 1
             return restarts
 
-        return await _rolled("qd serve", self.url, world, roll)
+        return await _rolled("qd serve", self.url, world, roll, submitters)
 
     async def _children(self) -> list[psutil.Process]:
         async def look() -> list[psutil.Process] | None:
@@ -120,13 +120,15 @@ def _gone(child: psutil.Process) -> None:
     assert not child.is_running(), f"{child} does not end"
 
 
-async def _rolled(arrangement: str, url: str, world: World, roll: Callable[[], Awaitable[int]]) -> Rolled:
+async def _rolled(
+    arrangement: str, url: str, world: World, roll: Callable[[], Awaitable[int]], submitters: int
+) -> Rolled:
     ground = await Ground.prepare(world)
     await _worker_finishes(world)
     callers = Callers(url, ground)
     began = time.monotonic()
     async with callers.following():
-        async with callers.calling():
+        async with callers.calling(submitters):
             await asyncio.sleep(_PAUSE_SECONDS)
             restarts = await roll()
         await at_rest(world, *ground.sessions)

@@ -10,9 +10,10 @@ from uuid import UUID
 
 from procrastinate import App, PsycopgConnector
 from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
 
 from quarterdeck.agents.models import Models
-from quarterdeck.db.database import SCHEMA, Database
+from quarterdeck.db.database import RECONNECT_SECONDS, SCHEMA, WATCHFUL, Database
 from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.logs import configure_logs, log
 from quarterdeck.runs.recovery import recover
@@ -27,7 +28,6 @@ QUEUE = "runs"
 # Short: runs go on within five seconds of the database's return.
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 1.0
-_CONNECT_SECONDS = 3
 # Notifications bring jobs and aborts within milliseconds; this is the net below them.
 _POLL_SECONDS = 1.0
 
@@ -63,8 +63,8 @@ async def _keep_working(parts: WorkerParts, url: str) -> None:
     pause_seconds = _FIRST_PAUSE_SECONDS
     while True:
         try:
-            # The pool of the queue's library waits ever longer between two tries, so it is not opened before this.
-            await (await AsyncConnection.connect(url, connect_timeout=_CONNECT_SECONDS)).close()
+            # The library opens its pool for half a minute, with ever longer pauses between two tries.
+            await (await AsyncConnection.connect(make_conninfo(url, **WATCHFUL))).close()
             pause_seconds = _FIRST_PAUSE_SECONDS
             await _run_queue(parts, url)
         except Exception as fault:
@@ -75,7 +75,13 @@ async def _keep_working(parts: WorkerParts, url: str) -> None:
 
 async def _run_queue(parts: WorkerParts, url: str) -> None:
     settings = parts.settings.worker
-    connector = PsycopgConnector(conninfo=url, kwargs={"options": f"-c search_path={JOBS_SCHEMA},{SCHEMA}"})
+    connector = PsycopgConnector(
+        conninfo=url,
+        kwargs={"options": f"-c search_path={JOBS_SCHEMA},{SCHEMA}", **WATCHFUL},
+        # With the library's own patience it would wait for half a minute on a pool that sleeps, and only then give up.
+        timeout=parts.settings.database.pool_wait_seconds,
+        reconnect_timeout=RECONNECT_SECONDS,
+    )
     app = App(connector=connector)
 
     @app.task(name="drive_run", queue=QUEUE)
