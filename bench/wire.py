@@ -8,6 +8,7 @@ from msgspec import Struct
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _HEAD_END = b"\r\n\r\n"
+_NO_CONTENT = 204
 
 
 class Answer(Struct, frozen=True):
@@ -52,13 +53,14 @@ class Wire(asyncio.Protocol):
         head_bytes = self._received.find(_HEAD_END)
         if head_bytes < 0:
             return
+        status = int(self._received[9:12])
         found = _LENGTH.search(self._received, 0, head_bytes)
-        assert found is not None, "every answer but a stream says how long it is"
+        assert found or status == _NO_CONTENT, "every answer but a stream says how long it is"
         start = head_bytes + len(_HEAD_END)
-        end = start + int(found[1])
+        end = start + (int(found[1]) if found else 0)
         if len(self._received) < end:
             return
-        answer = Answer(int(self._received[9:12]), self._received[start:end])
+        answer = Answer(status, self._received[start:end])
         self._received = self._received[end:]
         assert self._waiting is not None, "an answer to a question"
         self._waiting.set_result(answer)

@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of restarts of every process")
     parser.add_argument("--rolling", action="store_true", help="restarts only")
     asked = parser.parse_args()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     began, load_before = time.monotonic(), os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="qd-availability-") as name:
         postgres = Postgres(Path(name))
