@@ -15,8 +15,8 @@ _KIB = 1024
 
 
 class Held(Struct, frozen=True):
-    # What a process has for itself: memory that it shares with others counts for its part, files that are mapped and
-    # PostgreSQL's shared buffers not at all.
+    # What was asked for, and no file and none of PostgreSQL's shared buffers. Pages that a process still shares with
+    # the one that it was forked from count in full: otherwise writing to them would look like growth.
     own_mib: float
     resident_mib: float
     files: int
@@ -80,7 +80,7 @@ def _sum(processes: Iterable[psutil.Process]) -> Held:
             memory = _memory_kib(process.pid)
             files += process.num_fds()
             threads += process.num_threads()
-            own_kib += memory["Pss_Anon"]
+            own_kib += memory["Anonymous"]
             resident_kib += memory["Rss"]
     return Held(own_kib / _KIB, resident_kib / _KIB, files, threads)
 

@@ -38,7 +38,7 @@ from tests.world import World
 APIS, API_PROCESSES, WORKERS = 1, 2, 2
 PEAK_CLIENTS = 32
 SAMPLE_SECONDS = 5.0
-# Caches fill, pools open, PostgreSQL's own catalogues are read: of a short soak at least the first minute.
+# Caches fill, pools open, PostgreSQL's own catalogues are read: of a short soak at least the first minute, or half.
 WARM_UP_SHARE, WARM_UP_SECONDS = 0.2, 60.0
 # Who falls so far behind is not at half of the peak any more.
 MOST_IN_FLIGHT = 400
@@ -162,12 +162,16 @@ async def soak(postgres: Postgres, folder: Path, asked: argparse.Namespace, cons
     return Soaked(
         peak_per_second=peak,
         held_per_second=asked.share * peak,
-        warm_up_seconds=max(WARM_UP_SHARE * watch.samples[-1].seconds, min(WARM_UP_SECONDS, asked.minutes * 30)),
+        warm_up_seconds=_warm_up_seconds(watch.samples[-1].seconds),
         samples=watch.samples,
         done=dict(workload.done),
         failures=dict(workload.failures),
         held_back=held_back,
     )
+
+
+def _warm_up_seconds(whole_seconds: float) -> float:
+    return min(max(WARM_UP_SHARE * whole_seconds, WARM_UP_SECONDS), whole_seconds / 2)
 
 
 @asynccontextmanager
