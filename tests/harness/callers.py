@@ -4,14 +4,15 @@ import asyncio
 import itertools
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from typing import cast
 
 from quarterdeck.access.model import Permission
 from quarterdeck.client import AsyncClient, QuarterdeckError
 from quarterdeck.client.calls import Answer
 from quarterdeck.client.errors import ConnectionFailed
-from quarterdeck.client.model import Event
+from quarterdeck.client.model import Delta, Event
 from quarterdeck.client.requests import Request
 from quarterdeck.client.transfers import Download, Upload
 from tests.harness.traffic import Ground
@@ -121,10 +122,12 @@ class Callers:
     async def _follow(self, session_id: str) -> None:
         seen = self.followed[session_id] = []
         try:
-            async with self._client() as client, aclosing(client.events(session_id)) as stream:
-                async for each in stream:
-                    if isinstance(each, Event):
-                        seen.append(each.id)
+            async with self._client() as client:
+                stream = cast(AsyncGenerator[Event | Delta, None], client.events(session_id))
+                async with aclosing(stream):
+                    async for each in stream:
+                        if isinstance(each, Event):
+                            seen.append(each.id)
         except QuarterdeckError as fault:
             self.failures.append(f"follow: {type(fault).__name__}: {fault}")
 

@@ -4,9 +4,9 @@ long as it takes; whoever sits in front decides when to leave."""
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
 
 from quarterdeck.cli.connection import ConnectionInfo
@@ -74,7 +74,7 @@ class Talk:
             # No reconnecting inside: what breaks must be told, and live text then lacks a piece.
             stream = self._client.events(self.session_id, after=self.conversation.position, reconnects=0)
             try:
-                async with aclosing(stream):
+                async with aclosing(cast(AsyncGenerator[Event | Delta, None], stream)):
                     async for item in stream:
                         self._show(self._taken(item))
             except QuarterdeckError as fault:

@@ -1,7 +1,7 @@
 """`Client` and `AsyncClient`: the generated methods, and what takes more than one request."""
 
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import BinaryIO
 
@@ -79,7 +79,7 @@ class AsyncClient(AsyncMethods):
         reconnects: int = 10,
         silence_seconds: float = SILENCE_SECONDS,
         workspace_id: Id | None = None,
-    ) -> AsyncGenerator[Event | Delta, None]:
+    ) -> AsyncIterator[Event | Delta]:
         """The log of a session from behind the event `after` on, each event once. With `follow` it goes on with what
         comes, live text too, over broken connections and restarts of the server, until the caller leaves the loop
         (`contextlib.aclosing` closes the connection at once); it raises once `reconnects` connections in a row gave
