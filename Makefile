@@ -6,7 +6,7 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-ver
 
 ARGS ?=
 
-.PHONY: setup serve test retest fault model browser screenshots bench check format openapi client lock clean
+.PHONY: setup serve test retest fault model availability soak browser screenshots bench check format openapi client lock clean
 
 setup: .venv/.runtime
 
@@ -41,6 +41,14 @@ screenshots: .venv/.dev browser
 # About a minute. What else the machine does shows in the figures.
 bench: .venv/.dev
 	$(BIN)/python -m bench.run
+
+# Outages of the database and rolling restarts under load, in about five minutes. ARGS="--help" tells what can be chosen.
+availability: .venv/.dev
+	$(BIN)/python -m tests.uptime.availability $(ARGS)
+
+# Memory and open files at half of the peak load, for half an hour. ARGS="--minutes 5" for less.
+soak: .venv/.dev
+	$(BIN)/python -m tests.uptime.soak $(ARGS)
 
 check: .venv/.dev
 	$(BIN)/ruff check .

@@ -8,15 +8,15 @@ WIDTH, HEIGHT = 860, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 250, 40, 50
 _FROM_MS, _TO_MS = 0.1, 1000.0
 _TICKS_MS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
-_COLOURS = ("#1f6feb", "#d1580e", "#1a7f37", "#8250df")
-_STYLE = "text{font:13px system-ui,sans-serif;fill:#24292f}.grid{stroke:#d0d7de}.curve{fill:none;stroke-width:2}"
+COLOURS = ("#1f6feb", "#d1580e", "#1a7f37", "#8250df", "#bf3989", "#4d5560")
+STYLE = "text{font:13px system-ui,sans-serif;fill:#24292f}.grid{stroke:#d0d7de}.curve{fill:none;stroke-width:2}"
 
 
 def draw(samples_ms: Mapping[str, Sequence[float]], target_ms: float, title: str) -> str:
     """An SVG. The scale of times is logarithmic."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
-        f"<title>{escape(title)}</title><style>{_STYLE}</style>",
+        f"<title>{escape(title)}</title><style>{STYLE}</style>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
         f'<text x="{_LEFT}" y="24">{escape(title)}</text>',
         *_grid(),
@@ -24,7 +24,7 @@ def draw(samples_ms: Mapping[str, Sequence[float]], target_ms: float, title: str
         f'<text x="{_x(target_ms) + 5:.1f}" y="{HEIGHT - _BOTTOM - 8}">target {target_ms:g} ms</text>',
     ]
     for place, (name, values) in enumerate(samples_ms.items()):
-        colour = _COLOURS[place % len(_COLOURS)]
+        colour = COLOURS[place % len(COLOURS)]
         height = _TOP + 20 + 24 * place
         parts.append(f'<path class="curve" stroke="{colour}" d="{_curve(sorted(values))}"/>')
         parts.append(f'<rect x="{WIDTH - _RIGHT + 16}" y="{height - 10}" width="12" height="12" fill="{colour}"/>')

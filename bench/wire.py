@@ -8,6 +8,7 @@ from msgspec import Struct
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _HEAD_END = b"\r\n\r\n"
+_NO_CONTENT = 204
 
 
 class Answer(Struct, frozen=True):
@@ -28,10 +29,17 @@ class Wire(asyncio.Protocol):
         _, wire = await asyncio.get_running_loop().create_connection(cls, "127.0.0.1", port)
         return wire
 
+    @property
+    def is_closing(self) -> bool:
+        """By whichever side."""
+        return self._transport.is_closing()
+
     def close(self) -> None:
         self._transport.close()
 
     async def ask(self, request: bytes) -> Answer:
+        if self.is_closing:
+            raise ConnectionResetError("the server has closed the connection")
         self._waiting = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await self._waiting
@@ -45,13 +53,14 @@ class Wire(asyncio.Protocol):
         head_bytes = self._received.find(_HEAD_END)
         if head_bytes < 0:
             return
+        status = int(self._received[9:12])
         found = _LENGTH.search(self._received, 0, head_bytes)
-        assert found is not None, "every answer but a stream says how long it is"
+        assert found or status == _NO_CONTENT, "every answer but a stream says how long it is"
         start = head_bytes + len(_HEAD_END)
-        end = start + int(found[1])
+        end = start + (int(found[1]) if found else 0)
         if len(self._received) < end:
             return
-        answer = Answer(int(self._received[9:12]), self._received[start:end])
+        answer = Answer(status, self._received[start:end])
         self._received = self._received[end:]
         assert self._waiting is not None, "an answer to a question"
         self._waiting.set_result(answer)
@@ -61,9 +70,11 @@ class Wire(asyncio.Protocol):
             self._waiting.set_exception(exc or ConnectionResetError("the server closed the connection"))
 
 
-def request(method: str, path: str, key: str, body: bytes = b"", **headers: str) -> bytes:
+def request(
+    method: str, path: str, key: str, body: bytes = b"", media_type: str = "application/json", **headers: str
+) -> bytes:
     lines = [f"{method} {path} HTTP/1.1", "Host: bench", f"Authorization: Bearer {key}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     if body:
-        lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        lines += [f"Content-Type: {media_type}", f"Content-Length: {len(body)}"]
     return "\r\n".join(lines).encode() + _HEAD_END + body

@@ -39,6 +39,11 @@ class Postgres:
     def url(self) -> str:
         return self.cluster.url
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         clear_leftovers(self.cluster)
         with self.cluster.log.open("ab") as log:

@@ -30,7 +30,16 @@ Work = Callable[[Connection], Awaitable[T]]
 SCHEMA = "app"
 
 # A database host that vanishes without a word is noticed within seconds, not by the kernel's quarter of an hour.
-_KEEP_ALIVE = {"keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3, "tcp_user_timeout": 10_000}
+WATCHFUL = {
+    "connect_timeout": 3,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+# Short: a pool gives up on a database that is away and tries again with the next caller, instead of sleeping ever
+# longer while it may be back.
+RECONNECT_SECONDS = 1.0
 
 
 class Database:
@@ -121,13 +130,11 @@ def make_pool(url: str, settings: DatabaseSettings, size: int) -> Pool:
     return AsyncConnectionPool(
         url,
         connection_class=AsyncConnection[TupleRow],
-        kwargs={"autocommit": True, "options": connection_options(settings), "connect_timeout": 3, **_KEEP_ALIVE},
+        kwargs={"autocommit": True, "options": connection_options(settings), **WATCHFUL},
         min_size=size,
         max_size=size,
         timeout=settings.pool_wait_seconds,
-        # Short: the pool gives up on a database that is away and tries again with the next caller, instead of
-        # sleeping ever longer while it may be back.
-        reconnect_timeout=1.0,
+        reconnect_timeout=RECONNECT_SECONDS,
         open=False,
     )
 

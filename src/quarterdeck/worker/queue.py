@@ -9,9 +9,11 @@ import signal
 from uuid import UUID
 
 from procrastinate import App, PsycopgConnector
+from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
 
 from quarterdeck.agents.models import Models
-from quarterdeck.db.database import SCHEMA, Database
+from quarterdeck.db.database import RECONNECT_SECONDS, SCHEMA, WATCHFUL, Database
 from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.logs import configure_logs, log
 from quarterdeck.runs.recovery import recover
@@ -23,8 +25,9 @@ from quarterdeck.worker.parts import WorkerParts
 from quarterdeck.worker.webhooks import keep_delivering
 
 QUEUE = "runs"
+# Short: runs go on within five seconds of the database's return.
 _FIRST_PAUSE_SECONDS = 0.2
-_LAST_PAUSE_SECONDS = 5.0
+_LONGEST_PAUSE_SECONDS = 1.0
 # Notifications bring jobs and aborts within milliseconds; this is the net below them.
 _POLL_SECONDS = 1.0
 
@@ -67,19 +70,26 @@ async def _keep_working(parts: WorkerParts, url: str, stopping: asyncio.Event) -
     pause_seconds = _FIRST_PAUSE_SECONDS
     while not stopping.is_set():
         try:
+            # The library opens its pool for half a minute, with ever longer pauses between two tries.
+            await (await AsyncConnection.connect(make_conninfo(url, **WATCHFUL))).close()
+            pause_seconds = _FIRST_PAUSE_SECONDS
             await _run_queue(parts, url)
         except Exception as fault:
             log.warning("the queue is not reachable and will be tried again", exc_info=fault)
-            pause_seconds = min(2 * pause_seconds, _LAST_PAUSE_SECONDS)
-        else:
-            pause_seconds = _FIRST_PAUSE_SECONDS
         if not stopping.is_set():
             await asyncio.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
 
 
 async def _run_queue(parts: WorkerParts, url: str) -> None:
     settings = parts.settings.worker
-    connector = PsycopgConnector(conninfo=url, kwargs={"options": f"-c search_path={JOBS_SCHEMA},{SCHEMA}"})
+    connector = PsycopgConnector(
+        conninfo=url,
+        kwargs={"options": f"-c search_path={JOBS_SCHEMA},{SCHEMA}", **WATCHFUL},
+        # With the library's own patience it would wait for half a minute on a pool that sleeps, and only then give up.
+        timeout=parts.settings.database.pool_wait_seconds,
+        reconnect_timeout=RECONNECT_SECONDS,
+    )
     app = App(connector=connector)
 
     @app.task(name="drive_run", queue=QUEUE)
