@@ -38,13 +38,18 @@ def qd_in(environ: dict[str, str], *arguments: str) -> "subprocess.CompletedProc
 
 
 def qd_here(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+    return qd_here_in(environment(**settings), *arguments)
+
+
+def qd_here_in(environ: dict[str, str], *arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
     """All of the command but the start of Python, which costs more than most commands do. Only for what ends by itself
     and heeds no signals."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
-    with patch.dict(os.environ, environment(**settings), clear=True), redirect_stdout(out), redirect_stderr(err):
+    raw = [io.BytesIO(given.encode()), io.BytesIO(), io.BytesIO()]
+    stdin, out, err = (io.TextIOWrapper(stream, encoding="utf-8", write_through=True) for stream in raw)
+    surroundings = patch.dict(os.environ, environ, clear=True), patch("sys.stdin", stdin)
+    with surroundings[0], surroundings[1], redirect_stdout(out), redirect_stderr(err):
         code = run(list(arguments))
-    printed = (stream.buffer.getvalue().decode() for stream in (out, err))
-    return subprocess.CompletedProcess(["qd", *arguments], code, *printed)
+    return subprocess.CompletedProcess(["qd", *arguments], code, *(stream.getvalue().decode() for stream in raw[1:]))
 
 
 class Serving(Struct, frozen=True):
