@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links -c requirements/constraints.txt
 
-.PHONY: setup serve test retest browser screenshots bench check format openapi client lock clean
+.PHONY: setup serve test retest browser screenshots bench check format openapi client lock audit sbom clean
 
 setup: .venv/.runtime
 
@@ -51,6 +51,13 @@ client: .venv/.dev
 lock: .venv/.dev
 	cat requirements/runtime.in requirements/build.in | $(LOCK) --upgrade -o requirements/runtime.lock -
 	$(LOCK) --upgrade -c requirements/runtime.lock -o requirements/dev.lock requirements/dev.in
+
+# Needs the network. Not a part of CI: what it finds changes without a change here (docs/decisions/0027).
+audit: .venv/.dev
+	$(BIN)/python -m supply.audit
+
+sbom: .venv/.dev
+	$(BIN)/python -m supply.sbom
 
 clean:
 	rm -rf .venv build dist
