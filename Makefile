@@ -6,7 +6,7 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-ver
 
 ARGS ?=
 
-.PHONY: setup serve test retest fault model availability soak browser screenshots bench check format openapi client lock clean
+.PHONY: setup serve test retest fault model availability soak browser screenshots bench check audit sbom format openapi client lock clean
 
 setup: .venv/.runtime
 
@@ -70,6 +70,13 @@ client: .venv/.dev
 lock: .venv/.dev
 	cat requirements/runtime.in requirements/build.in | $(LOCK) --upgrade -o requirements/runtime.lock -
 	$(LOCK) --upgrade -c requirements/runtime.lock -o requirements/dev.lock requirements/dev.in
+
+# Needs the network. Not a part of CI: what it finds changes without a change here (docs/decisions/0027).
+audit: .venv/.dev
+	$(BIN)/python -m supply.audit
+
+sbom: .venv/.dev
+	$(BIN)/python -m supply.sbom
 
 clean:
 	rm -rf .venv build dist

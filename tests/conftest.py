@@ -4,7 +4,9 @@ import os
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 import httpx
 import psycopg
@@ -27,6 +29,8 @@ TEMPLATE = f"quarterdeck_template_{os.environ.get('PYTEST_XDIST_WORKER', 'only')
 def pytest_configure() -> None:
     # A shell that starts this in the background lets it ignore Ctrl-C, and so would do every process that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Every client would read the certificates of the world anew, which takes longer than most tests: read them once.
+    patch("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context)).start()
 
 
 @pytest.fixture(scope="session")

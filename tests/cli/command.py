@@ -1,5 +1,6 @@
-"""Running `qd` as a person does: a process, its output, its exit code."""
+"""Running `qd` as a person does: a process, its output, its exit code. Or the same command in this process."""
 
+import io
 import os
 import re
 import signal
@@ -7,12 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 import httpx
 from msgspec import Struct
 
+from quarterdeck.cli.main import run
 from tests.world import free_port
 
 QD = (sys.executable, "-m", "quarterdeck")
@@ -32,6 +35,21 @@ def qd(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
 
 def qd_in(environ: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([*QD, *arguments], env=environ, capture_output=True, text=True, timeout=START_SECONDS)
+
+
+def qd_here(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+    return qd_here_in(environment(**settings), *arguments)
+
+
+def qd_here_in(environ: dict[str, str], *arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
+    """All of the command but the start of Python, which costs more than most commands do. Only for what ends by itself
+    and heeds no signals."""
+    raw = [io.BytesIO(given.encode()), io.BytesIO(), io.BytesIO()]
+    stdin, out, err = (io.TextIOWrapper(stream, encoding="utf-8", write_through=True) for stream in raw)
+    surroundings = patch.dict(os.environ, environ, clear=True), patch("sys.stdin", stdin)
+    with surroundings[0], surroundings[1], redirect_stdout(out), redirect_stderr(err):
+        code = run(list(arguments))
+    return subprocess.CompletedProcess(["qd", *arguments], code, *(stream.getvalue().decode() for stream in raw[1:]))
 
 
 class Serving(Struct, frozen=True):

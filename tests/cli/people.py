@@ -7,12 +7,13 @@ import select
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from tests.cli.command import QD, environment
+from tests.cli.command import QD, environment, qd_here_in
 from tests.world import Server, World
 
 WAIT_SECONDS = 60
@@ -84,6 +85,14 @@ class Person(Struct, frozen=True):
             os.close(controller)
 
 
+class Nearby(Person, frozen=True):
+    """Whose commands run in this process, but for those at a terminal."""
+
+    def qd(self, *arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
+        with chdir(self.home):
+            return qd_here_in(self.environ, *arguments, given=given)
+
+
 def _conversation(process: "subprocess.Popen[bytes]", controller: int, answers: dict[str, str]) -> str:
     shown = b""
     deadline = time.monotonic() + WAIT_SECONDS
@@ -107,3 +116,7 @@ def _conversation(process: "subprocess.Popen[bytes]", controller: int, answers: 
 def person_of(home: Path, server: Server, world: World, key: str | None = None) -> Person:
     """Whose shell knows the server by its environment."""
     return Person(home, {"QD_URL": server.url, "QD_KEY": key or world.key})
+
+
+def nearby(home: Path, server: Server, world: World, key: str | None = None) -> Nearby:
+    return Nearby(home, person_of(home, server, world, key).variables)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -12,7 +13,7 @@ import pytest
 
 from quarterdeck.settings import WebhookSettings
 from quarterdeck.webhooks.sealing import Sealer
-from tests.cli.command import qd, qd_serve
+from tests.cli.command import qd, qd_here, qd_serve
 
 # The same in every process of a parallel run.
 SOME_ID = UUID("8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55")
@@ -22,7 +23,7 @@ EVERY = [part for name in ("workspace.read", "key.manage", "session.manage", "sk
 
 
 def admin(*arguments: str, **settings: str) -> Any:
-    done = qd("admin", *arguments, "--json", **settings)
+    done = qd_here("admin", *arguments, "--json", **settings)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -53,7 +54,7 @@ def test_members_and_their_keys(database_url: str) -> None:
     assert [(one["id"], one["revoked_at"]) for one in left["keys"]] == [(key["id"], None)]
     ended = admin("remove-member", "--workspace", workspace, "--email", "ann@example.com", "--revoke-keys", **settings)
     assert ended["keys"][0]["revoked_at"] is not None
-    refused = qd("admin", "create-key", "--workspace", workspace, *label, "--as", "ann@example.com", **settings)
+    refused = qd_here("admin", "create-key", "--workspace", workspace, *label, "--as", "ann@example.com", **settings)
     assert (refused.returncode, refused.stderr) == (2, "qd: ann@example.com is not a member of this workspace.\n")
 
 
@@ -88,14 +89,14 @@ def test_a_workspace_is_changed_and_shown(database_url: str) -> None:
 
 def test_what_people_read(database_url: str) -> None:
     settings = {"DATABASE_URL": database_url}
-    assert qd("admin", "list-workspaces", **settings).stdout == "there is no workspace\n"
+    assert qd_here("admin", "list-workspaces", **settings).stdout == "there is no workspace\n"
     workspace = admin("create-workspace", "--name", "Team", "--owner-email", "o@example.com", **settings)["id"]
     shown = f"workspace {workspace}\nname Team\nowner o@example.com\nkeys may live "
-    assert qd("admin", "show-workspace", "--workspace", workspace, **settings).stdout == f"{shown}for ever\n"
-    changed = qd("admin", "change-workspace", "--workspace", workspace, "--max-key-days", "30", **settings)
+    assert qd_here("admin", "show-workspace", "--workspace", workspace, **settings).stdout == f"{shown}for ever\n"
+    changed = qd_here("admin", "change-workspace", "--workspace", workspace, "--max-key-days", "30", **settings)
     assert changed.stdout == f"{shown}30 days\n"
-    assert qd("admin", "list-workspaces", **settings).stdout == f"{workspace}  o@example.com  Team\n"
-    (member,) = qd("admin", "list-members", "--workspace", workspace, **settings).stdout.splitlines()
+    assert qd_here("admin", "list-workspaces", **settings).stdout == f"{workspace}  o@example.com  Team\n"
+    (member,) = qd_here("admin", "list-members", "--workspace", workspace, **settings).stdout.splitlines()
     assert member.endswith("  owner  o@example.com")
 
 
@@ -113,12 +114,30 @@ def test_the_first_start_and_every_command_are_in_the_audit_log(tmp_path: Path) 
     assert events[2][2] == {"name": "Crew"}
 
 
+def is_one_line_and_exit_code_2(done: "subprocess.CompletedProcess[str]", says: str) -> None:
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert says in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["nonsense"], "No such command"),
         (["serve", "--port", "70000"], "65535"),
         (["serve", "--port", "x"], "--port"),
+        (["admin", "create-workspace", "--name", "x\udcff", "--owner-email", "a@b.c"], "UTF-8"),
+        (["admin", "show-workspace", "--workspace", str(SOME_ID)], "no workspace"),
+    ],
+)
+def test_a_wrong_value_ends_the_process_with_code_2(database_url: str, arguments: list[str], says: str) -> None:
+    is_one_line_and_exit_code_2(qd(*arguments, DATABASE_URL=database_url), says)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
         (["admin"], "Missing command"),
         (["admin", "create-workspace", "--name", "x"], "--owner-email"),
         (["admin", "create-workspace", "--name", "x", "--owner-email", "nobody"], "e-mail"),
@@ -131,10 +150,8 @@ def test_the_first_start_and_every_command_are_in_the_audit_log(tmp_path: Path) 
         (["admin", "create-key", "--workspace", str(SOME_ID), "--label", "l", *EVERY, "--expires-at", "soon"], "date"),
         (["admin", "create-key", "--workspace", str(SOME_ID), "--label", "l", *EVERY, "--expires-at", "2020-01-01"],
          "past"),
-        (["admin", "create-workspace", "--name", "x\udcff", "--owner-email", "a@b.c"], "UTF-8"),
         (["migrate", "--data", ""], "data_dir"),
         (["admin", "add-member", "--workspace", str(SOME_ID), "--email", "a@b.c"], "no workspace"),
-        (["admin", "show-workspace", "--workspace", str(SOME_ID)], "no workspace"),
         (["admin", "list-members", "--workspace", str(SOME_ID)], "no workspace"),
         (["admin", "change-workspace", "--workspace", str(SOME_ID)], "nothing to change"),
         (["admin", "change-workspace", "--workspace", str(SOME_ID), "--name", "x"], "no workspace"),
@@ -151,11 +168,7 @@ def test_the_first_start_and_every_command_are_in_the_audit_log(tmp_path: Path) 
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_one_line_and_exit_code_2(database_url: str, arguments: list[str], says: str) -> None:
-    done = qd(*arguments, DATABASE_URL=database_url)
-    assert done.returncode == 2, done
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert says in done.stderr
+    is_one_line_and_exit_code_2(qd_here(*arguments, DATABASE_URL=database_url), says)
 
 
 def test_wrong_settings_are_named_together() -> None:
@@ -170,7 +183,7 @@ def test_wrong_settings_are_named_together() -> None:
     "command", [["migrate"], ["sweep"], ["admin", "create-workspace", "--name", "x", "--owner-email", "a@b.c"]]
 )
 def test_an_unreachable_database_is_one_line(command: list[str]) -> None:
-    done = qd(*command, DATABASE_URL="postgresql://nobody@127.0.0.1:1/none")
+    done = qd_here(*command, DATABASE_URL="postgresql://nobody@127.0.0.1:1/none")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr
@@ -185,7 +198,7 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
             " SELECT gen_random_uuid(), 'x', n::text, '', '', now() - make_interval(days => 6 + n % 3)"
             " FROM generate_series(1, 30) n"
         )
-    done = qd("sweep", **settings, RECEIPT_SWEEP_BATCH="3")
+    done = qd_here("sweep", **settings, RECEIPT_SWEEP_BATCH="3")
     # Ages of 6, 7 and 8 days: kept, due by less than the minute that is added for safety, removed.
     removed = "removed {} receipts, 0 audit events, 0 bundles, 0 sessions, 0 deliveries\n"
     assert (done.returncode, done.stdout) == (0, removed.format(10)), done.stderr
@@ -195,12 +208,12 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["postgresql://u:hunter2@[::1/db", "postgresql://u:hun%ter2@h/db", "nonsense hunter2"])
 @pytest.mark.parametrize("command", ["migrate", "api"])
 def test_a_malformed_database_url_is_not_quoted(url: str, command: str) -> None:
-    done = qd(command, DATABASE_URL=url)
+    done = qd_here(command, DATABASE_URL=url)
     assert (done.returncode, done.stderr) == (2, "qd: QUARTERDECK_DATABASE_URL is not a PostgreSQL URL\n")
 
 
 def test_a_bundle_store_that_cannot_be(database_url: str) -> None:
-    done = qd("sweep", DATABASE_URL=database_url, BUNDLE_STORE_URL="nope://x")
+    done = qd_here("sweep", DATABASE_URL=database_url, BUNDLE_STORE_URL="nope://x")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "QUARTERDECK_BUNDLE_STORE_URL" in done.stderr
@@ -219,11 +232,11 @@ def test_reseal_webhooks(database_url: str, tmp_path: Path) -> None:
             (SOME_ID, sealer.seal(SOME_ID, b"now"), sealer.seal(SOME_ID, b"before"), workspace),
         )
     for keys in (other, "nonsense", f"{new},{other}"):
-        done = qd("admin", "reseal-webhooks", **place, WEBHOOK_SEALING_KEYS=keys)
+        done = qd_here("admin", "reseal-webhooks", **place, WEBHOOK_SEALING_KEYS=keys)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
         assert keys not in done.stderr
     both = place | {"WEBHOOK_SEALING_KEYS": f"{new},{old}"}
-    assert qd("admin", "reseal-webhooks", **both).stdout == "resealed 1 webhooks\n"
+    assert qd_here("admin", "reseal-webhooks", **both).stdout == "resealed 1 webhooks\n"
     assert admin("reseal-webhooks", **both) == {"resealed": 0}
     with psycopg.connect(database_url, autocommit=True) as connection:
         ((secret, previous),) = connection.execute("SELECT secret, previous_secret FROM app.webhooks").fetchall()

@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from quarterdeck.access.model import Permission
-from tests.cli.people import person_of
+from tests.cli.people import nearby
 from tests.world import Server, World
 
 
 async def test_create_list_rotate_revoke(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     created = person.qd("keys", "create", "--label", "ci", "--permission", "workspace.read", "--expires-in", "30d")
     assert created.returncode == 0, created.stderr
     key_id, secret = (line.split()[1] for line in created.stdout.splitlines())
@@ -34,7 +34,7 @@ async def test_create_list_rotate_revoke(tmp_path: Path, server: Server, world: 
 
 
 async def test_revoking_is_asked_about(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     secret, key_id = await world.new_key_record((Permission.WORKSPACE_READ,))
     code, told = person.refused("keys", "revoke", str(key_id))
     assert (code, "--yes" in told) == (2, True)
@@ -47,14 +47,14 @@ async def test_revoking_is_asked_about(tmp_path: Path, server: Server, world: Wo
 
 
 async def test_what_a_key_may_not_do(tmp_path: Path, server: Server, world: World) -> None:
-    reader = person_of(tmp_path, server, world, await world.new_key(Permission.WORKSPACE_READ))
+    reader = nearby(tmp_path, server, world, await world.new_key(Permission.WORKSPACE_READ))
     code, told = reader.refused("keys", "create", "--label", "x", "--permission", "workspace.read")
     assert code == 3
     assert "key.manage" in told
 
 
 async def test_wrong_values(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     begin = ("keys", "create", "--label", "x", "--permission")
     assert person.refused(*begin, "everything")[0] == 2
     assert person.refused(*begin, "key.manage", "--expires-in", "soon")[0] == 2
@@ -65,7 +65,7 @@ async def test_wrong_values(tmp_path: Path, server: Server, world: World) -> Non
 
 
 async def test_a_list_says_when_there_is_more(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     for _ in range(2):
         await world.new_key()
     page = person.json("keys", "list", "--limit", "2")

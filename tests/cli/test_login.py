@@ -7,18 +7,18 @@ from pathlib import Path
 import httpx
 
 from quarterdeck.access.model import Permission
-from tests.cli.people import Person, person_of
+from tests.cli.people import Nearby, nearby
 from tests.world import Server, World, free_port
 
 
-def with_login(home: Path, server: Server, world: World) -> Person:
-    person = Person(home)
+def with_login(home: Path, server: Server, world: World) -> Nearby:
+    person = Nearby(home)
     person.done("login", "--url", server.url, given=f"{world.key}\n")
     return person
 
 
 async def test_login_keeps_the_key_where_nobody_else_reads_it(tmp_path: Path, server: Server, world: World) -> None:
-    person = Person(tmp_path)
+    person = Nearby(tmp_path)
     told = person.done("login", "--url", server.url, given=f"{world.key}\n")
     assert "logged in to Test" in told
     assert world.key not in told
@@ -30,7 +30,7 @@ async def test_login_keeps_the_key_where_nobody_else_reads_it(tmp_path: Path, se
 
 
 async def test_login_asks_at_a_terminal_and_does_not_show_the_key(tmp_path: Path, server: Server, world: World) -> None:
-    person = Person(tmp_path)
+    person = Nearby(tmp_path)
     code, shown = person.at_terminal("login", answers={"Server": server.url, "Key": world.key})
     assert code == 0, shown
     assert world.key not in shown
@@ -53,7 +53,7 @@ async def test_whoami_shows_all_but_the_key(tmp_path: Path, server: Server, worl
 async def test_whoami_of_a_token_shows_its_session(tmp_path: Path, server: Server, world: World) -> None:
     session_id = await world.new_session()
     token = await world.new_token(session_id)
-    person = Person(tmp_path, {"QD_URL": server.url, "QD_KEY": token})
+    person = Nearby(tmp_path, {"QD_URL": server.url, "QD_KEY": token})
     assert person.json("whoami")["session_id"] == session_id
     told = person.done("whoami")
     assert session_id in told
@@ -63,14 +63,14 @@ async def test_whoami_of_a_token_shows_its_session(tmp_path: Path, server: Serve
 
 async def test_a_key_without_read_logs_in_too(tmp_path: Path, server: Server, world: World) -> None:
     key = await world.new_key(Permission.SESSION_MANAGE)
-    person = Person(tmp_path)
+    person = Nearby(tmp_path)
     person.done("login", "--url", server.url, given=key)
     found = person.json("whoami")
     assert (found["workspace_id"], found["permissions"]) == (str(world.workspace_id), ["session.manage"])
 
 
 async def test_a_wrong_key_is_not_kept(tmp_path: Path, server: Server, world: World) -> None:
-    person = Person(tmp_path)
+    person = Nearby(tmp_path)
     wrong = world.key[:-1] + ("a" if world.key[-1] != "a" else "b")
     code, told = person.refused("login", "--url", server.url, given=wrong)
     assert code == 3
@@ -81,7 +81,7 @@ async def test_a_wrong_key_is_not_kept(tmp_path: Path, server: Server, world: Wo
 async def test_the_token_of_a_session_is_no_login(tmp_path: Path, server: Server, world: World) -> None:
     session = await world.new_session()
     token = (await world.post(f"/v1/sessions/{session}/tokens", {})).json()["token"]
-    assert Person(tmp_path).refused("login", "--url", server.url, given=token)[0] == 3
+    assert Nearby(tmp_path).refused("login", "--url", server.url, given=token)[0] == 3
 
 
 async def test_profiles_are_apart(tmp_path: Path, server: Server, world: World) -> None:
@@ -91,7 +91,7 @@ async def test_profiles_are_apart(tmp_path: Path, server: Server, world: World) 
     person.done("login", "--profile", "other", "--url", server.url, given=other.key)
     assert person.json("whoami", "--profile", "other")["workspace_id"] == str(other.workspace_id)
     assert person.json("whoami")["workspace_id"] == str(world.workspace_id)
-    chosen = Person(tmp_path, {"QD_PROFILE": "other"})
+    chosen = Nearby(tmp_path, {"QD_PROFILE": "other"})
     assert chosen.json("whoami")["workspace_id"] == str(other.workspace_id)
     assert person.refused("whoami", "--profile", "third") == (
         2,
@@ -106,16 +106,16 @@ async def test_the_environment_wins_over_the_profile(tmp_path: Path, server: Ser
     with_login(tmp_path, server, world)
     async with httpx.AsyncClient(base_url=server.url) as http:
         other = await World.create(server.database_url, http)
-    person = Person(tmp_path, {"QD_KEY": other.key})
+    person = Nearby(tmp_path, {"QD_KEY": other.key})
     assert person.json("whoami")["workspace_id"] == str(other.workspace_id)
     assert person.json("whoami", "--profile", "default")["workspace_id"] == str(world.workspace_id), "said last wins"
-    both = person_of(tmp_path, server, other)
+    both = nearby(tmp_path, server, other)
     assert both.json("whoami")["profile"] is None
 
 
 async def test_a_stored_key_goes_to_its_own_server_only(tmp_path: Path, server: Server, world: World) -> None:
     with_login(tmp_path, server, world)
-    person = Person(tmp_path, {"QD_URL": f"http://127.0.0.1:{free_port()}"})
+    person = Nearby(tmp_path, {"QD_URL": f"http://127.0.0.1:{free_port()}"})
     code, told = person.refused("whoami")
     assert code == 2
     assert f"is for {server.url} only" in told
@@ -138,20 +138,20 @@ async def test_a_broken_file_is_told_without_its_content(tmp_path: Path, server:
 
 
 def test_without_a_login_the_way_in_is_told(tmp_path: Path) -> None:
-    code, told = Person(tmp_path).refused("sessions", "list")
+    code, told = Nearby(tmp_path).refused("sessions", "list")
     assert code == 3
     assert "qd login" in told
 
 
 def test_a_key_does_not_travel_in_the_clear(tmp_path: Path) -> None:
-    code, told = Person(tmp_path).refused("login", "--url", "http://example.invalid", given="qd_live_x")
+    code, told = Nearby(tmp_path).refused("login", "--url", "http://example.invalid", given="qd_live_x")
     assert code == 2
     assert "--allow-http" in told
 
 
 async def test_the_lines_that_the_first_start_prints_are_a_login(tmp_path: Path, server: Server, world: World) -> None:
     exports = {"QD_URL": server.url, "QD_WORKSPACE": str(world.workspace_id), "QD_KEY": world.key}
-    person = Person(tmp_path, exports)
+    person = Nearby(tmp_path, exports)
     assert person.json("whoami")["workspace_id"] == str(world.workspace_id)
     assert "none: from the environment" in person.done("whoami")
     assert not person.profiles.exists()
@@ -159,24 +159,24 @@ async def test_the_lines_that_the_first_start_prints_are_a_login(tmp_path: Path,
 
 async def test_login_keeps_what_the_environment_says(tmp_path: Path, server: Server, world: World) -> None:
     """And says nothing of variables that lead where the profile leads."""
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     assert person.qd("login").stderr == ""
-    assert Person(tmp_path).json("whoami")["url"] == server.url
+    assert Nearby(tmp_path).json("whoami")["url"] == server.url
 
 
 async def test_a_key_that_is_piped_in_goes_before_the_environment(tmp_path: Path, server: Server, world: World) -> None:
     async with httpx.AsyncClient(base_url=server.url) as http:
         other = await World.create(server.database_url, http)
     workspace = {"QD_WORKSPACE": str(world.workspace_id)}
-    person = Person(tmp_path, person_of(tmp_path, server, world).variables | workspace)
+    person = Nearby(tmp_path, nearby(tmp_path, server, world).variables | workspace)
     ended = person.qd("login", given=other.key)
     assert ended.returncode == 0, ended.stderr
     assert "QD_KEY is set in this shell and goes before the profile" in ended.stderr
-    assert Person(tmp_path).json("whoami")["workspace_id"] == str(other.workspace_id)
+    assert Nearby(tmp_path).json("whoami")["workspace_id"] == str(other.workspace_id)
 
 
 async def test_what_is_set_for_one_server_is_not_told_to_another(tmp_path: Path, server: Server, world: World) -> None:
     elsewhere = {"QD_URL": "https://elsewhere.example", "QD_KEY": world.key}
-    code, told = Person(tmp_path, elsewhere).refused("login", "--url", server.url)
+    code, told = Nearby(tmp_path, elsewhere).refused("login", "--url", server.url)
     assert code == 2
     assert "no key" in told

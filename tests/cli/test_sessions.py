@@ -8,13 +8,13 @@ from pathlib import Path
 import httpx
 
 from tests.cli.command import QD
-from tests.cli.people import WAIT_SECONDS, person_of
+from tests.cli.people import WAIT_SECONDS, nearby
 from tests.workers import working
 from tests.world import Server, World, bundle, serving
 
 
 async def test_create_show_list_archive_delete(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     skill_id = await world.new_skill()
     assert (await world.push(skill_id, bundle())).status_code == 201
     (tmp_path / "words").write_text("Be brief.\n")
@@ -42,7 +42,7 @@ async def test_create_show_list_archive_delete(tmp_path: Path, server: Server, w
 
 async def test_send_says_what_became_of_it(tmp_path: Path, server: Server, world: World) -> None:
     """No worker here: the run stays queued, so the second input steers it."""
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     session_id = await world.new_session()
     outcome, run_id = person.done("send", session_id, "one").split()
     assert outcome == "new_run"
@@ -60,7 +60,7 @@ async def test_send_waits_for_the_answer(tmp_path: Path, database_url: str) -> N
     with serving(database_url, tmp_path) as server, working(database_url, tmp_path):
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
             world = await World.create(database_url, http)
-            person = person_of(tmp_path, server, world)
+            person = nearby(tmp_path, server, world)
             session_id = await world.new_session()
             answered = person.qd("send", session_id, "Plan our release.", "--wait")
             assert answered.returncode == 0, answered.stderr
@@ -76,7 +76,7 @@ async def test_send_waits_for_the_answer(tmp_path: Path, database_url: str) -> N
 
 
 async def test_wrong_values(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     assert person.refused("sessions", "show", "x")[0] == 2
     assert person.refused("sessions", "create", "--title", "two\nlines")[0] == 2
     assert person.refused("sessions", "create", "--instructions-file", "nowhere")[0] == 2
@@ -88,7 +88,7 @@ async def test_wrong_values(tmp_path: Path, server: Server, world: World) -> Non
 
 async def test_a_wait_can_be_interrupted(tmp_path: Path, server: Server, world: World) -> None:
     """No worker here, so it would wait for ever."""
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     session_id = await world.new_session()
     with subprocess.Popen(
         [*QD, "send", session_id, "hello", "--wait"],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.people import Person, person_of
+from tests.cli.people import Nearby, nearby
 from tests.world import Server, World, bundle
 
 
@@ -24,7 +24,7 @@ def skill_md(name: str = "greeting", description: str = "Says hello.", body: str
 
 
 async def test_from_an_empty_folder_and_back(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     assert person.done("skills", "init", "greeting") == "wrote greeting/SKILL.md\n"
     linted = person.qd("skills", "lint", "greeting")
     assert (linted.returncode, linted.stderr) == (0, "")
@@ -58,7 +58,7 @@ async def test_from_an_empty_folder_and_back(tmp_path: Path, server: Server, wor
 
 
 async def test_downloads_are_what_was_pushed(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     archive = bundle("packed", notes="words")
     (tmp_path / "packed.tar.gz").write_bytes(archive)
     pushed = person.json("skills", "push", "packed", "packed.tar.gz", "--create")
@@ -74,7 +74,7 @@ async def test_downloads_are_what_was_pushed(tmp_path: Path, server: Server, wor
 
 
 async def test_bad_bundles_are_one_line(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     await world.post("/v1/skills", {"name": "greeting"})
     folder_with(tmp_path / "empty")
     folder_with(tmp_path / "bad", SKILL__md=skill_md(name="Not A Name"))
@@ -90,7 +90,7 @@ async def test_bad_bundles_are_one_line(tmp_path: Path, server: Server, world: W
 
 
 async def test_two_skills_of_one_name_need_an_id(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     for _ in range(2):
         await world.post("/v1/skills", {"name": "twin"})
     folder_with(tmp_path / "twin", SKILL__md=skill_md("twin"))
@@ -99,7 +99,7 @@ async def test_two_skills_of_one_name_need_an_id(tmp_path: Path, server: Server,
 
 
 def test_lint_points_at_every_fault_at_once(tmp_path: Path) -> None:
-    person = Person(tmp_path)
+    person = Nearby(tmp_path)
     folder_with(tmp_path / "bad", SKILL__md="---\nname: Bad Name\nlicense: MIT\ndescription: ''\n---\n")
     (tmp_path / "bad" / "a\\b").write_text("")
     linted = person.qd("skills", "lint", "bad")
@@ -130,14 +130,14 @@ def test_lint_points_at_every_fault_at_once(tmp_path: Path) -> None:
 )
 def test_lint_names_the_line(tmp_path: Path, text: str, line: int) -> None:
     folder_with(tmp_path / "x", SKILL__md=text)
-    linted = Person(tmp_path).qd("skills", "lint", "x")
+    linted = Nearby(tmp_path).qd("skills", "lint", "x")
     assert linted.returncode == 1
     (told,) = linted.stdout.splitlines()
     assert told.startswith(f"x/SKILL.md:{line}: ")
 
 
 def test_lint_without_a_skill_md(tmp_path: Path) -> None:
-    person = Person(tmp_path)
+    person = Nearby(tmp_path)
     assert person.refused("skills", "lint", "nowhere") == (2, "nowhere: No such file or directory")
     folder_with(tmp_path / "empty")
     assert person.qd("skills", "lint", "empty").stdout == "empty: the archive has no SKILL.md at its root.\n"
@@ -148,8 +148,8 @@ def test_lint_without_a_skill_md(tmp_path: Path) -> None:
 
 def test_lint_knows_the_limits_that_a_server_was_given(tmp_path: Path) -> None:
     folder_with(tmp_path / "greeting", SKILL__md=skill_md(), large="x" * 5000)
-    assert Person(tmp_path).qd("skills", "lint", "greeting").returncode == 0
-    strict = Person(tmp_path, {"QUARTERDECK_BUNDLE_UNPACKED_BYTES": "1000"})
+    assert Nearby(tmp_path).qd("skills", "lint", "greeting").returncode == 0
+    strict = Nearby(tmp_path, {"QUARTERDECK_BUNDLE_UNPACKED_BYTES": "1000"})
     linted = strict.qd("skills", "lint", "greeting")
     assert linted.returncode == 1
     assert linted.stdout == "greeting/large: the archive unpacks to more than 1000 bytes.\n"
@@ -159,7 +159,7 @@ def test_lint_warns_of_what_is_allowed_but_odd(tmp_path: Path) -> None:
     folder = folder_with(tmp_path / "other", SKILL__md=skill_md(body=""), notes__log="x", __env="SECRET=1")
     (folder / ".gitignore").write_text("*.log\n")
     (folder / ".DS_Store").write_text("")
-    linted = Person(tmp_path).qd("skills", "lint", "other")
+    linted = Nearby(tmp_path).qd("skills", "lint", "other")
     assert linted.returncode == 0
     assert [line.split(": ")[0] for line in linted.stderr.splitlines()] == [
         "other",
@@ -172,7 +172,7 @@ def test_lint_warns_of_what_is_allowed_but_odd(tmp_path: Path) -> None:
 
 
 def test_lint_reads_archives_too(tmp_path: Path) -> None:
-    person = Person(tmp_path)
+    person = Nearby(tmp_path)
     (tmp_path / "good.tar.gz").write_bytes(bundle())
     assert person.done("skills", "lint", "good.tar.gz").startswith("good.tar.gz: good: ")
     (tmp_path / "bad.tar.gz").write_bytes(gzip.compress(b"no tar"))
@@ -180,7 +180,7 @@ def test_lint_reads_archives_too(tmp_path: Path) -> None:
 
 
 def test_init_overwrites_nothing(tmp_path: Path) -> None:
-    person = Person(tmp_path)
+    person = Nearby(tmp_path)
     person.done("skills", "init", "My Skill!")
     assert "name: my-skill\n" in (tmp_path / "My Skill!" / "SKILL.md").read_text()
     assert person.refused("skills", "init", "My Skill!")[0] == 2

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -292,6 +293,23 @@ def test_the_key_does_not_travel_in_the_clear(client: type[Client | AsyncClient]
         client(url, KEY, allow_http=True)
     for url in ("https://quarterdeck.example", "http://localhost:8700", "http://127.0.0.2", "http://[::1]:8700/base/"):
         client(url, KEY)
+
+
+@both
+async def test_on_ones_own_machine_no_proxy_is_handed_the_key(
+    server: Server, world: World, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is set for the web would get it in the clear, and could not find the way back."""
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        async with opened(kind, server.url, world.key, timeout=5, retries=0) as client:
+            assert (await client.call("whoami")).workspace_id == world.workspace_id
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
 
 
 @pytest.mark.parametrize("key", ["", "   ", "a b", "qd_live_é", "a\r\nX-Y: z"])

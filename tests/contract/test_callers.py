@@ -1,9 +1,10 @@
 """Every endpoint × every kind of caller, generated from the route table: a new operation is covered by being in it."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -130,55 +131,105 @@ async def token_of_revoked_key(world: World) -> str:
     return token
 
 
+STRANGERS: list[Caller] = [
+    nobody,
+    unknown,
+    unknown_token,
+    malformed,
+    revoked,
+    expired,
+    expired_token,
+    token_of_revoked_key,
+]
+
+
+class Stage(Struct, frozen=True):
+    """A workspace for those who are refused, made once: whoever is refused leaves it as it was."""
+
+    workspace_id: UUID
+    objects: Objects
+    key: str
+    # By the name of the caller.
+    strangers: dict[str, str | None]
+    # By the permission that they lack.
+    lacking: dict[Permission, str]
+    reader: str
+    token: str
+
+    @classmethod
+    async def make(cls, server: Server) -> "Stage":
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            world = await World.create(server.database_url, http)
+            return cls(
+                world.workspace_id,
+                await Objects.make(world),
+                world.key,
+                {caller.__name__: await caller(world) for caller in STRANGERS},
+                {missing: await world.new_key(*(set(Permission) - {missing})) for missing in Permission},
+                await world.new_key(Permission.WORKSPACE_READ),
+                await world.new_token(await world.new_session()),
+            )
+
+
+@pytest.fixture(scope="module")
+def stage(server: Server) -> Stage:
+    return asyncio.run(Stage.make(server))
+
+
+@pytest.fixture
+async def visitor(server: Server, stage: Stage) -> AsyncIterator[World]:
+    """Asks on the stage, with its key."""
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        world = World(server.database_url, http)
+        world.workspace_id, world.key = stage.workspace_id, stage.key
+        yield world
+
+
 OPERATION = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 
 
 @OPERATION
-@pytest.mark.parametrize(
-    "caller", [nobody, unknown, unknown_token, malformed, revoked, expired, expired_token, token_of_revoked_key]
-)
-async def test_who_is_not_known_is_401(world: World, operation: Operation, caller: Caller) -> None:
+@pytest.mark.parametrize("caller", [caller.__name__ for caller in STRANGERS])
+async def test_who_is_not_known_is_401(visitor: World, stage: Stage, operation: Operation, caller: str) -> None:
     """With right and with nonsensical paths alike."""
-    objects, credential = await Objects.make(world), await caller(world)
+    objects = stage.objects
     for ids in (objects.ids, dict.fromkeys(objects.ids, "nonsense"), absent_ids(objects)):
-        answer = await request(world, operation, ids, credential, str(world.workspace_id))
+        answer = await request(visitor, operation, ids, stage.strangers[caller], str(stage.workspace_id))
         assert error_of(answer) == UNAUTHORIZED
         assert answer.headers["www-authenticate"] == "Bearer"
 
 
 @OPERATION
 async def test_a_foreign_workspace_is_404_with_the_bytes_of_what_does_not_exist(
-    world: World, server: Server, operation: Operation
+    world: World, stage: Stage, operation: Operation
 ) -> None:
-    other = await World.create(server.database_url, world.http)
-    objects = await Objects.make(other)
+    objects = stage.objects
     if not _named(operation) and not operation.workspace_required:
         body = BODIES.get(operation.name)
         answer = await world.http.request(
             operation.method,
             operation.path,
             params=QUERIES.get(operation.name, {}),
-            headers=world.headers() | {"Service-Workspace": str(other.workspace_id)},
+            headers=world.headers() | {"Service-Workspace": str(stage.workspace_id)},
             **({} if body is None else {"json": body}),
         )
         assert error_of(answer) == NOT_FOUND
         return
-    foreign = await request(world, operation, objects.ids, world.key, str(other.workspace_id))
+    foreign = await request(world, operation, objects.ids, world.key, str(stage.workspace_id))
     nothing = await request(world, operation, absent_ids(objects), world.key, str(uuid4()))
     assert error_of(foreign) == error_of(nothing) == NOT_FOUND
     assert foreign.content == nothing.content
 
 
 @OPERATION
-async def test_lacking_the_permission(world: World, operation: Operation) -> None:
+async def test_lacking_the_permission(visitor: World, stage: Stage, operation: Operation) -> None:
     if operation.permission is None:
         return
-    others = [permission for permission in Permission if permission is not operation.permission]
-    key, objects = await world.new_key(*others), await Objects.make(world)
-    answer = await request(world, operation, objects.ids, key, str(world.workspace_id))
+    key, objects = stage.lacking[operation.permission], stage.objects
+    answer = await request(visitor, operation, objects.ids, key, str(stage.workspace_id))
     assert error_of(answer) == (NOT_FOUND if operation.hides_forbidden else FORBIDDEN)
     if _named(operation):
-        answer = await request(world, operation, absent_ids(objects), key, str(world.workspace_id))
+        answer = await request(visitor, operation, absent_ids(objects), key, str(stage.workspace_id))
         assert error_of(answer) == NOT_FOUND
 
 
@@ -211,18 +262,16 @@ async def test_the_right_caller(world: World, operation: Operation) -> None:
 
 
 @OPERATION
-async def test_bad_paths_are_400_before_visibility_and_permission(world: World, operation: Operation) -> None:
+async def test_bad_paths_are_400_before_visibility_and_permission(
+    visitor: World, stage: Stage, operation: Operation
+) -> None:
     if not _named(operation):
         return
-    for key in (world.key, await world.new_key(Permission.WORKSPACE_READ), await _some_token(world)):
+    for key in (stage.key, stage.reader, stage.token):
         for bad in ("nonsense", f"{{{uuid4()}}}", uuid4().hex, f"urn:uuid:{uuid4()}", "０" * 36):
             ids = dict.fromkeys(_named(operation), bad)
-            answer = await request(world, operation, ids, key, str(world.workspace_id))
+            answer = await request(visitor, operation, ids, key, str(stage.workspace_id))
             assert error_of(answer) == (400, "invalid_request")
-
-
-async def _some_token(world: World) -> str:
-    return await world.new_token(await world.new_session())
 
 
 def _named(operation: Operation) -> set[str]:

@@ -4,8 +4,8 @@ back while a test runs, so that every number is exact."""
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,11 +20,13 @@ from quarterdeck.rate_limits.shared import Shared
 from tests.cli.command import qd
 from tests.sse import reading
 from tests.valkey import Valkey, valkey_running
-from tests.world import Server, World, bundle, error_of, serving
+from tests.world import Server, World, bundle, clone_database, drop_database, error_of, serving
 
 TOO_MANY = (429, "too_many_requests")
 # With these a request is back after a minute.
 SLOW = {"LIMIT_CREDENTIAL_PER_MINUTE": 1, "LIMIT_WORKSPACE_PER_MINUTE": 1}
+FIVE_EACH = SLOW | {"LIMIT_WORKSPACE_PER_MINUTE": 0, "LIMIT_CREDENTIAL_BURST": 5}
+MANY = SLOW | {"LIMIT_CREDENTIAL_BURST": 100, "LIMIT_WORKSPACE_BURST": 100}
 _ITEM = re.compile(r'"(\w+)"((?:;\w+=\d+)+)')
 
 
@@ -65,8 +67,38 @@ def by_redis(valkey: Valkey) -> dict[str, str]:
 @asynccontextmanager
 async def limited(database_url: str, folder: Path, **settings: object) -> AsyncIterator[World]:
     with serving(database_url, folder, **settings) as server:
-        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
-            yield await World.create(database_url, http)
+        async with world_on(server) as world:
+            yield world
+
+
+@asynccontextmanager
+async def world_on(server: Server) -> AsyncIterator[World]:
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        yield await World.create(server.database_url, http)
+
+
+Servers = Callable[..., Server]
+
+
+@pytest.fixture(scope="module")
+def servers(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """One for each of the settings that several tests ask for. Limits are those of workspaces and their credentials,
+    and every test has its own."""
+    url = clone_database(postgres_url, template)
+    found: dict[tuple[tuple[str, object], ...], Server] = {}
+    with ExitStack() as stack:
+
+        def served(**settings: object) -> Server:
+            name = tuple(sorted(settings.items()))
+            if name not in found:
+                place = tmp_path_factory.mktemp("limited")
+                # PostgreSQL takes a hundred connections, and these servers stay while others come and go.
+                few = {"DATABASE_POOL_CONNECTIONS": 3, "DATABASE_SUBMIT_CONNECTIONS": 1}
+                found[name] = stack.enter_context(serving(url, place, **settings, **few))
+            return found[name]
+
+        yield served
+    drop_database(postgres_url, url)
 
 
 async def test_off_by_default(world: World) -> None:
@@ -76,11 +108,8 @@ async def test_off_by_default(world: World) -> None:
     assert is_silent(answer)
 
 
-async def test_a_credential_has_its_burst_and_no_more(
-    database_url: str, tmp_path: Path, counting: dict[str, str]
-) -> None:
-    settings = SLOW | {"LIMIT_WORKSPACE_PER_MINUTE": 0, "LIMIT_CREDENTIAL_BURST": 5}
-    async with limited(database_url, tmp_path, **settings, **counting) as world:
+async def test_a_credential_has_its_burst_and_no_more(servers: Servers, counting: dict[str, str]) -> None:
+    async with world_on(servers(**FIVE_EACH, **counting)) as world:
         answers = [await world.list_keys() for _ in range(5)]
         assert [(answer.status_code, left(answer)) for answer in answers] == [(200, n) for n in (4, 3, 2, 1, 0)]
         refused = await world.list_keys()
@@ -121,28 +150,24 @@ async def test_both_limits_must_allow_and_neither_pays_for_the_other(
         assert [left(by_key), left(by_workspace)] == [0, 1], "refused by the workspace, the key keeps what it has"
         assert left(by_key, "workspace") == left(by_workspace, "workspace") == 0
         assert "workspace" in by_workspace.json()["error"]["message"]
-        other = await World.create(database_url, world.http)
+        other = await World.create(world.database_url, world.http)
         assert (await other.list_keys()).status_code == 200
 
 
-async def test_a_session_token_counts_for_itself_and_for_its_workspace(database_url: str, tmp_path: Path) -> None:
-    settings = SLOW | {"LIMIT_CREDENTIAL_BURST": 10, "LIMIT_WORKSPACE_BURST": 100}
-    async with limited(database_url, tmp_path, **settings) as world:
+async def test_a_session_token_counts_for_itself_and_for_its_workspace(servers: Servers) -> None:
+    async with world_on(servers(**MANY)) as world:
         session_id = await world.new_session()
         token = await world.new_token(session_id)
-        assert left(await world.list_keys()) == 7
+        assert left(await world.list_keys()) == 97
         answer = await world.submit(session_id, key=token)
-        assert [left(answer), left(answer, "workspace")] == [9, 96]
+        assert [left(answer), left(answer, "workspace")] == [99, 96]
         answer = await world.get(f"/v1/sessions/{session_id}/events", key=token)
-        assert [left(answer), left(answer, "workspace")] == [8, 95]
+        assert [left(answer), left(answer, "workspace")] == [98, 95]
 
 
-async def test_a_request_is_charged_once_whatever_it_takes(
-    database_url: str, tmp_path: Path, counting: dict[str, str]
-) -> None:
+async def test_a_request_is_charged_once_whatever_it_takes(servers: Servers, counting: dict[str, str]) -> None:
     """A push checks its caller twice, a submitted input goes by another way, and a stream lives on."""
-    settings = SLOW | {"LIMIT_CREDENTIAL_BURST": 100, "LIMIT_WORKSPACE_BURST": 100}
-    async with limited(database_url, tmp_path, **settings, **counting) as world:
+    async with world_on(servers(**MANY, **counting)) as world:
         session_id, skill_id = await world.new_session(), await world.new_skill()
         bad = {"type": "nothing"}
         keyed = {"Idempotency-Key": "once"}
@@ -165,12 +190,11 @@ async def test_a_request_is_charged_once_whatever_it_takes(
         assert left(await world.list_keys()) == 88
 
 
-async def test_the_order_of_checks(database_url: str, tmp_path: Path, counting: dict[str, str]) -> None:
+async def test_the_order_of_checks(servers: Servers, counting: dict[str, str]) -> None:
     """Before everything that comes after the credential, and after the credential."""
-    settings = SLOW | {"LIMIT_WORKSPACE_PER_MINUTE": 0, "LIMIT_CREDENTIAL_BURST": 1}
-    async with limited(database_url, tmp_path, **settings, **counting) as world:
+    async with world_on(servers(**FIVE_EACH, **counting)) as world:
         key, key_id = await world.new_key_record((Permission.WORKSPACE_READ,))
-        assert (await world.list_keys(key=key)).status_code == 200
+        assert {(await world.list_keys(key=key)).status_code for _ in range(5)} == {200}
         events = f"/v1/sessions/{key_id}/events"
         assert error_of(await world.get("/v1/runs/nonsense", key=key)) == TOO_MANY, "400"
         assert error_of(await world.get(f"/v1/runs/{key_id}", key=key)) == TOO_MANY, "404"
@@ -188,35 +212,31 @@ async def test_the_order_of_checks(database_url: str, tmp_path: Path, counting: 
         assert is_silent(unknown)
 
 
-async def test_submitting_is_limited_also_for_those_who_are_known(
-    database_url: str, tmp_path: Path, counting: dict[str, str]
-) -> None:
-    settings = SLOW | {"LIMIT_WORKSPACE_BURST": 100, "LIMIT_CREDENTIAL_BURST": 4}
-    async with limited(database_url, tmp_path, **settings, **counting) as world:
+async def test_submitting_is_limited_also_for_those_who_are_known(servers: Servers, counting: dict[str, str]) -> None:
+    async with world_on(servers(**FIVE_EACH, **counting)) as world:
         session_id = await world.new_session()
         key, key_id = await world.new_key_record((Permission.SESSION_MANAGE,))
-        answers = [await world.submit(session_id, key=key) for _ in range(6)]
-        assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 429, 429]
-        assert [left(answer) for answer in answers] == [3, 2, 1, 0, 0, 0]
-        (stored,) = await world.fetch("SELECT count(*) FROM session_events WHERE type = 'input.accepted'")
-        assert stored == (4,)
+        answers = [await world.submit(session_id, key=key) for _ in range(7)]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 200, 429, 429]
+        assert [left(answer) for answer in answers] == [4, 3, 2, 1, 0, 0, 0]
+        query = "SELECT count(*) FROM session_events WHERE type = 'input.accepted' AND session_id = %s"
+        assert await world.fetch(query, session_id) == [(5,)]
         await world.execute("UPDATE api_keys SET revoked_at = now() WHERE id = %s", key_id)
         assert error_of(await world.submit(session_id, key=key)) == (401, "unauthorized")
 
 
-async def test_a_dead_credential_does_not_use_up_its_workspace(database_url: str, tmp_path: Path) -> None:
-    settings = SLOW | {"LIMIT_CREDENTIAL_PER_MINUTE": 0, "LIMIT_WORKSPACE_BURST": 10}
-    async with limited(database_url, tmp_path, **settings) as world:
+async def test_a_dead_credential_does_not_use_up_its_workspace(servers: Servers) -> None:
+    async with world_on(servers(**MANY)) as world:
         session_id = await world.new_session()
         key, key_id = await world.new_key_record((Permission.SESSION_MANAGE,))
-        assert left(await world.submit(session_id, key=key), "workspace") == 8
+        assert left(await world.submit(session_id, key=key), "workspace") == 98
         await world.execute("UPDATE api_keys SET revoked_at = now() WHERE id = %s", key_id)
         for _ in range(20):
             refused = await world.submit(session_id, key=key)
             assert error_of(refused) == (401, "unauthorized")
             assert is_silent(refused)
         # One may be charged before it is known that the key is dead.
-        assert left(await world.list_keys(), "workspace") >= 6
+        assert left(await world.list_keys(), "workspace") >= 96
 
 
 async def answers_over_many_connections(server: Server, world: World, count: int) -> list[httpx.Response]:

@@ -7,10 +7,11 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from procrastinate.schema import SchemaManager
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
-from quarterdeck.db.migrate import MigrationError, is_current, migrate
+from quarterdeck.db.migrate import MigrationError, is_current, migrate, queue_migrations
 from tests.world import drop_database
 
 
@@ -33,6 +34,10 @@ def tables(url: str) -> set[str]:
     with psycopg.connect(url, autocommit=True) as connection:
         rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'app'").fetchall()
     return {name for (name,) in rows}
+
+
+def test_the_queues_migrations_are_where_its_library_says() -> None:
+    assert str(queue_migrations()) == SchemaManager.get_migrations_path()
 
 
 async def current(url: str) -> bool:

@@ -1,9 +1,12 @@
 import hashlib
+import logging
+import sys
 
 import pytest
 
 from quarterdeck.access.model import CredentialKind
 from quarterdeck.access.secrets import mint, recognise, redact
+from quarterdeck.logs import JsonLines, fields
 
 
 @pytest.mark.parametrize(("kind", "marker"), [(CredentialKind.API_KEY, "qd"), (CredentialKind.SESSION_TOKEN, "qds")])
@@ -39,3 +42,17 @@ def test_secrets_do_not_show_by_accident() -> None:
     assert secret.text not in repr(secret)
     assert secret.text not in f"{secret}"
     assert redact(f"GET /x/{secret.text}/y") == "GET /x/qds_[redacted]/y"
+
+
+def test_no_part_of_a_log_line_holds_one() -> None:
+    secret = mint(CredentialKind.API_KEY, "live").text
+    try:
+        raise ValueError(f"a fault with {secret}")
+    except ValueError:
+        fault = sys.exc_info()
+    record = logging.LogRecord("quarterdeck", logging.WARNING, "", 0, "a message with %s", (secret,), fault)
+    record.__dict__ |= fields(reason=f"a provider answered {secret}", tries=2)
+    line = JsonLines().format(record)
+    assert secret not in line
+    assert line.count("qd_[redacted]") == 3
+    assert '"tries":2' in line

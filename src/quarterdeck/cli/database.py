@@ -3,17 +3,18 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from psycopg import AsyncConnection
 
-from quarterdeck.app import build_parts
 from quarterdeck.cli.output import note
 from quarterdeck.db import embedded
 from quarterdeck.db.database import Connection, connection_options
 from quarterdeck.db.migrate import migrate
 from quarterdeck.settings import Settings, with_database_url
-from quarterdeck.sweep import Swept, sweep
+
+if TYPE_CHECKING:
+    from quarterdeck.sweep import Swept
 
 T = TypeVar("T")
 
@@ -43,8 +44,12 @@ def on_database(settings: Settings, work: Callable[[Connection], Awaitable[T]]) 
         return asyncio.run(connected(url))
 
 
-def sweep_now(settings: Settings) -> Swept:
-    async def work(url: str) -> Swept:
+def sweep_now(settings: Settings) -> "Swept":
+    # Here, not above: other commands need a connection and not all that an API process is made of.
+    from quarterdeck.app import build_parts
+    from quarterdeck.sweep import sweep
+
+    async def work(url: str) -> "Swept":
         parts = build_parts(with_database_url(settings, url))
         await parts.database.open()
         try:

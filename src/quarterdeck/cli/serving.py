@@ -17,7 +17,6 @@ from quarterdeck.processes import lifeline
 from quarterdeck.processes.api_server import serve_api
 from quarterdeck.processes.listener import address
 from quarterdeck.processes.supervisor import supervise
-from quarterdeck.rate_limits.shared import is_redis_url
 from quarterdeck.settings import Settings, SettingsError
 from quarterdeck.workspaces.service import FirstStart, first_start
 
@@ -49,7 +48,11 @@ def work_alone(settings: Settings) -> int:
 
 def _check_redis_url(settings: Settings) -> None:
     """Here, not with the other settings, whose faults are quoted: it may hold a password."""
-    if settings.limit.redis_url is not None and not is_redis_url(settings.limit.redis_url):
+    if settings.limit.redis_url is None:
+        return
+    from quarterdeck.rate_limits.shared import is_redis_url
+
+    if not is_redis_url(settings.limit.redis_url):
         raise SettingsError("QUARTERDECK_LIMIT_REDIS_URL is not a redis://, rediss:// or unix:// URL")
 
 

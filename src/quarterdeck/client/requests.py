@@ -56,6 +56,8 @@ class Target(Struct, frozen=True):
 
     base_url: str
     headers: dict[str, str]
+    # This very machine, and nothing is encrypted.
+    is_here: bool = False
 
     def __repr__(self) -> str:
         return self.base_url
@@ -82,7 +84,7 @@ def target(base_url: str, key: str, workspace_id: Id | None, client: str, *, all
     headers = {"Authorization": f"Bearer {key}", "Quarterdeck-Client": client, "User-Agent": client, "Accept": JSON}
     if workspace_id is not None:
         headers["Service-Workspace"] = id_text("workspace_id", workspace_id)
-    return Target(base_url.rstrip("/"), headers)
+    return Target(base_url.rstrip("/"), headers, parts.scheme == "http" and _is_loopback(host))
 
 
 def _is_loopback(host: str) -> bool:

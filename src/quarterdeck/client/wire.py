@@ -2,6 +2,7 @@
 takes longer to import than all the rest."""
 
 import asyncio
+import ssl
 from importlib.metadata import PackageNotFoundError, version
 
 import httpx
@@ -24,11 +25,33 @@ def client_name() -> str:
 
 
 def open_http(target: Target, timeout: float) -> httpx.Client:
-    return httpx.Client(headers=target.headers, timeout=timeouts(timeout), follow_redirects=False)
+    return httpx.Client(
+        headers=target.headers,
+        timeout=timeouts(timeout),
+        follow_redirects=False,
+        verify=_trust(target),
+        trust_env=_asks_proxies(target),
+    )
 
 
 def open_async_http(target: Target, timeout: float) -> httpx.AsyncClient:
-    return httpx.AsyncClient(headers=target.headers, timeout=timeouts(timeout), follow_redirects=False)
+    return httpx.AsyncClient(
+        headers=target.headers,
+        timeout=timeouts(timeout),
+        follow_redirects=False,
+        verify=_trust(target),
+        trust_env=_asks_proxies(target),
+    )
+
+
+def _asks_proxies(target: Target) -> bool:
+    """A proxy that is set for the web would be handed the key, in the clear, and cannot reach this machine's own."""
+    return not target.is_here
+
+
+def _trust(target: Target) -> "ssl.SSLContext | bool":
+    """Nobody, where nothing is encrypted: the certificates of the world take longer to load than most calls."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if target.is_here else True
 
 
 def timeouts(seconds: float) -> httpx.Timeout:

@@ -6,6 +6,7 @@ migrated is refused rather than guessed at. One process migrates at a time; the 
 """
 
 import hashlib
+import importlib.util
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -13,7 +14,6 @@ from pathlib import Path
 
 import psycopg
 from msgspec import Struct
-from procrastinate.schema import SchemaManager
 from psycopg import sql
 
 from quarterdeck.db.database import SCHEMA, Connection
@@ -87,9 +87,18 @@ def _pending(applied: dict[str, str]) -> list[_Script]:
     return [script for name, script in scripts.items() if name not in applied]
 
 
+def queue_migrations() -> Path:
+    """Where the queue's library keeps them. It is found and not imported: it takes long to load, and an API process has
+    no other use for it."""
+    found = importlib.util.find_spec("procrastinate")
+    assert found is not None, "a dependency"
+    assert found.origin is not None, "a package with a file"
+    return Path(found.origin).parent / "sql" / "migrations"
+
+
 @cache
 def _migrations() -> list[_Script]:
-    library = Path(SchemaManager.get_migrations_path())
+    library = queue_migrations()
     queue = [
         _Script(f"{JOBS_SCHEMA}/{file.stem}", file.read_text("utf-8"), JOBS_SCHEMA)
         for file in sorted(library.glob("*.sql"))

@@ -1,14 +1,17 @@
 """Whether a request is one too many. Charged once, however often its caller is checked on the way."""
 
 import time
+from typing import TYPE_CHECKING
 
 from quarterdeck import errors
 from quarterdeck.access.model import Credential, Principal
 from quarterdeck.rate_limits import rules
 from quarterdeck.rate_limits.memory import Memory
 from quarterdeck.rate_limits.model import Payer, Rate, Standing, Taken
-from quarterdeck.rate_limits.shared import Shared
 from quarterdeck.settings import LimitSettings
+
+if TYPE_CHECKING:
+    from quarterdeck.rate_limits.shared import Shared
 
 _MOST_PAYERS = 10_000
 
@@ -18,9 +21,7 @@ class RateLimits:
         """Without Redis, each of the processes of this server gives out its share."""
         self.rates = rules.rates(settings, processes if settings.redis_url is None else 1)
         self._memory = Memory()
-        self._shared: Shared | None = None
-        if self.rates and settings.redis_url is not None:
-            self._shared = Shared(settings.redis_url, self.rates, settings.redis_wait_seconds)
+        self._shared = _shared(settings, self.rates)
         # Whose a credential was when it was last seen alive.
         self._payers: dict[Credential, Payer] = {}
 
@@ -46,6 +47,15 @@ class RateLimits:
         if self._shared is not None:
             return await self._shared.take([holder for _, holder in charges])
         return self._memory.take(charges, time.monotonic_ns() // 1000)
+
+
+def _shared(settings: LimitSettings, rates: tuple[Rate, ...]) -> "Shared | None":
+    if not rates or settings.redis_url is None:
+        return None
+    # Here, not above: the client of Redis takes long to load, and most have none.
+    from quarterdeck.rate_limits.shared import Shared
+
+    return Shared(settings.redis_url, rates, settings.redis_wait_seconds)
 
 
 class Allowance:

@@ -46,7 +46,7 @@ class Sender:
         # Threads of their own: names that take long to resolve hold up nothing but webhooks.
         self._resolvers = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="resolve")
         self._backend = _CheckedBackend(settings, resolve or self._resolve)
-        self._tls = tls or httpcore2.default_ssl_context()
+        self._tls = tls
 
     async def post(self, url: str, headers: dict[str, str], body: bytes) -> Answered:
         try:
@@ -68,12 +68,19 @@ class Sender:
         own["Connection"] = "close"
         sent: list[tuple[bytes | str, bytes | str]] = [*own.items(), *headers.items()]
         async with (
-            httpcore2.AsyncHTTPConnection(origin, self._tls, network_backend=self._backend) as connection,
+            httpcore2.AsyncHTTPConnection(origin, self._trust(target), network_backend=self._backend) as connection,
             connection.stream("POST", url, headers=sent, content=body) as response,
         ):
             await _read_some(response)
             found = (value.decode("latin-1") for name, value in response.headers if name.lower() == b"retry-after")
             return Answered(response.status, next(found, None))
+
+    def _trust(self, target: Target) -> ssl.SSLContext | None:
+        """Made when first needed: the certificates of the world take time to read, and most workers have no use for
+        them."""
+        if self._tls is None and target.scheme == "https":
+            self._tls = httpcore2.default_ssl_context()
+        return self._tls
 
     async def _resolve(self, host: str, port: int) -> list[IpAddress]:
         loop = asyncio.get_running_loop()
