@@ -196,7 +196,10 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["migrate", "api"])
 def test_a_malformed_database_url_is_not_quoted(url: str, command: str) -> None:
     done = qd(command, DATABASE_URL=url)
-    assert (done.returncode, done.stderr) == (2, "qd: QUARTERDECK_DATABASE_URL is not a PostgreSQL URL\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "qd: QUARTERDECK_DATABASE_URL (or _OWNER_URL) is not a PostgreSQL URL\n",
+    )
 
 
 def test_a_bundle_store_that_cannot_be(database_url: str) -> None:

@@ -46,13 +46,14 @@ def say(*words: object) -> None:
     sys.stdout.flush()
 
 
-def before_api(url: str) -> None:
+def before_api(url: str) -> str:
     with psycopg.connect(url) as connection:
         connection.execute("SELECT 1")
     say("DATABASE", url)
     if "REFUSE" in os.environ:
         raise RuntimeError("refused before the API")
     time.sleep(float(os.environ.get("LINGER_SECONDS", "0")))
+    return url
 
 
 def main() -> int:

@@ -30,7 +30,7 @@ from tests.receivers import (
     verify,
 )
 from tests.workers import ended, eventually, started, take_for_dead, working
-from tests.world import PATIENT, Server, World, clone_database, drop_database, serving
+from tests.world import PATIENT, Server, World, app_url, clone_database, drop_database, serving
 
 LAX = {"WEBHOOK_ALLOW_PRIVATE_ADDRESSES": "true", "WEBHOOK_ALLOW_HTTP": "true"}
 # Attempts follow each other at once. None is given up because the machine is busy.
@@ -444,7 +444,7 @@ async def test_a_host_without_a_free_place_is_passed_over(world: World, server: 
         slow,
     )
     await send_test(world, quick)
-    database = Database(server.database_url, DatabaseSettings())
+    database = Database(app_url(server.database_url), DatabaseSettings())
     settings = WebhookSettings(allow_private_addresses=True, allow_http=True, per_host=2)
     sender = Sender(settings)
     await database.open()
@@ -473,7 +473,7 @@ async def test_workspaces_take_turns(world: World, server: Server) -> None:
     for webhook_id in crowd:
         await world.execute(add, webhook_id, 1, 4)
     await world.execute(add, lone, 0, 1)
-    database = Database(server.database_url, DatabaseSettings())
+    database = Database(app_url(server.database_url), DatabaseSettings())
     settings = WebhookSettings(allow_private_addresses=True, allow_http=True, per_host=2, concurrency=8)
     sender = Sender(settings)
     await database.open()

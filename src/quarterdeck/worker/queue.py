@@ -71,7 +71,8 @@ async def _keep_working(parts: WorkerParts, url: str) -> None:
 
 async def _run_queue(parts: WorkerParts, url: str) -> None:
     settings = parts.settings.worker
-    connector = PsycopgConnector(conninfo=url, kwargs={"options": f"-c search_path={JOBS_SCHEMA},{SCHEMA}"})
+    options = f"-c role={parts.settings.database.role} -c search_path={JOBS_SCHEMA},{SCHEMA}"
+    connector = PsycopgConnector(conninfo=url, kwargs={"options": options})
     app = App(connector=connector)
 
     @app.task(name="drive_run", queue=QUEUE)
