@@ -26,7 +26,11 @@ async def app(
             await send({"type": f"{message['type']}.complete"})
         await send({"type": "lifespan.shutdown.complete"})
         return
-    body = os.environ["QUARTERDECK_DATABASE_URL"] if scope["path"] == "/url" else str(os.getpid())
+    told = {
+        "/url": os.environ["QUARTERDECK_DATABASE_URL"],
+        "/owner_url": os.environ.get("QUARTERDECK_DATABASE_OWNER_URL", ""),
+    }
+    body = told.get(scope["path"], str(os.getpid()))
     await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
     if scope["path"] in PAUSES:
         # So that the client knows that its request is under way.
@@ -53,7 +57,7 @@ def before_api(url: str) -> str:
     if "REFUSE" in os.environ:
         raise RuntimeError("refused before the API")
     time.sleep(float(os.environ.get("LINGER_SECONDS", "0")))
-    return url
+    return os.environ.get("APP_URL", url)
 
 
 def main() -> int:
