@@ -19,7 +19,7 @@ def logins(data: Path) -> set[str]:
         "SELECT usename::text FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
     )
     with psycopg.connect(Cluster(data).url) as connection:
-        return {name for (name,) in connection.execute(query).fetchall()}
+        return {name for (name,) in connection.execute(query.encode()).fetchall()}
 
 
 def test_a_killed_supervisor_leaves_nothing_behind_and_loses_nothing(tmp_path: Path) -> None:
