@@ -8,12 +8,12 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg import AsyncConnection, sql
 from psycopg import errors as pg
-from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from quarterdeck.db.database import Connection, Database, connection_options
-from quarterdeck.db.migrate import MigrationError, migrate
+from quarterdeck.db.migrate import MigrationError, is_current, migrate
 from quarterdeck.db.roles import AppRole, RoleError
 from quarterdeck.settings import DatabaseSettings
 from tests.workers import eventually, working
@@ -34,7 +34,6 @@ REFUSED = (
     "ALTER TABLE app.audit_events DISABLE TRIGGER ALL",
     "CREATE TRIGGER t BEFORE INSERT ON app.audit_events EXECUTE FUNCTION app.notify_lock_freed()",
     "CREATE RULE r AS ON INSERT TO app.audit_events DO INSTEAD NOTHING",
-    "SELECT FROM app.audit_retention",
     "UPDATE app.audit_retention SET keep_days = 1",
     "INSERT INTO app.audit_retention (keep_days) VALUES (1)",
     "DELETE FROM app.audit_retention",
@@ -73,7 +72,7 @@ REFUSED = (
     "ALTER SEQUENCE app.session_event_ids RESTART",
     "SELECT jobs.procrastinate_retry_job_v1(1, now(), 1, '', '')",
     "SELECT FROM jobs.procrastinate_events",
-    "GRANT ALL ON app.audit_retention TO PUBLIC",
+    "GRANT SELECT ON pg_authid TO CURRENT_USER",
     "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT ALL ON TABLES TO PUBLIC",
     "SET ROLE {owner}",
     "SET SESSION AUTHORIZATION {owner}",
@@ -297,7 +296,20 @@ def test_the_owner_is_no_role_for_the_service(database_url: str) -> None:
 
 
 def test_who_does_not_own_the_tables_only_looks_whether_all_is_there(owner: OwnConnection, database_url: str) -> None:
-    assert migrate(app_url(database_url)) == []
+    assert migrate(app_url(database_url), audit_keep_days=365) == []
+    with pytest.raises(MigrationError, match="does not keep the audit log for 30 days"):
+        migrate(app_url(database_url), audit_keep_days=30)
     owner.execute("DELETE FROM migrations WHERE name = '0001_foundation'")
     with pytest.raises(MigrationError, match="QUARTERDECK_DATABASE_OWNER_URL"):
         migrate(app_url(database_url))
+
+
+async def test_a_process_without_rights_in_the_database_is_not_ready(owner: OwnConnection, database_url: str) -> None:
+    """As before the first migration, where another database of the server has made the role already."""
+    url = app_url(database_url)
+    async with await AsyncConnection.connect(url, autocommit=True, options=OPTIONS) as connection:
+        assert await is_current(connection)
+        owner.execute(f"REVOKE SELECT ON migrations FROM {ROLE}".encode())
+        assert not await is_current(connection)
+        owner.execute(f"REVOKE ALL ON SCHEMA app FROM {ROLE}".encode())
+        assert not await is_current(connection)

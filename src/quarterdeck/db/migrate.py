@@ -26,7 +26,12 @@ _LOCK = 0x9A47E2DE
 
 _APPLIED = "SELECT name, sha256 FROM app.migrations ORDER BY name"
 _RECORD = "INSERT INTO app.migrations (name, sha256) VALUES (%s, %s)"
-_KNOWN = "SELECT to_regclass('app.migrations') IS NOT NULL"
+# By the catalogue: whoever names a table in a schema that it may not use is refused.
+_KNOWN = """
+SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'app' AND c.relname = 'migrations'
+"""
 _CREATE = """
 CREATE TABLE IF NOT EXISTS app.migrations (
     name text PRIMARY KEY,
@@ -36,6 +41,7 @@ CREATE TABLE IF NOT EXISTS app.migrations (
 """
 # No row: nobody has made the schema yet.
 _OURS = "SELECT pg_has_role(current_user, nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'app'"
+_AUDIT_EVENTS_KEPT = "SELECT keep_days FROM app.audit_retention"
 _KEEP_AUDIT_EVENTS = """
 INSERT INTO app.audit_retention (keep_days) VALUES (%s)
 ON CONFLICT (only_row) DO UPDATE SET keep_days = excluded.keep_days
@@ -62,7 +68,7 @@ def migrate(url: str, role: AppRole = USUAL_ROLE, audit_keep_days: int | None = 
     with psycopg.connect(url, autocommit=True, options=f"-c search_path={SCHEMA}") as connection:
         ours = connection.execute(_OURS).fetchone()
         if ours == (False,):
-            _check_current(connection, role)
+            _check_current(connection, role, audit_keep_days)
             return []
         connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         prepare_role(connection, role)
@@ -97,12 +103,17 @@ async def is_current(connection: Connection) -> bool:
     return dict(rows) == {script.name: script.sha256 for script in _migrations()}
 
 
-def _check_current(connection: OwnConnection, role: AppRole) -> None:
+def _check_current(connection: OwnConnection, role: AppRole, audit_keep_days: int | None) -> None:
     connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role.name)))
     if _pending(dict(connection.execute(_APPLIED).fetchall())):
         raise MigrationError(
             "the database is behind this release, and its login does not own the tables: "
             "run `qd migrate` with QUARTERDECK_DATABASE_OWNER_URL"
+        )
+    if audit_keep_days is not None and connection.execute(_AUDIT_EVENTS_KEPT).fetchone() != (audit_keep_days,):
+        raise MigrationError(
+            f"the database does not keep the audit log for {audit_keep_days} days (QUARTERDECK_AUDIT_KEEP_DAYS), "
+            "and its login may not change that: run `qd migrate` with QUARTERDECK_DATABASE_OWNER_URL"
         )
 
 

@@ -50,6 +50,8 @@ GRANT SELECT, INSERT, UPDATE (created_at), DELETE ON app.receipts TO {role};
 -- Nothing else: entries are neither changed nor deleted but by expire_audit_events().
 GRANT SELECT, INSERT ON app.audit_events TO {role};
 
+GRANT SELECT ON app.audit_retention TO {role};
+
 -- Functions of triggers are missing: they need no right.
 GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run, app.submit_inputs,
     app.expire_audit_events TO {role};
