@@ -1,5 +1,6 @@
 """What the service's role cannot do, who acts as it, and how it comes to be."""
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -16,6 +17,7 @@ from quarterdeck.db.database import Connection, Database, connection_options
 from quarterdeck.db.migrate import MigrationError, is_current, migrate
 from quarterdeck.db.roles import AppRole, RoleError
 from quarterdeck.settings import DatabaseSettings
+from tests.pages import blocks_of
 from tests.workers import eventually, working
 from tests.world import AS_OWNER, LOGIN, Server, World, app_url, drop_database
 
@@ -282,6 +284,23 @@ def test_an_owner_who_may_not_make_roles_is_told_what_to_ask_for(postgres_url: s
             assert connection.execute("SELECT current_user::text FROM (SELECT count(*) FROM users) u").fetchall() == [
                 (role,)
             ]
+
+
+def test_the_roles_are_made_by_hand_as_the_docs_say(postgres_url: str) -> None:
+    (block,) = blocks_of("docs/operations.md", "sql", "Database roles")
+    with (
+        roles(postgres_url, "", "LOGIN PASSWORD 'x'", "") as (role, owner, login),
+        fresh(postgres_url, owner=owner) as url,
+        psycopg.connect(postgres_url, autocommit=True) as superuser,
+    ):
+        names = {"quarterdeck_app": role, "quarterdeck_owner": owner, "quarterdeck": login}
+        superuser.execute(re.sub(r"quarterdeck\w*", lambda name: names[name[0]], block.text).encode())
+        migrate(url, AppRole(role))
+        weak = make_conninfo(url, user=login, password="changed")
+        with connected(weak, connection_options(DatabaseSettings(role=role))) as connection:
+            assert connection.execute("SELECT FROM audit_events").fetchall() == []
+            with pytest.raises(pg.InsufficientPrivilege):
+                connection.execute(f"SET ROLE {owner}".encode())
 
 
 @pytest.mark.parametrize("attribute", ["CREATEROLE", "SUPERUSER", "BYPASSRLS", "IN ROLE pg_write_all_data"])
