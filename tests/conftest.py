@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, settings
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.db import embedded
-from quarterdeck.db.migrate import migrate
-from tests.world import PATIENT, Server, World, clone_database, drop_database, serving
+from tests.world import PATIENT, Server, World, clone_database, drop_database, migrate_for_tests, serving
 
 # A machine that does much else at the same time is slow, and that is no fault of what is tested.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -49,14 +48,15 @@ def template(postgres_url: str) -> Iterator[str]:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {TEMPLATE}")
         connection.execute(f"CREATE DATABASE {TEMPLATE}")
-    migrate(make_conninfo(postgres_url, dbname=TEMPLATE))
+    migrate_for_tests(make_conninfo(postgres_url, dbname=TEMPLATE))
     yield TEMPLATE
     drop_database(postgres_url, make_conninfo(postgres_url, dbname=TEMPLATE))
 
 
 @pytest.fixture
 def database_url(postgres_url: str, template: str) -> Iterator[str]:
-    """A database of the test's own: a rolled-back transaction would hide what happens between connections."""
+    """A database of the test's own, by its owner's address: a rolled-back transaction would hide what happens between
+    connections."""
     url = clone_database(postgres_url, template)
     yield url
     drop_database(postgres_url, url)

@@ -15,7 +15,7 @@ from uuid import UUID
 import httpx
 from msgspec import Struct
 
-from tests.world import PATIENT, STOP_SECONDS, World
+from tests.world import PATIENT, STOP_SECONDS, World, app_url
 
 # With so long a lease no worker is taken for dead because the machine is busy: a test says which one is.
 QUICK = PATIENT | {"WORKER_LEASE_SECONDS": 60, "WORKER_SWEEP_SECONDS": 0.3, "MODEL_DEMO_PAUSE_SECONDS": 0}
@@ -31,9 +31,10 @@ class Worker(Struct, frozen=True):
 
 @contextmanager
 def working(database_url: str, data_dir: Path, **settings: object) -> Iterator[Worker]:
-    """`qd worker` in a process of its own. `settings` are environment variables without their prefix."""
+    """`qd worker` in a process of its own, on the database whose owner's address is given. `settings` are environment
+    variables without their prefix."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("QUARTERDECK_")}
-    environment |= {"QUARTERDECK_DATABASE_URL": database_url, "QUARTERDECK_SERVER_DATA_DIR": str(data_dir)}
+    environment |= {"QUARTERDECK_DATABASE_URL": app_url(database_url), "QUARTERDECK_SERVER_DATA_DIR": str(data_dir)}
     environment |= {f"QUARTERDECK_{name}": str(value) for name, value in (QUICK | settings).items()}
     log = data_dir / f"worker-{time.monotonic_ns()}.log"
     with log.open("wb") as output:

@@ -24,10 +24,17 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.db.database import connection_options
-from quarterdeck.settings import DatabaseSettings
+from quarterdeck.db.migrate import migrate
+from quarterdeck.settings import AuditSettings, DatabaseSettings
 from quarterdeck.workspaces import service as workspaces
 
 EVERY_PERMISSION = tuple(Permission)
+# Who API and workers log in as: it owns nothing and is a member of the service's role, no more. One for each process of
+# a parallel run, in case they share a server.
+LOGIN = f"quarterdeck_test_{os.environ.get('PYTEST_XDIST_WORKER', 'only')}"
+LOGIN_PASSWORD = "for tests only"
+# As the service, but as the owner.
+AS_OWNER = f"{connection_options(DatabaseSettings(lock_wait_seconds=60, statement_seconds=80))} -c role=none"
 # Only a fault takes this long.
 START_SECONDS = 60.0
 # More than a server gives to those who still read.
@@ -44,6 +51,21 @@ class Server(Struct, frozen=True):
     database_url: str
     log: Path
     data_dir: Path
+
+
+def migrate_for_tests(url: str) -> None:
+    """Migrated, with the settings of the service, and with the login that `app_url` names."""
+    migrate(url, audit_keep_days=AuditSettings().keep_days)
+    role, login = sql.Identifier(DatabaseSettings().role), sql.Identifier(LOGIN)
+    with psycopg.connect(url, autocommit=True) as connection:
+        if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (LOGIN,)).fetchall():
+            connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(login, LOGIN_PASSWORD))
+        connection.execute(sql.SQL("GRANT {} TO {}").format(role, login))
+
+
+def app_url(database_url: str) -> str:
+    """The owner's address as the service is given it."""
+    return make_conninfo(database_url, user=LOGIN, password=LOGIN_PASSWORD)
 
 
 def clone_database(postgres_url: str, template: str) -> str:
@@ -69,11 +91,12 @@ def free_port() -> int:
 
 @contextmanager
 def serving(database_url: str, data_dir: Path, **settings: object) -> Iterator[Server]:
-    """`qd api` in a process of its own. `settings` are environment variables without their prefix."""
+    """`qd api` in a process of its own, on the database whose owner's address is given. `settings` are environment
+    variables without their prefix."""
     port = int(str(settings.get("SERVER_PORT") or free_port()))
     environment = {key: value for key, value in os.environ.items() if not key.startswith("QUARTERDECK_")}
     environment |= {
-        "QUARTERDECK_DATABASE_URL": database_url,
+        "QUARTERDECK_DATABASE_URL": app_url(database_url),
         "QUARTERDECK_SERVER_DATA_DIR": str(data_dir),
         "QUARTERDECK_KEY_LAST_USED_FLUSH_SECONDS": "0.2",
     }
@@ -111,7 +134,8 @@ def _wait_until_up(url: str, process: "subprocess.Popen[bytes]", log: Path) -> N
 
 
 class World:
-    """One workspace. `key` holds every permission; more callers are made as a test asks for them."""
+    """One workspace. `key` holds every permission; more callers are made as a test asks for them. What a test does to
+    the database itself, it does as its owner."""
 
     def __init__(self, database_url: str, http: httpx.AsyncClient) -> None:
         self.database_url = database_url
@@ -128,8 +152,7 @@ class World:
         return world
 
     async def connect(self) -> "AsyncConnection[tuple[Any, ...]]":
-        options = connection_options(DatabaseSettings(lock_wait_seconds=60, statement_seconds=80))
-        return await AsyncConnection.connect(self.database_url, autocommit=True, options=options)
+        return await AsyncConnection.connect(self.database_url, autocommit=True, options=AS_OWNER)
 
     async def fetch(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         async with await self.connect() as connection:

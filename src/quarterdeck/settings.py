@@ -65,6 +65,10 @@ class ServerSettings(Struct, frozen=True):
 class DatabaseSettings(Struct, frozen=True):
     # None: the embedded PostgreSQL under the data directory.
     url: str | None = None
+    # Who migrates. None: whoever `url` names.
+    owner_url: str | None = None
+    # What API and workers act as. `none` would be nobody, and PostgreSQL keeps pg_… for itself.
+    role: Annotated[str, Meta(pattern=r"^(?!(none|public)$|pg_)[a-z_][a-z0-9_]{0,62}$")] = "quarterdeck_app"
     pool_connections: Count = 8
     submit_connections: Count = 4
     # A caller is told within five seconds that the database is away: waiting for a connection is part of that.
@@ -289,6 +293,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             except msgspec.ValidationError as fault:
                 faults.append(f"{variable(section.name, field.name)}={text!r}: {fault}")
         sections[section.name] = section.type(**values)
+    if sections["database"].owner_url is not None and sections["database"].url is None:
+        faults.append("QUARTERDECK_DATABASE_OWNER_URL is set without QUARTERDECK_DATABASE_URL")
     if faults:
         raise SettingsError("; ".join(faults))
     return Settings(**sections)

@@ -29,7 +29,7 @@ async def sweep(parts: Parts) -> Swept:
         await _outcome(sweeping)
         for sweeping in (
             sweep_receipts(parts.database, receipt.keep_days, receipt.sweep_batch),
-            sweep_audit_events(parts.database, parts.settings.audit.keep_days),
+            sweep_audit_events(parts.database),
             sweep_bundles(parts.database, parts.bundles, bundle.orphan_hours),
             purge_deleted_sessions(parts.database),
             sweep_deliveries(parts.database, webhook.keep_days, receipt.sweep_batch),

@@ -14,6 +14,7 @@ import pytest
 from quarterdeck.settings import WebhookSettings
 from quarterdeck.webhooks.sealing import Sealer
 from tests.cli.command import qd, qd_here, qd_serve
+from tests.world import app_url
 
 # The same in every process of a parallel run.
 SOME_ID = UUID("8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55")
@@ -205,11 +206,29 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
     assert qd("sweep", **settings).stdout == removed.format(0)
 
 
+def test_with_two_addresses_the_owners_is_needed_to_migrate_only(database_url: str) -> None:
+    weak = {"DATABASE_URL": app_url(database_url)}
+    both = weak | {"DATABASE_OWNER_URL": database_url}
+    assert qd("migrate", **both, AUDIT_KEEP_DAYS="30").returncode == 0
+    created = qd("admin", "create-workspace", "--name", "x", "--owner-email", "a@example.com", **weak)
+    assert created.returncode == 0, created.stderr
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        kept = connection.execute("SELECT keep_days FROM app.audit_retention").fetchall()
+        assert kept == [(30,)], "a command without the settings of the service does not shorten the log"
+        connection.execute("DELETE FROM app.migrations WHERE name = '0009_audit_retention'")
+    refused = qd("admin", "list-workspaces", **weak)
+    assert refused.returncode == 2
+    assert "QUARTERDECK_DATABASE_OWNER_URL" in refused.stderr
+
+
 @pytest.mark.parametrize("url", ["postgresql://u:hunter2@[::1/db", "postgresql://u:hun%ter2@h/db", "nonsense hunter2"])
 @pytest.mark.parametrize("command", ["migrate", "api"])
 def test_a_malformed_database_url_is_not_quoted(url: str, command: str) -> None:
     done = qd_here(command, DATABASE_URL=url)
-    assert (done.returncode, done.stderr) == (2, "qd: QUARTERDECK_DATABASE_URL is not a PostgreSQL URL\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "qd: QUARTERDECK_DATABASE_URL (or _OWNER_URL) is not a PostgreSQL URL\n",
+    )
 
 
 def test_a_bundle_store_that_cannot_be(database_url: str) -> None:

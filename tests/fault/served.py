@@ -26,7 +26,11 @@ async def app(
             await send({"type": f"{message['type']}.complete"})
         await send({"type": "lifespan.shutdown.complete"})
         return
-    body = os.environ["QUARTERDECK_DATABASE_URL"] if scope["path"] == "/url" else str(os.getpid())
+    told = {
+        "/url": os.environ["QUARTERDECK_DATABASE_URL"],
+        "/owner_url": os.environ.get("QUARTERDECK_DATABASE_OWNER_URL", ""),
+    }
+    body = told.get(scope["path"], str(os.getpid()))
     await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
     if scope["path"] in PAUSES:
         # So that the client knows that its request is under way.
@@ -46,13 +50,14 @@ def say(*words: object) -> None:
     sys.stdout.flush()
 
 
-def before_api(url: str) -> None:
+def before_api(url: str) -> str:
     with psycopg.connect(url) as connection:
         connection.execute("SELECT 1")
     say("DATABASE", url)
     if "REFUSE" in os.environ:
         raise RuntimeError("refused before the API")
     time.sleep(float(os.environ.get("LINGER_SECONDS", "0")))
+    return os.environ.get("APP_URL", url)
 
 
 def main() -> int:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.db.migrate import migrate
 from tests.fault.postgres import Postgres
 from tests.uptime import outage
 from tests.uptime.availability import working_world
@@ -14,7 +13,7 @@ from tests.uptime.fleet import Fleet, sailing
 from tests.uptime.outage import How
 from tests.uptime.rolling import behind_a_balancer
 from tests.workers import at_rest, eventually
-from tests.world import World
+from tests.world import World, migrate_for_tests
 
 # Five are promised, and `make availability` holds to that; the rest is for a busy machine. What hangs takes longer.
 ANSWER_SECONDS = BACK_SECONDS = 20.0
@@ -28,7 +27,7 @@ def postgres() -> Iterator[Postgres]:
         postgres = Postgres(Path(folder))
         postgres.start()
         try:
-            migrate(postgres.url)
+            migrate_for_tests(postgres.url)
             yield postgres
         finally:
             postgres.stop()

@@ -271,6 +271,7 @@ async def test_what_fails_once_by_contention_is_done_again_unseen(here: World, s
     session_id = await here.new_session()
     # A sequence keeps counting when its transaction is rolled back.
     await here.execute("CREATE SEQUENCE test_failures")
+    await here.execute("GRANT USAGE ON SEQUENCE test_failures TO quarterdeck_app")
     try:
         fail = f"IF nextval('test_failures') = 1 THEN RAISE EXCEPTION 'planted' USING ERRCODE = '{sqlstate}'; END IF;"
         async with trigger(here, "runs", fail):

@@ -18,7 +18,6 @@ import pytest
 from msgspec import Struct
 
 from quarterdeck.db.database import Database
-from quarterdeck.db.migrate import migrate
 from quarterdeck.events.model import EventType, NewEvent
 from quarterdeck.runs import lifecycle
 from quarterdeck.runs.lifecycle import Lease, Superseded
@@ -38,7 +37,17 @@ from tests.fault.stand_in import (
     walk_to,
 )
 from tests.workers import Worker, at_rest, check_log, ended, eventually, log_of, take_for_dead, working
-from tests.world import PATIENT, START_SECONDS, Server, World, clone_database, drop_database, serving
+from tests.world import (
+    PATIENT,
+    START_SECONDS,
+    Server,
+    World,
+    app_url,
+    clone_database,
+    drop_database,
+    migrate_for_tests,
+    serving,
+)
 
 Settings = dict[str, object]
 
@@ -253,7 +262,7 @@ async def test_no_write_of_an_older_attempt_is_let_through(
 ) -> None:
     session_id = await world.new_session()
     run_id = await submitted(world, session_id, "Hello.")
-    database = Database(server.database_url, DatabaseSettings(pool_connections=2))
+    database = Database(app_url(server.database_url), DatabaseSettings(pool_connections=2))
     await database.open()
     try:
         older = await lifecycle.begin(database, UUID(run_id), RunSettings(), again=False)
@@ -298,7 +307,7 @@ async def test_postgres_restarted_and_crashed_under_load(tmp_path: Path, stand_i
         postgres = Postgres(Path(folder))
         postgres.start()
         try:
-            migrate(postgres.url)
+            migrate_for_tests(postgres.url)
             with (
                 serving(postgres.url, tmp_path) as server,
                 working(postgres.url, tmp_path, **model, **SHIPPED) as one,

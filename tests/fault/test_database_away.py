@@ -15,12 +15,11 @@ import httpx
 import psycopg
 import pytest
 
-from quarterdeck.db.migrate import migrate
 from quarterdeck.http.routes import OPERATIONS
 from tests.contract.test_callers import Objects, request
 from tests.fault.postgres import LossyLine, Postgres
 from tests.workers import eventually, held_up, started, working
-from tests.world import Server, World, bundle, error_of, serving
+from tests.world import Server, World, bundle, error_of, migrate_for_tests, serving
 
 # Five are promised; the rest is for a busy machine. What hangs takes longer.
 ANSWER_SECONDS = 20.0
@@ -33,7 +32,7 @@ def postgres() -> Iterator[Postgres]:
     with tempfile.TemporaryDirectory(prefix="qd-away-") as folder:
         postgres = Postgres(Path(folder))
         postgres.start()
-        migrate(postgres.url)
+        migrate_for_tests(postgres.url)
         yield postgres
         postgres.stop()
 

@@ -6,10 +6,20 @@ from pathlib import Path
 
 import httpx
 import psutil
+import psycopg
 
+from quarterdeck.db.cluster import Cluster
 from tests.cli.command import qd_serve
 from tests.fault.test_embedded import eventually
 from tests.world import free_port
+
+
+def logins(data: Path) -> set[str]:
+    query = (
+        "SELECT usename::text FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+    with psycopg.connect(Cluster(data).url) as connection:
+        return {name for (name,) in connection.execute(query.encode()).fetchall()}
 
 
 def test_a_killed_supervisor_leaves_nothing_behind_and_loses_nothing(tmp_path: Path) -> None:
@@ -20,6 +30,7 @@ def test_a_killed_supervisor_leaves_nothing_behind_and_loses_nothing(tmp_path: P
         path, body = f"/v1/sessions/{session}/events", {"type": "input", "text": "demo: slow 99"}
         first = httpx.post(serving.url + path, json=body, headers=headers | {"Idempotency-Key": "k"}, timeout=60)
         assert first.status_code == 200
+        assert logins(data) == {"quarterdeck_app"}, "the owner of the tables only migrates"
         family = psutil.Process(serving.process.pid).children(recursive=True)
         assert len(family) >= 3
         os.kill(serving.process.pid, signal.SIGKILL)

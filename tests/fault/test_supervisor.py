@@ -15,6 +15,7 @@ import httpx
 import psutil
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from quarterdeck.db.cluster import Cluster, find_postmaster
 from quarterdeck.db.embedded import running
@@ -387,6 +388,16 @@ def test_with_an_address_of_a_database_none_is_started(serve: Callable[..., Serv
         served.signal(signal.SIGTERM)
         assert served.end() == 0
         assert select_one(url)
+
+
+def test_the_owners_address_is_kept_from_children(serve: Callable[..., Served], folder: Path) -> None:
+    with running(folder / "elsewhere") as url:
+        weak = make_conninfo(url, application_name="weak")
+        served = serve(QUARTERDECK_DATABASE_URL=weak, QUARTERDECK_DATABASE_OWNER_URL=url, APP_URL=weak).up()
+        assert served.url == url, "what is done before they start is done as the owner"
+        assert (served.get("/url"), served.get("/owner_url")) == (weak, "")
+        served.signal(signal.SIGTERM)
+        assert served.end() == 0
 
 
 def test_children_read_the_same_settings() -> None:

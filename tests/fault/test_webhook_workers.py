@@ -13,7 +13,7 @@ from quarterdeck.webhooks.sender import Sender
 from tests.fault.deliveries import QUICK, arrived, create, delivery, overdue, own, receiver, send_test, server
 from tests.receivers import Receiver, answering, hanging, receiving, slowly, verify
 from tests.workers import ended, eventually, started, take_for_dead, working
-from tests.world import Server, World
+from tests.world import Server, World, app_url
 
 __all__ = ["own", "receiver", "server"]
 
@@ -241,7 +241,7 @@ async def test_a_host_without_a_free_place_is_passed_over(world: World, server: 
         slow,
     )
     await send_test(world, quick)
-    database = Database(server.database_url, DatabaseSettings())
+    database = Database(app_url(server.database_url), DatabaseSettings())
     settings = WebhookSettings(allow_private_addresses=True, allow_http=True, per_host=2)
     sender = Sender(settings)
     await database.open()
@@ -270,7 +270,7 @@ async def test_workspaces_take_turns(world: World, server: Server) -> None:
     for webhook_id in crowd:
         await world.execute(add, webhook_id, 1, 4)
     await world.execute(add, lone, 0, 1)
-    database = Database(server.database_url, DatabaseSettings())
+    database = Database(app_url(server.database_url), DatabaseSettings())
     settings = WebhookSettings(allow_private_addresses=True, allow_http=True, per_host=2, concurrency=8)
     sender = Sender(settings)
     await database.open()

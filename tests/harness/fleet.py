@@ -19,16 +19,13 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.db.cluster import SOCKET_NAME
-from quarterdeck.db.database import connection_options
-from quarterdeck.db.migrate import migrate
-from quarterdeck.settings import DatabaseSettings
 from quarterdeck.workspaces.service import FirstStart, first_start
 from tests.fault.postgres import Postgres
 from tests.harness import launch
 from tests.harness.clock import Clock
 from tests.harness.line import Line
 from tests.harness.planted import Bug
-from tests.world import START_SECONDS, STOP_SECONDS, free_port
+from tests.world import AS_OWNER, START_SECONDS, STOP_SECONDS, app_url, free_port, migrate_for_tests
 
 APIS, WORKERS = 2, 3
 DISK_BYTES = 64 * 1024 * 1024
@@ -122,7 +119,7 @@ class Fleet:
     def _environment(self, bug: str | None) -> dict[str, str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
         own = {
-            "DATABASE_URL": make_conninfo(self.database_url, host="127.0.0.1", port=self.line.port),
+            "DATABASE_URL": make_conninfo(app_url(self.database_url), host="127.0.0.1", port=self.line.port),
             "SERVER_DATA_DIR": self.folder / "data",
             "BUNDLE_STORE_URL": f"file://{self.bundles}",
         }
@@ -141,7 +138,7 @@ class Fleet:
 
     async def start(self, bug: Bug | None) -> None:
         self.postgres.start()
-        migrate(self.database_url)
+        migrate_for_tests(self.database_url)
         async with await self.connect() as connection:
             await connection.execute(f"ALTER SYSTEM SET commit_delay = {COMMIT_DELAY_MICROSECONDS}")
             await connection.execute("ALTER SYSTEM SET commit_siblings = 1")
@@ -177,8 +174,7 @@ class Fleet:
                 await asyncio.sleep(0.05)
 
     async def connect(self) -> "AsyncConnection[tuple[Any, ...]]":
-        options = connection_options(DatabaseSettings(lock_wait_seconds=60, statement_seconds=80))
-        return await AsyncConnection.connect(self.database_url, autocommit=True, options=options, connect_timeout=5)
+        return await AsyncConnection.connect(self.database_url, autocommit=True, options=AS_OWNER, connect_timeout=5)
 
     async def backends(self) -> list[int]:
         """The connections of the application."""

@@ -10,12 +10,11 @@ import pytest
 
 from quarterdeck.activity import rules, service
 from quarterdeck.activity.model import Reach
-from quarterdeck.db.database import Connection, connection_options
-from quarterdeck.settings import DatabaseSettings
+from quarterdeck.db.database import Connection
 from quarterdeck.workspaces import service as workspaces
 from tests.store.test_sql_prepares import ALL, as_prepared
+from tests.world import AS_OWNER
 
-OPTIONS = connection_options(DatabaseSettings())
 # A run with two inputs each second, the last one now. Each has a session of its own.
 FILL = """
 WITH made AS (
@@ -54,7 +53,7 @@ async def test_only_the_window_of_the_workspace_is_read(database_url: str, known
     now = datetime.now(UTC)
     window = rules.window(now, 5)
     inside = int((now - window.since).total_seconds()) + 1
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=OPTIONS) as connection:
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         for table in ("runs", "session_events"):
             # It would change what PostgreSQL knows in the middle of the test.
             await connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
@@ -88,7 +87,7 @@ async def test_the_window_is_cut_short_where_too_much_came_in(database_url: str,
     # Ids know no more than milliseconds.
     now = datetime.now(UTC).replace(microsecond=0)
     window = rules.window(now, 60)
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=OPTIONS) as connection:
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         workspace_id = await new_workspace(connection, "a@example.com")
         await connection.execute(FILL, (now, 1000, workspace_id))
         whole = await service.count(connection, workspace_id, window, WIDE)
@@ -105,7 +104,7 @@ async def test_the_window_is_cut_short_where_too_much_came_in(database_url: str,
 
 def test_what_drives_runs_does_not_use_the_indexes_of_charts(database_url: str) -> None:
     """On empty tables all plans cost the same. One that was made there is kept while they grow."""
-    with psycopg.connect(database_url, autocommit=True, options=OPTIONS) as connection:
+    with psycopg.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         connection.execute("SET plan_cache_mode = force_generic_plan")
         numbers = itertools.count()
         for constant in ALL:
@@ -122,7 +121,7 @@ def test_what_drives_runs_does_not_use_the_indexes_of_charts(database_url: str) 
 async def test_steering_still_updates_the_row_in_place(database_url: str) -> None:
     """A heap-only update writes to no index. One on what steering changes would end that."""
     steer = "UPDATE runs SET last_input = last_input + 1, inputs_accepted = inputs_accepted + 1, updated_at = now()"
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=OPTIONS) as connection:
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         workspace_id = await new_workspace(connection, "a@example.com")
         await connection.execute(FILL, (datetime.now(UTC), 1, workspace_id))
         async with connection.transaction():

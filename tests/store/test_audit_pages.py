@@ -9,11 +9,11 @@ import pytest
 
 from quarterdeck.audit import store
 from quarterdeck.audit.model import AuditFilter, ObjectType
-from quarterdeck.db.database import Connection, connection_options
+from quarterdeck.db.database import Connection
 from quarterdeck.ids import HIGHEST_ID, LOWEST_ID
-from quarterdeck.settings import DatabaseSettings
 from quarterdeck.workspaces import service as workspaces
 from tests.store.test_sql_prepares import as_prepared
+from tests.world import AS_OWNER
 
 FILL = """
 INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, user_id, detail)
@@ -57,8 +57,7 @@ async def pages(
 @pytest.mark.parametrize("known", ["new", "when_empty", "analysed_when_empty", "small", "analysed"])
 async def test_a_page_does_not_read_the_whole_log(database_url: str, newest_first: bool, known: str) -> None:
     """Whatever PostgreSQL knew of the table when it made its plan."""
-    options = connection_options(DatabaseSettings())
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=options) as connection:
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         workspace_id = await workspaces.create_workspace(connection, "x", "a@example.com")
         rare = await workspaces.add_member(connection, workspace_id, "b@example.com")
         often = (await workspaces.show_workspace(connection, workspace_id)).owner.user_id
@@ -113,8 +112,7 @@ async def test_each_filter_has_its_index(database_url: str, lead: str | None, ne
     """In the plan that PostgreSQL makes for all values: from one place of one index on, and nothing to sort."""
     statement = as_prepared(store._PAGES[lead, newest_first])
     nothing = ", ".join(["NULL"] * statement.count("$"))
-    options = connection_options(DatabaseSettings())
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=options) as connection:
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         await connection.execute("SET plan_cache_mode = force_generic_plan")
         await connection.execute(f"PREPARE page AS {statement}".encode())
         found = await connection.execute(f"EXPLAIN (COSTS OFF) EXECUTE page ({nothing})".encode())

@@ -6,11 +6,11 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from quarterdeck.db.database import Connection, connection_options
+from quarterdeck.db.database import Connection
 from quarterdeck.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.sessions import store
-from quarterdeck.settings import DatabaseSettings
 from quarterdeck.workspaces import service as workspaces
+from tests.world import AS_OWNER
 
 # In each of two workspaces, one session in ten archived. Those of the second are strewn among those of the first.
 SESSIONS = 5000
@@ -57,8 +57,7 @@ async def pages(
 @pytest.mark.parametrize("known", ["new", "when_empty", "analysed"])
 async def test_a_page_reads_what_it_must(database_url: str, newest_first: bool, known: str) -> None:
     """Whatever PostgreSQL knew of the tables when it made its plan."""
-    options = connection_options(DatabaseSettings())
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=options) as connection:
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         ids = [await workspaces.create_workspace(connection, "x", f"{one}@example.com") for one in "ab"]
         for table in ("sessions", "runs"):
             # It would change what PostgreSQL knows in the middle of the test.
@@ -95,8 +94,7 @@ async def test_a_page_reads_what_it_must(database_url: str, newest_first: bool, 
 
 @pytest.mark.parametrize("newest_first", [True, False])
 async def test_a_small_workspace_does_not_pay_for_a_large_one(database_url: str, newest_first: bool) -> None:
-    options = connection_options(DatabaseSettings())
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=options) as connection:
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         ids = [await workspaces.create_workspace(connection, "x", f"{one}@example.com") for one in "ab"]
         for place, (workspace_id, count) in enumerate(zip(ids, (SESSIONS, 20), strict=True)):
             await connection.execute(FILL, (place, count, workspace_id))

@@ -1,4 +1,5 @@
-"""Every SQL constant is prepared on the migrated schema, so that a typo fails here and not at three in the morning."""
+"""Every SQL constant is prepared and planned on the migrated schema, so that a typo or a missing right fails here and
+not at three in the morning."""
 
 import ast
 import importlib
@@ -14,18 +15,32 @@ from msgspec import Struct
 import quarterdeck
 from quarterdeck.db.database import connection_options
 from quarterdeck.settings import DatabaseSettings
+from tests.world import AS_OWNER, app_url
 
 SOURCE = Path(quarterdeck.__file__).parent
 STORES = [file for file in sorted(SOURCE.glob("*/*store.py")) if file.stem != "bundle_store"]
-FILES = [*STORES, SOURCE / "access" / "last_used.py", SOURCE / "db" / "migrate.py"]
+FILES = [
+    *STORES,
+    SOURCE / "access" / "last_used.py",
+    SOURCE / "events" / "log.py",
+    SOURCE / "db" / "migrate.py",
+    SOURCE / "db" / "roles.py",
+]
+# What a process of the service asks too, to know whether it is ready.
+ALSO_OF_THE_SERVICE = {"db/migrate _APPLIED", "db/migrate _KNOWN"}
 _STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH|LOCK|CREATE)\b")
 # PostgreSQL prepares only what it plans.
 _PREPARABLE = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b")
+Connection = psycopg.Connection[tuple[object, ...]]
 
 
 class Constant(Struct, frozen=True):
     place: str
     text: str
+
+    @property
+    def is_the_owners(self) -> bool:
+        return self.place.startswith("db/") and self.place not in ALSO_OF_THE_SERVICE
 
 
 def constants() -> Iterator[Constant]:
@@ -61,10 +76,36 @@ def as_prepared(text: str) -> str:
 
 
 @pytest.fixture
-def connection(database_url: str) -> Iterator["psycopg.Connection[tuple[object, ...]]"]:
+def connection(database_url: str) -> Iterator[Connection]:
+    """As the service is connected."""
     options = connection_options(DatabaseSettings())
-    with psycopg.connect(database_url, autocommit=True, options=options) as connection:
+    with psycopg.connect(app_url(database_url), autocommit=True, options=options) as connection:
         yield connection
+
+
+@pytest.fixture
+def owner(database_url: str) -> Iterator[Connection]:
+    with psycopg.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
+        yield connection
+
+
+def faults(connection: Connection, constants: list[Constant]) -> list[str]:
+    """Of the statements, when they are planned. PREPARE alone asks for no right."""
+    found = []
+    connection.execute("SET plan_cache_mode = force_generic_plan")
+    for number, constant in enumerate(constants):
+        statement = as_prepared(constant.text)
+        nothing = ", ".join(["NULL"] * statement.count("$"))
+        try:
+            if _PREPARABLE.match(statement):
+                connection.execute(f"PREPARE s{number} AS {statement}".encode())
+                connection.execute(f"EXPLAIN EXECUTE s{number}{f'({nothing})' if nothing else ''}".encode())
+            else:
+                with connection.transaction(force_rollback=True):
+                    connection.execute(statement.encode())
+        except psycopg.Error as fault:
+            found.append(f"{constant.place}: {fault}")
+    return found
 
 
 def test_the_statements_were_found() -> None:
@@ -73,23 +114,27 @@ def test_the_statements_were_found() -> None:
     assert {constant.place.split(" ")[0] for constant in ALL} == {f"{file.parent.name}/{file.stem}" for file in FILES}
 
 
-def test_every_statement_is_understood(connection: "psycopg.Connection[tuple[object, ...]]") -> None:
-    faults = []
-    for number, constant in enumerate(ALL):
-        statement = as_prepared(constant.text)
-        try:
-            if _PREPARABLE.match(statement):
-                connection.execute(f"PREPARE s{number} AS {statement}".encode())
-            else:
-                with connection.transaction(force_rollback=True):
-                    connection.execute(statement.encode())
-        except psycopg.Error as fault:
-            faults.append(f"{constant.place}: {fault}")
-    assert faults == []
+def test_every_statement_is_understood_and_allowed(connection: Connection, owner: Connection) -> None:
+    assert faults(connection, [constant for constant in ALL if not constant.is_the_owners]) == []
+    assert faults(owner, [constant for constant in ALL if constant.is_the_owners]) == []
+
+
+def test_a_missing_right_is_noticed(connection: Connection, owner: Connection) -> None:
+    """A test of the test: a column, a table, a function."""
+    owner.execute("REVOKE UPDATE (revoked_at) ON session_tokens FROM quarterdeck_app")
+    owner.execute("REVOKE INSERT ON skills FROM quarterdeck_app")
+    owner.execute("REVOKE EXECUTE ON FUNCTION expire_audit_events FROM quarterdeck_app")
+    found = faults(connection, [constant for constant in ALL if not constant.is_the_owners])
+    assert sorted(fault.split(":")[0] for fault in found) == [
+        "audit/store _EXPIRE",
+        "session_tokens/store _REVOKE",
+        "skills/store _ADD",
+    ]
+    assert all("permission denied" in fault for fault in found)
 
 
 def test_the_functions_hold_only_columns_and_functions_that_exist(
-    connection: "psycopg.Connection[tuple[object, ...]]",
+    connection: Connection,
 ) -> None:
     """PL/pgSQL looks at a statement when it first runs it. One call of each kind runs them all: a new run, a steered
     one, a replay, a token, and every refusal."""

@@ -9,40 +9,41 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import msgspec
 import psycopg
 import pytest
 
 from quarterdeck.app import build_parts
 from quarterdeck.db.database import Connection
+from quarterdeck.db.migrate import migrate
 from quarterdeck.errors import ServiceError
 from quarterdeck.ids import first_id_at, new_id
 from quarterdeck.parts import Parts
-from quarterdeck.settings import AuditSettings, Settings, with_database_url, with_server
+from quarterdeck.settings import DatabaseSettings, ServerSettings, Settings
 from quarterdeck.skills import store
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.sweep import sweep
 from quarterdeck.workspaces import service as workspaces
-from tests.world import bundle
+from tests.world import AS_OWNER, app_url, bundle
 
 OLD = "UPDATE bundles SET touched_at = now() - interval '25 hours'"
 
 
 @pytest.fixture
 async def parts(database_url: str, tmp_path: Path) -> AsyncIterator[Parts]:
-    settings = with_server(with_database_url(Settings(), database_url), data_dir=str(tmp_path))
-    parts = build_parts(settings)
+    database = DatabaseSettings(url=app_url(database_url), owner_url=database_url)
+    parts = build_parts(Settings(database=database, server=ServerSettings(data_dir=str(tmp_path))))
     await parts.database.open()
     yield parts
     await parts.database.close()
 
 
 async def run(parts: Parts, statement: str) -> list[tuple[Any, ...]]:
-    async def work(connection: Connection) -> list[tuple[Any, ...]]:
+    """As the owner: what no process of the service would do."""
+    url = parts.settings.database.owner_url
+    assert url is not None
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True, options=AS_OWNER) as connection:
         cursor = await connection.execute(statement.encode())
         return await cursor.fetchall() if cursor.description else []
-
-    return await parts.database.read(work)
 
 
 async def keep(parts: Parts, archive: bytes) -> str:
@@ -67,7 +68,7 @@ async def add_version(connection: Connection, archive: bytes) -> None:
     ((owner_id,),) = await cursor.fetchall()
     skill_id = new_id()
     await store.add(connection, skill_id, workspace_id, "x", owner_id)
-    version = await store.next_version(connection, skill_id)
+    version = await store.next_version(connection, workspace_id, skill_id)
     read = read_bundle(io.BytesIO(archive), Settings().bundle)
     await store.add_version(connection, new_id(), skill_id, version, read, owner_id)
 
@@ -215,9 +216,7 @@ async def test_audit_events_are_kept_for_a_year(parts: Parts) -> None:
     assert await run(parts, "SELECT action FROM audit_events WHERE action <> 'x'") == [("create_workspace",)]
 
 
-async def test_the_time_that_audit_events_are_kept_is_a_setting(parts: Parts) -> None:
-    settings = msgspec.structs.replace(parts.settings, audit=AuditSettings(keep_days=1))
-
+async def test_the_owner_says_how_long_audit_events_are_kept(parts: Parts, database_url: str) -> None:
     async def work(connection: Connection) -> None:
         workspace_id = await workspaces.create_workspace(connection, "x", "a@example.com")
         for hours in (23, 25):
@@ -229,7 +228,23 @@ async def test_the_time_that_audit_events_are_kept_is_a_setting(parts: Parts) ->
             )
 
     await parts.database.transaction(work, repeatable=False)
-    assert (await sweep(msgspec.structs.replace(parts, settings=settings))).audit_events == 1
+    assert (await sweep(parts)).audit_events == 0
+    migrate(database_url)
+    assert (await sweep(parts)).audit_events == 0, "who names no time changes none"
+    migrate(database_url, audit_keep_days=1)
+    assert (await sweep(parts)).audit_events == 1
+
+
+async def test_nothing_goes_until_the_owner_says_how_long_it_is_kept(parts: Parts) -> None:
+    await run(parts, "DELETE FROM audit_retention")
+    await run(parts, "INSERT INTO users (id, email) VALUES (gen_random_uuid(), 'a@example.com')")
+    await run(parts, "INSERT INTO workspaces (id, name, owner_id) SELECT gen_random_uuid(), 'x', id FROM users")
+    await run(
+        parts,
+        "INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, detail)"
+        " SELECT '00000000-0000-7000-8000-000000000000', id, 'x', 'skill', id, '{}' FROM workspaces",
+    )
+    assert (await sweep(parts)).audit_events == 0
 
 
 async def test_deliveries_that_ended_are_kept_for_thirty_days(parts: Parts) -> None:

@@ -94,12 +94,22 @@ def test_an_empty_variable_is_as_good_as_none() -> None:
         ("QUARTERDECK_KEY_ENVIRONMENT", "a_b"),
         ("QUARTERDECK_KEY_ENVIRONMENT", "a" * 17),
         ("QUARTERDECK_KEY_LAST_USED_FLUSH_SECONDS", "61"),
+        *(
+            ("QUARTERDECK_DATABASE_ROLE", text)
+            for text in ("none", "public", "pg_monitor", "Quarterdeck", "a b", "a;b", "1a", "a" * 64)
+        ),
         ("QUARTERDECK_LOG_LEVEL", "loud"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(name: str, text: str) -> None:
     with pytest.raises(SettingsError, match=name):
         read_settings({name: text})
+
+
+def test_an_owner_without_a_database_is_refused() -> None:
+    """It would be the embedded one that is served, in silence."""
+    with pytest.raises(SettingsError, match="QUARTERDECK_DATABASE_OWNER_URL is set without QUARTERDECK_DATABASE_URL"):
+        read_settings({"QUARTERDECK_DATABASE_OWNER_URL": "postgresql://h/d"})
 
 
 def test_all_faults_are_told_together() -> None:

@@ -16,13 +16,12 @@ from bench.report import table_of, write_json
 from rich.console import Console
 from rich.markup import escape
 
-from quarterdeck.db.migrate import migrate
 from tests.fault.postgres import Postgres
 from tests.uptime import outage
 from tests.uptime.fleet import sailing
 from tests.uptime.outage import How, Outage
 from tests.uptime.rolling import Rolled, Served, behind_a_balancer
-from tests.world import World
+from tests.world import World, migrate_for_tests
 
 APIS, WORKERS = 2, 3
 
@@ -81,7 +80,7 @@ def main() -> None:
         postgres = Postgres(Path(name))
         postgres.start()
         try:
-            migrate(postgres.url)
+            migrate_for_tests(postgres.url)
             found = asyncio.run(measure(postgres, Path(name), asked, console))
         finally:
             postgres.stop()

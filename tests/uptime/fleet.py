@@ -13,7 +13,7 @@ import httpx
 import psutil
 from msgspec import Struct
 
-from tests.world import START_SECONDS, STOP_SECONDS, free_port
+from tests.world import START_SECONDS, STOP_SECONDS, app_url, free_port
 
 
 class Process:
@@ -105,7 +105,7 @@ def sailing(database_url: str, folder: Path, *, apis: int, workers: int, **setti
 
 def environment_of(database_url: str, folder: Path, **settings: object) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
-    environment |= {"QUARTERDECK_DATABASE_URL": database_url, "QUARTERDECK_SERVER_DATA_DIR": str(folder)}
+    environment |= {"QUARTERDECK_DATABASE_URL": app_url(database_url), "QUARTERDECK_SERVER_DATA_DIR": str(folder)}
     return environment | {f"QUARTERDECK_{name}": str(value) for name, value in settings.items()}
 
 

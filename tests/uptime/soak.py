@@ -26,14 +26,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from quarterdeck.db.migrate import migrate
 from tests.fault.postgres import Postgres
 from tests.uptime.availability import working_world
 from tests.uptime.fleet import Fleet, sailing
 from tests.uptime.outage import connections_of
 from tests.uptime.sampling import POSTGRES, Sample, Trend, held_by, trend
 from tests.uptime.workload import Workload
-from tests.world import World
+from tests.world import World, migrate_for_tests
 
 APIS, API_PROCESSES, WORKERS = 1, 2, 2
 PEAK_CLIENTS = 32
@@ -323,7 +322,7 @@ def main() -> None:
         postgres = Postgres(Path(name))
         postgres.start()
         try:
-            migrate(postgres.url)
+            migrate_for_tests(postgres.url)
             soaked = uvloop.run(soak(postgres, Path(name), asked, console))
         finally:
             postgres.stop()

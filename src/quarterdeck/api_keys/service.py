@@ -83,7 +83,7 @@ async def rotate_api_key(parts: Parts, call: Call[RotateApiKeyBody], api_key_id:
 
     async def effect(connection: Connection, principal: Principal, old: ApiKeyBody, body: RotateApiKeyBody) -> Made:
         await seize(connection, [old.id])
-        locked = await store.lock(connection, old.id)
+        locked = await store.lock(connection, principal.workspace_id, old.id)
         rules.check_rotatable(locked)
         max_days = await store.max_days(connection, principal.workspace_id)
         expires_at = rules.rotated_expiry(old.expires_at, datetime.now(UTC), max_days)
@@ -96,7 +96,7 @@ async def rotate_api_key(parts: Parts, call: Call[RotateApiKeyBody], api_key_id:
             CreateApiKeyBody(old.label, old.permissions, expires_at),
             lineage_id=locked.lineage_id,
         )
-        await store.replace(connection, old.id, created.id, body.overlap_seconds)
+        await store.replace(connection, principal.workspace_id, old.id, created.id, body.overlap_seconds)
         kept = msgspec.structs.replace(created, secret=msgspec.UNSET)
         detail = told(created) | {"replaced_by": str(created.id), "overlap_seconds": body.overlap_seconds}
         return Made(shown=created, kept=kept, object_id=old.id, detail=detail)
@@ -153,7 +153,7 @@ async def revoke_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> An
 
     async def effect(connection: Connection, principal: Principal, key: ApiKeyBody, _: None) -> Made:
         await seize(connection, [key.id])
-        changed = await store.revoke(connection, key.id)
+        changed = await store.revoke(connection, principal.workspace_id, key.id)
         revoked = await store.get(connection, principal.workspace_id, key.id)
         assert revoked is not None
         return Made(shown=revoked, kept=revoked, object_id=key.id, detail={"label": key.label}, changed=changed)
@@ -177,7 +177,7 @@ async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UU
     # Until there is nothing left: while the first round waits for a key that is in use, that key can make another.
     while alive := await store.alive_of_user(connection, workspace_id, user_id):
         await seize(connection, alive)
-        revoked += await store.revoke_all(connection, alive)
+        revoked += await store.revoke_all(connection, workspace_id, alive)
     return revoked
 
 

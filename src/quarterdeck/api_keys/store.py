@@ -38,14 +38,15 @@ ORDER BY k.id LIMIT %s
 """
 _ALIVE_OF_USER = "SELECT id FROM api_keys WHERE workspace_id = %s AND created_by = %s AND revoked_at IS NULL"
 _REVOKE_ALL = """
-UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = ANY (%s) AND revoked_at IS NULL RETURNING id
+UPDATE api_keys SET revoked_at = clock_timestamp()
+WHERE workspace_id = %s AND id = ANY (%s) AND revoked_at IS NULL RETURNING id
 """
 _MAX_DAYS = "SELECT max_key_days FROM workspaces WHERE id = %s"
 # A statement of its own: a second rotation must see that the first replaced the key.
 _LOCK = """
 SELECT lineage_id, replaced_by IS NOT NULL,
        revoked_at IS NOT NULL OR coalesce(expires_at <= clock_timestamp(), false)
-FROM api_keys WHERE id = %s FOR NO KEY UPDATE
+FROM api_keys WHERE workspace_id = %s AND id = %s FOR NO KEY UPDATE
 """
 _REPLACE = """
 UPDATE api_keys
@@ -53,9 +54,11 @@ SET replaced_by = %s,
     expires_at = CASE WHEN %s = 0 THEN expires_at
                       ELSE least(expires_at, clock_timestamp() + make_interval(secs => %s)) END,
     revoked_at = CASE WHEN %s = 0 THEN clock_timestamp() END
-WHERE id = %s
+WHERE workspace_id = %s AND id = %s
 """
-_REVOKE = "UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = %s AND revoked_at IS NULL"
+_REVOKE = """
+UPDATE api_keys SET revoked_at = clock_timestamp() WHERE workspace_id = %s AND id = %s AND revoked_at IS NULL
+"""
 _OF_USER = """
 SELECT k.id, k.label, k.prefix, k.permissions, k.expires_at, k.last_used_at, k.revoked_at,
        u.id, u.display_name, u.email
@@ -103,29 +106,32 @@ async def max_days(connection: Connection, workspace_id: UUID) -> int | None:
     return days
 
 
-async def lock(connection: Connection, api_key_id: UUID) -> RotatedKey:
-    row = await (await connection.execute(_LOCK, (api_key_id,))).fetchone()
+async def lock(connection: Connection, workspace_id: UUID, api_key_id: UUID) -> RotatedKey:
+    row = await (await connection.execute(_LOCK, (workspace_id, api_key_id))).fetchone()
     assert row is not None
     return RotatedKey(*row)
 
 
-async def replace(connection: Connection, api_key_id: UUID, replaced_by: UUID, overlap_seconds: int) -> None:
+async def replace(
+    connection: Connection, workspace_id: UUID, api_key_id: UUID, replaced_by: UUID, overlap_seconds: int
+) -> None:
     """The old key ends after the overlap, or earlier if it would have anyway."""
-    await connection.execute(_REPLACE, (replaced_by, overlap_seconds, overlap_seconds, overlap_seconds, api_key_id))
+    overlap = (overlap_seconds, overlap_seconds, overlap_seconds)
+    await connection.execute(_REPLACE, (replaced_by, *overlap, workspace_id, api_key_id))
 
 
-async def revoke(connection: Connection, api_key_id: UUID) -> bool:
+async def revoke(connection: Connection, workspace_id: UUID, api_key_id: UUID) -> bool:
     """Whether it was alive until now."""
-    return (await connection.execute(_REVOKE, (api_key_id,))).rowcount == 1
+    return (await connection.execute(_REVOKE, (workspace_id, api_key_id))).rowcount == 1
 
 
 async def alive_of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[UUID]:
     return [row[0] for row in await (await connection.execute(_ALIVE_OF_USER, (workspace_id, user_id))).fetchall()]
 
 
-async def revoke_all(connection: Connection, ids: list[UUID]) -> list[UUID]:
+async def revoke_all(connection: Connection, workspace_id: UUID, ids: list[UUID]) -> list[UUID]:
     """Those that were alive until now."""
-    return [row[0] for row in await (await connection.execute(_REVOKE_ALL, (ids,))).fetchall()]
+    return [row[0] for row in await (await connection.execute(_REVOKE_ALL, (workspace_id, ids))).fetchall()]
 
 
 async def of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[ApiKeyBody]:

@@ -31,8 +31,8 @@ async def list_audit_events(
     return await parts.database.read(read)
 
 
-async def sweep_audit_events(database: Database, keep_days: int) -> int:
+async def sweep_audit_events(database: Database) -> int:
     async def delete(connection: Connection) -> int:
-        return await store.delete_old(connection, keep_days, _SWEEP_BATCH)
+        return await store.delete_old(connection, _SWEEP_BATCH)
 
     return await database.in_batches(delete, _SWEEP_BATCH)

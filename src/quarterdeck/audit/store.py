@@ -48,18 +48,7 @@ _PAGES = {
     for lead in (None, *_LEADS)
     for newest_first in (True, False)
 }
-# The cutoff is the lowest id of its millisecond, by the database's clock: one for all processes. now(), because no
-# index is searched for what clock_timestamp() says.
-_SWEEP = """
-DELETE FROM audit_events WHERE id IN (
-    SELECT id FROM audit_events
-    WHERE id < rpad(
-        lpad(to_hex((extract(epoch FROM now() - make_interval(days => %s)) * 1000)::bigint), 12, '0'), 32, '0'
-    )::uuid
-    ORDER BY id LIMIT %s
-    FOR UPDATE SKIP LOCKED
-)
-"""
+_EXPIRE = "SELECT expire_audit_events(%s)"
 
 
 async def add(
@@ -91,8 +80,12 @@ async def page(
     return [_body(row) for row in rows]
 
 
-async def delete_old(connection: Connection, keep_days: int, batch: int) -> int:
-    return (await connection.execute(_SWEEP, (keep_days, batch))).rowcount
+async def delete_old(connection: Connection, batch: int) -> int:
+    """How old is old is known to the database, where this process cannot change it."""
+    row = await (await connection.execute(_EXPIRE, (batch,))).fetchone()
+    assert row is not None
+    count: int = row[0]
+    return count
 
 
 def _page(

@@ -1,4 +1,5 @@
-"""How a command reaches the database: by its URL, or embedded in the data folder, started for the while if need be."""
+"""How a command reaches the database: by its URL, or embedded in the data folder, started for the while if need be. As
+its owner to migrate, as the role of the service for everything else."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -6,11 +7,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
 
 from quarterdeck.cli.output import note
 from quarterdeck.db import embedded
 from quarterdeck.db.database import Connection, connection_options
 from quarterdeck.db.migrate import migrate
+from quarterdeck.db.roles import AppRole
 from quarterdeck.settings import Settings, with_database_url
 
 if TYPE_CHECKING:
@@ -19,16 +22,33 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def app_role(settings: Settings) -> AppRole:
+    return AppRole(settings.database.role, logs_in=settings.database.url is None)
+
+
+def app_url(settings: Settings, owner_url: str) -> str:
+    """For whatever serves. In the embedded server the role logs in by itself, so that it cannot become the owner."""
+    return settings.database.url or make_conninfo(owner_url, user=settings.database.role)
+
+
 @contextmanager
-def database_url(settings: Settings) -> Iterator[str]:
+def owner_url(settings: Settings) -> Iterator[str]:
     if settings.database.url is not None:
-        yield settings.database.url
+        yield settings.database.owner_url or settings.database.url
         return
     if not settings.data_dir.exists():
         # Whoever is in the wrong folder should know.
         note(f"{settings.data_dir.absolute()} is not there: a new database is made in it.")
     with embedded.running(settings.data_dir) as url:
         yield url
+
+
+@contextmanager
+def migrated(settings: Settings) -> Iterator[str]:
+    """The address at which the role of the service finds the database at this release's schema."""
+    with owner_url(settings) as url:
+        migrate(url, app_role(settings))
+        yield app_url(settings, url)
 
 
 def on_database(settings: Settings, work: Callable[[Connection], Awaitable[T]]) -> T:
@@ -39,8 +59,7 @@ def on_database(settings: Settings, work: Callable[[Connection], Awaitable[T]]) 
         async with await AsyncConnection.connect(url, autocommit=True, options=options) as connection:
             return await work(connection)
 
-    with database_url(settings) as url:
-        migrate(url)
+    with migrated(settings) as url:
         return asyncio.run(connected(url))
 
 
@@ -57,6 +76,11 @@ def sweep_now(settings: Settings) -> "Swept":
         finally:
             await parts.database.close()
 
-    with database_url(settings) as url:
-        migrate(url)
+    with migrated(settings) as url:
         return asyncio.run(work(url))
+
+
+def migrate_now(settings: Settings) -> list[str]:
+    """Also writes down how long the audit log is kept: other commands may run without the settings of the service."""
+    with owner_url(settings) as url:
+        return migrate(url, app_role(settings), settings.audit.keep_days)

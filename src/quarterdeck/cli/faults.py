@@ -68,12 +68,13 @@ def _of_the_database(fault: Exception) -> tuple[str, Exit] | None:
 
     from quarterdeck.db.embedded import EmbeddedError
     from quarterdeck.db.migrate import MigrationError
+    from quarterdeck.db.roles import RoleError
 
-    if isinstance(fault, (EmbeddedError, MigrationError)):
+    if isinstance(fault, (EmbeddedError, MigrationError, RoleError)):
         return str(fault), Exit.WRONG_INPUT
     if not isinstance(fault, DatabaseFault):
         return None
     if isinstance(fault, ProgrammingError) and fault.sqlstate is None:
         # Its text quotes the URL, password and all.
-        return "QUARTERDECK_DATABASE_URL is not a PostgreSQL URL", Exit.WRONG_INPUT
+        return "QUARTERDECK_DATABASE_URL (or _OWNER_URL) is not a PostgreSQL URL", Exit.WRONG_INPUT
     return f"the database refused: {fault}", Exit.WRONG_INPUT

@@ -66,11 +66,9 @@ def worker(data: DataDir = None) -> None:
 @app.command()
 def migrate(data: DataDir = None) -> None:
     """Bring the database to the schema of this release."""
-    from quarterdeck.cli.database import database_url
-    from quarterdeck.db.migrate import migrate as bring_up_to_date
+    from quarterdeck.cli.database import migrate_now
 
-    with database_url(_settings(data=data)) as url:
-        applied = bring_up_to_date(url)
+    applied = migrate_now(_settings(data=data))
     typer.echo(f"applied: {', '.join(applied)}" if applied else "nothing to do: the schema is current")
 
 

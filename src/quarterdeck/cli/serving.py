@@ -11,6 +11,7 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
 from quarterdeck.app import load_app
+from quarterdeck.cli.database import app_role, app_url
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
 from quarterdeck.processes import lifeline
@@ -56,8 +57,9 @@ def _check_redis_url(settings: Settings) -> None:
         raise SettingsError("QUARTERDECK_LIMIT_REDIS_URL is not a redis://, rediss:// or unix:// URL")
 
 
-def _prepare(settings: Settings, url: str) -> None:
-    migrate(url)
+def _prepare(settings: Settings, owner_url: str) -> str:
+    migrate(owner_url, app_role(settings), settings.audit.keep_days)
+    url = app_url(settings, owner_url)
 
     async def begin() -> FirstStart | None:
         options = connection_options(settings.database)
@@ -67,6 +69,7 @@ def _prepare(settings: Settings, url: str) -> None:
     first = asyncio.run(begin())
     if first is not None:
         _welcome(first, f"http://{address(settings.server.host, settings.server.port)}")
+    return url
 
 
 def _welcome(first: FirstStart, url: str) -> None:

@@ -141,6 +141,8 @@ def make_pool(url: str, settings: DatabaseSettings, size: int) -> Pool:
 
 def connection_options(settings: DatabaseSettings) -> str:
     values = {
+        # Whoever logs in, from its first statement on.
+        "role": settings.role,
         "search_path": SCHEMA,
         "lock_timeout": f"{settings.lock_wait_seconds * 1000:.0f}",
         "statement_timeout": f"{settings.statement_seconds * 1000:.0f}",

@@ -1,5 +1,5 @@
 """Brings a database to the schema of this release: the job queue's own migrations (in the schema `jobs`), then
-`migrations/` in order (in the schema `app`), once each, then every file of `functions/`.
+`migrations/` in order (in the schema `app`), once each, then every file of `functions/` and of `grants/`.
 
 An applied migration never changes: its SHA-256 is recorded and compared. A database that a newer release has
 migrated is refused rather than guessed at. One process migrates at a time; the others wait, then find nothing to do.
@@ -17,6 +17,7 @@ from msgspec import Struct
 from psycopg import sql
 
 from quarterdeck.db.database import SCHEMA, Connection
+from quarterdeck.db.roles import USUAL_ROLE, AppRole, OwnConnection, close_database, granted, prepare_role
 
 JOBS_SCHEMA = "jobs"
 
@@ -25,13 +26,25 @@ _LOCK = 0x9A47E2DE
 
 _APPLIED = "SELECT name, sha256 FROM app.migrations ORDER BY name"
 _RECORD = "INSERT INTO app.migrations (name, sha256) VALUES (%s, %s)"
-_KNOWN = "SELECT to_regclass('app.migrations') IS NOT NULL"
+# By the catalogue: whoever names a table in a schema that it may not use is refused.
+_KNOWN = """
+SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'app' AND c.relname = 'migrations'
+"""
 _CREATE = """
 CREATE TABLE IF NOT EXISTS app.migrations (
     name text PRIMARY KEY,
     sha256 text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
 )
+"""
+# No row: nobody has made the schema yet.
+_OURS = "SELECT pg_has_role(current_user, nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'app'"
+_AUDIT_EVENTS_KEPT = "SELECT keep_days FROM app.audit_retention"
+_KEEP_AUDIT_EVENTS = """
+INSERT INTO app.audit_retention (keep_days) VALUES (%s)
+ON CONFLICT (only_row) DO UPDATE SET keep_days = excluded.keep_days
 """
 
 
@@ -49,10 +62,16 @@ class _Script(Struct, frozen=True):
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def migrate(url: str) -> list[str]:
-    """Apply what is missing and return its names."""
+def migrate(url: str, role: AppRole = USUAL_ROLE, audit_keep_days: int | None = None) -> list[str]:
+    """Apply what is missing and return its names. Without `audit_keep_days` the audit log is kept as long as before.
+    By a login that does not own the schema: see that nothing is missing."""
     with psycopg.connect(url, autocommit=True, options=f"-c search_path={SCHEMA}") as connection:
+        ours = connection.execute(_OURS).fetchone()
+        if ours == (False,):
+            _check_current(connection, role, audit_keep_days)
+            return []
         connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
+        prepare_role(connection, role)
         for schema in (SCHEMA, JOBS_SCHEMA):
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
         connection.execute(_CREATE)
@@ -64,8 +83,15 @@ def migrate(url: str) -> list[str]:
                 connection.execute(script.text.encode())
                 connection.execute(_RECORD, (script.name, script.sha256))
             done.append(script.name)
-        for function in _scripts("functions"):
-            connection.execute(function.text.encode())
+        # Together: those who are at work are at no moment without their rights.
+        with connection.transaction():
+            for function in _scripts("functions"):
+                connection.execute(function.text.encode())
+            for grants in _scripts("grants"):
+                connection.execute(granted(grants.text, role))
+            close_database(connection)
+            if audit_keep_days is not None:
+                connection.execute(_KEEP_AUDIT_EVENTS, (audit_keep_days,))
     return done
 
 
@@ -75,6 +101,20 @@ async def is_current(connection: Connection) -> bool:
         return False
     rows = await (await connection.execute(_APPLIED)).fetchall()
     return dict(rows) == {script.name: script.sha256 for script in _migrations()}
+
+
+def _check_current(connection: OwnConnection, role: AppRole, audit_keep_days: int | None) -> None:
+    connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role.name)))
+    if _pending(dict(connection.execute(_APPLIED).fetchall())):
+        raise MigrationError(
+            "the database is behind this release, and its login does not own the tables: "
+            "run `qd migrate` with QUARTERDECK_DATABASE_OWNER_URL"
+        )
+    if audit_keep_days is not None and connection.execute(_AUDIT_EVENTS_KEPT).fetchone() != (audit_keep_days,):
+        raise MigrationError(
+            f"the database does not keep the audit log for {audit_keep_days} days (QUARTERDECK_AUDIT_KEEP_DAYS), "
+            "and its login may not change that: run `qd migrate` with QUARTERDECK_DATABASE_OWNER_URL"
+        )
 
 
 def _pending(applied: dict[str, str]) -> list[_Script]:

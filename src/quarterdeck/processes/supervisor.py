@@ -86,22 +86,21 @@ class Signals:
 
 def supervise(
     settings: Settings,
-    before_api: Callable[[str], None],
+    before_api: Callable[[str], str],
     *,
     announce: Callable[[str], None] = lambda address: None,
     api_command: Sequence[str] = API_COMMAND,
 ) -> int:
-    """Run until a signal; the exit code. `before_api` gets the database's address once that answers, `announce`
-    the `host:port` that was bound once the API has been started. What `before_api` raises comes out of here, after
-    everything was stopped."""
+    """Run until a signal; the exit code. `before_api` gets the address of the database's owner once that answers, and
+    returns the one that API and workers are to use; `announce` gets the `host:port` that was bound once the API has
+    been started. What `before_api` raises comes out of here, after everything was stopped."""
     signals = Signals()
     supervisor = _Supervisor(settings, signals)
     with signals.caught():
         try:
             # First: a second `qd serve` should say so before it touches anything.
             address = supervisor.listen()
-            url = supervisor.start_database()
-            before_api(url)
+            url = before_api(supervisor.start_database())
             supervisor.start_api(url, api_command)
             supervisor.start_workers(url)
             announce(address)
@@ -135,8 +134,9 @@ class _Supervisor:
         return listener.address(*self._listeners[0].getsockname()[:2])
 
     def start_database(self) -> str:
-        if self._settings.database.url is not None:
-            return self._settings.database.url
+        database = self._settings.database
+        if database.url is not None:
+            return database.owner_url or database.url
         data_dir = self._settings.data_dir
         self._claim = embedded.Claim(data_dir)
         self._postgres = Child("postgres", partial(embedded.start_guard, data_dir), embedded.last_words)
@@ -179,6 +179,8 @@ class _Supervisor:
                 **os.environ,
                 **settings_environment(self._settings),
                 **environment,
+                # Not theirs: they are to have no more than the role's rights.
+                variable("database", "owner_url"): "",
                 lifeline.VARIABLE: str(self._lifeline_reader),
             },
         )

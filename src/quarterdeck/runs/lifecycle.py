@@ -214,7 +214,7 @@ async def _tell_webhooks(connection: Connection, workspace_id: UUID, run_id: UUI
     wanting = await outbox.wanting(connection, workspace_id, event)
     if not wanting:
         return
-    run = await run_store.get(connection, run_id)
+    run = await run_store.get(connection, workspace_id, run_id)
     assert run is not None
     ended = RunEnded(
         run_id=run.id,

@@ -99,7 +99,7 @@ async def cancel_run(parts: Parts, call: Call[None], run_id: UUID) -> Answer:
 
     async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> Made:
         discarded = await lifecycle.cancel(connection, run_id, run.session_id, principal.workspace_id)
-        ended = await store.get(connection, run_id)
+        ended = await store.get(connection, principal.workspace_id, run_id)
         if ended is None:
             # Deleted with its session while that was waited for.
             raise errors.not_found("run")
@@ -126,7 +126,7 @@ def _see_run(named: UUID | None, run_id: UUID) -> See[RunBody]:
     """A run is seen by whoever sees its session."""
 
     async def see(connection: Connection, principal: Principal) -> RunBody:
-        run = await store.get(connection, run_id)
+        run = await store.get(connection, principal.workspace_id, run_id)
         if run is None:
             raise errors.not_found("run")
         try:

@@ -17,7 +17,7 @@ SELECT verdict, body, api_key_id FROM submit_inputs(
 _GET = """
 SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, output_tokens, failure,
        started_at, finished_at
-FROM runs WHERE id = %s
+FROM runs WHERE workspace_id = %s AND id = %s
 """
 _NEWEST_FIRST = """
 SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, output_tokens, failure,
@@ -51,8 +51,8 @@ async def submit(connection: Connection, batch: Sequence[Submission]) -> list[Su
     return [Submitted(Verdict(verdict), body, key_id) for verdict, body, key_id in await cursor.fetchall()]
 
 
-async def get(connection: Connection, run_id: UUID) -> RunBody | None:
-    row = await (await connection.execute(_GET, (run_id,))).fetchone()
+async def get(connection: Connection, workspace_id: UUID, run_id: UUID) -> RunBody | None:
+    row = await (await connection.execute(_GET, (workspace_id, run_id))).fetchone()
     return None if row is None else _body(row)
 
 

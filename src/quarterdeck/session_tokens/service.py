@@ -72,7 +72,7 @@ async def revoke_session_token(parts: Parts, call: Call[None], session_id: UUID,
 
     async def effect(connection: Connection, _: Principal, token: SessionTokenBody, __: None) -> Made:
         await seize(connection, [token.id])
-        changed = await store.revoke(connection, token.id)
+        changed = await store.revoke(connection, session_id, token.id)
         revoked = await store.get(connection, session_id, token.id)
         if revoked is None:
             # With its session, since it was seen.

@@ -27,7 +27,9 @@ SELECT t.id, t.session_id, t.prefix, t.api_key_id, t.expires_at, t.revoked_at, u
 FROM session_tokens t JOIN api_keys k ON k.id = t.api_key_id JOIN users u ON u.id = k.created_by
 WHERE t.session_id = %s AND t.id >= %s ORDER BY t.id LIMIT %s
 """
-_REVOKE = "UPDATE session_tokens SET revoked_at = clock_timestamp() WHERE id = %s AND revoked_at IS NULL"
+_REVOKE = """
+UPDATE session_tokens SET revoked_at = clock_timestamp() WHERE session_id = %s AND id = %s AND revoked_at IS NULL
+"""
 
 
 async def add(connection: Connection, token: NewSessionToken) -> None:
@@ -49,9 +51,9 @@ async def page(
     return [_body(row) for row in rows]
 
 
-async def revoke(connection: Connection, token_id: UUID) -> bool:
+async def revoke(connection: Connection, session_id: UUID, token_id: UUID) -> bool:
     """Whether it was not revoked until now."""
-    return (await connection.execute(_REVOKE, (token_id,))).rowcount == 1
+    return (await connection.execute(_REVOKE, (session_id, token_id))).rowcount == 1
 
 
 def _body(row: tuple[Any, ...]) -> SessionTokenBody:

@@ -37,7 +37,7 @@ async def create_session(parts: Parts, call: Call[CreateSessionBody]) -> Answer:
         await _check_skills(connection, workspace_id, body.skills)
         session_id = new_id()
         await store.add(connection, session_id, workspace_id, body, principal.user_id)
-        return Made.plain(await _existing(connection, session_id), session_id)
+        return Made.plain(await _existing(connection, workspace_id, session_id), session_id)
 
     return await perform(
         parts,
@@ -73,8 +73,8 @@ async def list_sessions(
 async def get_session(parts: Parts, call: Call[None], session_id: UUID) -> SessionBody:
     async def read(connection: Connection) -> SessionBody:
         see = see_session(call.workspace_id, session_id, own_token=True)
-        await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-        return await _existing(connection, session_id)
+        principal, _ = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+        return await _existing(connection, principal.workspace_id, session_id)
 
     return await parts.database.read(read)
 
@@ -83,7 +83,7 @@ async def change_session(parts: Parts, call: Call[ChangeSessionBody], session_id
     """Runs read what they need when they begin: a change reaches the next one."""
 
     async def effect(connection: Connection, principal: Principal, _: UUID, change: ChangeSessionBody) -> Made:
-        before = await _locked(connection, session_id)
+        before = await _locked(connection, principal.workspace_id, session_id)
         call.check_unchanged(before.revision)
         if change.skills is not UNSET:
             known = {one.skill_id: one for one in before.skills}
@@ -112,10 +112,10 @@ async def delete_session(parts: Parts, call: Call[None], session_id: UUID) -> An
     """The session is gone with the commit, its run cancelled; its log is removed by `purge_deleted_sessions`."""
 
     async def effect(connection: Connection, principal: Principal, _: UUID, __: None) -> Made:
-        session = await _locked(connection, session_id)
+        session = await _locked(connection, principal.workspace_id, session_id)
         call.check_unchanged(session.revision)
         await lifecycle.cancel_active(connection, session_id, principal.workspace_id)
-        await store.delete(connection, session_id)
+        await store.delete(connection, principal.workspace_id, session_id)
         return Made(shown=None, kept=None, object_id=session_id)
 
     return await perform(
@@ -171,14 +171,14 @@ async def _check_skills(connection: Connection, workspace_id: UUID, wanted: list
         await skills.check_usable(connection, workspace_id, one.skill_id, one.version)
 
 
-async def _locked(connection: Connection, session_id: UUID) -> SessionBody:
+async def _locked(connection: Connection, workspace_id: UUID, session_id: UUID) -> SessionBody:
     """As every writer of a session, behind its lock. It may have been deleted while that was waited for."""
     await lock_session(connection, session_id)
-    return await _existing(connection, session_id)
+    return await _existing(connection, workspace_id, session_id)
 
 
-async def _existing(connection: Connection, session_id: UUID) -> SessionBody:
-    session = await store.get(connection, session_id)
+async def _existing(connection: Connection, workspace_id: UUID, session_id: UUID) -> SessionBody:
+    session = await store.get(connection, workspace_id, session_id)
     if session is None:
         raise errors.not_found("session")
     return session

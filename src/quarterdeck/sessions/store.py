@@ -21,9 +21,12 @@ _ADD = """
 INSERT INTO sessions (id, workspace_id, title, model, instructions, created_by) VALUES (%s, %s, %s, %s, %s, %s)
 """
 _ADD_SKILL = "INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%s, %s, %s, %s)"
-_DROP_SKILLS = "DELETE FROM session_skills WHERE session_id = %s"
+_DROP_SKILLS = """
+DELETE FROM session_skills WHERE session_id IN (SELECT id FROM sessions WHERE workspace_id = %s AND id = %s)
+"""
 _CHANGE = """
-UPDATE sessions SET title = %s, model = %s, instructions = %s, archived_at = %s, revision = %s WHERE id = %s
+UPDATE sessions SET title = %s, model = %s, instructions = %s, archived_at = %s, revision = %s
+WHERE workspace_id = %s AND id = %s
 """
 _AGENT_SETUP = "SELECT model, instructions FROM sessions WHERE id = %s"
 _WORKSPACE_OF = "SELECT workspace_id FROM sessions WHERE id = %s"
@@ -37,7 +40,7 @@ CROSS JOIN LATERAL (
     SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
     FROM session_skills k WHERE k.session_id = s.id
 ) AS used
-WHERE s.id = %s
+WHERE s.workspace_id = %s AND s.id = %s
 """
 # The page first, then what is told of each of its sessions: so nothing is looked up for those that are not listed.
 #
@@ -118,8 +121,11 @@ LEFT JOIN LATERAL (
 ) AS active ON true
 ORDER BY s.id
 """
-_DELETE = "DELETE FROM sessions WHERE id = %s"
-_REMEMBER_DELETED = "INSERT INTO deleted_sessions (session_id) VALUES (%s)"
+# Only what was deleted is remembered: its log goes next.
+_DELETE = """
+WITH gone AS (DELETE FROM sessions WHERE workspace_id = %s AND id = %s RETURNING id)
+INSERT INTO deleted_sessions (session_id) SELECT id FROM gone
+"""
 _DELETED = "SELECT session_id FROM deleted_sessions ORDER BY deleted_at LIMIT 1 FOR UPDATE SKIP LOCKED"
 _PURGE_EVENTS = """
 DELETE FROM session_events
@@ -143,14 +149,14 @@ async def add(
 
 
 async def change(connection: Connection, session: SessionBody) -> None:
-    values = (session.title, session.model, session.instructions, session.archived_at, session.revision, session.id)
-    await connection.execute(_CHANGE, values)
-    await connection.execute(_DROP_SKILLS, (session.id,))
+    values = (session.title, session.model, session.instructions, session.archived_at, session.revision)
+    await connection.execute(_CHANGE, (*values, session.workspace_id, session.id))
+    await connection.execute(_DROP_SKILLS, (session.workspace_id, session.id))
     await _add_skills(connection, session.id, session.skills)
 
 
-async def get(connection: Connection, session_id: UUID) -> SessionBody | None:
-    row = await (await connection.execute(_GET, (session_id,))).fetchone()
+async def get(connection: Connection, workspace_id: UUID, session_id: UUID) -> SessionBody | None:
+    row = await (await connection.execute(_GET, (workspace_id, session_id))).fetchone()
     return None if row is None else SessionBody(**_fields(row[:10]), instructions=row[10])
 
 
@@ -182,9 +188,8 @@ async def keep(connection: Connection, session_id: UUID) -> bool:
     return (await connection.execute(_KEEP, (session_id,))).rowcount == 1
 
 
-async def delete(connection: Connection, session_id: UUID) -> None:
-    await connection.execute(_DELETE, (session_id,))
-    await connection.execute(_REMEMBER_DELETED, (session_id,))
+async def delete(connection: Connection, workspace_id: UUID, session_id: UUID) -> None:
+    await connection.execute(_DELETE, (workspace_id, session_id))
 
 
 async def lock_deleted(connection: Connection) -> UUID | None:

@@ -93,13 +93,14 @@ async def change_skill(parts: Parts, call: Call[ChangeSkillBody], skill_id: UUID
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, body: ChangeSkillBody) -> Made:
         # A statement of its own: what follows must see what the holder of this lock committed.
-        state = await store.lock(connection, skill_id)
+        state = await store.lock(connection, principal.workspace_id, skill_id)
         call.check_unchanged(state.revision)
         changes = rules.changed(state, body)
         new = msgspec.structs.replace(state, **changes)
         rules.check_default_version(new)
         if changes:
-            await store.change(connection, skill_id, new.name, new.default_version, archived=new.archived)
+            workspace_id, default = principal.workspace_id, new.default_version
+            await store.change(connection, workspace_id, skill_id, new.name, default, archived=new.archived)
         skill = await store.get(connection, principal.workspace_id, skill_id)
         assert skill is not None
         return Made(shown=skill, kept=skill, object_id=skill_id, detail=changes, changed=bool(changes))
@@ -131,10 +132,10 @@ async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, arc
         await _keep_archive(parts, bundle, spool)
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, pushed: Bundle) -> Made:
-        state = await store.lock(connection, skill_id)
+        state = await store.lock(connection, principal.workspace_id, skill_id)
         call.check_unchanged(state.revision)
         rules.check_takes_versions(state)
-        version = await store.next_version(connection, skill_id)
+        version = await store.next_version(connection, principal.workspace_id, skill_id)
         version_id = new_id()
         await store.add_version(connection, version_id, skill_id, version, pushed, principal.user_id)
         made = SkillVersionBody(version_id, skill_id, version, pushed.bundle_bytes, pushed.frontmatter, pushed.manifest)
@@ -292,7 +293,7 @@ async def _versions(parts: Parts, call: Call[None], skill_id: UUID, *numbers: in
 
     async def see(connection: Connection, principal: Principal) -> list[StoredVersion]:
         await see_skill(connection, principal)
-        found = [await store.version(connection, skill_id, number) for number in numbers]
+        found = [await store.version(connection, principal.workspace_id, skill_id, number) for number in numbers]
         seen = [version for version in found if version is not None]
         if len(seen) < len(numbers):
             raise errors.not_found("skill version")

@@ -48,7 +48,7 @@ _CHANGE = """
 UPDATE skills
 SET name = %s, default_version = %s, revision = revision + 1,
     archived_at = CASE WHEN %s THEN coalesce(archived_at, clock_timestamp()) END
-WHERE id = %s
+WHERE workspace_id = %s AND id = %s
 """
 # By number: ids tell the time of one process's clock, and pushes come by several.
 _VERSIONS_NEWEST_FIRST = """
@@ -71,7 +71,7 @@ SELECT v.id, v.skill_id, v.version, v.bundle_bytes, v.frontmatter::text, v.manif
 FROM skill_versions v
 JOIN skills s ON s.id = v.skill_id
 JOIN bundles b ON b.sha256 = v.bundle_sha256
-WHERE v.skill_id = %s AND v.version = %s
+WHERE s.workspace_id = %s AND v.skill_id = %s AND v.version = %s
 """
 _USABLE = """
 SELECT s.archived_at IS NOT NULL,
@@ -90,11 +90,12 @@ WHERE u.session_id = %s ORDER BY u.position
 """
 # Pushes to one skill queue on its row; a number is only used up when its version is committed with it.
 _NEXT_VERSION = """
-UPDATE skills SET latest_version = latest_version + 1, revision = revision + 1 WHERE id = %s RETURNING latest_version
+UPDATE skills SET latest_version = latest_version + 1, revision = revision + 1
+WHERE workspace_id = %s AND id = %s RETURNING latest_version
 """
 _LOCK = """
 SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL
-FROM skills WHERE id = %s FOR NO KEY UPDATE
+FROM skills WHERE workspace_id = %s AND id = %s FOR NO KEY UPDATE
 """
 _ADD_VERSION = """
 INSERT INTO skill_versions
@@ -146,9 +147,15 @@ async def page(
 
 
 async def change(
-    connection: Connection, skill_id: UUID, name: str, default_version: int | None, *, archived: bool
+    connection: Connection,
+    workspace_id: UUID,
+    skill_id: UUID,
+    name: str,
+    default_version: int | None,
+    *,
+    archived: bool,
 ) -> None:
-    await connection.execute(_CHANGE, (name, default_version, archived, skill_id))
+    await connection.execute(_CHANGE, (name, default_version, archived, workspace_id, skill_id))
 
 
 async def versions(
@@ -171,8 +178,8 @@ async def versions(
     ]
 
 
-async def version(connection: Connection, skill_id: UUID, number: int) -> StoredVersion | None:
-    row = await (await connection.execute(_VERSION, (skill_id, number))).fetchone()
+async def version(connection: Connection, workspace_id: UUID, skill_id: UUID, number: int) -> StoredVersion | None:
+    row = await (await connection.execute(_VERSION, (workspace_id, skill_id, number))).fetchone()
     if row is None:
         return None
     version_id, of_skill, version, bundle_bytes, frontmatter, manifest, name, sha256, generation = row
@@ -200,15 +207,15 @@ async def of_session(connection: Connection, session_id: UUID) -> list[UsableVer
     ]
 
 
-async def lock(connection: Connection, skill_id: UUID) -> SkillState:
+async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> SkillState:
     """As it stays until the transaction ends."""
-    row = await (await connection.execute(_LOCK, (skill_id,))).fetchone()
+    row = await (await connection.execute(_LOCK, (workspace_id, skill_id))).fetchone()
     assert row is not None
     return SkillState(*row)
 
 
-async def next_version(connection: Connection, skill_id: UUID) -> int:
-    row = await (await connection.execute(_NEXT_VERSION, (skill_id,))).fetchone()
+async def next_version(connection: Connection, workspace_id: UUID, skill_id: UUID) -> int:
+    row = await (await connection.execute(_NEXT_VERSION, (workspace_id, skill_id))).fetchone()
     assert row is not None
     number: int = row[0]
     return number

@@ -50,7 +50,7 @@ UPDATE webhook_deliveries
 SET state = 'pending', attempts_before = attempts, delivered_at = NULL,
     next_attempt_at = CASE WHEN state = 'pending' AND sending THEN next_attempt_at ELSE clock_timestamp() END,
     sending = state = 'pending' AND sending
-WHERE id = %s
+WHERE webhook_id = %s AND id = %s
 """
 # From webhook to webhook by the index, a few of each: the backlog of one that does not answer is not waded through.
 # Of one host no more are taken than it has places left; `place` is their order. Workspaces take turns: the receivers of
@@ -152,8 +152,8 @@ async def page(
     return [_body(row) for row in rows]
 
 
-async def send_again(connection: Connection, delivery_id: UUID) -> None:
-    await connection.execute(_AGAIN, (delivery_id,))
+async def send_again(connection: Connection, webhook_id: UUID, delivery_id: UUID) -> None:
+    await connection.execute(_AGAIN, (webhook_id, delivery_id))
 
 
 async def claim(

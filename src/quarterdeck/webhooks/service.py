@@ -106,7 +106,7 @@ async def change_webhook(parts: Parts, call: Call[ChangeWebhookBody], webhook_id
         # One that stays is not judged again: whatever the settings say by now, a webhook can be disabled.
         moved = wanted.url != found.url
         host = rules.read_url(wanted.url, parts.settings.webhook).host if moved else None
-        await store.change(connection, wanted, host)
+        await store.change(connection, principal.workspace_id, wanted, host)
         changed = await _stored(connection, principal.workspace_id, webhook_id)
         return Made.plain(changed, webhook_id, changed=sorted(given), **({"host": host} if moved else {}))
 
@@ -116,7 +116,7 @@ async def change_webhook(parts: Parts, call: Call[ChangeWebhookBody], webhook_id
 async def delete_webhook(parts: Parts, call: Call[None], webhook_id: UUID) -> Answer:
     async def effect(connection: Connection, principal: Principal, _: WebhookBody, __: None) -> Made:
         found = await _locked(connection, call, principal, webhook_id)
-        await store.delete(connection, webhook_id)
+        await store.delete(connection, principal.workspace_id, webhook_id)
         return Made(shown=None, kept=None, object_id=webhook_id, detail={"description": found.description})
 
     return await _perform_on(parts, call, "delete_webhook", webhook_id, effect)
@@ -130,8 +130,9 @@ async def rotate_webhook_secret(parts: Parts, call: Call[RotateWebhookSecretBody
     ) -> Made:
         await _locked(connection, call, principal, webhook_id)
         secret = signing.mint()
-        await store.rotate(connection, webhook_id, _seal(parts.sealer, webhook_id, secret), body.overlap_seconds)
-        rotated = await _stored(connection, principal.workspace_id, webhook_id)
+        workspace_id, sealed = principal.workspace_id, _seal(parts.sealer, webhook_id, secret)
+        await store.rotate(connection, workspace_id, webhook_id, sealed, body.overlap_seconds)
+        rotated = await _stored(connection, workspace_id, webhook_id)
         return _made_with_secret(rotated, secret, overlap_seconds=body.overlap_seconds)
 
     return await _perform_on(parts, call, "rotate_webhook_secret", webhook_id, effect)
@@ -175,7 +176,7 @@ async def redeliver_webhook(parts: Parts, call: Call[None], webhook_id: UUID, de
     async def effect(connection: Connection, principal: Principal, _: WebhookDeliveryBody, __: None) -> Made:
         workspace_id = principal.workspace_id
         _check_enabled(await _stored(connection, workspace_id, webhook_id))
-        await delivery_store.send_again(connection, delivery_id)
+        await delivery_store.send_again(connection, webhook_id, delivery_id)
         shown = await _delivery(connection, workspace_id, webhook_id, delivery_id)
         return Made.plain(shown, webhook_id, delivery_id=str(delivery_id))
 
@@ -249,7 +250,7 @@ async def _stored(connection: Connection, workspace_id: UUID, webhook_id: UUID) 
 
 async def _locked(connection: Connection, call: Call[Body], principal: Principal, webhook_id: UUID) -> WebhookBody:
     """As it is now and stays until the transaction ends. It may have been deleted since it was seen."""
-    await store.lock(connection, webhook_id)
+    await store.lock(connection, principal.workspace_id, webhook_id)
     webhook = await _stored(connection, principal.workspace_id, webhook_id)
     call.check_unchanged(webhook.revision)
     return webhook

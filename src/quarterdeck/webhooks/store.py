@@ -21,7 +21,7 @@ SELECT w.id, w.url, w.events, w.description, w.enabled, w.disabled_reason, w.pre
 FROM webhooks w JOIN users u ON u.id = w.created_by
 WHERE w.workspace_id = %s AND w.id = %s
 """
-_LOCK = "SELECT FROM webhooks WHERE id = %s FOR UPDATE"
+_LOCK = "SELECT FROM webhooks WHERE workspace_id = %s AND id = %s FOR UPDATE"
 _NEWEST_FIRST = """
 SELECT w.id, w.url, w.events, w.description, w.enabled, w.disabled_reason, w.previous_secret_expires_at, w.revision,
        u.id, u.display_name, u.email
@@ -41,16 +41,16 @@ _CHANGE = """
 UPDATE webhooks
 SET url = %s, host = coalesce(%s, host), events = %s, description = %s, enabled = %s, disabled_reason = %s,
     failing_since = NULL, revision = revision + 1
-WHERE id = %s
+WHERE workspace_id = %s AND id = %s
 """
 _ROTATE = """
 UPDATE webhooks
 SET previous_secret = CASE WHEN %s > 0 THEN secret END,
     previous_secret_expires_at = CASE WHEN %s > 0 THEN clock_timestamp() + make_interval(secs => %s) END,
     secret = %s, revision = revision + 1
-WHERE id = %s
+WHERE workspace_id = %s AND id = %s
 """
-_DELETE = "DELETE FROM webhooks WHERE id = %s"
+_DELETE = "DELETE FROM webhooks WHERE workspace_id = %s AND id = %s"
 _WANTING = "SELECT id FROM webhooks WHERE workspace_id = %s AND enabled AND %s = ANY(events)"
 _RECEIVERS = """
 SELECT id, url, host, enabled, secret,
@@ -104,9 +104,9 @@ async def get(connection: Connection, workspace_id: UUID, webhook_id: UUID) -> W
     return None if row is None else _body(row)
 
 
-async def lock(connection: Connection, webhook_id: UUID) -> None:
+async def lock(connection: Connection, workspace_id: UUID, webhook_id: UUID) -> None:
     """A statement of its own: what is read next is what the last holder left."""
-    await connection.execute(_LOCK, (webhook_id,))
+    await connection.execute(_LOCK, (workspace_id, webhook_id))
 
 
 async def page(
@@ -118,19 +118,23 @@ async def page(
     return [_body(row) for row in rows]
 
 
-async def change(connection: Connection, webhook: WebhookBody, host: str | None) -> None:
+async def change(connection: Connection, workspace_id: UUID, webhook: WebhookBody, host: str | None) -> None:
     """To the URL, events, description and state that `webhook` has. `host` is that of a new URL."""
     events = [str(event) for event in webhook.events]
     state = (webhook.enabled, webhook.disabled_reason)
-    await connection.execute(_CHANGE, (webhook.url, host, events, webhook.description, *state, webhook.id))
+    values = (webhook.url, host, events, webhook.description, *state)
+    await connection.execute(_CHANGE, (*values, workspace_id, webhook.id))
 
 
-async def rotate(connection: Connection, webhook_id: UUID, secret: bytes, overlap_seconds: int) -> None:
-    await connection.execute(_ROTATE, (overlap_seconds, overlap_seconds, overlap_seconds, secret, webhook_id))
+async def rotate(
+    connection: Connection, workspace_id: UUID, webhook_id: UUID, secret: bytes, overlap_seconds: int
+) -> None:
+    overlap = (overlap_seconds, overlap_seconds, overlap_seconds)
+    await connection.execute(_ROTATE, (*overlap, secret, workspace_id, webhook_id))
 
 
-async def delete(connection: Connection, webhook_id: UUID) -> None:
-    await connection.execute(_DELETE, (webhook_id,))
+async def delete(connection: Connection, workspace_id: UUID, webhook_id: UUID) -> None:
+    await connection.execute(_DELETE, (workspace_id, webhook_id))
 
 
 async def wanting(connection: Connection, workspace_id: UUID, event: RunEvent) -> list[UUID]:

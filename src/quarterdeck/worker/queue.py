@@ -83,9 +83,10 @@ async def _keep_working(parts: WorkerParts, url: str, stopping: asyncio.Event) -
 
 async def _run_queue(parts: WorkerParts, url: str) -> None:
     settings = parts.settings.worker
+    options = f"-c role={parts.settings.database.role} -c search_path={JOBS_SCHEMA},{SCHEMA}"
     connector = PsycopgConnector(
         conninfo=url,
-        kwargs={"options": f"-c search_path={JOBS_SCHEMA},{SCHEMA}", **WATCHFUL},
+        kwargs={"options": options, **WATCHFUL},
         # With the library's own patience it would wait for half a minute on a pool that sleeps, and only then give up.
         timeout=parts.settings.database.pool_wait_seconds,
         reconnect_timeout=RECONNECT_SECONDS,

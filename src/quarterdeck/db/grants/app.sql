@@ -1,0 +1,57 @@
+-- What the role of API and workers may do with our tables: what their statements do, and no more. Applied by every
+-- migration, all of it in one transaction: a right that is taken out of this file is taken away.
+--
+-- Rows that hang on others (ON DELETE CASCADE) and foreign keys need no right here: PostgreSQL looks after them as the
+-- owner of the tables.
+
+REVOKE ALL ON ALL TABLES IN SCHEMA app FROM PUBLIC, {role};
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA app FROM PUBLIC, {role};
+REVOKE ALL ON ALL ROUTINES IN SCHEMA app FROM PUBLIC, {role};
+REVOKE ALL ON SCHEMA app FROM PUBLIC, {role};
+
+GRANT USAGE ON SCHEMA app TO {role};
+GRANT SELECT ON app.migrations TO {role};
+
+GRANT SELECT, INSERT, UPDATE (email, display_name) ON app.users TO {role};
+-- The whole row: LOCK TABLE, at the first start, does not look at columns.
+GRANT SELECT, INSERT, UPDATE ON app.workspaces TO {role};
+GRANT SELECT, INSERT, UPDATE (ended_at, joined_at) ON app.members TO {role};
+GRANT SELECT, INSERT, UPDATE (expires_at, last_used_at, revoked_at, replaced_by) ON app.api_keys TO {role};
+
+GRANT SELECT, INSERT, UPDATE (title, model, instructions, archived_at, revision), DELETE ON app.sessions TO {role};
+GRANT SELECT, INSERT, DELETE ON app.session_skills TO {role};
+GRANT SELECT, INSERT, UPDATE (revoked_at) ON app.session_tokens TO {role};
+GRANT SELECT, INSERT, DELETE ON app.session_events TO {role};
+GRANT USAGE ON SEQUENCE app.session_event_ids TO {role};
+-- FOR UPDATE asks for the right to change a column, here and below: the one that does least harm.
+GRANT SELECT, INSERT, UPDATE (deleted_at), DELETE ON app.deleted_sessions TO {role};
+
+-- All but whose run it is.
+GRANT SELECT, INSERT,
+    UPDATE (state, attempt, barren_attempts, parked, last_input, consumed_through, inputs_accepted, inputs_consumed,
+            steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at)
+    ON app.runs TO {role};
+
+GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at) ON app.skills TO {role};
+GRANT SELECT, INSERT ON app.skill_versions TO {role};
+GRANT SELECT, INSERT, UPDATE (touched_at), DELETE ON app.bundles TO {role};
+GRANT SELECT, INSERT, DELETE ON app.condemned_bundles TO {role};
+
+GRANT SELECT, INSERT,
+    UPDATE (url, host, events, description, enabled, disabled_reason, failing_since, secret, previous_secret,
+            previous_secret_expires_at, revision),
+    DELETE ON app.webhooks TO {role};
+GRANT SELECT, INSERT,
+    UPDATE (state, attempts, attempts_before, sending, next_attempt_at, last_status, last_error, duration_ms,
+            delivered_at),
+    DELETE ON app.webhook_deliveries TO {role};
+
+GRANT SELECT, INSERT, UPDATE (created_at), DELETE ON app.receipts TO {role};
+-- Nothing else: entries are neither changed nor deleted but by expire_audit_events().
+GRANT SELECT, INSERT ON app.audit_events TO {role};
+
+GRANT SELECT ON app.audit_retention TO {role};
+
+-- Functions of triggers are missing: they need no right.
+GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run, app.submit_inputs,
+    app.expire_audit_events TO {role};

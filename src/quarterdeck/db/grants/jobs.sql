@@ -1,0 +1,21 @@
+-- The same for the queue: what its library does when a worker runs, and what runs/recovery_store.py does besides. The
+-- library's functions and triggers act with the rights of who calls them.
+
+REVOKE ALL ON ALL TABLES IN SCHEMA jobs FROM PUBLIC, {role};
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA jobs FROM PUBLIC, {role};
+REVOKE ALL ON ALL ROUTINES IN SCHEMA jobs FROM PUBLIC, {role};
+REVOKE ALL ON SCHEMA jobs FROM PUBLIC, {role};
+
+GRANT USAGE ON SCHEMA jobs TO {role};
+
+GRANT SELECT, INSERT, UPDATE (status, abort_requested, worker_id), DELETE ON jobs.procrastinate_jobs TO {role};
+GRANT USAGE ON SEQUENCE jobs.procrastinate_jobs_id_seq TO {role};
+GRANT SELECT, INSERT, UPDATE (last_heartbeat), DELETE ON jobs.procrastinate_workers TO {role};
+-- Written by triggers.
+GRANT INSERT ON jobs.procrastinate_events TO {role};
+GRANT USAGE ON SEQUENCE jobs.procrastinate_events_id_seq TO {role};
+GRANT SELECT (job_id), UPDATE (job_id) ON jobs.procrastinate_periodic_defers TO {role};
+
+GRANT EXECUTE ON FUNCTION jobs.procrastinate_fetch_job_v2, jobs.procrastinate_finish_job_v1,
+    jobs.procrastinate_cancel_job_v1, jobs.procrastinate_register_worker_v1, jobs.procrastinate_unregister_worker_v1,
+    jobs.procrastinate_update_heartbeat_v1, jobs.procrastinate_prune_stalled_workers_v1 TO {role};

@@ -1,0 +1,113 @@
+"""The role that API and workers act as. It owns nothing; what it may do is written in `grants/`.
+
+Roles belong to the whole server, not to one database: another database's migration may make the same one at the same
+moment.
+"""
+
+from typing import Any
+
+import psycopg
+from msgspec import Struct
+from psycopg import errors as pg
+from psycopg import sql
+
+from quarterdeck.settings import DatabaseSettings
+
+# More than databases that are migrated at the same moment.
+_ATTEMPTS = 20
+
+# Whoever could become the owner of the tables, or goes past their rights, is no guard of them.
+_FIND = """
+SELECT r.rolcanlogin,
+       r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication OR r.rolbypassrls
+       OR pg_has_role(r.oid, m.oid, 'MEMBER') OR EXISTS (
+           SELECT FROM pg_auth_members a JOIN pg_roles g ON g.oid = a.roleid
+           WHERE a.member = r.oid AND g.rolname LIKE 'pg\\_%%'
+       )
+FROM pg_roles r, pg_roles m WHERE r.rolname = %s AND m.rolname = current_user
+"""
+# What everybody may do in a new database. Ours to take back where the database is ours.
+_OPEN = """
+SELECT has_database_privilege('public', d.oid, 'TEMPORARY')
+       OR coalesce(has_schema_privilege('public', to_regnamespace('public')::oid, 'CREATE'), false),
+       to_regnamespace('public') IS NOT NULL
+FROM pg_database d WHERE d.datname = current_database() AND pg_has_role(current_user, d.datdba, 'USAGE')
+"""
+
+OwnConnection = psycopg.Connection[tuple[Any, ...]]
+
+
+class RoleError(Exception):
+    """One line that says what to do."""
+
+
+class AppRole(Struct, frozen=True):
+    name: str = DatabaseSettings().role
+    # The embedded server lets it in by itself. Elsewhere the operator says who logs in, and how.
+    logs_in: bool = False
+
+
+USUAL_ROLE = AppRole()
+
+
+def prepare_role(connection: OwnConnection, role: AppRole) -> None:
+    """Before anything is changed: without the role the release before this one goes on as it was."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return _prepare(connection, role)
+        except (pg.DuplicateObject, pg.UniqueViolation, pg.InternalError_):
+            # Another database's migration did the same just now; how that is told depends on who was how far.
+            continue
+    raise RoleError(f"the role {role.name} is being changed by others; try again")
+
+
+def close_database(connection: OwnConnection) -> None:
+    """Nobody makes tables in it but the owner: not even temporary ones, which would stand in front of ours."""
+    row = connection.execute(_OPEN).fetchone()
+    if row is None or not row[0]:
+        return
+    database = sql.Identifier(connection.info.dbname)
+    connection.execute(sql.SQL("REVOKE TEMPORARY ON DATABASE {} FROM PUBLIC").format(database))
+    if row[1]:
+        connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+
+
+def granted(text: str, role: AppRole) -> bytes:
+    """A file of `grants/` for this role."""
+    return text.replace("{role}", sql.Identifier(role.name).as_string()).encode()
+
+
+def _prepare(connection: OwnConnection, role: AppRole) -> None:
+    name = sql.Identifier(role.name)
+    try:
+        if connection.execute(_FIND, (role.name,)).fetchone() is None:
+            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(name))
+        row = connection.execute(_FIND, (role.name,)).fetchone()
+        assert row is not None
+        logs_in, is_mighty = row
+        if is_mighty:
+            raise RoleError(
+                f"the role {role.name} is, or could become, one that may change the tables: "
+                "name another as QUARTERDECK_DATABASE_ROLE, and leave its making to `qd migrate`"
+            )
+        if role.logs_in and not logs_in:
+            connection.execute(sql.SQL("ALTER ROLE {} LOGIN").format(name))
+        if not _can_act_as(connection, name):
+            connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(name))
+    except pg.InsufficientPrivilege as fault:
+        owner = sql.Identifier(connection.info.user).as_string()
+        shown = name.as_string()
+        raise RoleError(
+            "nothing was changed: this login may not make the role that the service runs as. Let a superuser run: "
+            f"CREATE ROLE {shown} NOLOGIN; GRANT {shown} TO {owner}; (without the first if the role is there)"
+        ) from fault
+
+
+def _can_act_as(connection: OwnConnection, name: sql.Identifier) -> bool:
+    """Asked by doing it: what membership must say for that depends on PostgreSQL's version."""
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute(sql.SQL("SET LOCAL ROLE {}").format(name))
+    except pg.InsufficientPrivilege:
+        return False
+    return True

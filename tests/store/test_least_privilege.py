@@ -1,0 +1,334 @@
+"""What the service's role cannot do, who acts as it, and how it comes to be."""
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection, sql
+from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from quarterdeck.db.database import Connection, Database, connection_options
+from quarterdeck.db.migrate import MigrationError, is_current, migrate
+from quarterdeck.db.roles import AppRole, RoleError
+from quarterdeck.settings import DatabaseSettings
+from tests.pages import blocks_of
+from tests.workers import eventually, working
+from tests.world import AS_OWNER, LOGIN, Server, World, app_url, drop_database
+
+ROLE = DatabaseSettings().role
+OPTIONS = connection_options(DatabaseSettings())
+OwnConnection = psycopg.Connection[tuple[object, ...]]
+
+# {owner} is who owns the tables, {database} where they are.
+REFUSED = (
+    "UPDATE app.audit_events SET detail = '{}'",
+    "UPDATE app.audit_events SET action = action WHERE false",
+    "DELETE FROM app.audit_events",
+    "SELECT FROM app.audit_events FOR UPDATE",
+    "TRUNCATE app.audit_events",
+    "LOCK TABLE app.audit_events IN ACCESS EXCLUSIVE MODE",
+    "ALTER TABLE app.audit_events DISABLE TRIGGER ALL",
+    "CREATE TRIGGER t BEFORE INSERT ON app.audit_events EXECUTE FUNCTION app.notify_lock_freed()",
+    "CREATE RULE r AS ON INSERT TO app.audit_events DO INSTEAD NOTHING",
+    "UPDATE app.audit_retention SET keep_days = 1",
+    "INSERT INTO app.audit_retention (keep_days) VALUES (1)",
+    "DELETE FROM app.audit_retention",
+    "CREATE OR REPLACE FUNCTION app.expire_audit_events(batch integer) RETURNS bigint LANGUAGE sql AS 'SELECT 1'",
+    "ALTER FUNCTION app.expire_audit_events(integer) RESET ALL",
+    "ALTER FUNCTION app.expire_audit_events(integer) SECURITY INVOKER",
+    "DROP FUNCTION app.submit_inputs",
+    "INSERT INTO app.migrations (name, sha256) VALUES ('x', 'x')",
+    "UPDATE app.migrations SET sha256 = ''",
+    "DELETE FROM app.migrations",
+    "DELETE FROM app.users",
+    "DELETE FROM app.workspaces",
+    "DELETE FROM app.api_keys",
+    "UPDATE app.api_keys SET permissions = '{}'",
+    "UPDATE app.api_keys SET workspace_id = workspace_id",
+    "UPDATE app.sessions SET workspace_id = workspace_id",
+    "UPDATE app.runs SET workspace_id = workspace_id",
+    "UPDATE app.session_events SET data = '{}'",
+    "UPDATE app.skill_versions SET manifest = '{}'",
+    "UPDATE app.receipts SET body = ''",
+    "TRUNCATE app.receipts",
+    "ALTER TABLE app.users ADD COLUMN x int",
+    "ALTER TABLE app.users OWNER TO CURRENT_USER",
+    "DROP TABLE app.receipts",
+    "DROP SCHEMA app CASCADE",
+    "DROP SCHEMA jobs CASCADE",
+    "CREATE INDEX ON app.users (email)",
+    "CREATE TABLE app.x ()",
+    "CREATE TABLE jobs.x ()",
+    "CREATE TABLE public.x ()",
+    "CREATE TEMPORARY TABLE x ()",
+    "CREATE SCHEMA x",
+    "CREATE FUNCTION app.x() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE FUNCTION public.x() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "SELECT setval('app.session_event_ids', 1)",
+    "ALTER SEQUENCE app.session_event_ids RESTART",
+    "SELECT jobs.procrastinate_retry_job_v1(1, now(), 1, '', '')",
+    "SELECT FROM jobs.procrastinate_events",
+    "GRANT SELECT ON pg_authid TO CURRENT_USER",
+    "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT ALL ON TABLES TO PUBLIC",
+    "SET ROLE {owner}",
+    "SET SESSION AUTHORIZATION {owner}",
+    "CREATE ROLE x",
+    "ALTER ROLE CURRENT_USER SUPERUSER",
+    "GRANT {owner} TO CURRENT_USER",
+    "SELECT FROM pg_authid",
+    "SELECT FROM pg_shadow",
+    "COPY (SELECT 1) TO PROGRAM 'true'",
+    "COPY (SELECT 1) TO '/tmp/x'",
+    "SELECT pg_read_file('PG_VERSION')",
+    "SET session_replication_role = replica",
+    "ALTER DATABASE {database} SET search_path = public",
+)
+# PostgreSQL looks at these outside a transaction only.
+REFUSED_ALONE = ("ALTER SYSTEM SET work_mem = '1MB'", "CREATE DATABASE x", "DROP DATABASE template1")
+_OWNED = """
+SELECT 'table ' || relname FROM pg_class WHERE relowner = ANY (%(roles)s::regrole[])
+UNION ALL SELECT 'schema ' || nspname FROM pg_namespace WHERE nspowner = ANY (%(roles)s::regrole[])
+UNION ALL SELECT 'function ' || proname FROM pg_proc WHERE proowner = ANY (%(roles)s::regrole[])
+UNION ALL SELECT 'type ' || typname FROM pg_type WHERE typowner = ANY (%(roles)s::regrole[])
+UNION ALL SELECT 'database ' || datname FROM pg_database WHERE datdba = ANY (%(roles)s::regrole[])
+"""
+
+
+@contextmanager
+def connected(url: str, options: str) -> Iterator[OwnConnection]:
+    with psycopg.connect(url, autocommit=True, options=options) as connection:
+        yield connection
+
+
+@pytest.fixture
+def owner(database_url: str) -> Iterator[OwnConnection]:
+    # What a database lets everybody do is not copied with it from the template.
+    migrate(database_url)
+    with connected(database_url, AS_OWNER) as connection:
+        yield connection
+
+
+def test_what_is_not_the_services_business_is_refused(owner: OwnConnection, database_url: str) -> None:
+    """As the role, and as the login behind it, which is what is left when somebody takes the role off."""
+    names = {"owner": owner.info.user, "database": owner.info.dbname}
+    let_through = []
+    for options in (OPTIONS, f"{OPTIONS} -c role=none"):
+        with connected(app_url(database_url), options) as connection:
+            for statement in (*REFUSED, *REFUSED_ALONE):
+                written = statement.replace("{owner}", names["owner"]).replace("{database}", names["database"])
+                alone = statement in REFUSED_ALONE
+                try:
+                    with nullcontext() if alone else connection.transaction(force_rollback=True):
+                        connection.execute(written.encode())
+                except pg.InsufficientPrivilege:
+                    continue
+                except psycopg.Error as fault:
+                    let_through.append(f"{written}: {fault}")
+                else:
+                    let_through.append(written)
+    assert let_through == []
+
+
+def test_the_role_owns_nothing_and_is_nothing_special(owner: OwnConnection) -> None:
+    assert owner.execute(_OWNED, {"roles": [ROLE, LOGIN]}).fetchall() == []
+    special = "rolsuper OR rolcreaterole OR rolcreatedb OR rolbypassrls OR rolreplication"
+    found = owner.execute(f"SELECT FROM pg_roles WHERE rolname = ANY (%s) AND ({special})", ([ROLE, LOGIN],))
+    assert found.fetchall() == []
+
+
+def test_only_the_service_may_call_its_functions_and_one_has_the_owners_rights(owner: OwnConnection) -> None:
+    ours = "FROM pg_proc WHERE pronamespace IN ('app'::regnamespace, 'jobs'::regnamespace)"
+    assert owner.execute(f"SELECT proname {ours} AND has_function_privilege('public', oid, 'EXECUTE')").fetchall() == []
+    definers = owner.execute(f"SELECT proname, proconfig {ours} AND prosecdef").fetchall()
+    assert definers == [("expire_audit_events", ["search_path=app, pg_temp"])]
+
+
+def test_whoever_asks_gets_nothing_young_removed(owner: OwnConnection, database_url: str) -> None:
+    owner.execute("INSERT INTO users (id, email) VALUES (gen_random_uuid(), 'a@example.com')")
+    owner.execute("INSERT INTO workspaces (id, name, owner_id) SELECT gen_random_uuid(), 'x', id FROM users")
+    add = (
+        "INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, detail)"
+        " SELECT rpad(lpad(to_hex((extract(epoch FROM now() - %s * interval '1 day') * 1000)::bigint), 12, '0'), 32,"
+        " '1')::uuid, id, 'x', 'skill', id, '{}' FROM workspaces"
+    )
+    for days in (1, 364, 366):
+        owner.execute(add, (days,))
+    with connected(app_url(database_url), OPTIONS) as connection:
+        connection.execute("SET TimeZone = 'Pacific/Kiritimati'")
+        connection.execute("SET search_path = pg_catalog")
+        assert connection.execute("SELECT app.expire_audit_events(1000)").fetchall() == [(1,)]
+        assert connection.execute("SELECT app.expire_audit_events(1000)").fetchall() == [(0,)]
+
+
+def test_a_right_that_is_in_no_file_is_taken_away(owner: OwnConnection, database_url: str) -> None:
+    for grant in (
+        "GRANT DELETE ON app.audit_events TO {}",
+        "GRANT UPDATE (detail) ON app.audit_events TO {}",
+        "GRANT EXECUTE ON FUNCTION app.notify_lock_freed TO PUBLIC",
+        "GRANT CREATE ON SCHEMA app TO {}",
+    ):
+        owner.execute(grant.replace("{}", ROLE).encode())
+    migrate(database_url)
+    rights = owner.execute(
+        "SELECT has_table_privilege(%(r)s, 'app.audit_events', 'DELETE'),"
+        " has_any_column_privilege(%(r)s, 'app.audit_events', 'UPDATE'), has_schema_privilege(%(r)s, 'app', 'CREATE'),"
+        " has_function_privilege(%(r)s, 'app.notify_lock_freed()', 'EXECUTE')",
+        {"r": ROLE},
+    )
+    assert rights.fetchall() == [(False, False, False, False)]
+
+
+async def test_api_and_workers_log_in_as_one_that_owns_nothing(world: World, server: Server, tmp_path: Path) -> None:
+    """Every connection of theirs: the pools, the one that listens, those of the queue."""
+    query = (
+        "SELECT usename::text, count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' GROUP BY 1"
+    )
+    alone = dict(await world.fetch(query))
+    assert set(alone) == {LOGIN}
+    assert alone[LOGIN] >= 13
+    with working(server.database_url, tmp_path):
+
+        async def both() -> bool:
+            there = dict(await world.fetch(query))
+            assert set(there) == {LOGIN}
+            # Eight of its own, and the queue's.
+            return bool(there[LOGIN] > alone[LOGIN] + 8)
+
+        await eventually(both)
+
+
+@pytest.mark.parametrize("login", [True, False], ids=["a_login_of_its_own", "the_owners"])
+async def test_what_a_process_does_it_does_as_the_role(database_url: str, login: bool) -> None:
+    """With one address for all, the login behind the role is the owner: that guards against mistakes, not against who
+    can send statements of their own. docs/operations.md says so."""
+    database = Database(app_url(database_url) if login else database_url, DatabaseSettings(pool_connections=1))
+
+    async def ask(connection: Connection) -> tuple[object, ...] | None:
+        return await (await connection.execute("SELECT current_user::text, session_user::text")).fetchone()
+
+    await database.open()
+    try:
+        owner = conninfo_to_dict(database_url)["user"]
+        assert await database.read(ask) == (ROLE, LOGIN if login else owner)
+    finally:
+        await database.close()
+
+
+# --- how the role comes to be ---
+
+
+@contextmanager
+def fresh(postgres_url: str, *, owner: str | None = None) -> Iterator[str]:
+    """The address of an empty database, as its owner."""
+    name = f"qd_empty_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        statement = sql.SQL("CREATE DATABASE {} OWNER {}")
+        connection.execute(statement.format(sql.Identifier(name), sql.Identifier(owner or connection.info.user)))
+    url = make_conninfo(postgres_url, dbname=name)
+    try:
+        yield url if owner is None else make_conninfo(url, user=owner, password="x")
+    finally:
+        drop_database(postgres_url, url)
+
+
+@contextmanager
+def roles(postgres_url: str, *attributes: str) -> Iterator[list[str]]:
+    """Names of roles, made with these attributes where there are some, that are gone afterwards."""
+    names = [f"qd_role_{uuid4().hex}" for _ in attributes]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for name, given in zip(names, attributes, strict=True):
+            if given:
+                connection.execute(f"CREATE ROLE {name} {given}".encode())
+        yield names
+        for name in names:
+            connection.execute(f"DROP ROLE IF EXISTS {name}".encode())
+
+
+def test_two_databases_of_one_server_make_it_at_the_same_time(postgres_url: str) -> None:
+    with (
+        roles(postgres_url, "", "LOGIN CREATEROLE PASSWORD 'x'") as (role, owner),
+        fresh(postgres_url, owner=owner) as one,
+        fresh(postgres_url, owner=owner) as other,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        done = list(pool.map(lambda url: migrate(url, AppRole(role)), [one, other]))
+        assert [bool(applied) for applied in done] == [True, True]
+        for url in (one, other):
+            with connected(url, connection_options(DatabaseSettings(role=role))) as connection:
+                assert connection.execute("SELECT FROM audit_events").fetchall() == []
+
+
+def test_an_owner_who_may_not_make_roles_is_told_what_to_ask_for(postgres_url: str) -> None:
+    with (
+        roles(postgres_url, "", "LOGIN PASSWORD 'x'") as (role, owner),
+        fresh(postgres_url, owner=owner) as url,
+        psycopg.connect(postgres_url, autocommit=True) as superuser,
+    ):
+        with pytest.raises(RoleError) as told:
+            migrate(url, AppRole(role))
+        with connected(url, "") as connection:
+            assert connection.execute("SELECT FROM pg_namespace WHERE nspname IN ('app', 'jobs')").fetchall() == []
+        _, _, told_after = str(told.value).partition("Let a superuser run: ")
+        statements, _, _ = told_after.partition("; (")
+        superuser.execute(statements.encode())
+        assert "0001_foundation" in migrate(url, AppRole(role))
+        assert migrate(url, AppRole(role)) == []
+        with connected(url, connection_options(DatabaseSettings(role=role))) as connection:
+            assert connection.execute("SELECT current_user::text FROM (SELECT count(*) FROM users) u").fetchall() == [
+                (role,)
+            ]
+
+
+def test_the_roles_are_made_by_hand_as_the_docs_say(postgres_url: str) -> None:
+    (block,) = blocks_of("docs/operations.md", "sql", "Database roles")
+    with (
+        roles(postgres_url, "", "LOGIN PASSWORD 'x'", "") as (role, owner, login),
+        fresh(postgres_url, owner=owner) as url,
+        psycopg.connect(postgres_url, autocommit=True) as superuser,
+    ):
+        names = {"quarterdeck_app": role, "quarterdeck_owner": owner, "quarterdeck": login}
+        superuser.execute(re.sub(r"quarterdeck\w*", lambda name: names[name[0]], block.text).encode())
+        migrate(url, AppRole(role))
+        weak = make_conninfo(url, user=login, password="changed")
+        with connected(weak, connection_options(DatabaseSettings(role=role))) as connection:
+            assert connection.execute("SELECT FROM audit_events").fetchall() == []
+            with pytest.raises(pg.InsufficientPrivilege):
+                connection.execute(f"SET ROLE {owner}".encode())
+
+
+@pytest.mark.parametrize("attribute", ["CREATEROLE", "SUPERUSER", "BYPASSRLS", "IN ROLE pg_write_all_data"])
+def test_a_role_that_is_no_guard_is_refused(postgres_url: str, database_url: str, attribute: str) -> None:
+    with roles(postgres_url, attribute) as (role,), pytest.raises(RoleError, match="may change the tables"):
+        migrate(database_url, AppRole(role))
+
+
+def test_the_owner_is_no_role_for_the_service(database_url: str) -> None:
+    with pytest.raises(RoleError, match="may change the tables"):
+        migrate(database_url, AppRole(str(conninfo_to_dict(database_url)["user"])))
+
+
+def test_who_does_not_own_the_tables_only_looks_whether_all_is_there(owner: OwnConnection, database_url: str) -> None:
+    assert migrate(app_url(database_url), audit_keep_days=365) == []
+    with pytest.raises(MigrationError, match="does not keep the audit log for 30 days"):
+        migrate(app_url(database_url), audit_keep_days=30)
+    owner.execute("DELETE FROM migrations WHERE name = '0001_foundation'")
+    with pytest.raises(MigrationError, match="QUARTERDECK_DATABASE_OWNER_URL"):
+        migrate(app_url(database_url))
+
+
+async def test_a_process_without_rights_in_the_database_is_not_ready(owner: OwnConnection, database_url: str) -> None:
+    """As before the first migration, where another database of the server has made the role already."""
+    url = app_url(database_url)
+    async with await AsyncConnection.connect(url, autocommit=True, options=OPTIONS) as connection:
+        assert await is_current(connection)
+        owner.execute(f"REVOKE SELECT ON migrations FROM {ROLE}".encode())
+        assert not await is_current(connection)
+        owner.execute(f"REVOKE ALL ON SCHEMA app FROM {ROLE}".encode())
+        assert not await is_current(connection)

@@ -1,0 +1,188 @@
+"""Two workspaces full of data of every kind, and a connection that remembers what came over it.
+
+Whatever belongs to one of them bears its mark: ids and hashes end in its letter, texts hold its name. So a row of the
+other is known at sight, whoever returns it and whatever table it is in.
+"""
+
+import itertools
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+from psycopg import AsyncConnection, AsyncCursor
+
+from quarterdeck.db.database import Connection
+from quarterdeck.ids import new_id
+
+
+class Workspace(Struct, frozen=True):
+    letter: str
+    name: str
+    workspace: UUID
+    user: UUID
+    key: UUID
+    # With an active run, with a parked one, archived with one that has ended, and deleted.
+    session: UUID
+    waiting_session: UUID
+    archived_session: UUID
+    deleted_session: UUID
+    token: UUID
+    run: UUID
+    parked_run: UUID
+    ended_run: UUID
+    skill: UUID
+    version: UUID
+    webhook: UUID
+    delivery: UUID
+    audit_event: UUID
+    input: UUID
+
+    @property
+    def key_hash(self) -> bytes:
+        return bytes.fromhex(self.letter * 62 + "01")
+
+    @property
+    def token_hash(self) -> bytes:
+        return bytes.fromhex(self.letter * 62 + "02")
+
+    @property
+    def bundle(self) -> bytes:
+        return bytes.fromhex(self.letter * 62 + "03")
+
+    @property
+    def condemned(self) -> bytes:
+        return bytes.fromhex(self.letter * 62 + "04")
+
+    @property
+    def email(self) -> str:
+        return f"{self.name}@example.com"
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.name}.example.com/"
+
+    def marks(self, shown: str) -> bool:
+        """Whether something of this workspace is in values as Python shows them."""
+        return any(mark in shown for mark in (self.letter * 10, f"\\x{self.letter * 2}" * 5, self.name))
+
+
+def plan(letter: str, name: str) -> Workspace:
+    numbers = itertools.count(1)
+    fields = [field.name for field in msgspec.structs.fields(Workspace)][2:]
+    # Of this moment, as ids are: some statements look at the time in them.
+    ids = [UUID(f"{str(new_id())[:-12]}{letter * 10}{next(numbers):02x}") for _ in fields]
+    return Workspace(letter, name, *ids)
+
+
+_FILL = """
+INSERT INTO users (id, email, display_name) VALUES (%(user)s, %(email)s, %(name)s);
+INSERT INTO workspaces (id, name, owner_id) VALUES (%(workspace)s, %(name)s, %(user)s);
+INSERT INTO members (workspace_id, user_id) VALUES (%(workspace)s, %(user)s);
+INSERT INTO api_keys (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by)
+VALUES (%(key)s, %(workspace)s, %(key)s, %(name)s, %(name)s, %(key_hash)s, '{session.manage,workspace.read}', %(user)s);
+INSERT INTO sessions (id, workspace_id, title, model, instructions, created_by, archived_at) VALUES
+    (%(session)s, %(workspace)s, %(name)s, %(name)s, %(name)s, %(user)s, NULL),
+    (%(waiting_session)s, %(workspace)s, %(name)s, NULL, NULL, %(user)s, NULL),
+    (%(archived_session)s, %(workspace)s, %(name)s, NULL, NULL, %(user)s, now());
+INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, expires_at)
+VALUES (%(token)s, %(session)s, %(key)s, %(token_hash)s, %(name)s, now() + interval '1 day');
+INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, consumed_through, parked, started_at,
+                  finished_at) VALUES
+    (%(run)s, %(session)s, %(workspace)s, 'running', 1, 1000000, 0, false, now(), NULL),
+    (%(parked_run)s, %(waiting_session)s, %(workspace)s, 'queued', 0, 1000000, 0, true, NULL, NULL),
+    (%(ended_run)s, %(archived_session)s, %(workspace)s, 'succeeded', 1, 1, 1, false, now(), now());
+INSERT INTO session_events (session_id, run_id, workspace_id, type, data) VALUES
+    (%(session)s, %(run)s, %(workspace)s, 'input.accepted',
+     jsonb_build_object('input_id', %(input)s::uuid, 'text', %(name)s::text)),
+    (%(session)s, %(run)s, NULL, 'message', jsonb_build_object('text', %(name)s::text)),
+    (%(deleted_session)s, NULL, NULL, 'message', jsonb_build_object('text', %(name)s::text));
+INSERT INTO deleted_sessions (session_id) VALUES (%(deleted_session)s);
+INSERT INTO bundles (sha256, generation, bytes) VALUES (%(bundle)s, %(version)s, 1);
+INSERT INTO condemned_bundles (sha256, generation) VALUES (%(condemned)s, %(version)s);
+INSERT INTO skills (id, workspace_id, name, created_by, latest_version)
+VALUES (%(skill)s, %(workspace)s, %(name)s, %(user)s, 1);
+INSERT INTO skill_versions (id, skill_id, version, bundle_sha256, bundle_bytes, frontmatter, manifest, created_by)
+VALUES (%(version)s, %(skill)s, 1, %(bundle)s, 1, json_build_object('name', %(name)s::text),
+        '{"archive_sha256": "", "files": [], "unpacked_bytes": 0}', %(user)s);
+INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%(session)s, 0, %(skill)s, 1);
+INSERT INTO webhooks (id, workspace_id, url, host, events, description, secret, created_by)
+VALUES (%(webhook)s, %(workspace)s, %(url)s, %(name)s, '{run.succeeded}', %(name)s, %(key_hash)s, %(user)s);
+INSERT INTO webhook_deliveries (id, webhook_id, event, run_id, payload, next_attempt_at)
+VALUES (%(delivery)s, %(webhook)s, 'run.succeeded', %(run)s, %(key_hash)s, now() + %(due_in)s::interval);
+INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALUES
+    (%(key)s, 'create_session', 'the same', %(key_hash)s, %(key_hash)s),
+    (%(key)s, 'create_session', %(name)s, %(key_hash)s, %(key_hash)s),
+    (%(deleted_session)s, 'submit_input', 'the same', %(key_hash)s, %(key_hash)s);
+INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, user_id, api_key_id, detail)
+VALUES (%(audit_event)s, %(workspace)s, 'create_session', 'session', %(session)s, %(user)s, %(key)s, '{}');
+SELECT enqueue_run(%(session)s, %(run)s)
+"""
+
+
+async def fill(connection: Connection, workspace: Workspace, due_in: str) -> None:
+    names = ("key_hash", "token_hash", "bundle", "condemned", "email", "url")
+    values = msgspec.structs.asdict(workspace) | {name: getattr(workspace, name) for name in names}
+    for statement in _FILL.split(";\n"):
+        await connection.execute(statement.encode(), values | {"due_in": due_in})
+
+
+# Of everybody, or of nobody's data.
+NO_WORKSPACES = {"migrations", "audit_retention"}
+_TABLES = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 'app' ORDER BY 1"
+
+
+async def tables(connection: Connection) -> list[str]:
+    """Those that hold what belongs to workspaces, jobs included."""
+    found = [row[0] for row in await (await connection.execute(_TABLES)).fetchall()]
+    return [*(name for name in found if name.removeprefix("app.") not in NO_WORKSPACES), "jobs.procrastinate_jobs"]
+
+
+async def rows_of(connection: Connection, names: list[str], workspace: Workspace) -> dict[str, str]:
+    """A sum over all rows that bear the workspace's mark, for each table that has some."""
+    query = " UNION ALL ".join(
+        f"SELECT '{name}', md5(string_agg(t::text, ' ' ORDER BY t::text)) FROM {name} t WHERE t::text ~ %(marks)s"
+        for name in names
+    )
+    values = {"marks": f"{workspace.letter * 10}|{workspace.name}"}
+    rows = await (await connection.execute(query.encode(), values)).fetchall()
+    return {name: found for name, found in rows if found is not None}
+
+
+class Remembering(AsyncConnection[tuple[Any, ...]]):
+    """Keeps what it was asked and what it answered."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.cursor_factory = _Cursor
+        self.statements: list[str] = []
+        self.answers: list[str] = []
+
+    def forget(self) -> None:
+        self.statements.clear()
+        self.answers.clear()
+
+
+class _Cursor(AsyncCursor[tuple[Any, ...]]):
+    @property
+    def _remembering(self) -> Remembering:
+        assert isinstance(self.connection, Remembering)
+        return self.connection
+
+    async def execute(self, query: Any, *values: Any, **options: Any) -> Any:
+        self._remembering.statements.append(query)
+        return await super().execute(query, *values, **options)
+
+    async def executemany(self, query: Any, *values: Any, **options: Any) -> None:
+        self._remembering.statements.append(query)
+        await super().executemany(query, *values, **options)
+
+    async def fetchone(self) -> tuple[Any, ...] | None:
+        row = await super().fetchone()
+        self._remembering.answers.append(repr(row))
+        return row
+
+    async def fetchall(self) -> list[tuple[Any, ...]]:
+        rows = await super().fetchall()
+        self._remembering.answers.extend(map(repr, rows))
+        return rows
