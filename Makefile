@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links -c requirements/constraints.txt
 
-.PHONY: setup serve test retest browser screenshots bench check format openapi client lock clean
+.PHONY: setup serve test retest fuzz browser screenshots bench check format openapi client lock clean
 
 setup: .venv/.runtime
 
@@ -18,6 +18,11 @@ test: .venv/.dev browser
 # What failed the last time, one after the other: says whether it fails by itself or only beside others.
 retest: .venv/.dev browser
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+
+# All tests with generated input, longer and from another start each time: about three minutes times TIMES.
+TIMES ?= 10
+fuzz: .venv/.dev
+	QUARTERDECK_FUZZ_TIMES=$(TIMES) $(BIN)/python -m pytest -n 3 --dist loadfile --timeout $$((300 * $(TIMES))) $$(grep -lE "hypothesis|tests.fuzzing" -r tests --include "test_*.py")
 
 # For the tests of the console.
 browser:
