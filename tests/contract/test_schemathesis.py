@@ -18,7 +18,7 @@ from tests.fuzzing import REPEATED, TIMES, cases
 from tests.world import World
 
 # Half a minute in all on two cores. Fewer would not reach every status that is asked for below.
-FUZZED_CASES = cases(25)
+FUZZED_CASES = cases(32)
 STATEFUL_SCENARIOS = cases(10)
 # Nothing here is large: what takes longer than this hangs.
 MAX_RESPONSE_SECONDS = 30

@@ -117,7 +117,10 @@ names = st.sampled_from(
 ) | st.binary(max_size=30)
 octal = st.integers(0, 8**11 - 1).map(lambda value: b"%011o\0" % value)
 sizes = st.integers(0, 3000) | octal | st.integers(-(2**70), 2**70).map(base256) | st.binary(max_size=12)
-kinds = st.sampled_from([b"0", b"\0", b"5", b"1", b"2", b"3", b"6", b"7", b"x", b"g", b"L", b"K", b"S", b"V", b"Z"])
+# Most are files: one that is refused for its type says nothing of its name or size.
+kinds = st.just(b"0") | st.sampled_from(
+    [b"0", b"\0", b"5", b"1", b"2", b"3", b"6", b"7", b"x", b"g", b"L", b"K", b"S", b"V", b"Z"]
+)
 magics = st.sampled_from([USTAR, GNU, V7, b"ustar\x0011"])
 contents = st.binary(max_size=1500)
 headers = st.builds(
@@ -141,7 +144,25 @@ extended = st.builds(
 )
 right = st.builds(file, st.sampled_from([b"a.txt", b"docs/b.txt", b"docs/c"]), contents)
 long_names = st.builds(lambda name, kind: long_name(name, kind=kind), names, st.sampled_from([b"L", b"K"]))
-entries = st.lists(right | headers | extended | long_names, max_size=9)
+named = st.builds(file, names, contents)
+entries = st.lists(right | named | headers | extended | long_names, max_size=9)
+
+components = st.sampled_from(
+    [
+        b"..",
+        b".",
+        b"",
+        b"a",
+        b"A",
+        b"b.txt",
+        b"c" * 25,
+        b"d:",
+        b"e\\f",
+        b"\x1b",
+        *(text.encode() for text in ("é", "e\u0301")),
+    ]
+)
+paths = st.lists(components, min_size=1, max_size=5).map(b"/".join)
 
 scalars = st.sampled_from(["1", "~", "'x'", '"\\u0000"', "|\n x", "&a 1", "*a", "!!str 1", "<<", "é", "- x"])
 trees: st.SearchStrategy[str] = st.recursive(
@@ -154,6 +175,8 @@ trees: st.SearchStrategy[str] = st.recursive(
     ),
     max_leaves=60,
 )
+deep = st.integers(1, 12).map(lambda levels: "[" * levels + "]" * levels)
+wide = st.integers(1, 60).map(lambda count: f"[{'1, ' * count}]")
 starts = st.just(PLAIN_GZIP) | st.builds(
     gzip_start, extra=contents, name=st.binary(max_size=20), comment=st.binary(max_size=20), header_crc=st.booleans()
 )
@@ -166,6 +189,14 @@ def test_entries(parts: list[bytes], end_blocks: int, skill_first: bool) -> None
     outcome(gzip(tar(*ordered, end_blocks=end_blocks)))
 
 
+@settings(max_examples=cases(200))
+@given(st.integers(0, 8), st.lists(paths, min_size=1, max_size=2), st.integers(0, 6000))
+def test_paths(good: int, odd: list[bytes], size: int) -> None:
+    """At most two things are wrong, so that one is not refused for the sake of another."""
+    files = [file(b"%d/f" % number, bytes(size)) for number in range(good)]
+    outcome(gzip(tar(skill_md(), *files, *(file(path) for path in odd))))
+
+
 @settings(max_examples=cases(80))
 @given(st.lists(st.tuples(starts, contents | st.just(tar(skill_md()))), max_size=4), contents, st.data())
 def test_gzip_members(members: list[tuple[bytes, bytes]], rest: bytes, data: st.DataObject) -> None:
@@ -176,7 +207,7 @@ def test_gzip_members(members: list[tuple[bytes, bytes]], rest: bytes, data: st.
 
 
 @settings(max_examples=cases(150))
-@given(trees, st.sampled_from(["x: ", "", "name: ", "? "]))
+@given(trees | deep | wide, st.sampled_from(["x: ", "", "name: ", "? "]))
 def test_frontmatter(tree: str, before: str) -> None:
     text = (before + tree).encode("utf-8", "surrogatepass")
     result = outcome(gzip(tar(skill_md(frontmatter(text)))))
