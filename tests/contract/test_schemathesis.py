@@ -126,6 +126,7 @@ def _told(check: CheckNode, interaction: Interaction) -> str:
 
 def _assert_got_through(explored: Explored) -> None:
     """That no check failed says something only if requests reached what lies behind the first refusals."""
+    never_absent: list[str] = []
     assert explored.checks == {*CHECKS.get_all_names(), "max_response_time"}
     for operation in OPERATIONS:
         label = f"{operation.method} {operation.path}"
@@ -135,8 +136,10 @@ def _assert_got_through(explored: Explored) -> None:
         assert explored.count(phase="FUZZING", label=label) >= FUZZED_CASES, label
         # Without a credential, and with a wrong one.
         assert explored.count(label=label, status=401) >= 2, label
-        if operation.path_ids:
-            assert explored.count(label=label, status=404) >= 1, label
+        if operation.path_ids and explored.count(label=label, status=404) == 0:
+            never_absent.append(label)
+    # One id in eight names nothing: with few cases some operations meet none. `test_callers.py` asks each for its 404.
+    assert len(never_absent) <= len(OPERATIONS) // 5, never_absent
     assert explored.count(phase="STATEFUL_TESTING") >= STATEFUL_SCENARIOS
     assert explored.count(status=409) >= 1
     assert explored.replays >= 1
