@@ -6,7 +6,7 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-ver
 
 ARGS ?=
 
-.PHONY: setup serve test retest fault model availability soak browser screenshots bench check audit sbom format openapi client lock clean
+.PHONY: setup serve test retest fault model availability soak fuzz browser screenshots bench check audit sbom format openapi client lock clean
 
 setup: .venv/.runtime
 
@@ -29,6 +29,11 @@ fault: .venv/.dev
 model: export MODEL_SEQUENCES ?= 300
 model: .venv/.dev
 	$(BIN)/python -m pytest tests/model
+
+# All tests with generated input, longer and from another start each time: about three minutes times TIMES.
+TIMES ?= 10
+fuzz: .venv/.dev
+	QUARTERDECK_FUZZ_TIMES=$(TIMES) $(BIN)/python -m pytest -n 3 --dist loadfile --timeout $$((300 * $(TIMES))) $$(grep -lE "hypothesis|tests.fuzzing" -r tests --include "test_*.py")
 
 # For the tests of the console.
 browser:

@@ -15,10 +15,13 @@ from hypothesis import HealthCheck, settings
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.db import embedded
+from tests.fuzzing import cases
 from tests.world import PATIENT, Server, World, clone_database, drop_database, migrate_for_tests, serving
 
 # A machine that does much else at the same time is slow, and that is no fault of what is tested.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=cases(100)
+)
 settings.load_profile("unhurried")
 
 # Each process of a parallel run has its own.

@@ -52,6 +52,10 @@ def connections(server: Server, *, stuck: bool = False) -> int:
     return sum(link in ours for link in _open_files(server))
 
 
+def descriptors(server: Server) -> int:
+    return len(list(_open_files(server)))
+
+
 def spooled(server: Server) -> int:
     """Uploads and unpacked files on the disk. They have no names: only the process that holds them knows."""
     return sum(bool(re.search(r"/spool/.*\(deleted\)$", link)) for link in _open_files(server))

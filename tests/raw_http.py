@@ -3,6 +3,7 @@
 import json
 import socket
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -36,8 +37,12 @@ class RawAnswer(Struct, frozen=True):
 class Wire:
     """One connection."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port))
+    def __init__(self, port: int, receive_buffer_bytes: int | None = None) -> None:
+        self._socket = socket.socket()
+        if receive_buffer_bytes is not None:
+            # Before it connects: the other side is told of it then.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self._socket.connect(("127.0.0.1", port))
         self._socket.settimeout(PATIENCE_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = b""
@@ -52,6 +57,11 @@ class Wire:
 
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
+
+    def send_what_it_takes(self, data: bytes) -> None:
+        """To a server that may close before it has taken all."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.send(data)
 
     def end_sending(self) -> None:
         self._socket.shutdown(socket.SHUT_WR)
@@ -71,6 +81,14 @@ class Wire:
             self._receive()
         body, self._received = self._received[:length], self._received[length:]
         return RawAnswer(status, headers, body)
+
+    def rest(self, bytes_at_once: int = 65536, pause_seconds: float = 0.0) -> bytes:
+        """All that comes until the server ends the connection."""
+        with suppress(ConnectionResetError):
+            while data := self._socket.recv(bytes_at_once):
+                self._received += data
+                time.sleep(pause_seconds)
+        return self._received
 
     def is_closed(self, within_seconds: float = PATIENCE_SECONDS) -> bool:
         """Whether the server ends the connection without another byte."""

@@ -12,6 +12,7 @@ from quarterdeck.access.last_used import LastUsed
 from quarterdeck.db.database import Database
 from quarterdeck.events.feed import Feed
 from quarterdeck.events.hints import Hints
+from quarterdeck.http.connections import Connections
 from quarterdeck.http.console import Console
 from quarterdeck.http.docs_page import serve_docs
 from quarterdeck.http.edge import Edge
@@ -36,9 +37,10 @@ from quarterdeck.webhooks.sealing import Sealer
 def load_app(settings: Settings) -> ASGIApp:
     configure_logs(settings.log.level)
     parts = build_parts(settings)
-    return Edge(
-        Router(_routes(parts), redirect_slashes=False, default=_unknown_path, lifespan=_lifespan(parts)), settings.http
-    )
+    connections = Connections()
+    lifespan = _lifespan(parts, connections)
+    router = Router(_routes(parts), redirect_slashes=False, default=_unknown_path, lifespan=lifespan)
+    return Edge(router, settings.http, connections)
 
 
 def build_parts(settings: Settings) -> Parts:
@@ -83,7 +85,7 @@ async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
     raise errors.not_found("path")
 
 
-def _lifespan(parts: Parts) -> Callable[[object], AbstractAsyncContextManager[None]]:
+def _lifespan(parts: Parts, connections: Connections) -> Callable[[object], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
         await parts.database.open()
@@ -92,6 +94,8 @@ def _lifespan(parts: Parts) -> Callable[[object], AbstractAsyncContextManager[No
         loops = [
             asyncio.create_task(_every(parts.settings.key.last_used_flush_seconds, lambda: _flush(parts))),
             asyncio.create_task(_every(parts.settings.receipt.sweep_interval_seconds, lambda: sweep(parts))),
+            asyncio.create_task(connections.end_unread(parts.settings.http.unread_seconds)),
+            asyncio.create_task(_part(parts, connections)),
         ]
         with told_of_stop(lambda: _stop(parts)):
             yield
@@ -113,6 +117,11 @@ def _lifespan(parts: Parts) -> Callable[[object], AbstractAsyncContextManager[No
 def _stop(parts: Parts) -> None:
     parts.stopping.set()
     parts.feed.stop()
+
+
+async def _part(parts: Parts, connections: Connections) -> None:
+    await parts.stopping.wait()
+    await connections.part()
 
 
 async def _flush(parts: Parts) -> None:

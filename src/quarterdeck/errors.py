@@ -88,6 +88,10 @@ def broken_body() -> ServiceError:
     return ServiceError(Kind.BROKEN_BODY, "The request body ended early or is not framed as announced.")
 
 
+def unknown_coding() -> ServiceError:
+    return ServiceError(Kind.BROKEN_BODY, "The only Transfer-Encoding is chunked, and only once.")
+
+
 def unsatisfiable_range() -> ServiceError:
     return ServiceError(Kind.UNSATISFIABLE_RANGE, "Range begins behind the end of the content.")
 

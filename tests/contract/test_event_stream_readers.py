@@ -13,7 +13,7 @@ import pytest
 
 from quarterdeck.settings import StreamSettings
 from tests.contract.test_session_events import add_events
-from tests.processes import UNKILLED, answered, connections, is_gone, resident_mib, stop, until
+from tests.processes import UNKILLED, answered, connections, descriptors, is_gone, resident_mib, stop, until
 from tests.sse import reading
 from tests.world import EVERY_PERMISSION, Server, World, clone_database, drop_database, serving
 
@@ -66,7 +66,7 @@ async def test_a_reader_that_does_not_read_is_dropped_at_bounded_cost(own_world:
     path = f"/v1/sessions/{session_id}/events"
     await own_world.get(path)
     assert await until(lambda: answered(own, path) == 1)
-    before = resident_mib(own)
+    before, open_before = resident_mib(own), descriptors(own)
     silent = [silent_reader(own, session_id, own_world.key) for _ in range(20)]
     try:
         most = before
@@ -86,6 +86,8 @@ async def test_a_reader_that_does_not_read_is_dropped_at_bounded_cost(own_world:
         for connection in silent:
             connection.close()
     assert most - before < 150, (before, most)
+    # To find whom to hang up on, the process copies its connections; it ran out of descriptors after some dozens.
+    assert await until(lambda: descriptors(own) <= open_before + 1)
 
 
 async def test_a_server_stops_in_time_with_readers_that_do_not_read(database_url: str, tmp_path: Path) -> None:
@@ -102,7 +104,8 @@ async def test_a_server_stops_in_time_with_readers_that_do_not_read(database_url
 
 
 async def test_revocation_ends_a_stream_that_is_stuck(database_url: str, tmp_path: Path) -> None:
-    with serving(database_url, tmp_path, STREAM_SEND_SECONDS=600) as server:
+    # A stream that had just handed over all it had ends as answers do: what it left unread has a time of its own.
+    with serving(database_url, tmp_path, STREAM_SEND_SECONDS=600, HTTP_UNREAD_SECONDS=1) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
             world = await World.create(database_url, http)
             session_id = await world.new_session()

@@ -1,6 +1,7 @@
 """The served document against the server that serves it, by requests that nobody thought of. Every check is on."""
 
 import asyncio
+import random
 from collections import Counter
 from typing import Any
 
@@ -13,11 +14,12 @@ from schemathesis.engine.recorder import CheckNode, Interaction, ScenarioRecorde
 
 from quarterdeck.http.routes import OPERATIONS
 from tests.contract.real_values import Records, create_records, use_real_values
+from tests.fuzzing import REPEATED, TIMES, cases
 from tests.world import World
 
-# About a minute in all on two cores.
-FUZZED_CASES = 50
-STATEFUL_SCENARIOS = 30
+# Half a minute in all on two cores. Fewer would not reach every status that is asked for below.
+FUZZED_CASES = cases(32)
+STATEFUL_SCENARIOS = cases(10)
 # Nothing here is large: what takes longer than this hangs.
 MAX_RESPONSE_SECONDS = 30
 
@@ -39,7 +41,7 @@ class Explored(Struct):
         )
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(600 * TIMES)
 async def test_server_and_document_agree(world: World) -> None:
     records = await create_records(world)
     explored = await asyncio.to_thread(_explore, str(world.http.base_url), records)
@@ -68,10 +70,12 @@ def _config(secret: str) -> schemathesis.Config:
     unaided: dict[str, Any] = {"extra-data-sources": {"responses": False}}
     return schemathesis.Config.from_dict(
         {
-            "seed": 1,
+            "seed": 1 if REPEATED else random.randrange(2**32),
             "headers": {"Authorization": f"Bearer {secret}"},
             "generation": {
-                "deterministic": True,
+                "deterministic": REPEATED,
+                # Right and wrong values alike.
+                "mode": "all",
                 "database": "none",
                 "max-examples": FUZZED_CASES,
                 # Shrinking repeats a failing case for minutes; the first one says enough.
@@ -122,6 +126,7 @@ def _told(check: CheckNode, interaction: Interaction) -> str:
 
 def _assert_got_through(explored: Explored) -> None:
     """That no check failed says something only if requests reached what lies behind the first refusals."""
+    never_absent: list[str] = []
     assert explored.checks == {*CHECKS.get_all_names(), "max_response_time"}
     for operation in OPERATIONS:
         label = f"{operation.method} {operation.path}"
@@ -131,8 +136,10 @@ def _assert_got_through(explored: Explored) -> None:
         assert explored.count(phase="FUZZING", label=label) >= FUZZED_CASES, label
         # Without a credential, and with a wrong one.
         assert explored.count(label=label, status=401) >= 2, label
-        if operation.path_ids:
-            assert explored.count(label=label, status=404) >= 1, label
+        if operation.path_ids and explored.count(label=label, status=404) == 0:
+            never_absent.append(label)
+    # One id in eight names nothing: with few cases some operations meet none. `test_callers.py` asks each for its 404.
+    assert len(never_absent) <= len(OPERATIONS) // 5, never_absent
     assert explored.count(phase="STATEFUL_TESTING") >= STATEFUL_SCENARIOS
     assert explored.count(status=409) >= 1
     assert explored.replays >= 1

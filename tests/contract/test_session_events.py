@@ -9,6 +9,7 @@ import pytest
 from quarterdeck.access.model import Permission
 from quarterdeck.events.model import EventType
 from quarterdeck.ids import LOWEST_ID
+from tests.sse import reading
 from tests.world import Server, World, error_of
 
 
@@ -65,6 +66,20 @@ async def test_every_type_can_be_read(world: World) -> None:
     answer = await world.get(f"/v1/sessions/{session_id}/events")
     assert [event["type"] for event in answer.json()["items"]] == list(EventType)
     assert "hidden" not in answer.text
+
+
+async def test_a_type_that_is_not_known_is_passed_on(world: World, server: Server) -> None:
+    """A newer worker beside an older API process: its entries are neither lost nor in the way of the others."""
+    session_id = await world.new_session()
+    await world.execute(
+        "INSERT INTO session_events (session_id, type, data) VALUES (%s, 'run.paused', '{\"why\": 1}')", session_id
+    )
+    await add_events(world, session_id, 1)
+    paused, message = (await page(world, session_id))["items"]
+    assert (paused["type"], paused["data"]) == ("run.paused", {"why": 1})
+    assert message["type"] == "message"
+    async with reading(server.url, session_id, world.key) as reader:
+        assert [event["type"] for event in await reader.stored(2)] == ["run.paused", "message"]
 
 
 @pytest.mark.parametrize("limit", [1, 7, 100, 120, 200])

@@ -24,13 +24,17 @@ class EventType(StrEnum):
     RUN_CANCELLED = "run.cancelled"
 
 
+# A worker of a newer release may write others, and its entries are read by processes of this one.
+_TYPES = f"One of {', '.join(f'`{one}`' for one in EventType)}; newer releases may add others."
+
+
 class EventBody(Struct, frozen=True):
     """One entry. Ids increase; within a session they are in the order in which entries became visible."""
 
     id: int
     session_id: UUID
     run_id: UUID | None
-    type: EventType
+    type: Annotated[str, Meta(description=_TYPES)]
     created_at: Moment
     data: dict[str, Any]
 

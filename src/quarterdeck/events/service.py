@@ -84,7 +84,7 @@ async def _next_page(parts: Parts, reader: Reader) -> tuple[list[EventBody], boo
         # makes this reader look again as soon as it can.
         return [], False
     for event in events:
-        if event.type is EventType.RUN_STARTED and event.run_id is not None:
+        if event.type == EventType.RUN_STARTED and event.run_id is not None:
             reader.is_current(event.run_id, event.data.get("attempt", 0))
     if events:
         reader.position = events[-1].id

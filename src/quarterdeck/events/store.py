@@ -1,12 +1,11 @@
 """A session's log as it is read, and the channel on which its readers are told of news."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 from uuid import UUID
 
 from quarterdeck.db.arrays import text_array, uuid_array
 from quarterdeck.db.database import Connection
-from quarterdeck.events.model import EventBody, EventType, Head
+from quarterdeck.events.model import EventBody, Head
 
 # Entries hold up to a megabyte each: a page ends where it has become large enough, however few it holds.
 _PAGE = """
@@ -33,7 +32,7 @@ async def page(
 ) -> tuple[list[EventBody], bool]:
     """At most `count` entries, and whether there are more. At least one if there is any."""
     rows = await (await connection.execute(_PAGE, (session_id, after, count + 1, page_bytes))).fetchall()
-    events = [_body(row[:6]) for row in rows[:count]]
+    events = [EventBody(*row[:6]) for row in rows[:count]]
     return events, bool(rows) and rows[0][6] > len(events)
 
 
@@ -49,8 +48,3 @@ async def listen(connection: Connection) -> None:
 
 async def notify(connection: Connection, payloads: Sequence[str]) -> None:
     await connection.execute(_NOTIFY, (text_array(payloads),))
-
-
-def _body(row: tuple[Any, ...]) -> EventBody:
-    event_id, session_id, run_id, type_, created_at, data = row
-    return EventBody(event_id, session_id, run_id, EventType(type_), created_at, data)

@@ -10,6 +10,7 @@ from quarterdeck import errors
 from quarterdeck.access.secrets import redact
 from quarterdeck.errors import ErrorCode, ServiceError
 from quarterdeck.http import cors
+from quarterdeck.http.connections import Connections
 from quarterdeck.http.envelope import error_response
 from quarterdeck.http.incoming import REQUEST_ID_STATE
 from quarterdeck.http.lingering import Lingering
@@ -20,18 +21,25 @@ from quarterdeck.settings import HttpSettings
 
 REQUEST_ID = "X-Request-Id"
 _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+# A name, an address or an address in brackets, and perhaps a port: what RFC 9110 lets stand in Host.
+_HOST = re.compile(rb"([A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
 _LOGGED_CHARACTERS = 200
 
 
 class Edge:
-    def __init__(self, app: ASGIApp, settings: HttpSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: HttpSettings, connections: Connections) -> None:
         self._app = app
         self._settings = settings
+        self._connections = connections
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        with self._connections.carrying(scope):
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         request_id = scope[REQUEST_ID_STATE] = _request_id(scope)
         status = 0
@@ -48,6 +56,7 @@ class Edge:
 
         try:
             _check_host(scope)
+            _check_framing(scope)
             await self._app(scope, exchange.receive, send_marked)
         except Exception as fault:
             error = fault if isinstance(fault, ServiceError) else errors.internal()
@@ -84,8 +93,16 @@ def _request_id(scope: Scope) -> str:
 
 def _check_host(scope: Scope) -> None:
     hosts = [value for key, value in scope["headers"] if key == b"host"]
-    if len(hosts) != 1 or not hosts[0].strip():
-        raise errors.invalid("The request needs exactly one Host header.")
+    if len(hosts) != 1 or not _HOST.fullmatch(hosts[0].strip()):
+        raise errors.invalid("The request needs exactly one Host header, with a host in it.")
+
+
+def _check_framing(scope: Scope) -> None:
+    """The server finds the end of a body by the last coding and leaves the others to the application. None is undone
+    here, and a proxy in front that reads such a list differently would see the next request begin elsewhere."""
+    codings = [value.strip().lower() for key, value in scope["headers"] if key == b"transfer-encoding"]
+    if codings not in ([], [b"chunked"]):
+        raise errors.unknown_coding()
 
 
 def _seen(scope: Scope) -> dict[str, object]:

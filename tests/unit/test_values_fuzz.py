@@ -1,0 +1,125 @@
+"""Headers, bodies and queries that nobody thought of: each is read, or refused by one of our own faults, and nothing
+else comes of it."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarterdeck.access.model import CredentialKind
+from quarterdeck.access.secrets import mint
+from quarterdeck.errors import Kind, ServiceError
+from quarterdeck.etags import matches, matches_weakly, parse_tags
+from quarterdeck.http.accept import prefers, takes
+from quarterdeck.http.bodies import decode_json
+from quarterdeck.http.download import byte_span
+from quarterdeck.http.incoming import ALLOWANCE_STATE, MAX_EVENT_ID, MAX_NUMBER, Incoming
+from quarterdeck.http.routes import OPERATIONS
+from quarterdeck.ids import parse_id
+from quarterdeck.settings import HttpSettings
+
+T = TypeVar("T")
+
+BODIES = sorted(
+    {operation.payload for operation in OPERATIONS if isinstance(operation.payload, type)},
+    key=lambda body: body.__name__,
+)
+SECRET = mint(CredentialKind.API_KEY, "live").text
+# As they stand in a header: some that mean something, and any bytes that the server lets through.
+written = st.lists(
+    st.sampled_from(['"', "W/", "*", ",", ";", "q=", "0.5", "bytes=", "-", "9" * 19, "9" * 25, "a/b", " "])
+    | st.text(st.characters(max_codepoint=255), max_size=4),
+    max_size=8,
+).map("".join)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+)
+
+
+def tried(read: Callable[[], T]) -> tuple[T | None, Kind | None]:
+    """What was read, or how it was refused. Anything else fails the test that asks."""
+    try:
+        return read(), None
+    except ServiceError as fault:
+        return None, fault.kind
+
+
+@given(written)
+def test_lists_of_tags(text: str) -> None:
+    tags = parse_tags(text)
+    if tags is not None:
+        assert all(tag == "*" or tag.endswith('"') for tag in tags)
+        assert not matches(tags, '"7"') or "*" in tags or '"7"' in text
+        assert matches_weakly(tags, '"7"') >= matches(tags, '"7"')
+
+
+@given(written)
+def test_accept(text: str) -> None:
+    assert not (prefers(text, "a/b", "c/d") and prefers(text, "c/d", "a/b"))
+    assert takes(text, "gzip") in (True, False)
+
+
+@given(written, st.integers(0, 2**63))
+def test_ranges(text: str, size: int) -> None:
+    span, refused = tried(lambda: byte_span(text, size))
+    assert refused in (None, Kind.UNSATISFIABLE_RANGE)
+    assert span is None or 0 <= span[0] < span[1] <= size
+
+
+@given(st.text())
+def test_ids(text: str) -> None:
+    found = parse_id(text)
+    assert found is None or str(found) == text.lower()
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+@given(raw=st.binary(max_size=60) | json_values.map(lambda value: msgspec.json.encode(value)))
+def test_bodies(body: type[Any], raw: bytes) -> None:
+    value, refused = tried(lambda: decode_json(raw, body))
+    assert isinstance(value, body) if refused is None else refused is Kind.INVALID
+
+
+@pytest.mark.parametrize("deep", [b"[", b'{"a":', b'{"type":[', b'[{"a":'])
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_bodies_that_are_nested_deeply(body: type[Any], deep: bytes) -> None:
+    with pytest.raises(ServiceError):
+        decode_json(deep * 100_000, body)
+
+
+READERS: dict[str, Callable[[Incoming], object]] = {
+    "page": lambda incoming: incoming.page_request(),
+    "log": lambda incoming: incoming.log_page_request(),
+    "number": lambda incoming: incoming.query_number("limit"),
+    "id": lambda incoming: incoming.query_id("after"),
+    "moment": lambda incoming: incoming.query_moment("since"),
+    "flag": lambda incoming: incoming.query_flag("order"),
+    "text": lambda incoming: incoming.query_text("order", most_characters=5),
+}
+queries = st.lists(
+    st.sampled_from(["limit=", "after=", "order=", "since=", "&", "5", "asc", "true", "2026-01-01T00:00Z", "%", "%ff"])
+    | st.text(st.characters(max_codepoint=127), max_size=4),
+    max_size=8,
+).map("".join)
+
+
+@pytest.mark.parametrize("name", READERS)
+@given(query=queries, last_seen=st.none() | written)
+def test_queries(name: str, query: str, last_seen: str | None) -> None:
+    """Faults are remembered and not raised; what was read is within its bounds."""
+    headers = [(b"authorization", f"Bearer {SECRET}".encode())]
+    headers += [] if last_seen is None else [(b"last-event-id", last_seen.encode("latin-1"))]
+    scope = {"type": "http", "method": "GET", "headers": headers, "query_string": query.encode(), ALLOWANCE_STATE: None}
+    incoming = Incoming(scope, _nothing, HttpSettings())
+    value = READERS[name](incoming)
+    if name == "log" and incoming.call_without_body().fault is None:
+        assert 0 <= value.after <= MAX_EVENT_ID  # type: ignore[attr-defined]
+    if name == "number" and isinstance(value, int) and incoming.call_without_body().fault is None:
+        assert 1 <= value <= MAX_NUMBER
+
+
+async def _nothing() -> Any:
+    raise AssertionError("nobody asked for a body")
