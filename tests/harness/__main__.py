@@ -20,25 +20,30 @@ from tests.harness.planted import BUGS
 from tests.harness.proof import Order, Proof, Report
 
 
-def main() -> int:
+def read(arguments: list[str]) -> tuple[Order, Path | None]:
+    """What to do, and where to write the report."""
     parser = argparse.ArgumentParser(prog="make fault", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long things are broken (default: 60)")
     parser.add_argument("--seed", type=int, default=None, help="of an earlier run: the same faults and requests")
     parser.add_argument("--plant", choices=sorted(BUGS), help="a bug that must be caught")
     parser.add_argument("--faults", nargs="*", choices=sorted(DECK), default=list(DECK), help="only these")
     parser.add_argument("--json", type=Path, help="where to write the report")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     seed = secrets.randbelow(1_000_000) if given.seed is None else given.seed
-    order = Order(seconds=given.seconds, seed=seed, plant=given.plant, faults=tuple(given.faults))
+    return Order(seconds=given.seconds, seed=seed, plant=given.plant, faults=tuple(given.faults)), given.json
+
+
+def main() -> int:
+    order, json = read(sys.argv[1:])
     console = Console()
-    console.print(f"seed {seed}: repeat it with --seed {seed}")
+    console.print(f"seed {order.seed}: repeat it with --seed {order.seed}")
     folder = Path(tempfile.mkdtemp(prefix="qd-fault-"))
     columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console) as progress:
         report = asyncio.run(Proof(order, folder).run(progress))
     show(report, console)
-    if given.json is not None:
-        given.json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
+    if json is not None:
+        json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
     if report.violations:
         console.print(f"The history and the logs of all processes are in {folder}")
     else:

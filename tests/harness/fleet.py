@@ -5,7 +5,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -25,7 +24,8 @@ from tests.harness import launch
 from tests.harness.clock import Clock
 from tests.harness.line import Line
 from tests.harness.planted import Bug
-from tests.world import AS_OWNER, START_SECONDS, STOP_SECONDS, app_url, free_port, migrate_for_tests
+from tests.uptime.fleet import Process, environment_of
+from tests.world import AS_OWNER, START_SECONDS, STOP_SECONDS, free_port, migrate_for_tests
 
 APIS, WORKERS = 2, 3
 DISK_BYTES = 64 * 1024 * 1024
@@ -43,31 +43,14 @@ SETTINGS = {
 COMMIT_DELAY_MICROSECONDS = 5000
 
 
-class Member:
-    """One process, started again and again under the same name."""
+class Member(Process):
+    """A process that can be broken: killed, drained, paused, put into another time."""
+
+    module = "tests.harness.launch"
 
     def __init__(self, name: str, arguments: list[str], environment: dict[str, str], folder: Path) -> None:
-        self.name = name
         self.clock = Clock(folder / f"{name}.clock")
-        self.log = folder / f"{name}.log"
-        self._arguments = arguments
-        self._environment = environment | {launch.CLOCK: str(self.clock.path)}
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.harness.launch", *self._arguments],
-                env=self._environment,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def signal(self, order: signal.Signals) -> None:
-        """To it and to whatever it forked, at once."""
-        assert self._process is not None
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, order)
+        super().__init__(name, arguments, environment | {launch.CLOCK: str(self.clock.path)}, folder / f"{name}.log")
 
     async def kill(self) -> None:
         self.signal(signal.SIGKILL)
@@ -75,8 +58,7 @@ class Member:
 
     async def drain(self) -> None:
         """Asked to end, as at an upgrade."""
-        assert self._process is not None
-        self._process.terminate()
+        os.kill(self.pid, signal.SIGTERM)
         await self._gone()
 
     async def _gone(self) -> None:
@@ -85,12 +67,6 @@ class Member:
             await asyncio.to_thread(self._process.wait, STOP_SECONDS)
         finally:
             self.signal(signal.SIGKILL)
-        self._process = None
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self.signal(signal.SIGKILL)
-            self._process.wait()
 
 
 class Api(Member):
@@ -117,13 +93,9 @@ class Fleet:
         self.key: str
 
     def _environment(self, bug: str | None) -> dict[str, str]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
-        own = {
-            "DATABASE_URL": make_conninfo(app_url(self.database_url), host="127.0.0.1", port=self.line.port),
-            "SERVER_DATA_DIR": self.folder / "data",
-            "BUNDLE_STORE_URL": f"file://{self.bundles}",
-        }
-        environment |= {f"QUARTERDECK_{name}": str(value) for name, value in (SETTINGS | own).items()}
+        over_the_line = make_conninfo(self.database_url, host="127.0.0.1", port=self.line.port)
+        settings = SETTINGS | {"BUNDLE_STORE_URL": f"file://{self.bundles}"}
+        environment = environment_of(over_the_line, self.folder / "data", **settings)
         return environment if bug is None else environment | {launch.BUG: bug}
 
     def _api(self, name: str, environment: dict[str, str]) -> Api:
@@ -184,6 +156,7 @@ class Fleet:
 
     def stop(self) -> None:
         for member in self.members:
+            member.signal(signal.SIGKILL)
             member.stop()
         with suppress(psutil.NoSuchProcess):
             self.postgres.stop(signal.SIGQUIT)

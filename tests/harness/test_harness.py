@@ -1,6 +1,8 @@
 """The harness for a minute, and a test of the harness: it catches every bug that is planted."""
 
+import re
 import secrets
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -8,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.__main__ import read
 from tests.harness.planted import BUGS
 from tests.harness.proof import Order, Proof
+from tests.pages import blocks_of, texts_of
 
 SECONDS = 60.0
 # A run ends as soon as the bug is caught. On two quiet cores that takes seconds; here others have them too.
@@ -37,3 +41,13 @@ async def test_a_planted_bug_is_caught(bug: str, folder: Path) -> None:
     order = Order(seconds=PLANTED_SECONDS, seed=secrets.randbelow(1_000_000), plant=bug, faults=BUGS[bug].needs)
     report = await Proof(order, folder).run()
     assert report.violations, f"seed {order.seed}: not caught within {PLANTED_SECONDS:g} s"
+
+
+def test_the_commands_of_the_page_are_understood() -> None:
+    """What they do takes a minute or more; the tests above do the same."""
+    lines = "".join(texts_of(blocks_of("docs/reliability.md", "bash", "Faults"))).splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        found = re.fullmatch(r'make fault(?: +ARGS="(.*)")? +#.*', line)
+        assert found is not None, line
+        read(shlex.split(found[1] or ""))

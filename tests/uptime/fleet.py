@@ -19,6 +19,8 @@ from tests.world import START_SECONDS, STOP_SECONDS, app_url, free_port
 class Process:
     """One `qd` command, under the same name and port however often it is started."""
 
+    module = "quarterdeck"
+
     def __init__(self, name: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
         self.name = name
         self._arguments = arguments
@@ -34,13 +36,18 @@ class Process:
     def start(self) -> None:
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "quarterdeck", *self._arguments],
+                [sys.executable, "-m", self.module, *self._arguments],
                 env=self._environment,
                 stdout=output,
                 stderr=output,
                 # Ctrl-C is for whoever measures: it stops these in its own order.
                 start_new_session=True,
             )
+
+    def signal(self, order: signal.Signals) -> None:
+        """To it and to whatever it started, at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, order)
 
     def stop(self) -> None:
         if self._process is None:
@@ -52,8 +59,7 @@ class Process:
         try:
             self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self.signal(signal.SIGKILL)
             self._process.wait()
         self._process = None
 
