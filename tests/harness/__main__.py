@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 from collections import defaultdict
@@ -35,9 +36,12 @@ def read(arguments: list[str]) -> tuple[Order, Path | None]:
 
 def main() -> int:
     order, json = read(sys.argv[1:])
+    # Whoever ends it otherwise would leave processes and a disk behind.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     console = Console()
-    console.print(f"seed {order.seed}: repeat it with --seed {order.seed}")
     folder = Path(tempfile.mkdtemp(prefix="qd-fault-"))
+    console.print(f"seed {order.seed}: repeat it with --seed {order.seed}. History and logs: {folder}")
     columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console) as progress:
         report = asyncio.run(Proof(order, folder).run(progress))
@@ -45,7 +49,7 @@ def main() -> int:
     if json is not None:
         json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
     if report.violations:
-        console.print(f"The history and the logs of all processes are in {folder}")
+        console.print(f"The history and the logs of all processes are in {folder}.")
     else:
         shutil.rmtree(folder)
     return int(bool(report.violations))
@@ -67,7 +71,7 @@ def show(report: Report, console: Console) -> None:
     console.print(f"given up with their outcome unknown. Answers: {answers}.")
     console.print(f"The slowest took {report.slowest_seconds:.1f} s. The database was looked at {report.looks} times.")
     for left_out in report.left_out:
-        console.print(f"Left out: {left_out}.")
+        console.print(f"Left out, since it needs root: {left_out}.")
     for violation in report.violations[:20]:
         console.print(f"VIOLATION {violation}", style="red", markup=False)
     console.print(f"{len(report.violations)} violations")

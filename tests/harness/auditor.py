@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,12 +15,17 @@ import httpx
 import psycopg
 
 from tests.harness.fleet import Fleet
-from tests.harness.history import Answer, History, Intent, Kind
-from tests.harness.invariants import Entry, Run, Session, Version, check_created, check_session, check_skill
+from tests.harness.history import History, Intent, Kind
+from tests.harness.invariants import Entry, Run, Session, Told, Version, check_created, check_session, check_skill
 from tests.harness.load import Hot, Load
 
-# So long may a session take to come to rest once everything is whole again.
+# So long may a session take to come to rest once everything is whole again, and while things are being broken.
 REST_SECONDS = 60.0
+TOO_LONG_SECONDS = 180.0
+# Sessions, for the last look.
+_AT_ONCE = 50
+
+_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 _ENTRIES = "SELECT session_id, id, run_id, type, data FROM session_events WHERE session_id = ANY(%s) ORDER BY id"
 _RUNS = "SELECT session_id, id, state, last_input, consumed_through FROM runs WHERE session_id = ANY(%s)"
@@ -31,11 +37,12 @@ _MADE = {
     Kind.KEY: "SELECT label, count(*) FROM api_keys GROUP BY label",
     Kind.SESSION: "SELECT title, count(*) FROM sessions GROUP BY title",
 }
-# One entry of the audit log for each thing that was made.
+# Keys that are not in the audit log once.
 _UNTOLD = """
-SELECT k.label FROM api_keys k WHERE (
-    SELECT count(*) FROM audit_events a WHERE a.object_id = k.id AND a.action IN ('create_api_key', 'create-key')
-) <> 1 AND k.label LIKE 'ke-%'
+SELECT k.label FROM api_keys k WHERE k.label LIKE 'ke-%' AND (
+    SELECT count(*) FROM audit_events a
+    WHERE a.workspace_id = k.workspace_id AND a.object_id = k.id AND a.action = 'create_api_key'
+) <> 1
 """
 Rows = list[tuple[Any, ...]]
 
@@ -58,71 +65,86 @@ class Auditor:
     async def look(self) -> None:
         hot = [*self._load.hot, *self._load.cooling]
         resting = {one.id for one in self._load.cooling if one.retired}
-        seen = {one.id: list(one.seen) for one in hot}
-        told = self._told()
-        sessions, versions, made, untold = await self._snapshot([one.id for one in hot])
-        self.looks += 1
+        sessions = await self._look_at(hot)
         for one in hot:
-            for violation in check_session(sessions[one.id], one.intents, told, seen[one.id]):
-                self._history.violated(violation)
-            if one.id in resting and sessions[one.id].at_rest and _is_read(sessions[one.id], seen[one.id]):
-                self._let_go(one)
+            if one.id in resting and sessions[one.id].at_rest and one.has_all(sessions[one.id].entries):
+                self._load.cooling.remove(one)
+                self._load.rested.append(one)
+                assert one.reader is not None
+                one.reader.cancel()
+            elif time.monotonic() > one.until + TOO_LONG_SECONDS:
+                self._history.violated(f"{one.id}: not at rest {TOO_LONG_SECONDS:g} s after its last input")
+        told = self._told()
+        versions, made, untold = await self._others()
+        self.looks += 1
         for skill_id, intents in self._load.pushed.items():
-            for violation in check_skill(skill_id, versions.get(skill_id, []), intents, told):
+            for violation in check_skill(skill_id, versions.get(skill_id, []), intents, told.answers):
                 self._history.violated(violation)
         for kind, stored in made.items():
-            for violation in check_created(kind, stored, self._of(kind), told):
+            for violation in check_created(kind, stored, self._of(kind), told.answers):
                 self._history.violated(violation)
         for label in untold:
             self._history.violated(f"{label}: not once in the audit log")
 
     async def settle(self) -> None:
-        """After the load has ended and everything is whole: until every session is at rest and its reader has all."""
+        """After the load has ended and everything is whole: until every session is at rest and its reader has all.
+        Then once more everything that ever was, since what has come to rest must stay so."""
         deadline = time.monotonic() + REST_SECONDS
         while self._load.cooling and time.monotonic() < deadline:
             await self.look()
             await asyncio.sleep(0.2)
         for one in self._load.cooling:
             self._history.violated(f"{one.id}: did not come to rest within {REST_SECONDS:g} s")
+        self._whole.clear()
         await self.look()
+        for at in range(0, len(self._load.rested), _AT_ONCE):
+            await self._look_at(self._load.rested[at : at + _AT_ONCE])
         await self._download()
 
-    def _let_go(self, hot: Hot) -> None:
-        self._load.cooling.remove(hot)
-        assert hot.reader is not None
-        hot.reader.cancel()
+    async def _look_at(self, hot: list[Hot]) -> dict[str, Session]:
+        seen = {one.id: list(one.seen) for one in hot}
+        told = self._told()
+        sessions = await self._sessions([one.id for one in hot])
+        for one in hot:
+            for violation in check_session(sessions[one.id], one.intents, told, seen[one.id]):
+                self._history.violated(violation)
+        return sessions
 
-    def _told(self) -> dict[str, Answer]:
+    def _told(self) -> Told:
         pairs = ((intent.token, intent.told) for intent in self._history.intents.values())
-        return {token: answer for token, answer in pairs if answer is not None}
+        answers = {token: answer for token, answer in pairs if answer is not None}
+        return Told(answers, frozenset(self._history.cancelled), self._history.cancelling)
 
     def _of(self, kind: Kind) -> Iterator[Intent]:
         return (intent for intent in self._history.intents.values() if intent.kind is kind)
 
-    async def _snapshot(
-        self, ids: list[str]
-    ) -> tuple[dict[str, Session], dict[str, list[Version]], dict[Kind, Counter[str]], list[str]]:
+    async def _sessions(self, ids: list[str]) -> dict[str, Session]:
         async with await self._fleet.connect() as connection:
-            await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            await connection.execute(_SNAPSHOT)
             uuids = [UUID(one) for one in ids]
             entries: Rows = await (await connection.execute(_ENTRIES, (uuids,))).fetchall()
             runs: Rows = await (await connection.execute(_RUNS, (uuids,))).fetchall()
-            versions = await (await connection.execute(_VERSIONS)).fetchall()
-            made = {
-                kind: Counter(dict(await (await connection.execute(query.encode())).fetchall()))
-                for kind, query in _MADE.items()
-            }
-            untold = [row[0] for row in await (await connection.execute(_UNTOLD)).fetchall()]
         sessions = {one: Session(one, [], []) for one in ids}
         for session_id, number, run_id, type_, data in entries:
             sessions[str(session_id)].entries.append(Entry(number, str(run_id), type_, data))
         for session_id, run_id, *rest in runs:
             sessions[str(session_id)].runs.append(Run(str(run_id), *rest))
+        return sessions
+
+    async def _others(self) -> tuple[dict[str, list[Version]], dict[Kind, Counter[str]], list[str]]:
+        async with await self._fleet.connect() as connection:
+            await connection.execute(_SNAPSHOT)
+            versions: Rows = await (await connection.execute(_VERSIONS)).fetchall()
+            made = {
+                kind: Counter(dict(await (await connection.execute(query.encode())).fetchall()))
+                for kind, query in _MADE.items()
+            }
+            untold = [row[0] for row in await (await connection.execute(_UNTOLD)).fetchall()]
         skills: dict[str, list[Version]] = {}
         for skill_id, version_id, version, sha256, generation, size in versions:
             is_there = self._has_bundle(sha256.hex(), generation, size)
             skills.setdefault(str(skill_id), []).append(Version(version_id, version, sha256.hex(), is_there))
-        return sessions, skills, made, untold
+        return skills, made, untold
 
     def _has_bundle(self, sha256: str, generation: UUID, size: int) -> bool:
         """Read once. Written before its row was committed, it must be there whenever the row is."""
@@ -141,12 +163,10 @@ class Auditor:
         headers = {"Authorization": f"Bearer {self._fleet.key}"}
         async with httpx.AsyncClient(base_url=self._fleet.apis[0].url, headers=headers, timeout=30) as http:
             for skill_id, intents in self._load.pushed.items():
-                page = (await http.get(f"/v1/skills/{skill_id}/versions?limit=20")).json()
-                for item in page["items"]:
+                page = await http.get(f"/v1/skills/{skill_id}/versions?limit=20")
+                for item in page.raise_for_status().json()["items"]:
                     answer = await http.get(f"/v1/skills/{skill_id}/versions/{item['version']}/bundle")
-                    if hashlib.sha256(answer.content).hexdigest() not in intents:
+                    intent = intents.get(hashlib.sha256(answer.raise_for_status().content).hexdigest())
+                    told = None if intent is None else intent.told
+                    if intent is None or (told and json.loads(told.body)["version"] != item["version"]):
                         self._history.violated(f"{skill_id}: version {item['version']} is not what was pushed")
-
-
-def _is_read(session: Session, seen: list[int]) -> bool:
-    return not session.entries or bool(seen and seen[-1] == session.entries[-1].id)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import httpx
 import psycopg
@@ -28,33 +28,37 @@ Break = Callable[[Fleet, random.Random], Awaitable[None]]
 class Broken(Struct, frozen=True):
     what: str
     at: float
-    # From its end (for what is killed: from the kill) until every API process takes an input, its run is through, and
-    # every run that was under way has moved on.
+    # From its end until every API process takes an input, its run is through, and every run that was under way has
+    # moved on. What is killed is started again at once.
     recovery_seconds: float
 
 
 async def kill_api(fleet: Fleet, chance: random.Random) -> None:
     api = chance.choice(fleet.apis)
-    await api.kill()
-    api.start()
+    async with api.lock:
+        await api.kill()
+        api.start()
 
 
 async def kill_worker(fleet: Fleet, chance: random.Random) -> None:
     worker = chance.choice(fleet.workers)
-    await worker.kill()
-    worker.start()
+    async with worker.lock:
+        await worker.kill()
+        worker.start()
 
 
 async def drain_api(fleet: Fleet, chance: random.Random) -> None:
     api = chance.choice(fleet.apis)
-    await api.drain()
-    api.start()
+    async with api.lock:
+        await api.drain()
+        api.start()
 
 
 async def drain_worker(fleet: Fleet, chance: random.Random) -> None:
     worker = chance.choice(fleet.workers)
-    await worker.drain()
-    worker.start()
+    async with worker.lock:
+        await worker.drain()
+        worker.start()
 
 
 async def pause_api(fleet: Fleet, chance: random.Random) -> None:
@@ -121,8 +125,6 @@ async def cut_line(fleet: Fleet, chance: random.Random) -> None:
 
 
 async def fill_disk(fleet: Fleet, chance: random.Random) -> None:
-    if not fleet.has_small_disk:
-        return
     filler = fleet.bundles / "filler"
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while True:
@@ -146,7 +148,7 @@ async def exhaust_connections(fleet: Fleet, chance: random.Random) -> None:
         with suppress(psycopg.OperationalError):
             while True:
                 crowd.append(await fleet.connect())
-        for pid in chance.sample(backends, len(backends) // 2):
+        for pid in chance.sample(backends, len(backends) // 2) if crowd else ():
             await crowd[0].execute("SELECT pg_terminate_backend(%s)", (pid,))
             with suppress(psycopg.OperationalError):
                 crowd.append(await fleet.connect())
@@ -195,7 +197,8 @@ class Breaking:
         self._fleet = fleet
         self._history = history
         self._chance = random.Random(f"{seed} faults")
-        self._names = names
+        self.left_out = [] if fleet.has_small_disk else ["fill the disk"]
+        self._names = [name for name in names if name not in self.left_out]
 
     async def run(self) -> None:
         begun = time.monotonic()
@@ -254,7 +257,7 @@ async def _active(fleet: Fleet) -> dict[UUID, tuple[object, ...]]:
 
 async def _serves(fleet: Fleet, api: Api) -> None:
     """Until it takes an input and the run of it is through."""
-    headers = {"Authorization": f"Bearer {fleet.key}", "Idempotency-Key": uuid4().hex}
+    headers = {"Authorization": f"Bearer {fleet.key}"}
     run_url = ""
     async with httpx.AsyncClient(base_url=api.url, headers=headers, timeout=2.0) as http:
         while True:
@@ -265,6 +268,9 @@ async def _serves(fleet: Fleet, api: Api) -> None:
                         path = f"/v1/sessions/{session.json()['id']}/events"
                         run = await http.post(path, json={"type": "input", "text": "Well?"})
                         run_url = f"/v1/runs/{run.json()['run_id']}" if run.status_code == 200 else ""
-                elif (await http.get(run_url)).json().get("state") == "succeeded":
-                    return
+                else:
+                    state = (await http.get(run_url)).json().get("state")
+                    if state == "succeeded":
+                        return
+                    run_url = "" if state == "failed" else run_url
             await asyncio.sleep(0.05)

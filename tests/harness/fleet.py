@@ -7,13 +7,12 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import httpx
-import psutil
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
@@ -29,7 +28,7 @@ from tests.world import AS_OWNER, START_SECONDS, STOP_SECONDS, free_port, migrat
 
 APIS, WORKERS = 2, 3
 DISK_BYTES = 64 * 1024 * 1024
-# What a deployment would set to be quick about a lost worker. Everything else is as it comes.
+# What a deployment would set to be quick about a lost worker, and a model that does not hold anybody up.
 LEASE_SECONDS = 4.0
 SETTINGS = {
     "WORKER_LEASE_SECONDS": LEASE_SECONDS,
@@ -50,6 +49,8 @@ class Member(Process):
 
     def __init__(self, name: str, arguments: list[str], environment: dict[str, str], folder: Path) -> None:
         self.clock = Clock(folder / f"{name}.clock")
+        # Of whoever ends it and starts it again.
+        self.lock = asyncio.Lock()
         super().__init__(name, arguments, environment | {launch.CLOCK: str(self.clock.path)}, folder / f"{name}.log")
 
     async def kill(self) -> None:
@@ -58,7 +59,8 @@ class Member(Process):
 
     async def drain(self) -> None:
         """Asked to end, as at an upgrade."""
-        os.kill(self.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
         await self._gone()
 
     async def _gone(self) -> None:
@@ -78,14 +80,14 @@ class Api(Member):
 
 
 class Fleet:
-    def __init__(self, folder: Path, postgres: Postgres, line: Line, bug: str | None) -> None:
+    def __init__(self, folder: Path, postgres: Postgres, line: Line, bug: str | None, *, has_small_disk: bool) -> None:
         self.folder = folder
         self.postgres = postgres
         self.line = line
         # Past the line, so that what is checked does not depend on what is broken.
         self.database_url = postgres.url
         self.bundles = folder / "disk"
-        self.has_small_disk = _mount(self.bundles)
+        self.has_small_disk = has_small_disk
         environment = self._environment(bug)
         self.apis = [self._api(f"api-{number}", environment) for number in range(APIS)]
         self.workers = [Member(f"worker-{number}", ["worker"], environment, folder) for number in range(WORKERS)]
@@ -158,25 +160,24 @@ class Fleet:
         for member in self.members:
             member.signal(signal.SIGKILL)
             member.stop()
-        with suppress(psutil.NoSuchProcess):
-            self.postgres.stop(signal.SIGQUIT)
-        if self.has_small_disk:
-            subprocess.run(["umount", "--lazy", self.bundles], check=True)
+        self.postgres.stop(signal.SIGQUIT)
 
 
 @asynccontextmanager
 async def launched(folder: Path, bug_name: str | None, bug: Bug | None) -> AsyncIterator[Fleet]:
-    database = folder / "database"
+    database, disk = folder / "database", folder / "disk"
     database.mkdir()
     postgres = await asyncio.to_thread(Postgres, database)
-    line = await Line.laid(str(postgres.cluster.socket_dir / SOCKET_NAME))
-    fleet = Fleet(folder, postgres, line, bug_name)
-    try:
+    async with AsyncExitStack() as at_the_end:
+        line = await Line.laid(str(postgres.cluster.socket_dir / SOCKET_NAME))
+        at_the_end.push_async_callback(line.close)
+        has_small_disk = _mount(disk)
+        if has_small_disk:
+            at_the_end.callback(_unmount, disk)
+        fleet = Fleet(folder, postgres, line, bug_name, has_small_disk=has_small_disk)
+        at_the_end.callback(fleet.stop)
         await fleet.start(bug)
         yield fleet
-    finally:
-        fleet.stop()
-        await line.close()
 
 
 def _mount(place: Path) -> bool:
@@ -186,3 +187,7 @@ def _mount(place: Path) -> bool:
         return False
     size = f"size={DISK_BYTES},mode=700"
     return subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", place], check=False).returncode == 0
+
+
+def _unmount(place: Path) -> None:
+    subprocess.run(["umount", "--lazy", place], check=True)

@@ -22,7 +22,6 @@ class Answer(Struct, frozen=True):
     status: int
     body: bytes
     replayed: bool
-    seconds: float
 
 
 class Intent(Struct, kw_only=True):
@@ -50,6 +49,9 @@ class History:
         self.intents: dict[str, Intent] = {}
         self.statuses: Counter[str] = Counter()
         self.slowest_seconds = 0.0
+        # Runs that somebody asked to cancel, and those that were said to be.
+        self.cancelling: set[str] = set()
+        self.cancelled: set[str] = set()
         self.violations: list[str] = []
         self._numbers = itertools.count(1)
 

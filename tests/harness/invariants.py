@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
 
 from tests.harness.history import Answer, Intent, Kind
@@ -52,29 +53,41 @@ class Version(Struct, frozen=True):
     has_bundle: bool
 
 
+class Told(Struct, frozen=True):
+    """What clients had been told before a snapshot was taken, and whom they had asked to cancel after it."""
+
+    answers: dict[str, Answer]
+    cancelled: frozenset[str]
+    cancelling: set[str]
+
+
 def check_answers(intent: Intent) -> Iterator[str]:
-    """One effect a key, equal bytes."""
+    """One effect a key, equal bytes. What is shown only once is in the first answer and in no other."""
     told = [answer for answer in intent.answers if answer.status in (200, 201)]
-    if len({_comparable(answer) for answer in told}) > 1:
-        yield f"{intent.token}: one key, different answers: {[answer.body[:60] for answer in told]}"
-    if sum(not answer.replayed for answer in told) > 1:
+    first = [answer.body for answer in told if not answer.replayed]
+    replays = {answer.body for answer in told if answer.replayed}
+    if len(first) > 1:
         yield f"{intent.token}: two answers say that they are the first"
+    if len(replays | {_without_secret(body) for body in first}) > 1:
+        yield f"{intent.token}: one key, different answers: {[answer.body[:60] for answer in told]}"
+    if any("secret" in json.loads(body) for body in replays):
+        yield f"{intent.token}: a secret was shown again"
 
 
-def _comparable(answer: Answer) -> bytes:
-    """Without what is shown only once."""
-    record: dict[str, Any] = json.loads(answer.body)
-    record.pop("secret", None)
-    return json.dumps(record).encode()
+def _without_secret(body: bytes) -> bytes:
+    record: dict[str, Any] = json.loads(body)
+    return body if record.pop("secret", None) is None else msgspec.json.encode(record)
 
 
 def check_session(
-    session: Session, intents: Iterable[Intent], told: dict[str, Answer], seen: Sequence[int]
+    session: Session, intents: Iterable[Intent], told: Told, seen: Sequence[tuple[int, str]]
 ) -> Iterator[str]:
     """`told` and `seen` are from before the snapshot that `session` is, `intents` from after it."""
-    yield from _check_acknowledged(session, intents, told)
+    yield from _check_acknowledged(session, intents, told.answers)
     yield from _check_inputs_end(session)
+    yield from _check_discarded(session, told)
     yield from _check_runs(session)
+    yield from _check_ends(session)
     yield from _check_steps(session)
     yield from _check_stream(session, seen)
 
@@ -148,6 +161,29 @@ def _chain(run_id: str, follows: dict[str, str]) -> set[str]:
     return chain
 
 
+def _check_discarded(session: Session, told: Told) -> Iterator[str]:
+    """Only by the cancelling of their run, which somebody asked for and which names them."""
+    cancelled = {entry.run_id: entry.data for entry in session.entries if entry.type == "run.cancelled"}
+    for run_id in cancelled.keys() - told.cancelling:
+        yield f"{run_id}: cancelled, and nobody asked for it"
+    for entry in session.entries:
+        if entry.type == "input.discarded":
+            named = cancelled.get(entry.run_id, {}).get("discarded_input_ids", [])
+            if entry.data["input_id"] not in named or not entry.data["reason"]:
+                yield f"{entry.data['input_id']}: discarded without a cancelled run that says so"
+    for run in session.runs:
+        if run.id in told.cancelled and run.id not in cancelled:
+            yield f"{run.id}: said to be cancelled, and is not"
+
+
+def _check_ends(session: Session) -> Iterator[str]:
+    """A run's row and the log say the same of its end."""
+    ends = [(entry.run_id, entry.type) for entry in session.entries if entry.type in ENDS]
+    expected = [(run.id, f"run.{run.state}") for run in session.runs if run.state not in ACTIVE]
+    if sorted(ends) != sorted(expected):
+        yield f"{session.id}: the log ends {sorted(set(ends) ^ set(expected))[:3]} otherwise than the runs' rows"
+
+
 def _check_runs(session: Session) -> Iterator[str]:
     """Never two at once; attempts one after the other; nothing of a run after its end."""
     if sum(run.state in ACTIVE for run in session.runs) > 1:
@@ -166,7 +202,7 @@ def _check_runs(session: Session) -> Iterator[str]:
                 yield f"{entry.run_id}: attempt {entry.data['attempt']} is number {attempts[entry.run_id]}"
             active = entry.run_id
         elif entry.type in ENDS:
-            active = None
+            active = None if active == entry.run_id else active
             ended.add(entry.run_id)
         if entry.type == "run.failed" and not REASONS.search(entry.data["reason"]):
             yield f"{entry.run_id}: failed: {entry.data['reason']}"
@@ -201,17 +237,16 @@ def _check_answered(session: Session, said: dict[str, str]) -> Iterator[str]:
         if entry.type == "input.consumed" and entry.run_id in succeeded:
             consumed.setdefault(entry.run_id, []).append(texts.get(entry.data["input_id"], "?"))
     for run_id, tokens in consumed.items():
-        if len(tokens) <= _QUOTED:
-            for token in tokens:
-                if token not in said.get(run_id, ""):
-                    yield f"{token}: consumed by {run_id} and never shown to its model"
+        for token in tokens[:_QUOTED]:
+            if token not in said.get(run_id, ""):
+                yield f"{token}: consumed by {run_id} and never shown to its model"
 
 
-def _check_stream(session: Session, seen: Sequence[int]) -> Iterator[str]:
+def _check_stream(session: Session, seen: Sequence[tuple[int, str]]) -> Iterator[str]:
     """What a reader got, over all its connections, is the log from its beginning, whole and once."""
     if not seen:
         return
-    stored = [entry.id for entry in session.entries if entry.id <= seen[-1]]
+    stored = [(entry.id, entry.type) for entry in session.entries if entry.id <= seen[-1][0]]
     if list(seen) == stored:
         return
     missed = sorted(set(stored) - set(seen))

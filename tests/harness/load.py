@@ -5,32 +5,30 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import httpx
 from msgspec import Struct
 
-from quarterdeck.client.retrying import Outcome, may_repeat, retry_after_seconds
-from quarterdeck.errors import ErrorCode
+from quarterdeck.client.retrying import may_repeat
+from tests.harness.asking import PATIENCE_SECONDS, Asking
 from tests.harness.fleet import Api, Fleet
 from tests.harness.history import Answer, History, Intent, Kind
-from tests.harness.invariants import check_answers
+from tests.harness.invariants import Entry, check_answers
 from tests.world import bundle
 
 CLIENTS = 8
 SHORT_SESSIONS, LONG_SESSIONS = 4, 2
 SKILLS = 2
-# How long a session is written to, and a client insists.
+# How long a session is written to.
 LIFE_SECONDS = (6.0, 14.0)
-PATIENCE_SECONDS = 60.0
 # A revoked key is refused everywhere after this.
 REVOCATION_SECONDS = 1.0
 _ORDERS = ("", "", "", "", "\ndemo: steps 2", "\ndemo: steps 3\ndemo: slow 0.2", "\ndemo: slow 1", "\ndemo: fail")
 # Of a session whose run is under way whatever happens.
 _LONG_ORDERS = ("\ndemo: steps 9\ndemo: slow 0.8",)
-_CODES = {code.value for code in ErrorCode}
 
 
 class Hot(Struct):
@@ -41,8 +39,8 @@ class Hot(Struct):
     until: float
     orders: tuple[str, ...]
     intents: list[Intent]
-    # Ids that its reader got, in their order.
-    seen: list[int]
+    # Ids and types that its reader got, in their order.
+    seen: list[tuple[int, str]]
     reader: "asyncio.Task[None] | None" = None
 
     @property
@@ -53,18 +51,23 @@ class Hot(Struct):
     def retired(self) -> bool:
         return self.is_over and all(intent.over for intent in self.intents)
 
+    def has_all(self, entries: Sequence[Entry]) -> bool:
+        """Whether its reader is at the end of the log."""
+        return not entries or bool(self.seen and self.seen[-1][0] == entries[-1].id)
+
 
 class Load:
     def __init__(self, fleet: Fleet, history: History, seed: int) -> None:
         self.hot: list[Hot] = []
-        # Retired, and not yet found in order for good.
+        # No longer written to, and not yet at rest.
         self.cooling: list[Hot] = []
+        self.rested: list[Hot] = []
         self.pushed: dict[str, dict[str, Intent]] = {}
         self.stopping = False
         self._fleet = fleet
         self._history = history
         self._seed = seed
-        self._http = httpx.AsyncClient(timeout=20.0, limits=httpx.Limits(max_keepalive_connections=None))
+        self._asking = Asking(fleet, history)
         self._repeatable: list[tuple[Intent, Callable[[], httpx.Request]]] = []
 
     async def run(self) -> None:
@@ -83,7 +86,7 @@ class Load:
         for reader in readers:
             reader.cancel()
         await asyncio.gather(*readers, return_exceptions=True)
-        await self._http.aclose()
+        await self._asking.http.aclose()
 
     async def _renew(self, chance: random.Random) -> None:
         while not self.stopping:
@@ -146,37 +149,46 @@ class Load:
         if secret is None or chance.random() < 0.5:
             return
         path = f"/v1/api-keys/{shown[0]['id']}/revoke"
-        answer = await self._ask(chance, "POST", path, idempotency_key=_maybe_key(chance, 1.0))
+        answer = await self._asking.until_answered(chance, "POST", path, idempotency_key=_maybe_key(chance, 1.0))
         if answer is None:
             return
         if answer.status != 200:
             self._history.violated(f"{intent.token}: revoking was answered {answer.status}: {answer.body!r}")
         await asyncio.sleep(REVOCATION_SECONDS)
         for api in self._fleet.apis:
-            late, _ = await self._outcome(self._request(api, "GET", "/v1/whoami", secret))
-            if late is not None and late.status not in (401, 503):
-                self._history.violated(f"{intent.token}: a revoked key was answered {late.status}")
+            await self._check_refused(intent.token, api, secret)
+
+    async def _check_refused(self, name: str, api: Api, secret: str) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            answer, outcome = await self._asking.once(self._asking.request(api, "GET", "/v1/whoami", secret))
+            if answer is not None and not may_repeat("GET", keyed=False, outcome=outcome):
+                if answer.status != 401:
+                    self._history.violated(f"{name}: revoked, and answered {answer.status}")
+                return
+            await asyncio.sleep(0.1)
 
     async def _cancel(self, chance: random.Random) -> None:
         hot = chance.choice(self.hot)
         told = [intent.told for intent in hot.intents[-5:]]
         found = next((answer for answer in reversed(told) if answer is not None), None)
-        if found is not None:
-            path = f"/v1/runs/{json.loads(found.body)['run_id']}/cancel"
-            answer = await self._ask(chance, "POST", path, idempotency_key=_maybe_key(chance, 1.0))
-            if answer is not None and answer.status not in (200, 409):
-                self._history.violated(f"cancelling was answered {answer.status}: {answer.body!r}")
+        if found is None:
+            return
+        run_id = json.loads(found.body)["run_id"]
+        self._history.cancelling.add(run_id)
+        key = _maybe_key(chance, 1.0)
+        answer = await self._asking.until_answered(chance, "POST", f"/v1/runs/{run_id}/cancel", idempotency_key=key)
+        if answer is not None and answer.status == 200:
+            if json.loads(answer.body)["state"] == "cancelled":
+                self._history.cancelled.add(run_id)
+        elif answer is not None and answer.status != 409:
+            self._history.violated(f"cancelling was answered {answer.status}: {answer.body!r}")
 
     async def _read(self, chance: random.Random) -> None:
         hot = chance.choice(self.hot)
-        paths = (
-            f"/v1/sessions/{hot.id}/events",
-            f"/v1/sessions/{hot.id}",
-            "/v1/api-keys",
-            "/v1/skills",
-            "/v1/sessions",
-        )
-        answer = await self._ask(chance, "GET", chance.choice(paths), self._fleet.key)
+        session = f"/v1/sessions/{hot.id}"
+        path = chance.choice((session, f"{session}/events", "/v1/api-keys", "/v1/skills", "/v1/sessions"))
+        answer = await self._asking.until_answered(chance, "GET", path)
         if answer is not None and answer.status != 200:
             self._history.violated(f"reading was answered {answer.status}: {answer.body!r}")
 
@@ -185,7 +197,7 @@ class Load:
         if not self._repeatable:
             return
         intent, build = chance.choice(self._repeatable[-300:])
-        answer, outcome = await self._outcome(build())
+        answer, outcome = await self._asking.once(build())
         if answer is not None and not may_repeat("POST", keyed=True, outcome=outcome):
             intent.answers.append(answer)
             if not answer.replayed:
@@ -199,7 +211,7 @@ class Load:
             intent = chance.choice(used)
             body = {"type": "input", "text": "not this one"}
             path = f"/v1/sessions/{intent.about}/events"
-            answer = await self._ask(chance, "POST", path, body, intent.idempotency_key)
+            answer = await self._asking.until_answered(chance, "POST", path, body, intent.idempotency_key)
             if answer is not None and answer.status != 409:
                 self._history.violated(f"{intent.token}: its key took another input: {answer.status}")
 
@@ -209,18 +221,20 @@ class Load:
         """Tries until it is told; some clients are impatient and try twice at once."""
 
         def build(api: Api) -> httpx.Request:
-            return self._request(api, "POST", path, key, body, intent.idempotency_key)
+            return self._asking.request(api, "POST", path, key, body, intent.idempotency_key)
 
         copies = 2 if intent.idempotency_key and chance.random() < 0.25 else 1
         await asyncio.gather(*(self._try(intent, chance, build) for _ in range(copies)))
         intent.over = True
         self._judge(intent)
+        if intent.idempotency_key and intent.told is None:
+            self._history.violated(f"{intent.token}: not told within {PATIENCE_SECONDS:g} s what became of it")
         if intent.idempotency_key and intent.told is not None:
             self._repeatable.append((intent, lambda: build(chance.choice(self._fleet.apis))))
 
     async def _try(self, intent: Intent, chance: random.Random, build: Callable[[Api], httpx.Request]) -> None:
         while time.monotonic() < intent.begun + PATIENCE_SECONDS:
-            answer, outcome = await self._outcome(build(chance.choice(self._fleet.apis)))
+            answer, outcome = await self._asking.once(build(chance.choice(self._fleet.apis)))
             if answer is not None:
                 intent.answers.append(answer)
             if outcome.status in (200, 201):
@@ -230,64 +244,14 @@ class Load:
                 return
             await asyncio.sleep(chance.uniform(0.02, 0.3))
 
-    async def _ask(
-        self, chance: random.Random, method: str, path: str, body: object = None, idempotency_key: str | None = None
-    ) -> Answer | None:
-        """Something that leaves no trace in the history; None when it was not to be had."""
-        key = self._fleet.key
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            request = self._request(chance.choice(self._fleet.apis), method, path, key, body, idempotency_key)
-            answer, outcome = await self._outcome(request)
-            if not may_repeat(method, idempotency_key is not None, outcome):
-                return answer
-            await asyncio.sleep(chance.uniform(0.02, 0.3))
-        return None
-
     async def _made(self, chance: random.Random, path: str, body: object) -> dict[str, Any]:
-        answer = await self._ask(chance, "POST", path, body, _maybe_key(chance, 1.0))
+        answer = await self._asking.until_answered(chance, "POST", path, body, _maybe_key(chance, 1.0))
         assert answer is not None
         assert answer.status == 201, answer.body
         made: dict[str, Any] = json.loads(answer.body)
         return made
 
-    async def _outcome(self, request: httpx.Request) -> tuple[Answer | None, Outcome]:
-        begun = time.monotonic()
-        try:
-            response = await self._http.send(request)
-        except httpx.TransportError as fault:
-            sent = not isinstance(fault, httpx.ConnectError | httpx.ConnectTimeout)
-            self._history.count(type(fault).__name__, time.monotonic() - begun)
-            return None, Outcome(sent=sent)
-        seconds = time.monotonic() - begun
-        self._history.count(str(response.status_code), seconds)
-        if response.status_code >= 400:
-            self._check_envelope(response)
-        retry_after = retry_after_seconds(response.headers.get("retry-after"), response.headers.get("date"))
-        replayed = response.headers.get("idempotency-replayed") == "true"
-        answer = Answer(response.status_code, response.content, replayed, seconds)
-        return answer, Outcome(response.status_code, retry_after=retry_after)
-
-    def _request(
-        self, api: Api, method: str, path: str, key: str, body: object = None, idempotency_key: str | None = None
-    ) -> httpx.Request:
-        headers = {"Authorization": f"Bearer {key}", "Service-Workspace": str(self._fleet.workspace_id)}
-        if idempotency_key is not None:
-            headers["Idempotency-Key"] = idempotency_key
-        if isinstance(body, bytes):
-            headers["Content-Type"] = "application/gzip"
-            return self._http.build_request(method, api.url + path, headers=headers, content=body)
-        return self._http.build_request(method, api.url + path, headers=headers, json=body)
-
     # --- what they are told ---
-
-    def _check_envelope(self, response: httpx.Response) -> None:
-        try:
-            code = response.json()["error"]["code"]
-        except (ValueError, KeyError, TypeError):
-            code = None
-        if code not in _CODES:
-            self._history.violated(f"no envelope: {response.status_code} {response.content[:200]!r}")
 
     def _expected(self, name: str, answer: Answer | None) -> None:
         """Refused for good: only because nobody can say what became of it."""
@@ -310,7 +274,7 @@ class Load:
         token = None
         while token is None:
             # A secret is shown once: where the answer was lost, another is made.
-            made = await self._ask(chance, "POST", f"/v1/sessions/{session_id}/tokens", {})
+            made = await self._asking.until_answered(chance, "POST", f"/v1/sessions/{session_id}/tokens", {})
             token = json.loads(made.body).get("token") if made is not None else None
         hot = Hot(session_id, token, time.monotonic() + chance.uniform(*LIFE_SECONDS), orders, [], [])
         hot.reader = asyncio.create_task(self._read_along(hot, random.Random(f"{self._seed} {intent.token}")))
@@ -332,11 +296,13 @@ class Load:
         """The types of the entries that come, once they are noted."""
         headers = {"Authorization": f"Bearer {self._fleet.key}", "Accept": "text/event-stream"}
         if hot.seen:
-            headers["Last-Event-ID"] = str(hot.seen[-1])
+            headers["Last-Event-ID"] = str(hot.seen[-1][0])
         url = f"{api.url}/v1/sessions/{hot.id}/events" + ("" if hot.seen else "?after=0")
         timeout = httpx.Timeout(20.0, read=60.0)
-        async with self._http.stream("GET", url, headers=headers, timeout=timeout) as response:
+        async with self._asking.http.stream("GET", url, headers=headers, timeout=timeout) as response:
             if response.status_code != 200:
+                await response.aread()
+                self._asking.check(response)
                 return
             number, type_ = None, ""
             async for line in response.aiter_lines():
@@ -345,7 +311,7 @@ class Load:
                 elif line.startswith("event:"):
                     type_ = line[6:].strip()
                 elif line == "" and number is not None:
-                    hot.seen.append(number)
+                    hot.seen.append((number, type_))
                     number = None
                     yield type_
 

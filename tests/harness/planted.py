@@ -5,7 +5,8 @@ They are planted in processes that the harness starts, and in its database. Noth
 
 import asyncio
 import io
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import IO, Any
 from uuid import UUID
@@ -29,12 +30,17 @@ INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALUES (%s, %
 class Bug(Struct, frozen=True):
     # What a reader of the code would have thought.
     says: str
+    # What it leads to, as a violation says it.
+    shows: str
     plant: Callable[[], None] = lambda: None
-    # For the database, as its owner; `find` and its replacement, for the function that submits inputs.
+    # For the database, as its owner; and what is taken out of the function that submits inputs.
     sql: str | None = None
     without: str | None = None
     # The faults that bring it out. None: plain load does.
     needs: tuple[str, ...] = ()
+
+    def is_shown_by(self, violations: Sequence[str]) -> bool:
+        return any(re.search(self.shows, violation) for violation in violations)
 
 
 def _receipt_in_a_second_transaction() -> None:
@@ -130,26 +136,36 @@ def _blob_after_row() -> None:
     _replace(BundleStore, "put", put_later)
 
 
+_TWICE = r"two answers say|different answers|made \d+ times|stored \d+ times|done again"
+
 BUGS = {
     "receipt-in-a-second-transaction": Bug(
-        "the receipt is saved when the work is done", _receipt_in_a_second_transaction
+        "the receipt is saved when the work is done", _TWICE, _receipt_in_a_second_transaction
     ),
-    "check-then-act": Bug("no receipt was found, so this is the first request", _check_then_act),
+    "check-then-act": Bug("no receipt was found, so this is the first request", _TWICE, _check_then_act),
     "steer-without-the-lock": Bug(
         "one row is updated, which needs no further lock",
+        r"a stream missed|lost",
         without="""        SELECT session_lock(s) FROM unnest(session_ids) AS s
         UNION
 """,
     ),
     "max-plus-one": Bug(
         "the next version is the highest plus one",
+        r"versions given twice",
         _max_plus_one,
         sql="ALTER TABLE app.skill_versions DROP CONSTRAINT skill_versions_number CASCADE",
     ),
-    "finish-by-not-exists": Bug("the statement looks for inputs itself", _finish_by_not_exists),
-    "unfenced-worker": Bug("only its worker writes to a run", _unfenced_worker, needs=("pause a worker",)),
+    "finish-by-not-exists": Bug("the statement looks for inputs itself", r"lost", _finish_by_not_exists),
+    "unfenced-worker": Bug(
+        "only its worker writes to a run",
+        r"step \d+ was stored|carried out|after its end|ended \d+ times",
+        _unfenced_worker,
+        needs=("pause a worker",),
+    ),
     "blob-after-row": Bug(
         "the archive can be written while the row is committed",
+        r"has no bundle",
         _blob_after_row,
         needs=("fill the disk", "kill an API process"),
     ),

@@ -46,8 +46,9 @@ class Process:
 
     def signal(self, order: signal.Signals) -> None:
         """To it and to whatever it started, at once."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, order)
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, order)
 
     def stop(self) -> None:
         if self._process is None:
