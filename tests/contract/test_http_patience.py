@@ -10,7 +10,7 @@ import pytest
 
 from quarterdeck.access.model import CredentialKind
 from quarterdeck.access.secrets import mint
-from tests.processes import UNKILLED, connections, descriptors, is_gone, resident_mib, stop, until
+from tests.processes import UNKILLED, connections, descriptors, is_gone, resident_mib, stop, until, without_descriptors
 from tests.raw_http import PATIENCE_SECONDS, Wire, chunk, exchange, request
 from tests.world import Server, serving
 
@@ -19,6 +19,7 @@ CONNECTIONS = 20
 HEALTH = request("GET", "/healthz")
 # Larger than what the kernel takes on behalf of a reader with a small buffer.
 LARGE = request("GET", "/openapi.json") * 20
+FAILED_LOOK = "Too many open files"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends connections that take nothing")
 
 
@@ -81,6 +82,17 @@ async def test_an_answer_that_nobody_reads_ends_the_connection(brief: Server) ->
         assert await until(lambda: connections(brief) == 0)
     # To look at its connections the process copies them, and has given every copy back.
     assert await until(lambda: descriptors(brief) <= before)
+
+
+@linux
+async def test_a_look_that_fails_is_not_the_last(brief: Server) -> None:
+    """Without a descriptor to look with, answers that nobody reads were kept from then on."""
+    with deaf(brief.port) as wire:
+        wire.send(LARGE)
+        assert await until(lambda: connections(brief, stuck=True) == 1)
+        with without_descriptors(brief):
+            assert await until(lambda: FAILED_LOOK in brief.log.read_text())
+        assert await until(lambda: connections(brief) == 0)
 
 
 @linux
@@ -148,4 +160,16 @@ async def test_a_server_stops_beside_clients_that_do_nothing(database_url: str, 
         assert half.is_closed()
         slow.send(body[5:])
         assert slow.answer().error() == (401, "unauthorized")
+        assert await until(lambda: is_gone(stopping))
+
+
+@linux
+async def test_a_server_that_cannot_look_stops_once_it_can(database_url: str, tmp_path: Path) -> None:
+    with serving(database_url, tmp_path, **UNKILLED) as stopping, Wire(stopping.port) as half:
+        half.send(HEALTH[:-2])
+        assert await until(lambda: connections(stopping) == 1)
+        with without_descriptors(stopping):
+            stop(stopping)
+            assert await until(lambda: FAILED_LOOK in stopping.log.read_text())
+        assert half.is_closed()
         assert await until(lambda: is_gone(stopping))

@@ -5,6 +5,7 @@ application that is sent once the server has it. And told to stop, it waits for 
 """
 
 import asyncio
+import errno
 import os
 import socket
 import struct
@@ -20,8 +21,8 @@ from starlette.types import Scope
 # The open descriptors of the process itself, on Linux and macOS alike.
 _DESCRIPTORS = "/dev/fd"
 # What a stopping server gives a client to send the rest of a head, or to read the rest of an answer.
-_PARTING_SECONDS = 1.0
-_LOOKS = 4
+PARTING_SECONDS = 1.0
+LOOKS = 4
 # Of Linux's `struct tcp_info`: `tcpi_unacked` and, far behind it, `tcpi_bytes_acked` and `tcpi_notsent_bytes`.
 _TCP_INFO = struct.Struct("=24x I 92x Q 16x I")
 
@@ -48,18 +49,16 @@ class Connections:
                 del self._carrying[peer]
 
     async def end_unread(self, seconds: float) -> None:
-        """Those of which nothing was read for so long, and at most a quarter more. Only Linux tells."""
-        while sys.platform == "linux":
-            await asyncio.sleep(seconds / _LOOKS)
+        """A look at all, to be taken `LOOKS` times as often: ends those of which nothing was read for so long, and at
+        most a quarter more. Only Linux tells."""
+        if sys.platform == "linux":
             # With thousands of connections this takes a while.
             await asyncio.to_thread(self._end_unread, seconds)
 
     async def part(self) -> None:
-        """From the stop on."""
-        while True:
-            await asyncio.sleep(_PARTING_SECONDS)
-            for _, connection in self._free():
-                shut_down(connection)
+        """A look at all, to be taken every `PARTING_SECONDS` from the stop on."""
+        for _, connection in self._free():
+            shut_down(connection)
 
     def _end_unread(self, seconds: float) -> None:
         now, unread = time.monotonic(), {}
@@ -112,8 +111,15 @@ def _listening_ports() -> Iterator[int]:
 
 def _tcp_sockets() -> Iterator[socket.socket]:
     for name in os.listdir(_DESCRIPTORS):
-        # A copy: the number may be closed and given to another connection between two of our steps.
-        with suppress(OSError), _socket(os.dup(int(name))) as copy:
+        try:
+            # A copy: the number may be closed and given to another connection between two of our steps.
+            copy = _socket(os.dup(int(name)))
+        except OSError as fault:
+            # Without a number for the copy nothing was seen, which is not the same as nothing there.
+            if fault.errno in (errno.EMFILE, errno.ENFILE):
+                raise
+            continue
+        with copy:
             if copy.family in (socket.AF_INET, socket.AF_INET6) and copy.type == socket.SOCK_STREAM:
                 yield copy
 
