@@ -1,16 +1,27 @@
 """How long a connection is kept that brings no request or takes no answer, what it costs, and who waits for it."""
 
+import resource
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from quarterdeck.access.model import CredentialKind
 from quarterdeck.access.secrets import mint
-from tests.processes import UNKILLED, connections, descriptors, is_gone, resident_mib, stop, until, without_descriptors
+from tests.processes import (
+    UNKILLED,
+    connections,
+    descriptor_limits,
+    descriptors,
+    is_gone,
+    resident_mib,
+    stop,
+    until,
+    without_descriptors,
+)
 from tests.raw_http import PATIENCE_SECONDS, Wire, chunk, exchange, request
 from tests.world import Server, serving
 
@@ -34,6 +45,17 @@ def brief(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     }
     with serving(server.database_url, tmp_path_factory.mktemp("brief"), **settings) as brief:
         yield brief
+
+
+@contextmanager
+def descriptors_allowed(number: int) -> Iterator[None]:
+    """To this process and those it starts."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def deaf(port: int) -> Wire:
@@ -112,6 +134,13 @@ async def test_beyond_the_limit_others_wait_until_places_are_free(brief: Server)
         began = time.monotonic()
         assert exchange(brief.port, HEALTH).status == 200
         assert time.monotonic() - began > HEADER_SECONDS / 4, "there was room for more"
+
+
+@linux
+def test_a_server_allows_itself_the_descriptors_that_its_connections_need(database_url: str, tmp_path: Path) -> None:
+    few, most = 512, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with descriptors_allowed(few), serving(database_url, tmp_path, HTTP_CONNECTIONS=few) as limited:
+        assert {soft for soft, _ in descriptor_limits(limited).values()} == {most}
 
 
 def test_heads_cost_bounded_memory(server: Server) -> None:
