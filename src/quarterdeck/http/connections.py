@@ -105,8 +105,25 @@ def _progress(connection: socket.socket) -> tuple[bool, int]:
 
 def _listening_ports() -> Iterator[int]:
     for each in _tcp_sockets():
-        if each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            yield each.getsockname()[1]
+        with suppress(OSError):
+            if _listens(each):
+                yield each.getsockname()[1]
+
+
+def _listens(each: socket.socket) -> bool:
+    try:
+        return bool(each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError:
+        # macOS does not tell. Before the application has opened any, one without a peer can be nothing else.
+        return not _has_peer(each)
+
+
+def _has_peer(each: socket.socket) -> bool:
+    try:
+        each.getpeername()
+    except OSError:
+        return False
+    return True
 
 
 def _tcp_sockets() -> Iterator[socket.socket]:
