@@ -186,7 +186,7 @@ async def test_a_server_stops_beside_clients_that_do_nothing(database_url: str, 
         slow.send(request("POST", "/v1/sessions", *headers, body=body[:5]))
         assert await until(lambda: connections(stopping, stuck=True) == 1)
         stop(stopping)
-        assert half.is_closed()
+        assert half.is_closed(within_seconds=10)
         slow.send(body[5:])
         assert slow.answer().error() == (401, "unauthorized")
         assert await until(lambda: is_gone(stopping))

@@ -20,7 +20,7 @@ from starlette.types import Scope
 
 # The open descriptors of the process itself, on Linux and macOS alike.
 _DESCRIPTORS = "/dev/fd"
-# What a stopping server gives a client to send the rest of a head, or to read the rest of an answer.
+# What a stopping server gives a client to send the rest of a head, or to read more of an answer.
 PARTING_SECONDS = 1.0
 LOOKS = 4
 # Of Linux's `struct tcp_info`: `tcpi_unacked` and, far behind it, `tcpi_bytes_acked` and `tcpi_notsent_bytes`.
@@ -36,6 +36,8 @@ class Connections:
         self._carrying: Counter[Address | None] = Counter()
         # Of those with something unread: how much was read, and since when it is no more.
         self._unread: dict[Address, tuple[int, float]] = {}
+        # Of those without a request at the last look since the stop: how much was read.
+        self._parting: dict[Address | None, int] = {}
 
     @contextmanager
     def carrying(self, scope: Scope) -> Iterator[None]:
@@ -45,6 +47,8 @@ class Connections:
             yield
         finally:
             self._carrying[peer] -= 1
+            # What came and went between two looks: its answer has yet to be read.
+            self._parting.pop(peer, None)
             if not self._carrying[peer]:
                 del self._carrying[peer]
 
@@ -56,9 +60,14 @@ class Connections:
             await asyncio.to_thread(self._end_unread, seconds)
 
     async def part(self) -> None:
-        """A look at all, to be taken every `PARTING_SECONDS` from the stop on."""
-        for _, connection in self._free():
-            shut_down(connection)
+        """A look at all, to be taken every `PARTING_SECONDS` from the stop on: ends those that had no request at the
+        look before either, and of which nothing was read since. Only Linux tells of the latter."""
+        parting: dict[Address | None, int] = {}
+        for peer, connection in self._free():
+            _, parting[peer] = _progress(connection)
+            if self._parting.get(peer) == parting[peer]:
+                shut_down(connection)
+        self._parting = parting
 
     def _end_unread(self, seconds: float) -> None:
         now, unread = time.monotonic(), {}
@@ -97,6 +106,8 @@ def shut_down(connection: socket.socket) -> None:
 
 def _progress(connection: socket.socket) -> tuple[bool, int]:
     """Whether something is on its way, and how many bytes have arrived at the other end."""
+    if sys.platform != "linux":
+        return False, 0
     raw = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
     # What only looks like Linux tells less of it.
     unacknowledged, arrived, unsent = _TCP_INFO.unpack(raw.ljust(_TCP_INFO.size, b"\0"))
