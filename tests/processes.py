@@ -3,9 +3,11 @@
 import asyncio
 import os
 import re
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.world import Server
@@ -54,6 +56,24 @@ def connections(server: Server, *, stuck: bool = False) -> int:
 
 def descriptors(server: Server) -> int:
     return len(list(_open_files(server)))
+
+
+def descriptor_limits(server: Server) -> dict[int, tuple[int, int]]:
+    """Of each worker, by its process: how many it may have, and how many it may allow itself."""
+    return {pid: resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in _worker_pids(server)}
+
+
+@contextmanager
+def without_descriptors(server: Server) -> Iterator[None]:
+    """Meanwhile its workers can open nothing, as with too many connections."""
+    before = descriptor_limits(server)
+    try:
+        for pid, (_, hard) in before.items():
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (1, hard))
+        yield
+    finally:
+        for pid, limits in before.items():
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
 
 
 def spooled(server: Server) -> int:

@@ -82,6 +82,10 @@ class Wire:
         body, self._received = self._received[:length], self._received[length:]
         return RawAnswer(status, headers, body)
 
+    def take(self, most_bytes: int) -> None:
+        """What is there, for an answer that is read later."""
+        self._received += self._socket.recv(most_bytes)
+
     def rest(self, bytes_at_once: int = 65536, pause_seconds: float = 0.0) -> bytes:
         """All that comes until the server ends the connection."""
         with suppress(ConnectionResetError):

@@ -12,7 +12,7 @@ from quarterdeck.access.last_used import LastUsed
 from quarterdeck.db.database import Database
 from quarterdeck.events.feed import Feed
 from quarterdeck.events.hints import Hints
-from quarterdeck.http.connections import Connections
+from quarterdeck.http.connections import LOOKS, PARTING_SECONDS, Connections
 from quarterdeck.http.console import Console
 from quarterdeck.http.docs_page import serve_docs
 from quarterdeck.http.edge import Edge
@@ -91,10 +91,11 @@ def _lifespan(parts: Parts, connections: Connections) -> Callable[[object], Abst
         await parts.database.open()
         await parts.submissions.open()
         await parts.feed.open()
+        unread_seconds = parts.settings.http.unread_seconds
         loops = [
             asyncio.create_task(_every(parts.settings.key.last_used_flush_seconds, lambda: _flush(parts))),
             asyncio.create_task(_every(parts.settings.receipt.sweep_interval_seconds, lambda: sweep(parts))),
-            asyncio.create_task(connections.end_unread(parts.settings.http.unread_seconds)),
+            asyncio.create_task(_every(unread_seconds / LOOKS, lambda: connections.end_unread(unread_seconds))),
             asyncio.create_task(_part(parts, connections)),
         ]
         with told_of_stop(lambda: _stop(parts)):
@@ -121,7 +122,7 @@ def _stop(parts: Parts) -> None:
 
 async def _part(parts: Parts, connections: Connections) -> None:
     await parts.stopping.wait()
-    await connections.part()
+    await _every(PARTING_SECONDS, connections.part)
 
 
 async def _flush(parts: Parts) -> None:

@@ -1,16 +1,27 @@
 """How long a connection is kept that brings no request or takes no answer, what it costs, and who waits for it."""
 
+import resource
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from quarterdeck.access.model import CredentialKind
 from quarterdeck.access.secrets import mint
-from tests.processes import UNKILLED, connections, descriptors, is_gone, resident_mib, stop, until
+from tests.processes import (
+    UNKILLED,
+    connections,
+    descriptor_limits,
+    descriptors,
+    is_gone,
+    resident_mib,
+    stop,
+    until,
+    without_descriptors,
+)
 from tests.raw_http import PATIENCE_SECONDS, Wire, chunk, exchange, request
 from tests.world import Server, serving
 
@@ -19,6 +30,7 @@ CONNECTIONS = 20
 HEALTH = request("GET", "/healthz")
 # Larger than what the kernel takes on behalf of a reader with a small buffer.
 LARGE = request("GET", "/openapi.json") * 20
+FAILED_LOOK = "Too many open files"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends connections that take nothing")
 
 
@@ -33,6 +45,17 @@ def brief(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     }
     with serving(server.database_url, tmp_path_factory.mktemp("brief"), **settings) as brief:
         yield brief
+
+
+@contextmanager
+def descriptors_allowed(number: int) -> Iterator[None]:
+    """To this process and those it starts."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def deaf(port: int) -> Wire:
@@ -84,6 +107,17 @@ async def test_an_answer_that_nobody_reads_ends_the_connection(brief: Server) ->
 
 
 @linux
+async def test_a_look_that_fails_is_not_the_last(brief: Server) -> None:
+    """Without a descriptor to look with, answers that nobody reads were kept from then on."""
+    with deaf(brief.port) as wire:
+        wire.send(LARGE)
+        assert await until(lambda: connections(brief, stuck=True) == 1)
+        with without_descriptors(brief):
+            assert await until(lambda: FAILED_LOOK in brief.log.read_text())
+        assert await until(lambda: connections(brief) == 0)
+
+
+@linux
 def test_a_slow_reader_gets_it_all(brief: Server) -> None:
     """Slower than the patience with one that takes nothing, but for ever taking some."""
     whole = exchange(brief.port, request("GET", "/openapi.json")).body
@@ -100,6 +134,13 @@ async def test_beyond_the_limit_others_wait_until_places_are_free(brief: Server)
         began = time.monotonic()
         assert exchange(brief.port, HEALTH).status == 200
         assert time.monotonic() - began > HEADER_SECONDS / 4, "there was room for more"
+
+
+@linux
+def test_a_server_allows_itself_the_descriptors_that_its_connections_need(database_url: str, tmp_path: Path) -> None:
+    few, most = 512, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with descriptors_allowed(few), serving(database_url, tmp_path, HTTP_CONNECTIONS=few) as limited:
+        assert {soft for soft, _ in descriptor_limits(limited).values()} == {most}
 
 
 def test_heads_cost_bounded_memory(server: Server) -> None:
@@ -145,7 +186,19 @@ async def test_a_server_stops_beside_clients_that_do_nothing(database_url: str, 
         slow.send(request("POST", "/v1/sessions", *headers, body=body[:5]))
         assert await until(lambda: connections(stopping, stuck=True) == 1)
         stop(stopping)
-        assert half.is_closed()
+        assert half.is_closed(within_seconds=10)
         slow.send(body[5:])
         assert slow.answer().error() == (401, "unauthorized")
+        assert await until(lambda: is_gone(stopping))
+
+
+@linux
+async def test_a_server_that_cannot_look_stops_once_it_can(database_url: str, tmp_path: Path) -> None:
+    with serving(database_url, tmp_path, HTTP_HEADER_SECONDS=600, **UNKILLED) as stopping, Wire(stopping.port) as half:
+        half.send(HEALTH[:-2])
+        assert await until(lambda: connections(stopping) == 1)
+        with without_descriptors(stopping):
+            stop(stopping)
+            assert await until(lambda: FAILED_LOOK in stopping.log.read_text())
+        assert half.is_closed()
         assert await until(lambda: is_gone(stopping))

@@ -6,6 +6,7 @@ import hashlib
 import io
 import random
 import socket
+import sys
 import tarfile
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -357,3 +358,23 @@ async def test_a_stopping_server_lets_a_reader_finish(database_url: str, tmp_pat
                     received.append(piece)
                     time.sleep(0.02)
     assert b"".join(received) == archive
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who reads")
+async def test_a_stopping_server_lets_a_slow_reader_finish(database_url: str, tmp_path: Path) -> None:
+    """The answer is written and on its way: nothing but the reading is left of it, for longer than the server gives
+    those who read nothing."""
+    archive = large_bundle(6_000_000, random_bytes=True)
+    with serving(database_url, tmp_path, **UNKILLED) as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            world = await World.create(database_url, http)
+            path = f"{await pushed(world, archive)}/bundle"
+        with Wire(server.port) as wire:
+            wire.send(raw_http.request("GET", path, f"Authorization: Bearer {world.key}"))
+            while not answered(server, path):
+                wire.take(65_536)
+                await asyncio.sleep(0.05)
+            stop(server)
+            received = await asyncio.to_thread(wire.rest, bytes_at_once=65_536, pause_seconds=0.05)
+            assert received.endswith(archive)
+            assert await until(lambda: is_gone(server))

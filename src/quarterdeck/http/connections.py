@@ -5,6 +5,7 @@ application that is sent once the server has it. And told to stop, it waits for 
 """
 
 import asyncio
+import errno
 import os
 import socket
 import struct
@@ -19,9 +20,9 @@ from starlette.types import Scope
 
 # The open descriptors of the process itself, on Linux and macOS alike.
 _DESCRIPTORS = "/dev/fd"
-# What a stopping server gives a client to send the rest of a head, or to read the rest of an answer.
-_PARTING_SECONDS = 1.0
-_LOOKS = 4
+# What a stopping server gives a client to send the rest of a head, or to read more of an answer.
+PARTING_SECONDS = 1.0
+LOOKS = 4
 # Of Linux's `struct tcp_info`: `tcpi_unacked` and, far behind it, `tcpi_bytes_acked` and `tcpi_notsent_bytes`.
 _TCP_INFO = struct.Struct("=24x I 92x Q 16x I")
 
@@ -35,6 +36,8 @@ class Connections:
         self._carrying: Counter[Address | None] = Counter()
         # Of those with something unread: how much was read, and since when it is no more.
         self._unread: dict[Address, tuple[int, float]] = {}
+        # Of those without a request at the last look since the stop: how much was read.
+        self._parting: dict[Address | None, int] = {}
 
     @contextmanager
     def carrying(self, scope: Scope) -> Iterator[None]:
@@ -44,22 +47,27 @@ class Connections:
             yield
         finally:
             self._carrying[peer] -= 1
+            # What came and went between two looks: its answer has yet to be read.
+            self._parting.pop(peer, None)
             if not self._carrying[peer]:
                 del self._carrying[peer]
 
     async def end_unread(self, seconds: float) -> None:
-        """Those of which nothing was read for so long, and at most a quarter more. Only Linux tells."""
-        while sys.platform == "linux":
-            await asyncio.sleep(seconds / _LOOKS)
+        """A look at all, to be taken `LOOKS` times as often: ends those of which nothing was read for so long, and at
+        most a quarter more. Only Linux tells."""
+        if sys.platform == "linux":
             # With thousands of connections this takes a while.
             await asyncio.to_thread(self._end_unread, seconds)
 
     async def part(self) -> None:
-        """From the stop on."""
-        while True:
-            await asyncio.sleep(_PARTING_SECONDS)
-            for _, connection in self._free():
+        """A look at all, to be taken every `PARTING_SECONDS` from the stop on: ends those that had no request at the
+        look before either, and of which nothing was read since. Only Linux tells of the latter."""
+        parting: dict[Address | None, int] = {}
+        for peer, connection in self._free():
+            _, parting[peer] = _progress(connection)
+            if self._parting.get(peer) == parting[peer]:
                 shut_down(connection)
+        self._parting = parting
 
     def _end_unread(self, seconds: float) -> None:
         now, unread = time.monotonic(), {}
@@ -98,6 +106,8 @@ def shut_down(connection: socket.socket) -> None:
 
 def _progress(connection: socket.socket) -> tuple[bool, int]:
     """Whether something is on its way, and how many bytes have arrived at the other end."""
+    if sys.platform != "linux":
+        return False, 0
     raw = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
     # What only looks like Linux tells less of it.
     unacknowledged, arrived, unsent = _TCP_INFO.unpack(raw.ljust(_TCP_INFO.size, b"\0"))
@@ -106,14 +116,38 @@ def _progress(connection: socket.socket) -> tuple[bool, int]:
 
 def _listening_ports() -> Iterator[int]:
     for each in _tcp_sockets():
-        if each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            yield each.getsockname()[1]
+        with suppress(OSError):
+            if _listens(each):
+                yield each.getsockname()[1]
+
+
+def _listens(each: socket.socket) -> bool:
+    try:
+        return bool(each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError:
+        # macOS does not tell. Before the application has opened any, one without a peer can be nothing else.
+        return not _has_peer(each)
+
+
+def _has_peer(each: socket.socket) -> bool:
+    try:
+        each.getpeername()
+    except OSError:
+        return False
+    return True
 
 
 def _tcp_sockets() -> Iterator[socket.socket]:
     for name in os.listdir(_DESCRIPTORS):
-        # A copy: the number may be closed and given to another connection between two of our steps.
-        with suppress(OSError), _socket(os.dup(int(name))) as copy:
+        try:
+            # A copy: the number may be closed and given to another connection between two of our steps.
+            copy = _socket(os.dup(int(name)))
+        except OSError as fault:
+            # Without a number for the copy nothing was seen, which is not the same as nothing there.
+            if fault.errno in (errno.EMFILE, errno.ENFILE):
+                raise
+            continue
+        with copy:
             if copy.family in (socket.AF_INET, socket.AF_INET6) and copy.type == socket.SOCK_STREAM:
                 yield copy
 

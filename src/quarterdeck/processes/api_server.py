@@ -2,9 +2,11 @@
 
 import importlib.util
 import logging
+import resource
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -25,6 +27,8 @@ logger = logging.getLogger(__name__)
 HEAD_BYTES = 64 * 1024
 # The master must be through with its workers before the supervisor loses patience with the master.
 WORKER_SHARE_OF_SHUTDOWN = 0.9
+# Descriptors of a worker besides its callers' connections: to the database, uploads, downloads, its own.
+OTHER_DESCRIPTORS = 512
 _STDERR = {"formatter": "generic", "class": "logging.StreamHandler", "stream": "ext://sys.stderr"}
 
 
@@ -41,10 +45,30 @@ def serve_api(settings: Settings, host: str, port: int, load: Callable[[], Any])
         sys.stderr.write(f"{fault}\n")
         return 2
     lifeline.watch()
+    allow_descriptors(settings.http.connections + OTHER_DESCRIPTORS)
     server = _Server(listeners, settings)
     # Ends by SystemExit(1) when a worker dies twice within seconds; the supervisor starts the server again.
     server.serve(target_loader=partial(_load_in_worker, load), wrap_loader=False)
     return 0
+
+
+def allow_descriptors(needed: int) -> None:
+    """To this process and those it starts. Most systems begin with fewer than they would give."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if needed <= allowed or allowed == resource.RLIM_INFINITY:
+        return
+    # macOS may set no bound, and yet refuses to be asked for everything.
+    wanted = needed if most == resource.RLIM_INFINITY else most
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+        allowed = wanted
+    if allowed < needed:
+        logger.warning(
+            "only %d files may be open at a time and %d may be needed: raise the limit (ulimit -Hn) or lower "
+            "QUARTERDECK_HTTP_CONNECTIONS",
+            allowed,
+            needed,
+        )
 
 
 def _load_in_worker(load: Callable[[], Any]) -> Any:
