@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from quarterdeck.db.database import Connection, Database, connection_options
 from quarterdeck.db.migrate import MigrationError, is_current, migrate
 from quarterdeck.db.roles import AppRole, RoleError
-from quarterdeck.settings import DatabaseSettings
+from quarterdeck.settings import AuditSettings, DatabaseSettings
 from tests.pages import blocks_of
 from tests.workers import eventually, working
 from tests.world import AS_OWNER, LOGIN, Server, World, app_url, drop_database
@@ -315,9 +315,10 @@ def test_the_owner_is_no_role_for_the_service(database_url: str) -> None:
 
 
 def test_who_does_not_own_the_tables_only_looks_whether_all_is_there(owner: OwnConnection, database_url: str) -> None:
-    assert migrate(app_url(database_url), audit_keep_days=365) == []
+    for audit in (AuditSettings(keep_days=365), AuditSettings()):
+        assert migrate(app_url(database_url), audit=audit) == []
     with pytest.raises(MigrationError, match="does not keep the audit log for 30 days"):
-        migrate(app_url(database_url), audit_keep_days=30)
+        migrate(app_url(database_url), audit=AuditSettings(keep_days=30))
     owner.execute("DELETE FROM migrations WHERE name = '0001_foundation'")
     with pytest.raises(MigrationError, match="QUARTERDECK_DATABASE_OWNER_URL"):
         migrate(app_url(database_url))
