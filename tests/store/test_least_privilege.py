@@ -309,6 +309,36 @@ def test_a_role_that_is_no_guard_is_refused(postgres_url: str, database_url: str
         migrate(database_url, AppRole(role))
 
 
+@pytest.mark.parametrize("attribute", ["CREATEROLE", "CREATEDB", "IN ROLE pg_write_all_data"])
+def test_a_role_that_could_become_mighty_through_groups_is_refused(
+    postgres_url: str, database_url: str, attribute: str
+) -> None:
+    with (
+        roles(postgres_url, attribute, "NOLOGIN", "NOLOGIN") as (mighty, group, role),
+        psycopg.connect(postgres_url, autocommit=True) as superuser,
+    ):
+        superuser.execute(f"GRANT {mighty} TO {group}; GRANT {group} TO {role}".encode())
+        with pytest.raises(RoleError, match="may change the tables"):
+            migrate(database_url, AppRole(role))
+
+
+@pytest.mark.parametrize("owned", ["SCHEMA jobs", "TABLE app.audit_events", "FUNCTION app.expire_audit_events"])
+@pytest.mark.parametrize("through_a_group", [False, True], ids=["itself", "through_a_group"])
+def test_a_role_that_owns_something_of_ours_is_refused(
+    postgres_url: str, database_url: str, owned: str, through_a_group: bool
+) -> None:
+    with (
+        roles(postgres_url, "NOLOGIN", "NOLOGIN") as (holder, member),
+        psycopg.connect(database_url, autocommit=True) as superuser,
+    ):
+        superuser.execute(f"ALTER {owned} OWNER TO {holder}; GRANT {holder} TO {member}".encode())
+        try:
+            with pytest.raises(RoleError, match="may change the tables"):
+                migrate(database_url, AppRole(member if through_a_group else holder))
+        finally:
+            superuser.execute(f"REASSIGN OWNED BY {holder} TO CURRENT_USER; DROP OWNED BY {holder}".encode())
+
+
 def test_the_owner_is_no_role_for_the_service(database_url: str) -> None:
     with pytest.raises(RoleError, match="may change the tables"):
         migrate(database_url, AppRole(str(conninfo_to_dict(database_url)["user"])))

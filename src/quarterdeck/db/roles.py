@@ -16,15 +16,23 @@ from quarterdeck.settings import DatabaseSettings
 # More than databases that are migrated at the same moment.
 _ATTEMPTS = 20
 
-# Whoever could become the owner of the tables, or goes past their rights, is no guard of them.
+# Whoever could become an owner of what is ours, or goes past its rights, is no guard of it. By itself or through any
+# chain of groups; who is a member of the role, as the login that made it may be, does not matter.
 _FIND = """
-SELECT r.rolcanlogin,
-       r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication OR r.rolbypassrls
-       OR pg_has_role(r.oid, m.oid, 'MEMBER') OR EXISTS (
-           SELECT FROM pg_auth_members a JOIN pg_roles g ON g.oid = a.roleid
-           WHERE a.member = r.oid AND g.rolname LIKE 'pg\\_%%'
-       )
-FROM pg_roles r, pg_roles m WHERE r.rolname = %s AND m.rolname = current_user
+SELECT r.rolcanlogin, EXISTS (
+    SELECT FROM pg_roles g
+    WHERE pg_has_role(r.oid, g.oid, 'MEMBER') AND (
+        g.rolsuper OR g.rolcreaterole OR g.rolcreatedb OR g.rolreplication OR g.rolbypassrls
+        OR g.rolname = current_user OR g.rolname LIKE 'pg\\_%%' OR g.oid IN (
+            SELECT nspowner FROM pg_namespace WHERE nspname IN ('app', 'jobs')
+            UNION ALL SELECT c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname IN ('app', 'jobs')
+            UNION ALL SELECT p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+            WHERE n.nspname IN ('app', 'jobs')
+        )
+    )
+)
+FROM pg_roles r WHERE r.rolname = %s
 """
 # What everybody may do in a new database. Ours to take back where the database is ours.
 _OPEN = """
