@@ -147,6 +147,9 @@ def test_only_the_service_may_call_its_functions_and_one_has_the_owners_rights(o
     assert owner.execute(f"SELECT proname {ours} AND has_function_privilege('public', oid, 'EXECUTE')").fetchall() == []
     definers = owner.execute(f"SELECT proname, proconfig {ours} AND prosecdef").fetchall()
     assert definers == [("expire_audit_events", ["search_path=app, pg_temp"])]
+    queue = "FROM pg_proc WHERE pronamespace = 'jobs'::regnamespace"
+    refused = owner.execute(f"SELECT proname {queue} AND NOT has_function_privilege('{ROLE}', oid, 'EXECUTE')")
+    assert refused.fetchall() == [], "which of them the queue's library calls is its own business"
 
 
 def test_whoever_asks_gets_nothing_young_removed(owner: OwnConnection, database_url: str) -> None:
