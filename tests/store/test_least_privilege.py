@@ -17,6 +17,7 @@ from quarterdeck.db.database import Connection, Database, connection_options
 from quarterdeck.db.migrate import MigrationError, is_current, migrate
 from quarterdeck.db.roles import AppRole, RoleError
 from quarterdeck.settings import AuditSettings, DatabaseSettings
+from quarterdeck.worker.queue import _queue_options
 from tests.pages import blocks_of
 from tests.workers import eventually, working
 from tests.world import AS_OWNER, LOGIN, Server, World, app_url, drop_database
@@ -340,6 +341,30 @@ def test_a_role_that_owns_something_of_ours_is_refused(
                 migrate(database_url, AppRole(member if through_a_group else holder))
         finally:
             superuser.execute(f"REASSIGN OWNED BY {holder} TO CURRENT_USER; DROP OWNED BY {holder}".encode())
+
+
+def test_defaults_that_a_login_gave_itself_are_overruled_and_then_forgotten(
+    postgres_url: str, database_url: str
+) -> None:
+    with (
+        roles(postgres_url, "LOGIN PASSWORD 'x'") as (role,),
+        psycopg.connect(database_url, autocommit=True) as superuser,
+    ):
+        migrate(database_url, AppRole(role))
+        weak = make_conninfo(database_url, user=role, password="x")
+        with connected(weak, "") as intruder:
+            here = f"IN DATABASE {intruder.info.dbname}"
+            intruder.execute(f"ALTER ROLE {role} SET synchronous_commit = off".encode())
+            intruder.execute(f"ALTER ROLE {role} {here} SET default_transaction_read_only = on".encode())
+        asked = "SELECT current_setting('synchronous_commit'), current_setting('default_transaction_read_only')"
+        settings = DatabaseSettings(role=role)
+        for options in (connection_options(settings), _queue_options(settings)):
+            with connected(weak, options) as connection:
+                assert connection.execute(asked).fetchall() == [("on", "off")]
+        migrate(database_url, AppRole(role))
+        left = superuser.execute("SELECT FROM pg_db_role_setting WHERE setrole = %s::regrole", (role,))
+        assert left.fetchall() == []
+        superuser.execute(f"DROP OWNED BY {role}".encode())
 
 
 def test_the_owner_is_no_role_for_the_service(database_url: str) -> None:

@@ -34,6 +34,12 @@ SELECT r.rolcanlogin, EXISTS (
 )
 FROM pg_roles r WHERE r.rolname = %s
 """
+_DEFAULTS = """
+SELECT s.setdatabase = 0 FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole
+WHERE r.rolname = %s AND (
+    s.setdatabase = 0 OR s.setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
+)
+"""
 # What everybody may do in a new database. Ours to take back where the database is ours.
 _OPEN = """
 SELECT has_database_privilege('public', d.oid, 'TEMPORARY')
@@ -98,6 +104,7 @@ def _prepare(connection: OwnConnection, role: AppRole) -> None:
                 f"the role {role.name} is, or could become, one that may change the tables: "
                 "name another as QUARTERDECK_DATABASE_ROLE, and leave its making to `qd migrate`"
             )
+        _forget_defaults(connection, role)
         if role.logs_in and not logs_in:
             connection.execute(sql.SQL("ALTER ROLE {} LOGIN").format(name))
         if not _can_act_as(connection, name):
@@ -109,6 +116,19 @@ def _prepare(connection: OwnConnection, role: AppRole) -> None:
             "nothing was changed: this login may not make the role that the service runs as. Let a superuser run: "
             f"CREATE ROLE {shown} NOLOGIN; GRANT {shown} TO {owner}; (without the first if the role is there)"
         ) from fault
+
+
+def _forget_defaults(connection: OwnConnection, role: AppRole) -> None:
+    """What the role made its own defaults, here or everywhere. It may set them itself, so an intruder could too."""
+    name, database = sql.Identifier(role.name), sql.Identifier(connection.info.dbname)
+    everywhere, here = sql.SQL(""), sql.SQL("IN DATABASE {}").format(database)
+    try:
+        for (is_everywhere,) in connection.execute(_DEFAULTS, (role.name,)).fetchall():
+            where = everywhere if is_everywhere else here
+            connection.execute(sql.SQL("ALTER ROLE {} {} RESET ALL").format(name, where))
+    except pg.InsufficientPrivilege:
+        # A login that did not make the role. Those that matter are options of every connection as well.
+        return
 
 
 def _can_act_as(connection: OwnConnection, name: sql.Identifier) -> bool:

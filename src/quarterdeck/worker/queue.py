@@ -13,12 +13,12 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.agents.models import Models
-from quarterdeck.db.database import RECONNECT_SECONDS, SCHEMA, WATCHFUL, Database
+from quarterdeck.db.database import RECONNECT_SECONDS, SCHEMA, WATCHFUL, Database, role_options
 from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.logs import configure_logs, log
 from quarterdeck.runs.recovery import recover
 from quarterdeck.sessions.service import purge_deleted_sessions
-from quarterdeck.settings import Settings
+from quarterdeck.settings import DatabaseSettings, Settings
 from quarterdeck.skills.bundle_store import open_bundle_store
 from quarterdeck.worker.drive import drive_run
 from quarterdeck.worker.parts import WorkerParts
@@ -81,9 +81,13 @@ async def _keep_working(parts: WorkerParts, url: str, stopping: asyncio.Event) -
             pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
 
 
+def _queue_options(settings: DatabaseSettings) -> str:
+    return role_options(settings.role, f"{JOBS_SCHEMA},{SCHEMA}")
+
+
 async def _run_queue(parts: WorkerParts, url: str) -> None:
     settings = parts.settings.worker
-    options = f"-c role={parts.settings.database.role} -c search_path={JOBS_SCHEMA},{SCHEMA}"
+    options = _queue_options(parts.settings.database)
     connector = PsycopgConnector(
         conninfo=url,
         kwargs={"options": options, **WATCHFUL},
