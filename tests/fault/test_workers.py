@@ -4,11 +4,15 @@ was stored is done again."""
 import asyncio
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 
+import psycopg
 import pytest
 
+from quarterdeck.settings import DatabaseSettings
 from tests.fault.stand_in import Brake, Gate, StandIn, asking, call_then_answer, new_session
 from tests.workers import Worker, at_rest, check_log, ended, eventually, log_of, started, take_for_dead, working
 from tests.world import PATIENT, START_SECONDS, Server, World, clone_database, drop_database, serving
@@ -70,6 +74,27 @@ async def test_a_stopped_worker_hands_its_runs_back_at_once(world: World, server
                 run = await ended(world, run_id)
     assert (run["state"], run["attempts"]) == ("succeeded", 2)
     check_log(await log_of(world, session_id))
+
+
+async def test_a_queue_that_fails_at_once_is_not_started_all_the_time(
+    postgres_url: str, template: str, tmp_path: Path
+) -> None:
+    url = clone_database(postgres_url, template)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"REVOKE ALL ON SCHEMA jobs FROM {DatabaseSettings().role}".encode())
+    with working(url, tmp_path) as worker:
+
+        async def failures(count: int) -> float:
+            async def look() -> float:
+                there = worker.log.read_text().count("the queue is not reachable") >= count
+                return time.monotonic() if there else 0.0
+
+            return float(await eventually(look))
+
+        first = await failures(1)
+        # Pauses of 0.2, 0.4, 0.8 and 1 second, less the moment that the first was seen late.
+        assert await failures(5) - first > 2.0
+    drop_database(postgres_url, url)
 
 
 async def test_a_worker_that_wakes_up_can_no_longer_write(world: World, server: Server) -> None:

@@ -6,6 +6,7 @@ The queue's library gives up when PostgreSQL restarts, so it is started again an
 
 import asyncio
 import signal
+import time
 from uuid import UUID
 
 from procrastinate import App, PsycopgConnector
@@ -28,6 +29,8 @@ QUEUE = "runs"
 # Short: runs go on within five seconds of the database's return.
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 1.0
+# A queue that ended sooner did not work, as when a right is missing, and is not started again at once.
+_STEADY_SECONDS = 5.0
 # Notifications bring jobs and aborts within milliseconds; this is the net below them.
 _POLL_SECONDS = 1.0
 
@@ -68,14 +71,18 @@ async def _work(settings: Settings) -> None:
 async def _keep_working(parts: WorkerParts, url: str, stopping: asyncio.Event) -> None:
     """Until it is cancelled, or stopping: with the database away the library answers a cancellation by an error."""
     pause_seconds = _FIRST_PAUSE_SECONDS
+    options = _queue_options(parts.settings.database)
     while not stopping.is_set():
+        began = None
         try:
             # The library opens its pool for half a minute, with ever longer pauses between two tries.
-            await (await AsyncConnection.connect(make_conninfo(url, **WATCHFUL))).close()
-            pause_seconds = _FIRST_PAUSE_SECONDS
+            await (await AsyncConnection.connect(make_conninfo(url, options=options, **WATCHFUL))).close()
+            began = time.monotonic()
             await _run_queue(parts, url)
         except Exception as fault:
             log.warning("the queue is not reachable and will be tried again", exc_info=fault)
+        if began is not None and time.monotonic() - began > _STEADY_SECONDS:
+            pause_seconds = _FIRST_PAUSE_SECONDS
         if not stopping.is_set():
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
