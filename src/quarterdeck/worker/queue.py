@@ -52,8 +52,10 @@ async def _work(settings: Settings) -> None:
     beside = [asyncio.create_task(_keep_recovering(parts)), asyncio.create_task(keep_delivering(parts))]
 
     def stop() -> None:
-        stopping.set()
-        working.cancel()
+        # Once: a second cancellation would end the hand-back of runs that the first began.
+        if not stopping.is_set():
+            stopping.set()
+            working.cancel()
 
     loop = asyncio.get_running_loop()
     for order in (signal.SIGTERM, signal.SIGINT):
