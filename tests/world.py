@@ -55,7 +55,7 @@ class Server(Struct, frozen=True):
 
 def migrate_for_tests(url: str) -> None:
     """Migrated, with the settings of the service, and with the login that `app_url` names."""
-    migrate(url, audit_keep_days=AuditSettings().keep_days)
+    migrate(url, audit=AuditSettings())
     role, login = sql.Identifier(DatabaseSettings().role), sql.Identifier(LOGIN)
     with psycopg.connect(url, autocommit=True) as connection:
         if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (LOGIN,)).fetchall():

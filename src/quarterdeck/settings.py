@@ -137,7 +137,8 @@ class ReceiptSettings(Struct, frozen=True):
 
 
 class AuditSettings(Struct, frozen=True):
-    keep_days: Annotated[int, Meta(ge=1, le=3650)] = 365
+    # None: as long as the database says, at first a year.
+    keep_days: Annotated[int, Meta(ge=1, le=3650)] | None = None
 
 
 class BundleSettings(Struct, frozen=True):

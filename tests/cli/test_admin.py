@@ -209,12 +209,13 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
 def test_with_two_addresses_the_owners_is_needed_to_migrate_only(database_url: str) -> None:
     weak = {"DATABASE_URL": app_url(database_url)}
     both = weak | {"DATABASE_OWNER_URL": database_url}
-    assert qd("migrate", **both, AUDIT_KEEP_DAYS="30").returncode == 0
+    assert qd("migrate", **both, AUDIT_KEEP_DAYS="3650").returncode == 0
+    assert qd("migrate", **both).returncode == 0
     created = qd("admin", "create-workspace", "--name", "x", "--owner-email", "a@example.com", **weak)
     assert created.returncode == 0, created.stderr
     with psycopg.connect(database_url, autocommit=True) as connection:
         kept = connection.execute("SELECT keep_days FROM app.audit_retention").fetchall()
-        assert kept == [(30,)], "a command without the settings of the service does not shorten the log"
+        assert kept == [(3650,)], "a command without the settings of the service does not shorten the log"
         connection.execute("DELETE FROM app.migrations WHERE name = '0009_audit_retention'")
     refused = qd("admin", "list-workspaces", **weak)
     assert refused.returncode == 2

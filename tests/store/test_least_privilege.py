@@ -16,7 +16,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from quarterdeck.db.database import Connection, Database, connection_options
 from quarterdeck.db.migrate import MigrationError, is_current, migrate
 from quarterdeck.db.roles import AppRole, RoleError
-from quarterdeck.settings import DatabaseSettings
+from quarterdeck.settings import AuditSettings, DatabaseSettings
+from quarterdeck.worker.queue import _queue_options
 from tests.pages import blocks_of
 from tests.workers import eventually, working
 from tests.world import AS_OWNER, LOGIN, Server, World, app_url, drop_database
@@ -147,6 +148,9 @@ def test_only_the_service_may_call_its_functions_and_one_has_the_owners_rights(o
     assert owner.execute(f"SELECT proname {ours} AND has_function_privilege('public', oid, 'EXECUTE')").fetchall() == []
     definers = owner.execute(f"SELECT proname, proconfig {ours} AND prosecdef").fetchall()
     assert definers == [("expire_audit_events", ["search_path=app, pg_temp"])]
+    queue = "FROM pg_proc WHERE pronamespace = 'jobs'::regnamespace"
+    refused = owner.execute(f"SELECT proname {queue} AND NOT has_function_privilege('{ROLE}', oid, 'EXECUTE')")
+    assert refused.fetchall() == [], "which of them the queue's library calls is its own business"
 
 
 def test_whoever_asks_gets_nothing_young_removed(owner: OwnConnection, database_url: str) -> None:
@@ -309,15 +313,70 @@ def test_a_role_that_is_no_guard_is_refused(postgres_url: str, database_url: str
         migrate(database_url, AppRole(role))
 
 
+@pytest.mark.parametrize("attribute", ["CREATEROLE", "CREATEDB", "IN ROLE pg_write_all_data"])
+def test_a_role_that_could_become_mighty_through_groups_is_refused(
+    postgres_url: str, database_url: str, attribute: str
+) -> None:
+    with (
+        roles(postgres_url, attribute, "NOLOGIN", "NOLOGIN") as (mighty, group, role),
+        psycopg.connect(postgres_url, autocommit=True) as superuser,
+    ):
+        superuser.execute(f"GRANT {mighty} TO {group}; GRANT {group} TO {role}".encode())
+        with pytest.raises(RoleError, match="may change the tables"):
+            migrate(database_url, AppRole(role))
+
+
+@pytest.mark.parametrize("owned", ["SCHEMA jobs", "TABLE app.audit_events", "FUNCTION app.expire_audit_events"])
+@pytest.mark.parametrize("through_a_group", [False, True], ids=["itself", "through_a_group"])
+def test_a_role_that_owns_something_of_ours_is_refused(
+    postgres_url: str, database_url: str, owned: str, through_a_group: bool
+) -> None:
+    with (
+        roles(postgres_url, "NOLOGIN", "NOLOGIN") as (holder, member),
+        psycopg.connect(database_url, autocommit=True) as superuser,
+    ):
+        superuser.execute(f"ALTER {owned} OWNER TO {holder}; GRANT {holder} TO {member}".encode())
+        try:
+            with pytest.raises(RoleError, match="may change the tables"):
+                migrate(database_url, AppRole(member if through_a_group else holder))
+        finally:
+            superuser.execute(f"REASSIGN OWNED BY {holder} TO CURRENT_USER; DROP OWNED BY {holder}".encode())
+
+
+def test_defaults_that_a_login_gave_itself_are_overruled_and_then_forgotten(
+    postgres_url: str, database_url: str
+) -> None:
+    with (
+        roles(postgres_url, "LOGIN PASSWORD 'x'") as (role,),
+        psycopg.connect(database_url, autocommit=True) as superuser,
+    ):
+        migrate(database_url, AppRole(role))
+        weak = make_conninfo(database_url, user=role, password="x")
+        with connected(weak, "") as intruder:
+            here = f"IN DATABASE {intruder.info.dbname}"
+            intruder.execute(f"ALTER ROLE {role} SET synchronous_commit = off".encode())
+            intruder.execute(f"ALTER ROLE {role} {here} SET default_transaction_read_only = on".encode())
+        asked = "SELECT current_setting('synchronous_commit'), current_setting('default_transaction_read_only')"
+        settings = DatabaseSettings(role=role)
+        for options in (connection_options(settings), _queue_options(settings)):
+            with connected(weak, options) as connection:
+                assert connection.execute(asked).fetchall() == [("on", "off")]
+        migrate(database_url, AppRole(role))
+        left = superuser.execute("SELECT FROM pg_db_role_setting WHERE setrole = %s::regrole", (role,))
+        assert left.fetchall() == []
+        superuser.execute(f"DROP OWNED BY {role}".encode())
+
+
 def test_the_owner_is_no_role_for_the_service(database_url: str) -> None:
     with pytest.raises(RoleError, match="may change the tables"):
         migrate(database_url, AppRole(str(conninfo_to_dict(database_url)["user"])))
 
 
 def test_who_does_not_own_the_tables_only_looks_whether_all_is_there(owner: OwnConnection, database_url: str) -> None:
-    assert migrate(app_url(database_url), audit_keep_days=365) == []
+    for audit in (AuditSettings(keep_days=365), AuditSettings()):
+        assert migrate(app_url(database_url), audit=audit) == []
     with pytest.raises(MigrationError, match="does not keep the audit log for 30 days"):
-        migrate(app_url(database_url), audit_keep_days=30)
+        migrate(app_url(database_url), audit=AuditSettings(keep_days=30))
     owner.execute("DELETE FROM migrations WHERE name = '0001_foundation'")
     with pytest.raises(MigrationError, match="QUARTERDECK_DATABASE_OWNER_URL"):
         migrate(app_url(database_url))

@@ -18,7 +18,7 @@ from quarterdeck.db.migrate import migrate
 from quarterdeck.errors import ServiceError
 from quarterdeck.ids import first_id_at, new_id
 from quarterdeck.parts import Parts
-from quarterdeck.settings import DatabaseSettings, ServerSettings, Settings
+from quarterdeck.settings import AuditSettings, DatabaseSettings, ServerSettings, Settings
 from quarterdeck.skills import store
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.sweep import sweep
@@ -229,10 +229,18 @@ async def test_the_owner_says_how_long_audit_events_are_kept(parts: Parts, datab
 
     await parts.database.transaction(work, repeatable=False)
     assert (await sweep(parts)).audit_events == 0
-    migrate(database_url)
-    assert (await sweep(parts)).audit_events == 0, "who names no time changes none"
-    migrate(database_url, audit_keep_days=1)
+    migrate(database_url, audit=AuditSettings(keep_days=2))
+    for audit in (None, AuditSettings()):
+        migrate(database_url, audit=audit)
+        assert await run(parts, "SELECT keep_days FROM audit_retention") == [(2,)], "who names no time changes none"
+    assert (await sweep(parts)).audit_events == 0
+    migrate(database_url, audit=AuditSettings(keep_days=1))
     assert (await sweep(parts)).audit_events == 1
+    await run(parts, "DELETE FROM audit_retention")
+    migrate(database_url)
+    assert await run(parts, "SELECT keep_days FROM audit_retention") == []
+    migrate(database_url, audit=AuditSettings())
+    assert await run(parts, "SELECT keep_days FROM audit_retention") == [(365,)]
 
 
 async def test_nothing_goes_until_the_owner_says_how_long_it_is_kept(parts: Parts) -> None:

@@ -81,6 +81,6 @@ def sweep_now(settings: Settings) -> "Swept":
 
 
 def migrate_now(settings: Settings) -> list[str]:
-    """Also writes down how long the audit log is kept: other commands may run without the settings of the service."""
+    """Also writes down how long the audit log is kept, where it is told: other commands change nothing about that."""
     with owner_url(settings) as url:
-        return migrate(url, app_role(settings), settings.audit.keep_days)
+        return migrate(url, app_role(settings), settings.audit)

@@ -58,7 +58,7 @@ def _check_redis_url(settings: Settings) -> None:
 
 
 def _prepare(settings: Settings, owner_url: str) -> str:
-    migrate(owner_url, app_role(settings), settings.audit.keep_days)
+    migrate(owner_url, app_role(settings), settings.audit)
     url = app_url(settings, owner_url)
 
     async def begin() -> FirstStart | None:

@@ -141,9 +141,6 @@ def make_pool(url: str, settings: DatabaseSettings, size: int) -> Pool:
 
 def connection_options(settings: DatabaseSettings) -> str:
     values = {
-        # Whoever logs in, from its first statement on.
-        "role": settings.role,
-        "search_path": SCHEMA,
         "lock_timeout": f"{settings.lock_wait_seconds * 1000:.0f}",
         "statement_timeout": f"{settings.statement_seconds * 1000:.0f}",
         "idle_in_transaction_session_timeout": f"{settings.statement_seconds * 1000:.0f}",
@@ -151,6 +148,22 @@ def connection_options(settings: DatabaseSettings) -> str:
         "enable_seqscan": "off",
         "TimeZone": "UTC",
     }
+    return f"{role_options(settings.role, SCHEMA)} {_written(values)}"
+
+
+def role_options(role: str, search_path: str) -> str:
+    values = {
+        # Whoever logs in, from its first statement on.
+        "role": role,
+        "search_path": search_path,
+        # A role can change its own defaults, and they outlast who changed them.
+        "synchronous_commit": "on",
+        "default_transaction_read_only": "off",
+    }
+    return _written(values)
+
+
+def _written(values: dict[str, str]) -> str:
     return " ".join(f"-c {name}={value}" for name, value in values.items())
 
 

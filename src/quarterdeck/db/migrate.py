@@ -18,6 +18,7 @@ from psycopg import sql
 
 from quarterdeck.db.database import SCHEMA, Connection
 from quarterdeck.db.roles import USUAL_ROLE, AppRole, OwnConnection, close_database, granted, prepare_role
+from quarterdeck.settings import AuditSettings
 
 JOBS_SCHEMA = "jobs"
 
@@ -46,6 +47,10 @@ _KEEP_AUDIT_EVENTS = """
 INSERT INTO app.audit_retention (keep_days) VALUES (%s)
 ON CONFLICT (only_row) DO UPDATE SET keep_days = excluded.keep_days
 """
+# A shell without the variable must not shorten what the service was told to keep: what is gone stays gone.
+_KEEP_AUDIT_EVENTS_AT_FIRST = """
+INSERT INTO app.audit_retention (keep_days) VALUES (365) ON CONFLICT (only_row) DO NOTHING
+"""
 
 
 class MigrationError(Exception):
@@ -62,13 +67,13 @@ class _Script(Struct, frozen=True):
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def migrate(url: str, role: AppRole = USUAL_ROLE, audit_keep_days: int | None = None) -> list[str]:
-    """Apply what is missing and return its names. Without `audit_keep_days` the audit log is kept as long as before.
+def migrate(url: str, role: AppRole = USUAL_ROLE, audit: AuditSettings | None = None) -> list[str]:
+    """Apply what is missing and return its names. Without `audit` nothing is said of how long the audit log is kept.
     By a login that does not own the schema: see that nothing is missing."""
     with psycopg.connect(url, autocommit=True, options=f"-c search_path={SCHEMA}") as connection:
         ours = connection.execute(_OURS).fetchone()
         if ours == (False,):
-            _check_current(connection, role, audit_keep_days)
+            _check_current(connection, role, audit)
             return []
         connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         prepare_role(connection, role)
@@ -90,8 +95,10 @@ def migrate(url: str, role: AppRole = USUAL_ROLE, audit_keep_days: int | None = 
             for grants in _scripts("grants"):
                 connection.execute(granted(grants.text, role))
             close_database(connection)
-            if audit_keep_days is not None:
-                connection.execute(_KEEP_AUDIT_EVENTS, (audit_keep_days,))
+            if audit is not None and audit.keep_days is not None:
+                connection.execute(_KEEP_AUDIT_EVENTS, (audit.keep_days,))
+            elif audit is not None:
+                connection.execute(_KEEP_AUDIT_EVENTS_AT_FIRST)
     return done
 
 
@@ -100,19 +107,21 @@ async def is_current(connection: Connection) -> bool:
     if known is None or not known[0]:
         return False
     rows = await (await connection.execute(_APPLIED)).fetchall()
-    return dict(rows) == {script.name: script.sha256 for script in _migrations()}
+    # More may be there: while an upgrade goes round, this release's processes work on beside those of the next.
+    return {(script.name, script.sha256) for script in _migrations()} <= set(rows)
 
 
-def _check_current(connection: OwnConnection, role: AppRole, audit_keep_days: int | None) -> None:
+def _check_current(connection: OwnConnection, role: AppRole, audit: AuditSettings | None) -> None:
     connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role.name)))
     if _pending(dict(connection.execute(_APPLIED).fetchall())):
         raise MigrationError(
             "the database is behind this release, and its login does not own the tables: "
             "run `qd migrate` with QUARTERDECK_DATABASE_OWNER_URL"
         )
-    if audit_keep_days is not None and connection.execute(_AUDIT_EVENTS_KEPT).fetchone() != (audit_keep_days,):
+    keep_days = audit.keep_days if audit is not None else None
+    if keep_days is not None and connection.execute(_AUDIT_EVENTS_KEPT).fetchone() != (keep_days,):
         raise MigrationError(
-            f"the database does not keep the audit log for {audit_keep_days} days (QUARTERDECK_AUDIT_KEEP_DAYS), "
+            f"the database does not keep the audit log for {keep_days} days (QUARTERDECK_AUDIT_KEEP_DAYS), "
             "and its login may not change that: run `qd migrate` with QUARTERDECK_DATABASE_OWNER_URL"
         )
 

@@ -16,15 +16,29 @@ from quarterdeck.settings import DatabaseSettings
 # More than databases that are migrated at the same moment.
 _ATTEMPTS = 20
 
-# Whoever could become the owner of the tables, or goes past their rights, is no guard of them.
+# Whoever could become an owner of what is ours, or goes past its rights, is no guard of it. By itself or through any
+# chain of groups; who is a member of the role, as the login that made it may be, does not matter.
 _FIND = """
-SELECT r.rolcanlogin,
-       r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication OR r.rolbypassrls
-       OR pg_has_role(r.oid, m.oid, 'MEMBER') OR EXISTS (
-           SELECT FROM pg_auth_members a JOIN pg_roles g ON g.oid = a.roleid
-           WHERE a.member = r.oid AND g.rolname LIKE 'pg\\_%%'
-       )
-FROM pg_roles r, pg_roles m WHERE r.rolname = %s AND m.rolname = current_user
+SELECT r.rolcanlogin, EXISTS (
+    SELECT FROM pg_roles g
+    WHERE pg_has_role(r.oid, g.oid, 'MEMBER') AND (
+        g.rolsuper OR g.rolcreaterole OR g.rolcreatedb OR g.rolreplication OR g.rolbypassrls
+        OR g.rolname = current_user OR g.rolname LIKE 'pg\\_%%' OR g.oid IN (
+            SELECT nspowner FROM pg_namespace WHERE nspname IN ('app', 'jobs')
+            UNION ALL SELECT c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname IN ('app', 'jobs')
+            UNION ALL SELECT p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+            WHERE n.nspname IN ('app', 'jobs')
+        )
+    )
+)
+FROM pg_roles r WHERE r.rolname = %s
+"""
+_DEFAULTS = """
+SELECT s.setdatabase = 0 FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole
+WHERE r.rolname = %s AND (
+    s.setdatabase = 0 OR s.setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
+)
 """
 # What everybody may do in a new database. Ours to take back where the database is ours.
 _OPEN = """
@@ -90,6 +104,7 @@ def _prepare(connection: OwnConnection, role: AppRole) -> None:
                 f"the role {role.name} is, or could become, one that may change the tables: "
                 "name another as QUARTERDECK_DATABASE_ROLE, and leave its making to `qd migrate`"
             )
+        _forget_defaults(connection, role)
         if role.logs_in and not logs_in:
             connection.execute(sql.SQL("ALTER ROLE {} LOGIN").format(name))
         if not _can_act_as(connection, name):
@@ -101,6 +116,19 @@ def _prepare(connection: OwnConnection, role: AppRole) -> None:
             "nothing was changed: this login may not make the role that the service runs as. Let a superuser run: "
             f"CREATE ROLE {shown} NOLOGIN; GRANT {shown} TO {owner}; (without the first if the role is there)"
         ) from fault
+
+
+def _forget_defaults(connection: OwnConnection, role: AppRole) -> None:
+    """What the role made its own defaults, here or everywhere. It may set them itself, so an intruder could too."""
+    name, database = sql.Identifier(role.name), sql.Identifier(connection.info.dbname)
+    everywhere, here = sql.SQL(""), sql.SQL("IN DATABASE {}").format(database)
+    try:
+        for (is_everywhere,) in connection.execute(_DEFAULTS, (role.name,)).fetchall():
+            where = everywhere if is_everywhere else here
+            connection.execute(sql.SQL("ALTER ROLE {} {} RESET ALL").format(name, where))
+    except pg.InsufficientPrivilege:
+        # A login that did not make the role. Those that matter are options of every connection as well.
+        return
 
 
 def _can_act_as(connection: OwnConnection, name: sql.Identifier) -> bool:

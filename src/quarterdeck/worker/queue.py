@@ -6,6 +6,7 @@ The queue's library gives up when PostgreSQL restarts, so it is started again an
 
 import asyncio
 import signal
+import time
 from uuid import UUID
 
 from procrastinate import App, PsycopgConnector
@@ -13,12 +14,12 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.agents.models import Models
-from quarterdeck.db.database import RECONNECT_SECONDS, SCHEMA, WATCHFUL, Database
+from quarterdeck.db.database import RECONNECT_SECONDS, SCHEMA, WATCHFUL, Database, role_options
 from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.logs import configure_logs, log
 from quarterdeck.runs.recovery import recover
 from quarterdeck.sessions.service import purge_deleted_sessions
-from quarterdeck.settings import Settings
+from quarterdeck.settings import DatabaseSettings, Settings
 from quarterdeck.skills.bundle_store import open_bundle_store
 from quarterdeck.worker.drive import drive_run
 from quarterdeck.worker.parts import WorkerParts
@@ -28,6 +29,8 @@ QUEUE = "runs"
 # Short: runs go on within five seconds of the database's return.
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 1.0
+# A queue that ended sooner did not work, as when a right is missing, and is not started again at once.
+_STEADY_SECONDS = 5.0
 # Notifications bring jobs and aborts within milliseconds; this is the net below them.
 _POLL_SECONDS = 1.0
 
@@ -49,8 +52,10 @@ async def _work(settings: Settings) -> None:
     beside = [asyncio.create_task(_keep_recovering(parts)), asyncio.create_task(keep_delivering(parts))]
 
     def stop() -> None:
-        stopping.set()
-        working.cancel()
+        # Once: a second cancellation would end the hand-back of runs that the first began.
+        if not stopping.is_set():
+            stopping.set()
+            working.cancel()
 
     loop = asyncio.get_running_loop()
     for order in (signal.SIGTERM, signal.SIGINT):
@@ -68,22 +73,30 @@ async def _work(settings: Settings) -> None:
 async def _keep_working(parts: WorkerParts, url: str, stopping: asyncio.Event) -> None:
     """Until it is cancelled, or stopping: with the database away the library answers a cancellation by an error."""
     pause_seconds = _FIRST_PAUSE_SECONDS
+    options = _queue_options(parts.settings.database)
     while not stopping.is_set():
+        began = None
         try:
             # The library opens its pool for half a minute, with ever longer pauses between two tries.
-            await (await AsyncConnection.connect(make_conninfo(url, **WATCHFUL))).close()
-            pause_seconds = _FIRST_PAUSE_SECONDS
+            await (await AsyncConnection.connect(make_conninfo(url, options=options, **WATCHFUL))).close()
+            began = time.monotonic()
             await _run_queue(parts, url)
         except Exception as fault:
             log.warning("the queue is not reachable and will be tried again", exc_info=fault)
+        if began is not None and time.monotonic() - began > _STEADY_SECONDS:
+            pause_seconds = _FIRST_PAUSE_SECONDS
         if not stopping.is_set():
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
 
 
+def _queue_options(settings: DatabaseSettings) -> str:
+    return role_options(settings.role, f"{JOBS_SCHEMA},{SCHEMA}")
+
+
 async def _run_queue(parts: WorkerParts, url: str) -> None:
     settings = parts.settings.worker
-    options = f"-c role={parts.settings.database.role} -c search_path={JOBS_SCHEMA},{SCHEMA}"
+    options = _queue_options(parts.settings.database)
     connector = PsycopgConnector(
         conninfo=url,
         kwargs={"options": options, **WATCHFUL},
