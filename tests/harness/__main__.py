@@ -43,8 +43,13 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="qd-fault-"))
     console.print(f"seed {order.seed}: repeat it with --seed {order.seed}. History and logs: {folder}")
     columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console) as progress:
-        report = asyncio.run(Proof(order, folder).run(progress))
+    proof = Proof(order, folder)
+    try:
+        with Progress(*columns, console=console) as progress:
+            report = asyncio.run(proof.run(progress))
+    except KeyboardInterrupt:
+        console.print(f"Stopped. Violations until then: {proof.history.violations[:20]}")
+        return 130
     show(report, console)
     if json is not None:
         json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
