@@ -156,7 +156,9 @@ BUGS = {
         _max_plus_one,
         sql="ALTER TABLE app.skill_versions DROP CONSTRAINT skill_versions_number CASCADE",
     ),
-    "finish-by-not-exists": Bug("the statement looks for inputs itself", r"lost", _finish_by_not_exists),
+    "finish-by-not-exists": Bug(
+        "the statement looks for inputs itself", r"a stream missed|lost", _finish_by_not_exists
+    ),
     "unfenced-worker": Bug(
         "only its worker writes to a run",
         r"step \d+ was stored|carried out|after its end|ended \d+ times",
