@@ -39,7 +39,7 @@ SETTINGS = {
 
 
 # A commit waits this long with its locks in hand when others are at work too, as on a slow disk: races get wider.
-COMMIT_DELAY_MICROSECONDS = 5000
+COMMIT_DELAY_MICROSECONDS = 20_000
 
 
 class Member(Process):

@@ -16,7 +16,7 @@ from tests.pages import blocks_of, texts_of
 
 SECONDS = 60.0
 # A run ends as soon as the bug is caught. On two quiet cores that takes seconds; here others have them too.
-PLANTED_SECONDS = 180.0
+PLANTED_SECONDS = 300.0
 
 
 async def proof(order: Order) -> Report:
@@ -35,7 +35,7 @@ async def test_every_promise_is_kept_for_a_minute_of_faults() -> None:
     assert report.acknowledged > 100, "hardly anything was asked for"
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("bug", BUGS)
 async def test_a_planted_bug_is_caught(bug: str) -> None:
     order = Order(seconds=PLANTED_SECONDS, seed=secrets.randbelow(1_000_000), plant=bug, faults=BUGS[bug].needs)
