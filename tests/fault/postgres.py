@@ -3,6 +3,7 @@
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from quarterdeck.db.cluster import (
     prepare,
     server_command,
 )
+from tests.world import migrate_for_tests
 
 # Only a fault takes this long.
 START_SECONDS = 60.0
@@ -88,6 +90,19 @@ class Postgres:
             for process in reversed(processes):
                 with suppress(psutil.NoSuchProcess):
                     process.resume()
+
+
+@contextmanager
+def own_postgres(name: str) -> Iterator[Postgres]:
+    """Migrated, in a folder of its own, for as long as it is needed."""
+    with tempfile.TemporaryDirectory(prefix=f"qd-{name}-") as folder:
+        postgres = Postgres(Path(folder))
+        postgres.start()
+        try:
+            migrate_for_tests(postgres.url)
+            yield postgres
+        finally:
+            postgres.stop()
 
 
 class LossyLine:

@@ -1,19 +1,17 @@
 """`make availability` in small: outages of the database, and every process restarted in its turn, under load."""
 
-import tempfile
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.fault.postgres import Postgres
+from tests.fault.postgres import Postgres, own_postgres
 from tests.uptime import outage
 from tests.uptime.availability import working_world
 from tests.uptime.fleet import Fleet, sailing
 from tests.uptime.outage import How
 from tests.uptime.rolling import behind_a_balancer
 from tests.workers import at_rest, eventually
-from tests.world import World, migrate_for_tests
+from tests.world import World
 
 # Five are promised, and `make availability` holds to that; the rest is for a busy machine. What hangs takes longer.
 ANSWER_SECONDS = BACK_SECONDS = 20.0
@@ -23,14 +21,8 @@ QUEUE_SECONDS = 25.0
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
-    with tempfile.TemporaryDirectory(prefix="qd-available-") as folder:
-        postgres = Postgres(Path(folder))
-        postgres.start()
-        try:
-            migrate_for_tests(postgres.url)
-            yield postgres
-        finally:
-            postgres.stop()
+    with own_postgres("available") as postgres:
+        yield postgres
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ acknowledged input ends once."""
 import asyncio
 import signal
 import socket
-import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
@@ -23,7 +22,7 @@ from quarterdeck.runs import lifecycle
 from quarterdeck.runs.lifecycle import Lease, Superseded
 from quarterdeck.settings import DatabaseSettings, RunSettings
 from tests.contract.provider_server import OPENAI, Reply, Wire, streams
-from tests.fault.postgres import Postgres
+from tests.fault.postgres import own_postgres
 from tests.fault.stand_in import (
     FIRST,
     LAST,
@@ -45,7 +44,6 @@ from tests.world import (
     app_url,
     clone_database,
     drop_database,
-    migrate_for_tests,
     serving,
 )
 
@@ -303,42 +301,36 @@ SHIPPED = {
 async def test_postgres_restarted_and_crashed_under_load(tmp_path: Path, stand_in: StandIn, model: Settings) -> None:
     numbers = count()
     given: dict[str, list[str]] = {}
-    with tempfile.TemporaryDirectory(prefix="qd-load-") as folder:
-        postgres = Postgres(Path(folder))
-        postgres.start()
-        try:
-            migrate_for_tests(postgres.url)
-            with (
-                serving(postgres.url, tmp_path) as server,
-                working(postgres.url, tmp_path, **model, **SHIPPED) as one,
-                working(postgres.url, tmp_path, **model, **SHIPPED) as two,
-            ):
-                async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
-                    world = await World.create(postgres.url, http)
-                    sessions = {f"s{n}": await new_session(world, f"s{n}") for n in range(SESSIONS)}
-                    for name in sessions:
-                        given[name] = []
-                        stand_in.replies[name] = [_numbered(numbers, given[name]) for _ in range(2000)]
-                    over = asyncio.Event()
-                    talks = [asyncio.create_task(_talk(world, session_id, over)) for session_id in sessions.values()]
-                    for order in (signal.SIGINT, signal.SIGQUIT):
-                        await asyncio.sleep(1.5)
-                        await asyncio.to_thread(postgres.stop, order)
-                        await asyncio.sleep(0.5)
-                        await asyncio.to_thread(postgres.start)
-                    over.set()
-                    acknowledged = await asyncio.gather(*talks)
-                    await at_rest(world, *sessions.values(), seconds=60)
-                    assert one.process.poll() is None
-                    assert two.process.poll() is None
-                    for (name, session_id), texts in zip(sessions.items(), acknowledged, strict=True):
-                        entries = await log_of(world, session_id)
-                        check_log(entries)
-                        check_requests(entries, stand_in.asked[name], given[name])
-                        accepted = Counter(texts_of(entries, "input.accepted"))
-                        assert all(accepted[text] == 1 for text in texts)
-        finally:
-            postgres.stop()
+    with (
+        own_postgres("load") as postgres,
+        serving(postgres.url, tmp_path) as server,
+        working(postgres.url, tmp_path, **model, **SHIPPED) as one,
+        working(postgres.url, tmp_path, **model, **SHIPPED) as two,
+    ):
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            world = await World.create(postgres.url, http)
+            sessions = {f"s{n}": await new_session(world, f"s{n}") for n in range(SESSIONS)}
+            for name in sessions:
+                given[name] = []
+                stand_in.replies[name] = [_numbered(numbers, given[name]) for _ in range(2000)]
+            over = asyncio.Event()
+            talks = [asyncio.create_task(_talk(world, session_id, over)) for session_id in sessions.values()]
+            for order in (signal.SIGINT, signal.SIGQUIT):
+                await asyncio.sleep(1.5)
+                await asyncio.to_thread(postgres.stop, order)
+                await asyncio.sleep(0.5)
+                await asyncio.to_thread(postgres.start)
+            over.set()
+            acknowledged = await asyncio.gather(*talks)
+            await at_rest(world, *sessions.values(), seconds=60)
+            assert one.process.poll() is None
+            assert two.process.poll() is None
+            for (name, session_id), texts in zip(sessions.items(), acknowledged, strict=True):
+                entries = await log_of(world, session_id)
+                check_log(entries)
+                check_requests(entries, stand_in.asked[name], given[name])
+                accepted = Counter(texts_of(entries, "input.accepted"))
+                assert all(accepted[text] == 1 for text in texts)
 
 
 def _numbered(numbers: "count[int]", given: list[str]) -> Reply:

@@ -17,9 +17,9 @@ import pytest
 
 from quarterdeck.http.routes import OPERATIONS
 from tests.contract.test_callers import Objects, request
-from tests.fault.postgres import LossyLine, Postgres
+from tests.fault.postgres import LossyLine, Postgres, own_postgres
 from tests.workers import eventually, held_up, started, working
-from tests.world import Server, World, bundle, error_of, migrate_for_tests, serving
+from tests.world import Server, World, bundle, error_of, serving
 
 # Five are promised; the rest is for a busy machine. What hangs takes longer.
 ANSWER_SECONDS = 20.0
@@ -29,12 +29,8 @@ AWAY = (503, "internal")
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
-    with tempfile.TemporaryDirectory(prefix="qd-away-") as folder:
-        postgres = Postgres(Path(folder))
-        postgres.start()
-        migrate_for_tests(postgres.url)
+    with own_postgres("away") as postgres:
         yield postgres
-        postgres.stop()
 
 
 @pytest.fixture(scope="module")

@@ -34,31 +34,19 @@ class Broken(Struct, frozen=True):
 
 
 async def kill_api(fleet: Fleet, chance: random.Random) -> None:
-    api = chance.choice(fleet.apis)
-    async with api.lock:
-        await api.kill()
-        api.start()
+    await chance.choice(fleet.apis).kill()
 
 
 async def kill_worker(fleet: Fleet, chance: random.Random) -> None:
-    worker = chance.choice(fleet.workers)
-    async with worker.lock:
-        await worker.kill()
-        worker.start()
+    await chance.choice(fleet.workers).kill()
 
 
 async def drain_api(fleet: Fleet, chance: random.Random) -> None:
-    api = chance.choice(fleet.apis)
-    async with api.lock:
-        await api.drain()
-        api.start()
+    await chance.choice(fleet.apis).drain()
 
 
 async def drain_worker(fleet: Fleet, chance: random.Random) -> None:
-    worker = chance.choice(fleet.workers)
-    async with worker.lock:
-        await worker.drain()
-        worker.start()
+    await chance.choice(fleet.workers).drain()
 
 
 async def pause_api(fleet: Fleet, chance: random.Random) -> None:

@@ -49,26 +49,30 @@ class Member(Process):
 
     def __init__(self, name: str, arguments: list[str], environment: dict[str, str], folder: Path) -> None:
         self.clock = Clock(folder / f"{name}.clock")
-        # Of whoever ends it and starts it again.
-        self.lock = asyncio.Lock()
+        self._ending = asyncio.Lock()
         super().__init__(name, arguments, environment | {launch.CLOCK: str(self.clock.path)}, folder / f"{name}.log")
 
     async def kill(self) -> None:
-        self.signal(signal.SIGKILL)
-        await self._gone()
+        """And start it again."""
+        async with self._ending:
+            self.signal(signal.SIGKILL)
+            await self._start_again()
 
     async def drain(self) -> None:
-        """Asked to end, as at an upgrade."""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGTERM)
-        await self._gone()
+        """Ask it to end, as at an upgrade, and start it again."""
+        async with self._ending:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+            await self._start_again()
 
-    async def _gone(self) -> None:
+    async def _start_again(self) -> None:
         assert self._process is not None
         try:
             await asyncio.to_thread(self._process.wait, STOP_SECONDS)
         finally:
             self.signal(signal.SIGKILL)
+            self._process.wait()
+            self.start()
 
 
 class Api(Member):

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import os
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,12 +15,12 @@ from bench.report import table_of, write_json
 from rich.console import Console
 from rich.markup import escape
 
-from tests.fault.postgres import Postgres
+from tests.fault.postgres import Postgres, own_postgres
 from tests.uptime import outage
 from tests.uptime.fleet import sailing
 from tests.uptime.outage import How, Outage
 from tests.uptime.rolling import Rolled, Served, behind_a_balancer
-from tests.world import World, migrate_for_tests
+from tests.world import World
 
 APIS, WORKERS = 2, 3
 
@@ -76,14 +75,8 @@ def main() -> None:
     asked = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 120)
     began, load_before = time.monotonic(), os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="qd-availability-") as name:
-        postgres = Postgres(Path(name))
-        postgres.start()
-        try:
-            migrate_for_tests(postgres.url)
-            found = asyncio.run(measure(postgres, Path(name), asked, console))
-        finally:
-            postgres.stop()
+    with own_postgres("availability") as postgres:
+        found = asyncio.run(measure(postgres, postgres.cluster.data_dir, asked, console))
     figures = [figure for one in found for figure in one.figures()]
     console.print(table_of("Quarterdeck availability", figures))
     for one in found:

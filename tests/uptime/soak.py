@@ -9,7 +9,6 @@ import asyncio
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -26,13 +25,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from tests.fault.postgres import Postgres
+from tests.fault.postgres import Postgres, own_postgres
 from tests.uptime.availability import working_world
 from tests.uptime.fleet import Fleet, sailing
 from tests.uptime.outage import connections_of
 from tests.uptime.sampling import POSTGRES, Sample, Trend, held_by, trend
 from tests.uptime.workload import Workload
-from tests.world import World, migrate_for_tests
+from tests.world import World
 
 APIS, API_PROCESSES, WORKERS = 1, 2, 2
 PEAK_CLIENTS = 32
@@ -318,14 +317,8 @@ def main() -> None:
     # Into a file, a table must not be folded to the width of a terminal that is not there.
     console = Console(width=None if sys.stdout.isatty() else 120)
     began, load_before = time.monotonic(), os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="qd-soak-") as name:
-        postgres = Postgres(Path(name))
-        postgres.start()
-        try:
-            migrate_for_tests(postgres.url)
-            soaked = uvloop.run(soak(postgres, Path(name), asked, console))
-        finally:
-            postgres.stop()
+    with own_postgres("soak") as postgres:
+        soaked = uvloop.run(soak(postgres, postgres.cluster.data_dir, asked, console))
     sys.exit(not report(soaked, time.monotonic() - began, load_before, console))
 
 
