@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
-from starlette.routing import Route, Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Router as Lifespan
+from starlette.types import ASGIApp
 
-from quarterdeck import errors
 from quarterdeck.access.last_used import LastUsed
 from quarterdeck.db.database import Database
 from quarterdeck.events.feed import Feed
@@ -20,6 +19,7 @@ from quarterdeck.http.endpoint import Endpoint, operation_endpoint
 from quarterdeck.http.health import healthz, readyz
 from quarterdeck.http.openapi import openapi_document, serve_document
 from quarterdeck.http.operation import Operation
+from quarterdeck.http.router import Router
 from quarterdeck.http.routes import OPERATIONS
 from quarterdeck.logs import configure_logs, log
 from quarterdeck.parts import Parts
@@ -38,9 +38,8 @@ def load_app(settings: Settings) -> ASGIApp:
     configure_logs(settings.log.level)
     parts = build_parts(settings)
     connections = Connections()
-    lifespan = _lifespan(parts, connections)
-    router = Router(_routes(parts), redirect_slashes=False, default=_unknown_path, lifespan=lifespan)
-    return Edge(router, settings.http, connections)
+    lifespan = Lifespan(lifespan=_lifespan(parts, connections))
+    return Edge(Router(_endpoints(parts)), lifespan, settings.http, connections)
 
 
 def build_parts(settings: Settings) -> Parts:
@@ -64,25 +63,21 @@ def build_parts(settings: Settings) -> Parts:
     )
 
 
-def _routes(parts: Parts) -> list[Route]:
+def _endpoints(parts: Parts) -> dict[str, Endpoint]:
     paths: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, []).append(operation)
     document = openapi_document(OPERATIONS)
     console = Console()
-    return [
-        *(Route(path, operation_endpoint(together, parts)) for path, together in paths.items()),
-        Route("/", Endpoint({"GET": console.page()})),
-        Route("/assets/{hash}/{name:path}", Endpoint({"GET": console.asset()})),
-        Route("/openapi.json", Endpoint({"GET": serve_document(document)})),
-        Route("/docs", Endpoint({"GET": serve_docs(document)})),
-        Route("/healthz", Endpoint({"GET": healthz})),
-        Route("/readyz", Endpoint({"GET": readyz(parts.database)})),
-    ]
-
-
-async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
-    raise errors.not_found("path")
+    return {
+        **{path: operation_endpoint(together, parts) for path, together in paths.items()},
+        "/": Endpoint({"GET": console.page()}),
+        "/assets/{hash}/{name:path}": Endpoint({"GET": console.asset()}),
+        "/openapi.json": Endpoint({"GET": serve_document(document)}),
+        "/docs": Endpoint({"GET": serve_docs(document)}),
+        "/healthz": Endpoint({"GET": healthz}),
+        "/readyz": Endpoint({"GET": readyz(parts.database)}),
+    }
 
 
 def _lifespan(parts: Parts, connections: Connections) -> Callable[[object], AbstractAsyncContextManager[None]]:

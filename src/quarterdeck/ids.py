@@ -7,6 +7,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import msgspec
+
 # uuid.UUID() also takes braces, `urn:uuid:`, missing hyphens and digits of other scripts.
 _UUID_FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -24,8 +26,7 @@ def new_id() -> UUID:
     records made by one process in a burst keep their order; the other 62 bits are random.
     """
     global _last_tick
-    nanoseconds = time.time_ns()
-    tick = (nanoseconds // 1_000_000 << 12) | ((nanoseconds % 1_000_000) * 4096 // 1_000_000)
+    tick = time.time_ns() * 4096 // 1_000_000
     with _lock:
         _last_tick = tick = max(tick, _last_tick + 1)
     random_bits = int.from_bytes(os.urandom(8)) & (2**62 - 1)
@@ -43,4 +44,5 @@ def first_id_at(moment: datetime) -> UUID:
 
 
 def parse_id(text: str) -> UUID | None:
-    return UUID(text) if _UUID_FORM.fullmatch(text) else None
+    # A quarter of what uuid.UUID() takes.
+    return msgspec.convert(text, UUID) if _UUID_FORM.fullmatch(text) else None

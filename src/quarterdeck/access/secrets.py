@@ -15,7 +15,7 @@ from quarterdeck.access.model import Credential, CredentialKind
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _RANDOM_CHARACTERS = 40
-_CHECKSUM_CHARACTERS = 6
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _SHOWN_CHARACTERS = 8
 _FORM = re.compile(r"(qds?)_[a-z0-9]{1,16}_([0-9A-Za-z]{40})([0-9A-Za-z]{6})", re.ASCII)
 # With its marker, or the random part alone: a path that was encoded twice hides the marker.
@@ -60,9 +60,7 @@ def _hash(text: str) -> bytes:
 
 
 def _checksum(random: str) -> str:
-    value = zlib.crc32(random.encode())
-    digits = ""
-    for _ in range(_CHECKSUM_CHARACTERS):
-        value, digit = divmod(value, len(_ALPHABET))
-        digits = _ALPHABET[digit] + digits
-    return digits
+    """Six digits, two at a time."""
+    rest, last = divmod(zlib.crc32(random.encode()), len(_PAIRS))
+    first, middle = divmod(rest, len(_PAIRS))
+    return _PAIRS[first] + _PAIRS[middle] + _PAIRS[last]

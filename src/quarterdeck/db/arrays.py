@@ -9,12 +9,12 @@ def text_array(items: Iterable[str | None]) -> str:
 
 
 def uuid_array(items: Iterable[UUID | None]) -> str:
-    return "{" + ",".join("NULL" if item is None else str(item) for item in items) + "}"
+    return "{" + ",".join("NULL" if item is None else f"{item.int:032x}" for item in items) + "}"
 
 
-def bytea_array(items: Iterable[bytes]) -> str:
+def bytea_array(items: Iterable[bytes | None]) -> str:
     # Inside an array literal a backslash is written twice.
-    return "{" + ",".join(f'"\\\\x{item.hex()}"' for item in items) + "}"
+    return "{" + ",".join("NULL" if item is None else f'"\\\\x{item.hex()}"' for item in items) + "}"
 
 
 def boolean_array(items: Iterable[bool]) -> str:

@@ -1,6 +1,5 @@
 """Receiving request bodies: bounded in size and in time, whatever the client does."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
@@ -9,6 +8,7 @@ import msgspec
 from starlette.types import Receive
 
 from quarterdeck import errors
+from quarterdeck.patience import within
 from quarterdeck.settings import HttpSettings
 
 T = TypeVar("T")
@@ -18,32 +18,44 @@ _MESSAGE_CHARACTERS = 300
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
-async def receive_body(
-    receive: Receive, announced_bytes: int | None, limit_bytes: int, settings: HttpSettings
-) -> AsyncIterator[bytes]:
-    """The body in pieces. Refuses it as soon as it is known to be too large, by its length before a byte is read."""
-    if announced_bytes is not None and announced_bytes > limit_bytes:
-        raise errors.too_large(limit_bytes)
-    deadline = time.monotonic() + settings.body_seconds
-    received = 0
-    more = True
-    while more:
-        patience = min(settings.body_stall_seconds, deadline - time.monotonic())
+class Arriving:
+    """A body on its way. Refused as soon as it is known to be too large, by its length before a byte is read."""
+
+    def __init__(self, receive: Receive, announced_bytes: int | None, limit_bytes: int, settings: HttpSettings) -> None:
+        self._receive = receive
+        self._announced_bytes = announced_bytes
+        self._limit_bytes = limit_bytes
+        self._settings = settings
+        self._deadline = time.monotonic() + settings.body_seconds
+        self._received = 0
+        self._more = True
+
+    async def whole(self) -> bytes:
+        first = await self._next()
+        return b"".join([first, *[piece async for piece in self.pieces()]]) if self._more else first
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        while self._more:
+            if piece := await self._next():
+                yield piece
+
+    async def _next(self) -> bytes:
+        if self._announced_bytes is not None and self._announced_bytes > self._limit_bytes:
+            raise errors.too_large(self._limit_bytes)
+        patience = min(self._settings.body_stall_seconds, self._deadline - time.monotonic())
         try:
-            async with asyncio.timeout(patience):
-                message = await receive()
+            message = await within(patience, self._receive())
         except TimeoutError:
             raise errors.too_slow("The request body arrived too slowly.") from None
         if message["type"] != "http.request":
             # Broken chunking, a body shorter than announced, and a client that left look alike here.
             raise errors.broken_body()
-        chunk: bytes = message.get("body", b"")
-        more = message.get("more_body", False)
-        received += len(chunk)
-        if received > limit_bytes:
-            raise errors.too_large(limit_bytes)
-        if chunk:
-            yield chunk
+        piece: bytes = message.get("body", b"")
+        self._more = message.get("more_body", False)
+        self._received += len(piece)
+        if self._received > self._limit_bytes:
+            raise errors.too_large(self._limit_bytes)
+        return piece
 
 
 def decode_json(raw: bytes, type_: type[T]) -> T:

@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from starlette.types import Scope
 
+from quarterdeck.http.headers import headers_of
 from quarterdeck.settings import Networks
 
 Address = IPv4Address | IPv6Address
@@ -37,7 +38,7 @@ def client_address(scope: Scope, proxies: Networks | None) -> str | None:
 
 def _entries(scope: Scope) -> Iterable[str]:
     """From the nearest on."""
-    values = [value.decode("latin-1") for key, value in scope["headers"] if key == b"x-forwarded-for"]
+    values = [value.decode("latin-1") for value in headers_of(scope).all(b"x-forwarded-for")]
     return reversed(",".join(values).rsplit(",", _MOST_ENTRIES)[-_MOST_ENTRIES:])
 
 

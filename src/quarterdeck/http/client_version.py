@@ -5,6 +5,7 @@ import re
 from starlette.types import Scope
 
 from quarterdeck import errors
+from quarterdeck.http.headers import headers_of
 from quarterdeck.settings import HttpSettings
 
 CLIENT = "Quarterdeck-Client"
@@ -15,7 +16,7 @@ _PLACES = 4
 
 
 def check_client(scope: Scope, settings: HttpSettings) -> None:
-    given = [value for key, value in scope["headers"] if key == _HEADER]
+    given = headers_of(scope).all(_HEADER)
     match = _OURS.fullmatch(given[0].decode("latin-1")) if len(given) == 1 else None
     if match is not None and _numbers(match[1]) < _numbers(settings.min_client_version):
         raise errors.outdated(settings.min_client_version)

@@ -11,9 +11,8 @@ import socket
 import struct
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from starlette.types import Scope
@@ -33,24 +32,25 @@ Address: TypeAlias = tuple[str, int]
 class Connections:
     def __init__(self) -> None:
         self._ports = set(_listening_ports())
-        self._carrying: Counter[Address | None] = Counter()
+        # How many requests each carries.
+        self._carrying: dict[Address | None, int] = {}
         # Of those with something unread: how much was read, and since when it is no more.
         self._unread: dict[Address, tuple[int, float]] = {}
         # Of those without a request at the last look since the stop: how much was read.
         self._parting: dict[Address | None, int] = {}
 
-    @contextmanager
-    def carrying(self, scope: Scope) -> Iterator[None]:
+    def begin(self, scope: Scope) -> Address | None:
+        """A request has come. What is returned is to be given to `end`."""
         peer = peer_of(scope)
-        self._carrying[peer] += 1
-        try:
-            yield
-        finally:
-            self._carrying[peer] -= 1
-            # What came and went between two looks: its answer has yet to be read.
-            self._parting.pop(peer, None)
-            if not self._carrying[peer]:
-                del self._carrying[peer]
+        self._carrying[peer] = self._carrying.get(peer, 0) + 1
+        return peer
+
+    def end(self, peer: Address | None) -> None:
+        # What came and went between two looks: its answer has yet to be read.
+        self._parting.pop(peer, None)
+        others = self._carrying.pop(peer) - 1
+        if others:
+            self._carrying[peer] = others
 
     async def end_unread(self, seconds: float) -> None:
         """A look at all, to be taken `LOOKS` times as often: ends those of which nothing was read for so long, and at

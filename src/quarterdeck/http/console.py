@@ -15,6 +15,7 @@ from quarterdeck import errors
 from quarterdeck.etags import matches_weakly, parse_tags
 from quarterdeck.http.accept import takes
 from quarterdeck.http.endpoint import Respond
+from quarterdeck.http.headers import headers_of
 
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _INDEX = "index.html"
@@ -111,4 +112,4 @@ def _sent(scope: Scope, file: _File, headers: dict[str, str]) -> Response:
 
 
 def _header(scope: Scope, name: bytes) -> str:
-    return ", ".join(value.decode("latin-1") for key, value in scope["headers"] if key == name)
+    return ", ".join(value.decode("latin-1") for value in headers_of(scope).all(name))

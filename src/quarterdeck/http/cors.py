@@ -6,6 +6,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from quarterdeck.http.client_version import CLIENT
+from quarterdeck.http.headers import headers_of
 from quarterdeck.settings import Origins
 
 # Under this name the edge leaves an origin that is listed in the request's scope.
@@ -40,15 +41,15 @@ _PREFLIGHT_SECONDS = 7200
 
 
 def note_origin(scope: Scope, listed: Origins) -> None:
-    given = [value.decode("latin-1") for key, value in scope["headers"] if key == b"origin"]
+    given = [value.decode("latin-1") for value in headers_of(scope).all(b"origin")]
     if len(given) == 1 and given[0] in listed:
         scope[_ORIGIN_STATE] = given[0]
 
 
 def is_preflight(scope: Scope) -> bool:
     """From a listed origin. What others send is a method that the path does not answer."""
-    names = {key for key, _ in scope["headers"]}
-    return scope["method"] == "OPTIONS" and _ORIGIN_STATE in scope and b"access-control-request-method" in names
+    asked = b"access-control-request-method" in headers_of(scope)
+    return scope["method"] == "OPTIONS" and _ORIGIN_STATE in scope and asked
 
 
 def preflight_response(methods: str) -> Response:

@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Awaitable
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,51 +13,58 @@ from quarterdeck.errors import ErrorCode, ServiceError
 from quarterdeck.http import cors
 from quarterdeck.http.connections import Connections
 from quarterdeck.http.envelope import error_response
+from quarterdeck.http.headers import Headers, note_headers
 from quarterdeck.http.incoming import REQUEST_ID_STATE
 from quarterdeck.http.lingering import Lingering
 from quarterdeck.http.rate_limit_headers import rate_limit_headers
+from quarterdeck.http.request_log import RequestLog
 from quarterdeck.ids import new_id
 from quarterdeck.logs import fields, log
 from quarterdeck.settings import HttpSettings
 
-REQUEST_ID = "X-Request-Id"
+REQUEST_ID = b"x-request-id"
 _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 # A name, an address or an address in brackets, and perhaps a port: what RFC 9110 lets stand in Host.
 _HOST = re.compile(rb"([A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
-_LOGGED_CHARACTERS = 200
 
 
 class Edge:
-    def __init__(self, app: ASGIApp, settings: HttpSettings, connections: Connections) -> None:
+    def __init__(self, app: ASGIApp, lifespan: ASGIApp, settings: HttpSettings, connections: Connections) -> None:
         self._app = app
+        self._lifespan = lifespan
         self._settings = settings
         self._connections = connections
+        self._log = RequestLog()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._lifespan(scope, receive, send)
             return
-        with self._connections.carrying(scope):
+        peer = self._connections.begin(scope)
+        try:
             await self._answer(scope, receive, send)
+        finally:
+            self._connections.end(peer)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        request_id = scope[REQUEST_ID_STATE] = _request_id(scope)
+        headers = note_headers(scope)
+        request_id = scope[REQUEST_ID_STATE] = _request_id(headers)
         status = 0
         if self._settings.cors_origins is not None:
             cors.note_origin(scope, self._settings.cors_origins)
-        exchange = Lingering(scope, receive, send, self._settings)
+        exchange = Lingering(headers, receive, send, self._settings)
 
-        async def send_marked(message: Message) -> None:
+        def send_marked(message: Message) -> Awaitable[None]:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                self._mark(scope, MutableHeaders(scope=message))
-            await exchange.send(message)
+                self._mark(scope, message)
+            return exchange.send(message)
 
         try:
-            _check_host(scope)
-            _check_framing(scope)
+            _check_host(headers)
+            _check_framing(headers)
             await self._app(scope, exchange.receive, send_marked)
         except Exception as fault:
             error = fault if isinstance(fault, ServiceError) else errors.internal()
@@ -71,19 +79,26 @@ class Edge:
             fault.__traceback__ = None
             await error_response(error)(scope, exchange.receive, send_marked)
         finally:
-            milliseconds = round((time.perf_counter() - began) * 1000, 2)
-            log.info("request", extra=fields(request_id=request_id, **_seen(scope), status=status, ms=milliseconds))
+            self._log.add(
+                request_id=request_id,
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                seconds=time.perf_counter() - began,
+            )
 
-    def _mark(self, scope: Scope, headers: MutableHeaders) -> None:
+    def _mark(self, scope: Scope, start: Message) -> None:
         """Here, where answers and errors alike come by."""
-        headers[REQUEST_ID] = scope[REQUEST_ID_STATE]
-        headers.update(rate_limit_headers(scope))
-        if self._settings.cors_origins is not None:
-            cors.mark(scope, headers)
+        start["headers"] = [*start["headers"], (REQUEST_ID, scope[REQUEST_ID_STATE].encode())]
+        if (limits := rate_limit_headers(scope)) or self._settings.cors_origins is not None:
+            headers = MutableHeaders(scope=start)
+            headers.update(limits)
+            if self._settings.cors_origins is not None:
+                cors.mark(scope, headers)
 
 
-def _request_id(scope: Scope) -> str:
-    given = [value for key, value in scope["headers"] if key == b"x-request-id"]
+def _request_id(headers: Headers) -> str:
+    given = headers.all(REQUEST_ID)
     if len(given) == 1 and _ACCEPTED_ID.fullmatch(given[0]):
         text = str(given[0], "ascii")
         if redact(text) == text:
@@ -91,21 +106,15 @@ def _request_id(scope: Scope) -> str:
     return str(new_id())
 
 
-def _check_host(scope: Scope) -> None:
-    hosts = [value for key, value in scope["headers"] if key == b"host"]
+def _check_host(headers: Headers) -> None:
+    hosts = headers.all(b"host")
     if len(hosts) != 1 or not _HOST.fullmatch(hosts[0].strip()):
         raise errors.invalid("The request needs exactly one Host header, with a host in it.")
 
 
-def _check_framing(scope: Scope) -> None:
+def _check_framing(headers: Headers) -> None:
     """The server finds the end of a body by the last coding and leaves the others to the application. None is undone
     here, and a proxy in front that reads such a list differently would see the next request begin elsewhere."""
-    codings = [value.strip().lower() for key, value in scope["headers"] if key == b"transfer-encoding"]
-    if codings not in ([], [b"chunked"]):
+    codings = headers.all(b"transfer-encoding")
+    if codings and [value.strip().lower() for value in codings] != [b"chunked"]:
         raise errors.unknown_coding()
-
-
-def _seen(scope: Scope) -> dict[str, object]:
-    """Never the query or a header: people put secrets there."""
-    # Cut after redacting: half a secret would not be recognised.
-    return {name: redact(scope[name])[:_LOGGED_CHARACTERS] for name in ("method", "path")}

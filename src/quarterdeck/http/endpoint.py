@@ -7,7 +7,7 @@ from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from quarterdeck import errors, etags
+from quarterdeck import etags
 from quarterdeck.errors import Kind, ServiceError
 from quarterdeck.http.client_version import check_client
 from quarterdeck.http.cors import is_preflight, preflight_response
@@ -32,10 +32,6 @@ class Endpoint:
         self._allow = ", ".join(sorted(self._methods))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Starlette's patterns end in `$`, which also matches before a final newline, and look at the decoded path,
-        # in which an encoded slash separates what it does not separate for a proxy in front of us.
-        if scope["path"].endswith("\n") or b"%2f" in scope["raw_path"].lower():
-            raise errors.not_found("path")
         respond = self._methods.get(scope["method"])
         if respond is not None:
             response = await respond(scope, receive)

@@ -19,9 +19,10 @@ from quarterdeck.audit.model import Origin
 from quarterdeck.errors import ServiceError
 from quarterdeck.etags import matches_weakly, parse_tags
 from quarterdeck.http.accept import prefers
-from quarterdeck.http.bodies import decode_json, receive_body
+from quarterdeck.http.bodies import Arriving, decode_json
 from quarterdeck.http.client_address import client_address
 from quarterdeck.http.envelope import JSON
+from quarterdeck.http.headers import headers_of
 from quarterdeck.ids import LOWEST_ID, parse_id
 from quarterdeck.pages import DEFAULT_LIMIT, MAX_LIMIT, LogPageRequest, PageRequest
 from quarterdeck.settings import HttpSettings
@@ -48,6 +49,7 @@ MAX_NUMBER = 2**31 - 1
 class Incoming:
     def __init__(self, scope: Scope, receive: Receive, settings: HttpSettings) -> None:
         self._scope = scope
+        self._given = headers_of(scope)
         self._receive = receive
         self._settings = settings
         self._fault: ServiceError | None = None
@@ -128,22 +130,22 @@ class Incoming:
         after = self._query_value("after")
         number = DEFAULT_LIMIT if limit is None else self._limit(limit)
         start = 0 if after is None else self._event_id("after", [after])
-        last_seen = self._headers("last-event-id")
+        last_seen = self._headers(b"last-event-id")
         return LogPageRequest(number, self._event_id("Last-Event-ID", last_seen) if last_seen else start)
 
     def prefers(self, media_type: str) -> bool:
         """To JSON, which everybody gets who does not ask for another."""
-        return prefers(",".join(self._headers("accept")), media_type, JSON)
+        return prefers(",".join(self._headers(b"accept")), media_type, JSON)
 
     def has(self, etag: str) -> bool:
         """Whether the caller holds what this tag stands for already. A malformed If-None-Match is as good as none."""
-        given = self._headers("if-none-match")
+        given = self._headers(b"if-none-match")
         tags = parse_tags(",".join(given)) if given else None
         return tags is not None and matches_weakly(tags, etag)
 
     def requested_range(self, etag: str) -> str | None:
         """The Range header, where it counts: on a GET, and if the caller has the beginning of the same content."""
-        given, condition = self._headers("range"), self._headers("if-range")
+        given, condition = self._headers(b"range"), self._headers(b"if-range")
         if self._scope["method"] != "GET" or len(given) != 1 or (condition and condition != [etag]):
             return None
         return given[0]
@@ -165,7 +167,7 @@ class Incoming:
         return Call(**self._head(workspace_required), read_body=lambda: None)
 
     def archive(self, limit_bytes: int) -> AsyncIterator[bytes]:
-        return receive_body(self._receive, self._announced_bytes(), limit_bytes, self._settings)
+        return Arriving(self._receive, self._given.content_length, limit_bytes, self._settings).pieces()
 
     def _head(self, workspace_required: bool) -> dict[str, Any]:
         workspace_id, key, if_match = self._workspace_id(workspace_required), self._idempotency_key(), self._if_match()
@@ -185,7 +187,7 @@ class Incoming:
         return Origin(address, self._scope.get(REQUEST_ID_STATE))
 
     def _if_match(self) -> frozenset[str] | None:
-        given = self._headers("if-match")
+        given = self._headers(b"if-match")
         if not given:
             return None
         tags = parse_tags(",".join(given))
@@ -194,16 +196,11 @@ class Incoming:
         return tags
 
     async def _read_all(self) -> bytes:
-        limit = self._settings.json_body_bytes
-        chunks = receive_body(self._receive, self._announced_bytes(), limit, self._settings)
-        return b"".join([chunk async for chunk in chunks])
-
-    def _announced_bytes(self) -> int | None:
-        given = self._headers("content-length")
-        return int(given[0]) if given and _DIGITS.fullmatch(given[0]) else None
+        arriving = Arriving(self._receive, self._given.content_length, self._settings.json_body_bytes, self._settings)
+        return await arriving.whole()
 
     def _read_credential(self) -> Credential:
-        given = self._headers("authorization")
+        given = self._headers(b"authorization")
         match = _BEARER.fullmatch(given[0]) if len(given) == 1 else None
         credential = secrets.recognise(match[1]) if match else None
         if credential is None:
@@ -211,14 +208,14 @@ class Incoming:
         return credential
 
     def _check_type(self, accepts: Callable[[str], bool], wanted: str) -> None:
-        given = self._headers("content-type")
+        given = self._headers(b"content-type")
         if len(given) != 1 or not accepts(given[0]):
             self._remember(f"Content-Type must be {wanted}.")
-        if self._headers("content-encoding"):
+        if self._headers(b"content-encoding"):
             self._remember("Content-Encoding is not supported.")
 
     def _workspace_id(self, required: bool) -> UUID | None:
-        given = self._headers("service-workspace")
+        given = self._headers(b"service-workspace")
         if not given:
             if required:
                 self._remember("The header Service-Workspace is required.")
@@ -232,7 +229,7 @@ class Incoming:
         """None with DELETE, whose repetition finds nothing: its receipt could never be asked for."""
         if self._scope["method"] == "DELETE":
             return None
-        given = self._headers("idempotency-key")
+        given = self._headers(b"idempotency-key")
         if not given:
             return None
         if len(given) > 1 or not 1 <= len(given[0]) <= _MAX_KEY_CHARACTERS or not given[0].isprintable():
@@ -277,9 +274,8 @@ class Incoming:
             found[name] = value
         return found
 
-    def _headers(self, name: str) -> list[str]:
-        wanted = name.encode()
-        return [_decoded(value) for key, value in self._scope["headers"] if key == wanted]
+    def _headers(self, name: bytes) -> list[str]:
+        return [_decoded(value) for value in self._given.all(name)] if name in self._given else []
 
     def _remember(self, reason: str) -> None:
         if self._fault is None:

@@ -5,9 +5,11 @@ answer says 401 or 413. So after such an answer the rest of the body is received
 """
 
 import asyncio
+from collections.abc import Awaitable
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Send
 
+from quarterdeck.http.headers import Headers
 from quarterdeck.settings import HttpSettings
 
 _TOO_SLOW = 408
@@ -16,30 +18,38 @@ _TOO_SLOW = 408
 class Lingering:
     """`receive` and `send` of one request."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: HttpSettings) -> None:
+    def __init__(self, headers: Headers, receive: Receive, send: Send, settings: HttpSettings) -> None:
         self._receive = receive
         self._send = send
         self._settings = settings
-        names = {key for key, _ in scope["headers"]}
+        # None: the end of the body tells how long it was.
+        self._missing_bytes = None if b"transfer-encoding" in headers else headers.content_length or 0
         # Who expects a 100 has sent nothing yet and will not, now that the answer is another.
-        self._body_ended = b"expect" in names or names.isdisjoint({b"content-length", b"transfer-encoding"})
+        self._body_ended = self._missing_bytes == 0 or b"expect" in headers
 
     async def receive(self) -> Message:
         message = await self._receive()
+        if self._missing_bytes is not None and message["type"] == "http.request":
+            self._missing_bytes -= len(message.get("body", b""))
+            if not self._missing_bytes:
+                # The server would say so in a message of its own, for which everybody would wait another turn.
+                message["more_body"] = False
         self._body_ended = not message.get("more_body", False)
         return message
 
-    async def send(self, message: Message) -> None:
+    def send(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start" and message["status"] == _TOO_SLOW:
             # Who was given up on for being slow is not waited for.
             self._body_ended = True
-        if message["type"] == "http.response.body" and not message.get("more_body", False) and not self._body_ended:
-            # All but the last byte: with the last one the server takes the exchange for done and closes.
-            body = message.get("body", b"")
-            await self._send({"type": "http.response.body", "body": body[:-1], "more_body": True})
-            await self._drain()
-            message = {"type": "http.response.body", "body": body[-1:], "more_body": False}
-        await self._send(message)
+        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        return self._linger(message) if is_last and not self._body_ended else self._send(message)
+
+    async def _linger(self, message: Message) -> None:
+        # All but the last byte: with the last one the server takes the exchange for done and closes.
+        body = message.get("body", b"")
+        await self._send({"type": "http.response.body", "body": body[:-1], "more_body": True})
+        await self._drain()
+        await self._send({"type": "http.response.body", "body": body[-1:], "more_body": False})
 
     async def _drain(self) -> None:
         try:

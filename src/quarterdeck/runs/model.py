@@ -35,7 +35,8 @@ class Submission(Struct, frozen=True):
     input_id: UUID
     fresh_run_id: UUID
     idempotency_key: str | None
-    fingerprint: bytes
+    # None without a key: there is nothing to compare with.
+    fingerprint: bytes | None
     # Of its text, in UTF-8.
     bytes: int
 

@@ -49,7 +49,7 @@ async def submit_input(parts: Parts, call: Call[InputEvent], session_id: UUID) -
             input_id=new_id(),
             fresh_run_id=new_id(),
             idempotency_key=call.idempotency_key,
-            fingerprint=fingerprint((session_id,), event),
+            fingerprint=None if call.idempotency_key is None else fingerprint((session_id,), event),
             bytes=len(event.text.encode()),
         )
     )

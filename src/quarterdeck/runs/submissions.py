@@ -62,26 +62,30 @@ class Submissions:
     async def submit(self, submission: Submission) -> Submitted:
         if self._waiting_bytes + submission.bytes > self._settings.waiting_bytes:
             raise errors.unavailable("Too many inputs are waiting. Try again shortly.")
-        waiting = _Waiting(submission, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(submission, loop.create_future())
         self._waiting.append(waiting)
         self._waiting_bytes += submission.bytes
         self._wake_sender()
-        done, _ = await asyncio.wait({waiting.result}, timeout=self._patience_seconds)
-        if not done:
-            raise self._give_up(waiting)
-        result = waiting.result.result()
+        patience = loop.call_later(self._patience_seconds, self._give_up, waiting)
+        try:
+            result = await waiting.result
+        finally:
+            patience.cancel()
         if isinstance(result, ServiceError):
             raise result
         return result
 
-    def _give_up(self, waiting: _Waiting) -> ServiceError:
+    def _give_up(self, waiting: _Waiting) -> None:
         """What was not sent yet never will be: its caller is told that nothing happened, and nothing happens."""
         try:
             self._waiting.remove(waiting)
         except ValueError:
-            return errors.outcome_unknown() if waiting.submission.idempotency_key is None else errors.unavailable()
-        self._waiting_bytes -= waiting.submission.bytes
-        return errors.unavailable()
+            keyed = waiting.submission.idempotency_key is not None
+            waiting.settle(errors.unavailable() if keyed else errors.outcome_unknown())
+        else:
+            self._waiting_bytes -= waiting.submission.bytes
+            waiting.settle(errors.unavailable())
 
     def _wake_sender(self) -> None:
         if self._free > 0 and self._waiting:
