@@ -5,7 +5,7 @@ import re
 import threading
 import time
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
+from uuid import UUID, SafeUUID
 
 import msgspec
 
@@ -20,17 +20,28 @@ HIGHEST_ID = UUID(int=2**128 - 1)
 
 
 def new_id() -> UUID:
-    """A UUIDv7 that is larger than every earlier one of this process.
+    """A UUIDv7 that is larger than every earlier one of this process."""
+    # What UUID(int=…) does but for its checks, in half the time: every input takes two.
+    identifier = object.__new__(UUID)
+    object.__setattr__(identifier, "int", _new_number())
+    object.__setattr__(identifier, "is_safe", SafeUUID.unknown)
+    return identifier
 
-    The 12 bits after the milliseconds hold the fraction of the millisecond (RFC 9562, method 3), so that
-    records made by one process in a burst keep their order; the other 62 bits are random.
-    """
+
+def new_id_text() -> str:
+    digits = f"{_new_number():032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _new_number() -> int:
+    """The 12 bits after the milliseconds hold the fraction of the millisecond (RFC 9562, method 3), so that
+    records made by one process in a burst keep their order; the other 62 bits are random."""
     global _last_tick
     tick = time.time_ns() * 4096 // 1_000_000
     with _lock:
         _last_tick = tick = max(tick, _last_tick + 1)
     random_bits = int.from_bytes(os.urandom(8)) & (2**62 - 1)
-    return UUID(int=(tick >> 12 << 80) | (0x7 << 76) | ((tick & 0xFFF) << 64) | (0b10 << 62) | random_bits)
+    return (tick >> 12 << 80) | (0x7 << 76) | ((tick & 0xFFF) << 64) | (0b10 << 62) | random_bits
 
 
 def created_at(identifier: UUID) -> datetime:

@@ -115,7 +115,7 @@ class SubmitSettings(Struct, frozen=True):
     batch_bytes: Bytes = 1024 * 1024
     waiting_bytes: Bytes = 64 * 1024 * 1024
     # Callers who were let in once go straight to the queue; the database judges them again with the input.
-    known_callers: Count = 10_000
+    known_callers: Count = 50_000
 
 
 class KeySettings(Struct, frozen=True):

@@ -20,6 +20,7 @@ _SHOWN_CHARACTERS = 8
 _FORM = re.compile(r"(qds?)_[a-z0-9]{1,16}_([0-9A-Za-z]{40})([0-9A-Za-z]{6})", re.ASCII)
 # With its marker, or the random part alone: a path that was encoded twice hides the marker.
 _SUSPECT = re.compile(r"(qds?_)[0-9A-Za-z_]+|(whsec_)[0-9A-Za-z+/=]+|[0-9A-Za-z]{40,}", re.ASCII)
+_KINDS = {kind.value: kind for kind in CredentialKind}
 _DIGEST = re.compile(r"[0-9a-f]+", re.ASCII)
 
 
@@ -43,7 +44,7 @@ def recognise(text: str) -> Credential | None:
     match = _FORM.fullmatch(text)
     if match is None or _checksum(match[2]) != match[3]:
         return None
-    return Credential(CredentialKind(match[1]), _hash(text))
+    return Credential(_KINDS[match[1]], _hash(text))
 
 
 def redact(text: str) -> str:

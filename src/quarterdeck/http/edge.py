@@ -18,7 +18,7 @@ from quarterdeck.http.incoming import REQUEST_ID_STATE
 from quarterdeck.http.lingering import Lingering
 from quarterdeck.http.rate_limit_headers import rate_limit_headers
 from quarterdeck.http.request_log import RequestLog
-from quarterdeck.ids import new_id
+from quarterdeck.ids import new_id_text
 from quarterdeck.logs import fields, log
 from quarterdeck.settings import HttpSettings
 
@@ -103,7 +103,7 @@ def _request_id(headers: Headers) -> str:
         text = str(given[0], "ascii")
         if redact(text) == text:
             return text
-    return str(new_id())
+    return new_id_text()
 
 
 def _check_host(headers: Headers) -> None:

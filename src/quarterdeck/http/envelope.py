@@ -3,6 +3,7 @@
 import msgspec
 from msgspec import Struct
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from quarterdeck.errors import ErrorCode, Kind, ServiceError
 
@@ -59,4 +60,22 @@ def headers_of(fault: ServiceError) -> dict[str, str]:
 
 
 def json_response(body: bytes, status: int, headers: dict[str, str] | None = None) -> Response:
-    return Response(body, status, headers, JSON if body else None)
+    return _JsonResponse(body, status, headers or {})
+
+
+class _JsonResponse(Response):
+    """Nearly every answer is one: without what Starlette does for others it takes half as long."""
+
+    def __init__(self, body: bytes, status: int, headers: dict[str, str]) -> None:
+        self.body = body
+        self.status_code = status
+        self.background = None
+        self.raw_headers = [(b"content-length", b"%d" % len(body))]
+        if body:
+            self.raw_headers.append((b"content-type", b"application/json"))
+        for name, value in headers.items():
+            self.raw_headers.append((name.lower().encode(), value.encode("latin-1")))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body})

@@ -155,7 +155,7 @@ class Incoming:
         self._check_type(lambda given: _JSON_TYPE.fullmatch(given) is not None, "application/json")
         head = self._head(workspace_required=False)
         try:
-            value = decode_json(await self._read_all(), body_type)
+            value = decode_json(await self._arriving(self._settings.json_body_bytes).whole(), body_type)
         except ServiceError as body_fault:
             return Call(**head, read_body=_raiser(body_fault))
         return Call(**head, read_body=lambda: value)
@@ -167,7 +167,7 @@ class Incoming:
         return Call(**self._head(workspace_required), read_body=lambda: None)
 
     def archive(self, limit_bytes: int) -> AsyncIterator[bytes]:
-        return Arriving(self._receive, self._given.content_length, limit_bytes, self._settings).pieces()
+        return self._arriving(limit_bytes).pieces()
 
     def _head(self, workspace_required: bool) -> dict[str, Any]:
         workspace_id, key, if_match = self._workspace_id(workspace_required), self._idempotency_key(), self._if_match()
@@ -195,9 +195,8 @@ class Incoming:
             self._remember('If-Match must be * or ETags in quotes, such as "7".')
         return tags
 
-    async def _read_all(self) -> bytes:
-        arriving = Arriving(self._receive, self._given.content_length, self._settings.json_body_bytes, self._settings)
-        return await arriving.whole()
+    def _arriving(self, limit_bytes: int) -> Arriving:
+        return Arriving(self._receive, self._given.content_length, limit_bytes, self._settings)
 
     def _read_credential(self) -> Credential:
         given = self._headers(b"authorization")

@@ -1,23 +1,81 @@
-"""Who was seen to have access, as a hint: whoever is in here is let into the queue and judged again by the database."""
+"""Who was seen to have access, as a hint: whoever is known is let into the queue and judged again by the database.
 
+Newcomers are asked about together, since most sessions are new to a process when their first input comes.
+"""
+
+import asyncio
+from functools import partial
 from uuid import UUID
 
-from quarterdeck.access.model import Credential
+from msgspec import Struct
 
-# A credential, the session it writes to, and the workspace it names.
-Caller = tuple[Credential, UUID, UUID | None]
+from quarterdeck.access.model import Credential, CredentialKind
+from quarterdeck.db.database import Database
+from quarterdeck.runs import store
+from quarterdeck.runs.model import Caller
+
+_AT_ONCE = 256
+
+
+class _Newcomer(Struct, frozen=True, eq=False):
+    caller: Caller
+    is_admitted: "asyncio.Future[bool]"
 
 
 class KnownCallers:
-    def __init__(self, most: int) -> None:
+    def __init__(self, database: Database, most: int) -> None:
+        self._database = database
         self._most = most
-        self._callers: dict[Caller, None] = {}
+        # Bytes and not tuples: tens of thousands of those would be looked through by the garbage collector.
+        self._known: dict[bytes, None] = {}
+        self._newcomers: list[_Newcomer] = []
+        self._asking: asyncio.Task[None] | None = None
 
-    def __contains__(self, caller: Caller) -> bool:
-        return caller in self._callers
+    async def know(self, credential: Credential, session_id: UUID, workspace_id: UUID | None) -> bool:
+        """False tells nothing: whoever is not known has to be looked at by itself. Tokens always are, since each has a
+        session of its own."""
+        caller = Caller(credential.secret_hash, session_id, workspace_id)
+        if _key(caller) in self._known:
+            return True
+        if credential.kind is not CredentialKind.API_KEY:
+            return False
+        newcomer = _Newcomer(caller, asyncio.get_running_loop().create_future())
+        self._newcomers.append(newcomer)
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask())
+        return await newcomer.is_admitted
 
-    def add(self, caller: Caller) -> None:
-        self._callers[caller] = None
-        if len(self._callers) > self._most:
+    def add(self, credential: Credential, session_id: UUID, workspace_id: UUID | None) -> None:
+        self._add(Caller(credential.secret_hash, session_id, workspace_id))
+
+    def _add(self, caller: Caller) -> None:
+        self._known[_key(caller)] = None
+        if len(self._known) > self._most:
             # The one that came first. It is asked for once more when it comes again.
-            del self._callers[next(iter(self._callers))]
+            del self._known[next(iter(self._known))]
+
+    async def _ask(self) -> None:
+        try:
+            while self._newcomers:
+                batch, self._newcomers = self._newcomers[:_AT_ONCE], self._newcomers[_AT_ONCE:]
+                admitted = await self._admitted([newcomer.caller for newcomer in batch])
+                for place, newcomer in enumerate(batch):
+                    if place in admitted:
+                        self._add(newcomer.caller)
+                    # Its caller may have lost patience.
+                    if not newcomer.is_admitted.done():
+                        newcomer.is_admitted.set_result(place in admitted)
+        finally:
+            self._asking = None
+
+    async def _admitted(self, callers: list[Caller]) -> set[int]:
+        try:
+            return await self._database.read(partial(store.admitted, callers=callers))
+        except Exception:
+            # Each of them will hear it when it is looked at by itself.
+            return set()
+
+
+def _key(caller: Caller) -> bytes:
+    named = b"" if caller.workspace_id is None else caller.workspace_id.bytes
+    return caller.secret_hash + caller.session_id.bytes + named

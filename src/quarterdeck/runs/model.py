@@ -25,6 +25,14 @@ class SubmitKindBody(Struct, frozen=True):
     run_id: UUID
 
 
+class Caller(Struct, frozen=True):
+    """Who writes to a session: a credential, the session, and the workspace that is named."""
+
+    secret_hash: bytes
+    session_id: UUID
+    workspace_id: UUID | None
+
+
 class Submission(Struct, frozen=True):
     """One input on its way to the database."""
 

@@ -28,12 +28,12 @@ _REFUSALS = {
 
 
 async def submit_input(parts: Parts, call: Call[InputEvent], session_id: UUID) -> Answer:
-    caller = (call.credential, session_id, call.workspace_id)
-    if call.fault is not None or caller not in parts.known_callers or not call.allowance.is_granted:
+    who = (call.credential, session_id, call.workspace_id)
+    if call.fault is not None or not call.allowance.is_granted or not await parts.known_callers.know(*who):
         # Strangers, and requests that will not be carried out, do not get into the queue: they would wait for a
         # session's lock before anybody asked who they are.
         await _admit(parts, call, session_id)
-        parts.known_callers.add(caller)
+        parts.known_callers.add(*who)
     try:
         event = call.read_body()
     except ServiceError:

@@ -1,8 +1,9 @@
 """Coalescing of inputs: what arrives while a call is under way goes out together in the next one.
 
-Nobody waits for a batch to fill: a free connection takes what is there. A fault of one submission is made its own
-by repeating the batch one by one. A session is in one call at a time: were it stuck, it would hold one connection
-and not all of them.
+Nobody waits for a batch to fill. Calls follow each other while they are quick, since few large ones cost less than many
+small ones side by side; behind one that takes its time, because a session in it is stuck or the disk is slow, the next
+goes out on another connection. A fault of one submission is made its own by repeating the batch one by one. A session
+is in one call at a time: were it stuck, it would hold one connection and not all of them.
 """
 
 import asyncio
@@ -22,6 +23,9 @@ from quarterdeck.runs.model import Submission, Submitted, Verdict
 from quarterdeck.settings import DatabaseSettings, SubmitSettings
 
 Result = Submitted | ServiceError
+
+# What comes while a call is under way is left to it for so long. Calls take one millisecond, a few with many inputs.
+_QUICK_SECONDS = 0.005
 
 
 class _Waiting(Struct, frozen=True, eq=False):
@@ -52,6 +56,8 @@ class Submissions:
         self._waiting: deque[_Waiting] = deque()
         self._sessions_under_way: set[UUID] = set()
         self._senders: set[asyncio.Task[None]] = set()
+        # While it runs, the latest call counts as quick.
+        self._quick: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         await self._pool.open(wait=False)
@@ -88,19 +94,27 @@ class Submissions:
             waiting.settle(errors.unavailable())
 
     def _wake_sender(self) -> None:
-        if self._free > 0 and self._waiting:
+        if self._free > 0 and self._waiting and self._quick is None:
             self._free -= 1
             sender = asyncio.create_task(self._send())
             self._senders.add(sender)
             sender.add_done_callback(self._senders.discard)
 
     async def _send(self) -> None:
-        """Holds one of the places until nothing waits that it could send."""
+        """Holds one of the places until nothing waits that it could send, or another is quicker."""
         try:
-            while batch := self._take():
+            while self._quick is None and (batch := self._take()):
+                quick = self._quick = asyncio.get_running_loop().call_later(_QUICK_SECONDS, self._go_on_beside)
                 await self._settle(batch)
+                quick.cancel()
+                if self._quick is quick:
+                    self._quick = None
         finally:
             self._free += 1
+
+    def _go_on_beside(self) -> None:
+        self._quick = None
+        self._wake_sender()
 
     def _take(self) -> list[_Waiting]:
         """Those that have waited longest, but for sessions that another call is at."""

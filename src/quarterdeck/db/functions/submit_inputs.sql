@@ -27,7 +27,13 @@ LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
     lock_key bigint;
-    caller record;
+    -- Whose credential it is. Looked for once where one credential sends several inputs in a row, as most batches are.
+    secret_hash bytea;
+    key_id uuid;
+    caller_workspace_id uuid;
+    only_session uuid;
+    caller_scope_id uuid;
+    may boolean;
     receipt record;
     event_id bigint;
     run_id uuid;
@@ -48,33 +54,37 @@ BEGIN
         body := NULL;
         api_key_id := NULL;
 
-        IF session_tokens_presented[i] THEN
-            SELECT k.id AS key_id, s.workspace_id, t.session_id AS only_session, t.session_id AS scope_id, true AS may
-            INTO caller
-            FROM session_tokens t
-            JOIN sessions s ON s.id = t.session_id
-            JOIN api_keys k ON k.id = t.api_key_id
-            WHERE t.secret_hash = secret_hashes[i] AND t.revoked_at IS NULL
-              AND t.expires_at > clock_timestamp() AND k.revoked_at IS NULL;
-        ELSE
-            SELECT k.id AS key_id, k.workspace_id, NULL::uuid AS only_session, k.lineage_id AS scope_id,
-                   'session.manage' = ANY (k.permissions) AS may
-            INTO caller
-            FROM api_keys k
-            WHERE k.secret_hash = secret_hashes[i] AND k.revoked_at IS NULL
-              AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp());
+        IF secret_hash IS DISTINCT FROM secret_hashes[i] THEN
+            secret_hash := secret_hashes[i];
+            IF session_tokens_presented[i] THEN
+                SELECT k.id, s.workspace_id, t.session_id, t.session_id, true
+                INTO key_id, caller_workspace_id, only_session, caller_scope_id, may
+                FROM session_tokens t
+                JOIN sessions s ON s.id = t.session_id
+                JOIN api_keys k ON k.id = t.api_key_id
+                WHERE t.secret_hash = secret_hashes[i] AND t.revoked_at IS NULL
+                  AND t.expires_at > clock_timestamp() AND k.revoked_at IS NULL;
+            ELSE
+                SELECT k.id, k.workspace_id, NULL, k.lineage_id, 'session.manage' = ANY (k.permissions)
+                INTO key_id, caller_workspace_id, only_session, caller_scope_id, may
+                FROM api_keys k
+                WHERE k.secret_hash = secret_hashes[i] AND k.revoked_at IS NULL
+                  AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp());
+            END IF;
         END IF;
-        IF NOT FOUND THEN
+        IF key_id IS NULL THEN
             verdict := 'unauthorized';
             RETURN NEXT;
             CONTINUE;
         END IF;
-        api_key_id := CASE WHEN caller.only_session IS NULL THEN caller.key_id END;
+        IF only_session IS NULL THEN
+            api_key_id := key_id;
+        END IF;
 
         SELECT s.archived_at IS NOT NULL INTO is_archived
         FROM sessions s
-        WHERE s.id = session_ids[i] AND s.workspace_id = caller.workspace_id
-          AND s.id = coalesce(caller.only_session, s.id)
+        WHERE s.id = session_ids[i] AND s.workspace_id = caller_workspace_id
+          AND s.id = coalesce(only_session, s.id)
           AND s.workspace_id = coalesce(workspace_ids[i], s.workspace_id);
         IF NOT FOUND THEN
             verdict := 'not_found';
@@ -82,7 +92,7 @@ BEGIN
             CONTINUE;
         END IF;
 
-        IF NOT caller.may THEN
+        IF NOT may THEN
             verdict := 'forbidden';
             RETURN NEXT;
             CONTINUE;
@@ -91,7 +101,7 @@ BEGIN
         IF idempotency_keys[i] IS NOT NULL THEN
             SELECT r.fingerprint, r.body INTO receipt
             FROM receipts r
-            WHERE r.scope_id = caller.scope_id AND r.operation = 'submit_input' AND r.key = idempotency_keys[i];
+            WHERE r.scope_id = caller_scope_id AND r.operation = 'submit_input' AND r.key = idempotency_keys[i];
             IF FOUND THEN
                 verdict := CASE WHEN receipt.fingerprint = fingerprints[i] THEN 'replayed' ELSE 'conflict' END;
                 body := CASE verdict WHEN 'replayed' THEN receipt.body END;
@@ -117,19 +127,20 @@ BEGIN
             run_id := fresh_run_ids[i];
             -- Just before this input: from 0 the run would take up the session's whole history again.
             INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through)
-            VALUES (run_id, session_ids[i], caller.workspace_id, 'queued', event_id, event_id - 1);
+            VALUES (run_id, session_ids[i], caller_workspace_id, 'queued', event_id, event_id - 1);
             PERFORM enqueue_run(session_ids[i], run_id);
         END IF;
 
         INSERT INTO session_events (id, session_id, run_id, workspace_id, type, data)
-        VALUES (event_id, session_ids[i], run_id, caller.workspace_id, 'input.accepted',
+        VALUES (event_id, session_ids[i], run_id, caller_workspace_id, 'input.accepted',
                 jsonb_build_object('input_id', input_ids[i], 'text', texts[i]));
 
         verdict := 'accepted';
-        body := convert_to(format('{"outcome":"%s","run_id":"%s"}', outcome, run_id), 'UTF8');
+        -- Not by format(), which looks up how to write each of its arguments.
+        body := convert_to('{"outcome":"' || outcome || '","run_id":"' || run_id || '"}', 'UTF8');
         IF idempotency_keys[i] IS NOT NULL THEN
             INSERT INTO receipts (scope_id, operation, key, fingerprint, body)
-            VALUES (caller.scope_id, 'submit_input', idempotency_keys[i], fingerprints[i], body);
+            VALUES (caller_scope_id, 'submit_input', idempotency_keys[i], fingerprints[i], body);
         END IF;
         RETURN NEXT;
     END LOOP;
