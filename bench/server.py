@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from time import monotonic
+from typing import LiteralString
 from uuid import UUID, uuid4
 
 import msgspec
@@ -15,7 +16,10 @@ import psycopg
 from msgspec import Struct
 from psycopg import AsyncConnection, sql
 from psycopg.conninfo import make_conninfo
+from psycopg.rows import TupleRow
 
+from bench.case import Ground
+from bench.provider import QUICKLY
 from bench.wire import Answer, Wire, request
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
@@ -27,18 +31,18 @@ from quarterdeck.workspaces.service import FirstStart, first_start
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 20.0
+_WARM_UP_RUNS = 10
 _ACTIVE = (RunState.QUEUED, RunState.RUNNING)
 
-# One sample, or one part of the work, is done.
-Advance = Callable[[], None]
 
-
-class Stage(Struct, frozen=True):
+class Server(Struct, frozen=True):
     """A database and the API on it. Workers are started by those who need them."""
 
     folder: Path
     database_url: str
     port: int
+    # Of `qd api`. What serves are its children.
+    process_id: int
     workspace_id: UUID
     key: str
 
@@ -56,6 +60,18 @@ class Stage(Struct, frozen=True):
         finally:
             wire.close()
 
+    async def statement(self, statement: LiteralString, *values: object) -> list[TupleRow]:
+        """As the owner of the database. Outside a transaction, for VACUUM needs that."""
+        async with await AsyncConnection.connect(self.database_url, autocommit=True) as connection:
+            await connection.execute("SET search_path = app")
+            cursor = await connection.execute(statement, values)
+            return await cursor.fetchall() if cursor.description else []
+
+    async def settle(self) -> None:
+        """What a large change leaves to be done is done before anything is measured."""
+        await self.statement("VACUUM ANALYZE")
+        await self.statement("CHECKPOINT")
+
     def submission(self, session_id: UUID, text: str) -> bytes:
         body = msgspec.json.encode({"type": "input", "text": text})
         return request("POST", f"/v1/sessions/{session_id}/events", self.key, body)
@@ -64,27 +80,27 @@ class Stage(Struct, frozen=True):
 class Caller:
     """One client on one connection."""
 
-    def __init__(self, stage: Stage, wire: Wire) -> None:
-        self._stage = stage
+    def __init__(self, server: Server, wire: Wire) -> None:
+        self._server = server
         self._wire = wire
 
     async def new_sessions(self, count: int, model: str | None = None) -> list[UUID]:
         """With the worker's default model unless one is named."""
-        ask = request("POST", "/v1/sessions", self._stage.key, msgspec.json.encode({"model": model} if model else {}))
+        ask = request("POST", "/v1/sessions", self._server.key, msgspec.json.encode({"model": model} if model else {}))
         answers = [_checked(await self._wire.ask(ask)) for _ in range(count)]
         return [UUID(msgspec.json.decode(answer)["id"]) for answer in answers]
 
-    async def new_keys(self, count: int) -> None:
-        for number in range(count):
-            body = msgspec.json.encode({"label": f"bench {number}", "permissions": ["workspace.read"]})
-            _checked(await self._wire.ask(request("POST", "/v1/api-keys", self._stage.key, body)))
-
     async def submit(self, session_id: UUID, text: str) -> SubmitKindBody:
-        answer = _checked(await self._wire.ask(self._stage.submission(session_id, text)))
+        answer = _checked(await self._wire.ask(self._server.submission(session_id, text)))
         return msgspec.json.decode(answer, type=SubmitKindBody)
 
+    async def warm_up(self, model: str | None = None) -> None:
+        """The first run also waits for a worker to be there, and for the library of its provider."""
+        for session_id in await self.new_sessions(_WARM_UP_RUNS, model):
+            await self.until_ended((await self.submit(session_id, QUICKLY)).run_id)
+
     async def run(self, run_id: UUID) -> RunBody:
-        answer = _checked(await self._wire.ask(request("GET", f"/v1/runs/{run_id}", self._stage.key)))
+        answer = _checked(await self._wire.ask(request("GET", f"/v1/runs/{run_id}", self._server.key)))
         return msgspec.json.decode(answer, type=RunBody)
 
     async def until_started(self, run_id: UUID) -> RunBody:
@@ -105,7 +121,7 @@ class Caller:
         after: int | None = 0
         while after is not None:
             path = f"/v1/sessions/{session_id}/events?limit=200&after={after}"
-            answer = _checked(await self._wire.ask(request("GET", path, self._stage.key)))
+            answer = _checked(await self._wire.ask(request("GET", path, self._server.key)))
             page = msgspec.json.decode(answer, type=EventPage)
             events += page.items
             after = page.next_cursor
@@ -113,13 +129,14 @@ class Caller:
 
 
 @asynccontextmanager
-async def staged(postgres_url: str, folder: Path) -> AsyncIterator[Stage]:
-    url = _new_database(postgres_url)
+async def serving(ground: Ground, **settings: object) -> AsyncIterator[Server]:
+    """With default settings but for these, which are environment variables without their prefix."""
+    url = _new_database(ground.postgres_url)
     first = await _first_start(url)
-    port = _free_port()
-    with _process(["api", "--port", str(port)], url, folder, {}) as process:
+    port = free_port()
+    with _process(["api", "--port", str(port)], url, ground.folder, settings) as process:
         await _until_up(port, process)
-        yield Stage(folder, url, port, first.workspace_id, first.secret)
+        yield Server(ground.folder, url, port, process.pid, first.workspace_id, first.secret)
 
 
 def _new_database(postgres_url: str) -> str:
@@ -139,7 +156,7 @@ async def _first_start(url: str) -> FirstStart:
     return first
 
 
-def _free_port() -> int:
+def free_port() -> int:
     (listener,) = listen("127.0.0.1", 0, 1)
     with listener:
         port: int = listener.getsockname()[1]

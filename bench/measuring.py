@@ -1,0 +1,65 @@
+"""Cases in turn, each round by round: the ceiling, us, the ceiling, us. What cannot be measured says why."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+from bench.case import BenchError, Case, Ground, Round, Taken
+from bench.outcome import Outcome
+
+# The name of a case and how far it is: after every part of a round.
+Advance = Callable[[str], None]
+# What a stage or a case may meet that is no fault of the bench's own making.
+_FAULTS = (BenchError, AssertionError, OSError)
+
+
+async def measure_all(
+    cases: Mapping[str, Case[Any]], ground: Ground, advance: Advance, *, rounds: int | None, seconds: int | None
+) -> list[Outcome]:
+    """In the order of their stages. `rounds` and `seconds` stand in for those of the cases."""
+    outcomes: list[Outcome] = []
+    for opens in dict.fromkeys(case.stage for case in cases.values()):
+        there = {name: case for name, case in cases.items() if case.stage is opens}
+        async with AsyncExitStack() as stack:
+            try:
+                ground.tell(f"preparing {', '.join(there)}")
+                stage = await stack.enter_async_context(opens(ground))
+            except _FAULTS as fault:
+                outcomes += [_outcome(name, case, fault=_told(fault)) for name, case in there.items()]
+                continue
+            for name, case in there.items():
+                ground.tell(case.title)
+                count = case.rounds if rounds is None else min(rounds, case.rounds)
+                round_seconds = case.seconds if seconds is None else min(seconds, case.seconds)
+                outcomes.append(await measure(name, case, stage, count, round_seconds, advance))
+    return outcomes
+
+
+async def measure(name: str, case: Case[Any], stage: object, rounds: int, seconds: int, advance: Advance) -> Outcome:
+    us: list[Taken] = []
+    ceiling: list[Taken] = []
+    try:
+        for number in range(rounds + 1):
+            one = Round(number, seconds if number else 1)
+            if case.ceiling is not None:
+                ceiling.append(await case.ceiling(stage, one))
+            us.append(await case.us(stage, one))
+            advance(name)
+    except _FAULTS as fault:
+        return _outcome(name, case, fault=_told(fault))
+    return _outcome(
+        name,
+        case,
+        us=[taken.value for taken in us[1:]],
+        ceiling=[taken.value for taken in ceiling[1:]],
+        samples_ms=[sample for taken in us[1:] for sample in taken.samples_ms],
+        notes=us[-1].notes,
+    )
+
+
+def _outcome(name: str, case: Case[Any], **found: Any) -> Outcome:
+    return Outcome(name=name, title=case.title, against=case.against, unit=case.unit, reach=case.reach, **found)
+
+
+def _told(fault: Exception) -> str:
+    return str(fault) or type(fault).__name__
