@@ -4,11 +4,11 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import LiteralString
+from typing import Any, LiteralString
 from uuid import UUID, uuid4
 
 import msgspec
@@ -18,7 +18,7 @@ from psycopg import AsyncConnection, sql
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 
-from bench.case import Ground
+from bench.case import BenchError, Ground
 from bench.provider import QUICKLY
 from bench.wire import Answer, Wire, request
 from quarterdeck.db.database import connection_options
@@ -31,6 +31,7 @@ from quarterdeck.workspaces.service import FirstStart, first_start
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 20.0
+_LOOK_SECONDS = 0.02
 _WARM_UP_RUNS = 10
 _ACTIVE = (RunState.QUEUED, RunState.RUNNING)
 
@@ -86,9 +87,20 @@ class Caller:
 
     async def new_sessions(self, count: int, model: str | None = None) -> list[UUID]:
         """With the worker's default model unless one is named."""
-        ask = request("POST", "/v1/sessions", self._server.key, msgspec.json.encode({"model": model} if model else {}))
-        answers = [_checked(await self._wire.ask(ask)) for _ in range(count)]
-        return [UUID(msgspec.json.decode(answer)["id"]) for answer in answers]
+        body = msgspec.json.encode({"model": model} if model else {})
+        return [UUID((await self.post("/v1/sessions", body))["id"]) for _ in range(count)]
+
+    async def new_skills(self, count: int) -> list[UUID]:
+        names = (msgspec.json.encode({"name": f"bench {number}"}) for number in range(count))
+        return [UUID((await self.post("/v1/skills", name))["id"]) for name in names]
+
+    async def get(self, path: str) -> Any:
+        ask = request("GET", path, self._server.key, Service_Workspace=str(self._server.workspace_id))
+        return msgspec.json.decode(_checked(await self._wire.ask(ask)))
+
+    async def post(self, path: str, body: bytes, media_type: str = "application/json") -> Any:
+        ask = request("POST", path, self._server.key, body, media_type)
+        return msgspec.json.decode(_checked(await self._wire.ask(ask)))
 
     async def submit(self, session_id: UUID, text: str) -> SubmitKindBody:
         answer = _checked(await self._wire.ask(self._server.submission(session_id, text)))
@@ -135,7 +147,7 @@ async def serving(ground: Ground, **settings: object) -> AsyncIterator[Server]:
     first = await _first_start(url)
     port = free_port()
     with _process(["api", "--port", str(port)], url, ground.folder, settings) as process:
-        await _until_up(port, process)
+        await until_up(port, process)
         yield Server(ground.folder, url, port, process.pid, first.workspace_id, first.secret)
 
 
@@ -167,11 +179,22 @@ def free_port() -> int:
 def _process(
     arguments: list[str], url: str, folder: Path, settings: dict[str, object]
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
-    environment |= {"QUARTERDECK_DATABASE_URL": url, "QUARTERDECK_SERVER_DATA_DIR": str(folder)}
+    environment = clean_environment() | {"QUARTERDECK_DATABASE_URL": url, "QUARTERDECK_SERVER_DATA_DIR": str(folder)}
     environment |= {f"QUARTERDECK_{name}": str(value) for name, value in settings.items()}
-    with (folder / f"{arguments[0]}.log").open("ab") as log:
-        process = subprocess.Popen([sys.executable, "-m", "quarterdeck", *arguments], env=environment, stderr=log)
+    command = [sys.executable, "-m", "quarterdeck", *arguments]
+    with started(command, environment, folder / f"{arguments[0]}.log") as process:
+        yield process
+
+
+def clean_environment() -> dict[str, str]:
+    """Without settings that somebody has made for a server of their own."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
+
+
+@contextmanager
+def started(command: list[str], environment: Mapping[str, str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    with log.open("ab") as file:
+        process = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
     try:
         yield process
     finally:
@@ -183,22 +206,25 @@ def _process(
             process.wait()
 
 
-async def _until_up(port: int, process: "subprocess.Popen[bytes]") -> None:
+async def until_up(port: int, process: "subprocess.Popen[bytes]", path: str = "/readyz", key: str = "none") -> None:
+    """Until a GET of `path` is answered with 200."""
     deadline = monotonic() + _START_SECONDS
     while True:
-        assert process.poll() is None, f"qd api ended with code {process.returncode}"
-        assert monotonic() < deadline, "qd api does not answer"
+        assert process.poll() is None, f"the server ended with code {process.returncode}"
+        assert monotonic() < deadline, "the server does not answer"
         try:
             wire = await Wire.connect(port)
-            ready = await wire.ask(request("GET", "/readyz", "none"))
+            answer = await wire.ask(request("GET", path, key))
         except OSError:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(_LOOK_SECONDS)
             continue
         wire.close()
-        if ready.status == 200:
+        if answer.status == 200:
             return
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _checked(answer: Answer) -> bytes:
-    assert answer.status in (200, 201), answer.body
+    if answer.status not in (200, 201):
+        raise BenchError(f"an answer of {answer.status}: {answer.body.decode()}")
     return answer.body

@@ -9,12 +9,14 @@ from rich.table import Table
 from bench.case import Reach
 from bench.outcome import Outcome
 
+_MET = {None: "", True: "yes", False: "no"}
+
 
 def table_of(outcomes: Iterable[Outcome]) -> Table:
     table = Table(title="Quarterdeck bench", caption="ratios are medians of rounds, with the lowest and the highest")
     for heading in ("case", "measured against"):
         table.add_column(heading)
-    for heading in ("ceiling", "us", "result", "spread", "reach"):
+    for heading in ("ceiling", "us", "result", "spread", "reach", "met"):
         table.add_column(heading, justify="right", no_wrap=True)
     for outcome in outcomes:
         colour = {None: "", True: "green", False: "red"}[outcome.met]
@@ -25,7 +27,7 @@ def table_of(outcomes: Iterable[Outcome]) -> Table:
 def _row(outcome: Outcome) -> list[str]:
     reach = shown_reach(outcome.reach, outcome.unit if not outcome.against else "×")
     if outcome.fault is not None:
-        return [outcome.title, outcome.fault, "", "", "not measured", "", reach]
+        return [outcome.title, outcome.fault, "", "", "not measured", "", reach, _MET[outcome.met]]
     ceiling = shown(median(outcome.ceiling), outcome.unit) if outcome.is_ratio else ""
     low, high = outcome.spread
     return [
@@ -36,6 +38,7 @@ def _row(outcome: Outcome) -> list[str]:
         shown(outcome.result, outcome.result_unit),
         f"{shown(low)}–{shown(high)}",
         reach,
+        _MET[outcome.met],
     ]
 
 

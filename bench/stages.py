@@ -1,13 +1,19 @@
 """Where cases take place. A stage is opened once for all cases that name it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from msgspec import Struct
+
 from bench.case import Ground
+from bench.filling import ACTIVE_EVERY, fill, fill_keys
 from bench.server import Server, serving
 from bench.submitting import Sessions, add_active_runs, add_sessions
 
 STEERED = Sessions(10_000)
+# Those of a long history that have an active run.
+STEERED_AMONG_MANY = Sessions(10_000, first=ACTIVE_EVERY, stride=ACTIVE_EVERY)
 
 
 @asynccontextmanager
@@ -34,3 +40,37 @@ async def idle_worker(ground: Ground) -> AsyncIterator[Server]:
             async with server.caller() as caller:
                 await caller.warm_up()
             yield server
+
+
+class Pair(Struct, frozen=True):
+    """Two databases in the same PostgreSQL, each with an API of its own. One is under load at a time."""
+
+    large: Server
+    small: Server
+
+
+@asynccontextmanager
+async def long_history(ground: Ground) -> AsyncIterator[Pair]:
+    """A million sessions, ten million entries in their logs and a million receipts; and, small, 10,000 new sessions."""
+    async with serving(ground) as large, steered(ground) as small:
+        await asyncio.to_thread(
+            fill,
+            large.database_url,
+            workspace_id=large.workspace_id,
+            sessions=1_000_000,
+            events=10_000_000,
+            receipts=1_000_000,
+            tell=ground.tell,
+        )
+        yield Pair(large, small)
+
+
+@asynccontextmanager
+async def many_keys(ground: Ground) -> AsyncIterator[Pair]:
+    """A million API keys; and, small, a thousand."""
+    async with serving(ground) as large, serving(ground) as small:
+        for server, keys in ((large, 1_000_000), (small, 1_000)):
+            await asyncio.to_thread(
+                fill_keys, server.database_url, workspace_id=server.workspace_id, keys=keys, tell=ground.tell
+            )
+        yield Pair(large, small)

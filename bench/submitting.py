@@ -48,10 +48,11 @@ _ACCEPTED_SINCE = "SELECT count(*) FROM session_events WHERE workspace_id = %s A
 
 
 class Sessions(Struct, frozen=True):
-    """With the numbers `first` up to `first + count`. `in_turn`: each once, one after the other; else at random."""
+    """Every `stride`th from the number `first` on. `in_turn`: each once, one after the other; else at random."""
 
     count: int
     first: int = 1
+    stride: int = 1
     in_turn: bool = False
 
 
@@ -78,6 +79,7 @@ async def over_http(
             key=server.key,
             first=sessions.first,
             sessions=sessions.count,
+            stride=sessions.stride,
             order=order,
             text=TEXT,
             **keys,

@@ -1,4 +1,5 @@
--- Inputs. `sessions` of them, from number `first` on: drawn at random, or one after the other where `order=next`.
+-- Inputs for `sessions` sessions, every `stride`th from number `first` on: drawn at random, or one after the other where
+-- `order=next`.
 -- `keys=…`: each with an Idempotency-Key of its own, which begins so.
 
 dofile("done.lua")
@@ -18,6 +19,6 @@ function request()
   if options.keys then
     headers["Idempotency-Key"] = string.format("%s-%d-%d", options.keys, thread_number, sent)
   end
-  local path = string.format("/v1/sessions/01900000-0000-7000-8000-%012x/events", options.first + number)
+  local path = string.format("/v1/sessions/01900000-0000-7000-8000-%012x/events", options.first + options.stride * number)
   return wrk.format("POST", path, headers, body)
 end
