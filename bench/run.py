@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -14,6 +15,7 @@ import uvloop
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from bench import plot, ratios_plot
 from bench.case import Case, Ground, find_cases
 from bench.measuring import measure_all
 from bench.outcome import Outcome
@@ -66,6 +68,18 @@ def measured(
 
 def write_results(outcomes: list[Outcome], took_seconds: float, load_before: float) -> None:
     write_json("latest", [], took_seconds, load_before, cases=[plain(outcome) for outcome in outcomes])
+    machine = f"{os.cpu_count()} cores, {datetime.now(UTC):%Y-%m-%d}"
+    ratios = ratios_plot.draw(outcomes, f"Quarterdeck against its ceilings ({machine})")
+    (RESULTS / "ratios.svg").write_text(ratios)
+    # The curve shows every share: which of them was the result does not matter here.
+    samples_ms = {
+        outcome.title.removesuffix(", median").removesuffix(", p99"): outcome.samples_ms
+        for outcome in outcomes
+        if outcome.samples_ms
+    }
+    if samples_ms:
+        latencies = plot.draw(samples_ms, f"Quarterdeck: share of cases by time ({machine})")
+        (RESULTS / "latencies.svg").write_text(latencies)
 
 
 def _is_meant(name: str, case: Case[Any], only: str) -> bool:
