@@ -1,8 +1,8 @@
 """Many runs of one workspace in one worker process at the same time: what they cost it in memory."""
 
 from bench.case import Taken
-from bench.memory import forget_peak, peak_mib
 from bench.moments import moment, most_at_once, ms
+from bench.resources import forget_peak, peak_mib
 from bench.server import Server
 from quarterdeck.events.model import EventType
 from quarterdeck.runs.model import RunState

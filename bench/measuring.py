@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from statistics import median
 from typing import Any
 
 from bench.case import BenchError, Case, Ground, Round, Taken
@@ -53,7 +54,7 @@ async def measure(name: str, case: Case[Any], stage: object, rounds: int, second
         us=[taken.value for taken in us[1:]],
         ceiling=[taken.value for taken in ceiling[1:]],
         samples_ms=[sample for taken in us[1:] for sample in taken.samples_ms],
-        notes=us[-1].notes,
+        notes={name: median(taken.notes[name] for taken in us[1:]) for name in us[0].notes},
     )
 
 

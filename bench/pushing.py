@@ -10,7 +10,7 @@ from msgspec import Struct
 from bench import archives
 from bench.bare import bare
 from bench.case import Ground
-from bench.memory import resident_mib
+from bench.resources import resident_mib
 from bench.server import Server, serving
 
 _SKILLS = 64

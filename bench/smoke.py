@@ -13,7 +13,7 @@ from bench.run import make_console, measured
 from bench.showing import shown, table_of
 
 STORED = Path(__file__).parent / "stored.json"
-_ROUNDS = 3
+_ROUNDS = 4
 _SECONDS = 1
 
 

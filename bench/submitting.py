@@ -15,7 +15,8 @@ from msgspec import Struct
 from psycopg import AsyncClientCursor, AsyncConnection
 
 from bench import pgbench, wrk
-from bench.case import BenchError
+from bench.case import BenchError, Taken
+from bench.resources import cpu_seconds
 from bench.server import Server
 from quarterdeck.access.model import Credential, CredentialKind
 from quarterdeck.db.database import Connection
@@ -47,6 +48,18 @@ _NOW = "SELECT clock_timestamp()"
 _ACCEPTED_SINCE = "SELECT count(*) FROM session_events WHERE workspace_id = %s AND created_at >= %s"
 
 
+class Load(Struct, frozen=True):
+    """Over HTTP."""
+
+    report: wrk.Report
+    # Of the API's processes, for each input. Unlike a rate it hardly depends on what else the machine does.
+    api_cpu_us: float
+
+    @property
+    def taken(self) -> Taken:
+        return Taken(self.report.per_second, notes={"API, µs of a core an input": self.api_cpu_us})
+
+
 class Sessions(Struct, frozen=True):
     """Every `stride`th from the number `first` on. `in_turn`: each once, one after the other; else at random."""
 
@@ -67,9 +80,10 @@ async def add_active_runs(server: Server) -> None:
 
 async def over_http(
     server: Server, sessions: Sessions, seconds: int, *, connections: int = CONNECTIONS, keyed: bool = False
-) -> wrk.Report:
+) -> Load:
     keys = {"keys": uuid4().hex} if keyed else {}
     order = "next" if sessions.in_turn else "random"
+    cpu_before = cpu_seconds(server.process_id)
     async with _counted(server, connections) as claim:
         report = await wrk.load(
             server.port,
@@ -86,7 +100,8 @@ async def over_http(
         )
         claim.inputs = report.requests
         await asyncio.sleep(_LATE_SECONDS)
-    return report
+    cpu_us = (cpu_seconds(server.process_id) - cpu_before) * 1_000_000
+    return Load(report, cpu_us / report.requests)
 
 
 async def by_pgbench(

@@ -4,8 +4,8 @@ import asyncio
 
 from bench import archives
 from bench.case import Case, Round, Taken, at_most
-from bench.memory import forget_peak, peak_mib, resident_mib
 from bench.pushing import Pushing, pushing
+from bench.resources import forget_peak, peak_mib, resident_mib
 
 _AT_ONCE = 8
 

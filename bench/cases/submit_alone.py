@@ -9,7 +9,7 @@ from bench.submitting import by_pgbench, over_http
 
 
 async def us(server: Server, one: Round) -> Taken:
-    report = await over_http(server, STEERED, one.seconds, connections=1)
+    report = (await over_http(server, STEERED, one.seconds, connections=1)).report
     return Taken(report.median_us / 1000, notes={"p99, ms": report.p99_us / 1000})
 
 

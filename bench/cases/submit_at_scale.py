@@ -6,11 +6,11 @@ from bench.submitting import over_http
 
 
 async def us(stage: Pair, one: Round) -> Taken:
-    return Taken((await over_http(stage.large, STEERED_AMONG_MANY, one.seconds)).per_second)
+    return (await over_http(stage.large, STEERED_AMONG_MANY, one.seconds)).taken
 
 
 async def ceiling(stage: Pair, one: Round) -> Taken:
-    return Taken((await over_http(stage.small, STEERED, one.seconds)).per_second)
+    return (await over_http(stage.small, STEERED, one.seconds)).taken
 
 
 CASE = Case(

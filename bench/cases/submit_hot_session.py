@@ -9,11 +9,11 @@ HOT = Sessions(1)
 
 
 async def us(server: Server, one: Round) -> Taken:
-    return Taken((await over_http(server, HOT, one.seconds)).per_second)
+    return (await over_http(server, HOT, one.seconds)).taken
 
 
 async def ceiling(server: Server, one: Round) -> Taken:
-    return Taken((await over_http(server, STEERED, one.seconds)).per_second)
+    return (await over_http(server, STEERED, one.seconds)).taken
 
 
 CASE = Case(

@@ -7,11 +7,11 @@ from bench.submitting import over_http
 
 
 async def us(server: Server, one: Round) -> Taken:
-    return Taken((await over_http(server, STEERED, one.seconds, keyed=True)).per_second)
+    return (await over_http(server, STEERED, one.seconds, keyed=True)).taken
 
 
 async def ceiling(server: Server, one: Round) -> Taken:
-    return Taken((await over_http(server, STEERED, one.seconds)).per_second)
+    return (await over_http(server, STEERED, one.seconds)).taken
 
 
 CASE = Case(

@@ -7,7 +7,7 @@ from bench.submitting import by_pgbench, over_http
 
 
 async def us(server: Server, one: Round) -> Taken:
-    return Taken((await over_http(server, STEERED, one.seconds, connections=128)).per_second)
+    return (await over_http(server, STEERED, one.seconds, connections=128)).taken
 
 
 async def ceiling(server: Server, one: Round) -> Taken:

@@ -1,4 +1,4 @@
-"""Memory of a process and those it has started."""
+"""Memory and processor time of a process and those it has started."""
 
 from pathlib import Path
 
@@ -20,6 +20,10 @@ def forget_peak(process_id: int) -> None:
 
 def peak_mib(process_id: int) -> float:
     return sum(_peak_kib(process) for process in _family(process_id)) / 1024
+
+
+def cpu_seconds(process_id: int) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in _family(process_id))
 
 
 def _family(process_id: int) -> list[psutil.Process]:
