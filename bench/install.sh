@@ -10,4 +10,5 @@ missing() {
 command -v apt-get >/dev/null 2>&1 || missing "only Debian's packages are installed from here"
 echo "Installing for the bench: wrk"
 apt-get update -qq || missing "the lists of packages cannot be had"
-DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends wrk >/dev/null || missing "apt-get cannot install it"
+DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends wrk >/dev/null ||
+    missing "apt-get cannot install it"

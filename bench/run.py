@@ -19,7 +19,7 @@ from bench import plot, ratios_plot
 from bench.case import Case, Ground, find_cases
 from bench.measuring import measure_all
 from bench.outcome import Outcome
-from bench.report import RESULTS, write_json
+from bench.report import RESULTS, write_result
 from bench.showing import plain, shown_reach, table_of
 from quarterdeck.db import embedded
 
@@ -67,7 +67,7 @@ def measured(
 
 
 def write_results(outcomes: list[Outcome], took_seconds: float, load_before: float) -> None:
-    write_json("latest", [], took_seconds, load_before, cases=[plain(outcome) for outcome in outcomes])
+    write_result("latest", took_seconds, load_before, cases=[plain(outcome) for outcome in outcomes])
     machine = f"{os.cpu_count()} cores, {datetime.now(UTC):%Y-%m-%d}"
     ratios = ratios_plot.draw(outcomes, f"Quarterdeck against its ceilings ({machine})")
     (RESULTS / "ratios.svg").write_text(ratios)

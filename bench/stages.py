@@ -17,9 +17,9 @@ STEERED_AMONG_MANY = Sessions(10_000, first=ACTIVE_EVERY, stride=ACTIVE_EVERY)
 
 
 @asynccontextmanager
-async def steered(ground: Ground) -> AsyncIterator[Server]:
+async def steered(ground: Ground, **settings: object) -> AsyncIterator[Server]:
     """10,000 sessions with a run each that nobody drives: every input steers."""
-    async with serving(ground) as server:
+    async with serving(ground, **settings) as server:
         await add_sessions(server, STEERED)
         await add_active_runs(server)
         await server.settle()

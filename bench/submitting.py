@@ -42,8 +42,8 @@ INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_thro
 SELECT uuidv7(), id, workspace_id, 'queued', 1, 0 FROM sessions
 """
 # In pgbench's language. `step` is the number of clients.
-_AT_RANDOM = "\\set i random(:first, :last)"
-_IN_TURN = "\\set i :first + :client_id + :step * :n\n\\set n :n + 1"
+_AT_RANDOM = "\\set i :first + :stride * random(0, :count - 1)"
+_IN_TURN = "\\set i :first + :stride * (:client_id + :step * :n)\n\\set n :n + 1"
 _NOW = "SELECT clock_timestamp()"
 _ACCEPTED_SINCE = "SELECT count(*) FROM session_events WHERE workspace_id = %s AND created_at >= %s"
 
@@ -116,7 +116,8 @@ async def by_pgbench(
             seconds=seconds,
             logged=logged,
             first=sessions.first,
-            last=sessions.first + sessions.count - 1,
+            count=sessions.count,
+            stride=sessions.stride,
             step=clients,
             n=0,
         )
