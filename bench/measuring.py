@@ -10,8 +10,6 @@ from bench.outcome import Outcome
 
 # The name of a case and how far it is: after every part of a round.
 Advance = Callable[[str], None]
-# What a stage or a case may meet that is no fault of the bench's own making.
-_FAULTS = (BenchError, AssertionError, OSError)
 
 
 async def measure_all(
@@ -25,7 +23,7 @@ async def measure_all(
             try:
                 ground.tell(f"preparing {', '.join(there)}")
                 stage = await stack.enter_async_context(opens(ground))
-            except _FAULTS as fault:
+            except Exception as fault:
                 outcomes += [_outcome(name, case, fault=_told(fault)) for name, case in there.items()]
                 continue
             for name, case in there.items():
@@ -46,7 +44,7 @@ async def measure(name: str, case: Case[Any], stage: object, rounds: int, second
                 ceiling.append(await case.ceiling(stage, one))
             us.append(await case.us(stage, one))
             advance(name)
-    except _FAULTS as fault:
+    except Exception as fault:
         return _outcome(name, case, fault=_told(fault))
     return _outcome(
         name,
@@ -63,4 +61,5 @@ def _outcome(name: str, case: Case[Any], **found: Any) -> Outcome:
 
 
 def _told(fault: Exception) -> str:
-    return str(fault) or type(fault).__name__
+    """The others are still measured, whatever it was. What is no BenchError was not foreseen: its kind is told too."""
+    return str(fault) if isinstance(fault, BenchError) else f"{type(fault).__name__}: {fault}"

@@ -1,13 +1,17 @@
 """Times as a session's log tells them: PostgreSQL's clock alone, without the client's way to the server."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from bench.case import BenchError
 from quarterdeck.events.model import EventBody, EventType
 
 
-def moment(events: Iterable[EventBody], kind: EventType) -> datetime:
-    return next(event.created_at for event in events if event.type is kind)
+def moment(events: Sequence[EventBody], kind: EventType) -> datetime:
+    found = [event.created_at for event in events if event.type == kind]
+    if not found:
+        raise BenchError(f"a log has no {kind}: {', '.join(event.type for event in events)}")
+    return found[0]
 
 
 def ms(span: timedelta) -> float:
@@ -19,9 +23,9 @@ def consumed_after_ms(events: Iterable[EventBody], texts: set[str]) -> list[floa
     accepted: dict[str, datetime] = {}
     waited_ms: list[float] = []
     for event in events:
-        if event.type is EventType.INPUT_ACCEPTED and event.data["text"] in texts:
+        if event.type == EventType.INPUT_ACCEPTED and event.data["text"] in texts:
             accepted[event.data["input_id"]] = event.created_at
-        elif event.type is EventType.INPUT_CONSUMED and event.data["input_id"] in accepted:
+        elif event.type == EventType.INPUT_CONSUMED and event.data["input_id"] in accepted:
             waited_ms.append(ms(event.created_at - accepted[event.data["input_id"]]))
     assert len(waited_ms) == len(texts), "an input was lost"
     return waited_ms
