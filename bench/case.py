@@ -33,7 +33,7 @@ class Ground(Struct, frozen=True):
 
 
 class Round(Struct, frozen=True):
-    # 0 warms up and does not count. Both sides have the same number.
+    # From 1; 0 warms up and does not count. Both sides have the same number.
     number: int
     # For what is measured by the second. Who takes samples may take as many as it needs.
     seconds: int
@@ -85,6 +85,8 @@ class Case(Struct, Generic[S], frozen=True, kw_only=True):
     reach: Reach | None = None
     rounds: int = 5
     seconds: int = 2
+    # Whether a round that does not count comes first.
+    warm_up: bool = True
     # Whether `make bench-smoke` runs it.
     smoke: bool = False
 

@@ -38,22 +38,30 @@ async def measure(name: str, case: Case[Any], stage: object, rounds: int, second
     us: list[Taken] = []
     ceiling: list[Taken] = []
     try:
-        for number in range(rounds + 1):
-            one = Round(number, seconds if number else 1)
-            if case.ceiling is not None:
-                ceiling.append(await case.ceiling(stage, one))
-            us.append(await case.us(stage, one))
+        if case.warm_up:
+            await _both(case, stage, Round(0, 1))
+            advance(name)
+        for number in range(1, rounds + 1):
+            theirs, ours = await _both(case, stage, Round(number, seconds))
+            ceiling += theirs
+            us.append(ours)
             advance(name)
     except Exception as fault:
         return _outcome(name, case, fault=_told(fault))
     return _outcome(
         name,
         case,
-        us=[taken.value for taken in us[1:]],
-        ceiling=[taken.value for taken in ceiling[1:]],
-        samples_ms=[sample for taken in us[1:] for sample in taken.samples_ms],
-        notes={name: median(taken.notes[name] for taken in us[1:]) for name in us[0].notes},
+        us=[taken.value for taken in us],
+        ceiling=[taken.value for taken in ceiling],
+        samples_ms=[sample for taken in us for sample in taken.samples_ms],
+        notes={name: median(taken.notes[name] for taken in us) for name in us[0].notes},
     )
+
+
+async def _both(case: Case[Any], stage: object, one: Round) -> tuple[list[Taken], Taken]:
+    """The ceiling, if there is one, and us."""
+    ceiling = [] if case.ceiling is None else [await case.ceiling(stage, one)]
+    return ceiling, await case.us(stage, one)
 
 
 def _outcome(name: str, case: Case[Any], **found: Any) -> Outcome:

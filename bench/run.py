@@ -58,7 +58,7 @@ def measured(
         embedded.running(Path(folder)) as url,
         Progress(*columns, console=console) as progress,
     ):
-        totals = {name: 1 + min(rounds or case.rounds, case.rounds) for name, case in cases.items()}
+        totals = {name: case.warm_up + min(rounds or case.rounds, case.rounds) for name, case in cases.items()}
         bars = {name: progress.add_task(name, total=total) for name, total in totals.items()}
         ground = Ground(url, Path(folder), progress.console.print)
         return uvloop.run(

@@ -45,4 +45,5 @@ CASE = Case(
     stage=nothing,
     us=us,
     rounds=3,
+    warm_up=False,
 )

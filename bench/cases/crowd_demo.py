@@ -18,4 +18,5 @@ CASE = Case(
     stage=empty,
     us=us,
     rounds=1,
+    warm_up=False,
 )

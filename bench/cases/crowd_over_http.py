@@ -19,4 +19,5 @@ CASE = Case(
     stage=empty,
     us=us,
     rounds=1,
+    warm_up=False,
 )

@@ -26,4 +26,5 @@ CASE = Case(
     stage=pushing,
     us=us,
     rounds=3,
+    warm_up=False,
 )

@@ -194,9 +194,17 @@ class Log:
         self.done.append(f"ceiling {one.number}")
         return Taken(2.0)
 
-    def measured(self, *names: str) -> list[Outcome]:
-        stage = self.stage
-        case = Case(title="Case", unit="/s", stage=stage, us=self.us, ceiling=self.ceiling, against="x", rounds=9)
+    def measured(self, *names: str, warm_up: bool = True) -> list[Outcome]:
+        case = Case(
+            title="Case",
+            unit="/s",
+            stage=self.stage,
+            us=self.us,
+            ceiling=self.ceiling,
+            against="x",
+            rounds=9,
+            warm_up=warm_up,
+        )
         ground = Ground("", Path(), lambda _: None)
         return asyncio.run(measure_all(dict.fromkeys(names, case), ground, lambda _: None, rounds=2, seconds=1))
 
@@ -207,6 +215,13 @@ def test_rounds_are_interleaved_and_the_first_does_not_count() -> None:
     rounds = ["ceiling 0", "us 0", "ceiling 1", "us 1", "ceiling 2", "us 2"]
     assert log.done == ["open", *rounds, "close"]
     assert (found.us, found.ceiling, found.samples_ms) == ([1.0, 2.0], [2.0, 2.0], [1.0, 1.0])
+
+
+def test_a_case_may_do_without_a_warm_up() -> None:
+    log = Log()
+    (found,) = log.measured("one", warm_up=False)
+    assert "us 0" not in log.done
+    assert found.us == [1.0, 2.0]
 
 
 def test_cases_of_one_stage_share_it() -> None:
