@@ -50,6 +50,11 @@ class Outcome(Struct, frozen=True, kw_only=True):
             return None
         return self.fault is None and self.reach.met_by(self.result)
 
+    @property
+    def is_unanimous(self) -> bool:
+        """Whether every round says the same about the target. Otherwise the machine was busy, or it is close."""
+        return self.reach is None or len({self.reach.met_by(value) for value in self.results}) <= 1
+
 
 def ratios(us: Sequence[float], ceiling: Sequence[float]) -> list[float]:
     return [ours / theirs for ours, theirs in zip(us, ceiling, strict=True)]

@@ -28,6 +28,8 @@ def main() -> None:
     options = _options()
     console = make_console()
     cases = {name: case for name, case in find_cases().items() if _is_meant(name, case, options.only)}
+    if not cases:
+        sys.exit(f"No case has {options.only!r} in its name or title.")
     if options.list:
         for name, case in cases.items():
             reach = shown_reach(case.reach, "×" if case.against else case.unit)

@@ -38,7 +38,7 @@ def _row(outcome: Outcome) -> list[str]:
         shown(outcome.result, outcome.result_unit),
         f"{shown(low)}–{shown(high)}",
         reach,
-        _MET[outcome.met],
+        _MET[outcome.met] + ("" if outcome.is_unanimous else "?"),
     ]
 
 

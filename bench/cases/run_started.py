@@ -33,4 +33,5 @@ CASE = Case(
     reach=at_most(20),
     stage=idle_worker,
     us=us,
+    rounds=3,
 )

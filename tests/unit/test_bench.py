@@ -57,6 +57,11 @@ def test_what_is_reached(reach: Reach, met: bool) -> None:
     assert outcome(reach).met is met
 
 
+def test_rounds_that_disagree_are_told() -> None:
+    assert [outcome(at_least(bound)).is_unanimous for bound in (0.4, 0.9, 2.5)] == [True, False, True]
+    assert outcome().is_unanimous
+
+
 def test_who_has_no_target_neither_reaches_nor_misses_it() -> None:
     assert outcome().met is None
     assert outcome(at_least(0.1), fault="broken").met is False
