@@ -181,6 +181,8 @@ def with_expressions(statement: str) -> str:
     """What stands for the session and for a fresh run becomes what PostgreSQL works out for each call."""
     session = f"('{_SESSION_PREFIX}' || lpad(to_hex(:i::bigint), 12, '0'))::uuid"
     for stands, expression in ((_ANY_SESSION, session), (_ANY_RUN, "uuidv7()")):
-        statement, found = re.subn(rf"'{{\"?{stands}\"?}}'", f"ARRAY[{expression}]", statement)
+        # With hyphens or without.
+        written = "-?".join(str(stands).split("-"))
+        statement, found = re.subn(rf"'{{\"?{written}\"?}}'", f"ARRAY[{expression}]", statement)
         assert found, f"the statement has no place for {stands}"
     return statement

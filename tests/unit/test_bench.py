@@ -130,6 +130,7 @@ def test_pgbench_names_another_session_each_time() -> None:
     statement = with_expressions(f"SELECT f('{{{session}}}'::uuid[], '{{\"{run}\"}}'::uuid[])")
     assert "lpad(to_hex(:i::bigint), 12, '0'))::uuid]::uuid[]" in statement
     assert statement.endswith("ARRAY[uuidv7()]::uuid[])")
+    assert with_expressions(f"SELECT f('{{{session}}}', '{{{run}}}')".replace("-", "")).count("ARRAY[") == 2
     with pytest.raises(AssertionError, match="no place"):
         with_expressions("SELECT 1")
 
