@@ -1,6 +1,7 @@
 """`make bench-smoke`: a few cases in short rounds. Fails when a ratio is half of what bench/stored.json says it was."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -38,6 +39,7 @@ def main() -> None:
     parser.add_argument("--store", action="store_true", help="what is measured now is what later runs compare with")
     storing = parser.parse_args().store
     console = make_console()
+    load_before = os.getloadavg()[0]
     cases = {name: case for name, case in find_cases().items() if case.smoke}
     outcomes = measured(console, cases, rounds=_ROUNDS, seconds=_SECONDS)
     console.print(table_of(outcomes))
@@ -48,6 +50,8 @@ def main() -> None:
     found = complaints(outcomes, stored)
     for complaint in found:
         console.print(complaint, style="red")
+    if found and load_before > (os.cpu_count() or 1):
+        console.print(f"The machine was busy before (load {load_before:.1f}): ratios jump then. Try when it is not.")
     if not found:
         console.print("No ratio has halved.", style="green")
     sys.exit(bool(found))
