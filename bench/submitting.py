@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import Any, cast
 from uuid import UUID, uuid4
 
@@ -29,8 +30,8 @@ CLIENTS = 16
 _SESSION_PREFIX = "01900000-0000-7000-8000-"
 _ANY_SESSION = UUID(f"{_SESSION_PREFIX}000000000000")
 _ANY_RUN = UUID(f"{_SESSION_PREFIX}ffffffffffff")
-# What wrk had asked for and did not wait to hear is under way when it ends.
-_LATE_SECONDS = 0.3
+_LOOK_SECONDS = 0.2
+_PATIENCE_SECONDS = 20.0
 _ADD_SESSIONS = """
 INSERT INTO sessions (id, workspace_id, created_by)
 SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, w.id, w.owner_id
@@ -44,6 +45,12 @@ SELECT uuidv7(), id, workspace_id, 'queued', 1, 0 FROM sessions
 # In pgbench's language. `step` is the number of clients.
 _AT_RANDOM = "\\set i :first + :stride * random(0, :count - 1)"
 _IN_TURN = "\\set i :first + :stride * (:client_id + :step * :n)\n\\set n :n + 1"
+_UNDER_WAY = """
+SELECT last_value, (SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND state = 'active' AND backend_type = 'client backend'
+                      AND pid <> pg_backend_pid())
+FROM session_event_ids
+"""
 _NOW = "SELECT clock_timestamp()"
 _ACCEPTED_SINCE = "SELECT count(*) FROM session_events WHERE workspace_id = %s AND created_at >= %s"
 
@@ -99,7 +106,7 @@ async def over_http(
             **keys,
         )
         claim.inputs = report.requests
-        await asyncio.sleep(_LATE_SECONDS)
+        await _until_quiet(server)
     cpu_us = (cpu_seconds(server.process_id) - cpu_before) * 1_000_000
     return Load(report, cpu_us / report.requests)
 
@@ -123,6 +130,20 @@ async def by_pgbench(
         )
         claim.inputs = report.transactions
     return report
+
+
+async def _until_quiet(server: Server) -> None:
+    """What wrk had asked for and did not wait to hear is still under way when it ends: not for the next to count."""
+    deadline = monotonic() + _PATIENCE_SECONDS
+    seen: object = None
+    while True:
+        ((last, at_work),) = await server.statement(_UNDER_WAY)
+        if last == seen and not at_work:
+            return
+        if monotonic() > deadline:
+            raise BenchError("inputs are still being stored long after the last was sent")
+        seen = last
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 class _Claim(Struct):
