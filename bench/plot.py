@@ -4,15 +4,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from xml.sax.saxutils import escape
 
-WIDTH, HEIGHT = 860, 440
-_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 250, 40, 50
+WIDTH, HEIGHT = 1000, 440
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 390, 40, 50
 _FROM_MS, _TO_MS = 0.1, 1000.0
 _TICKS_MS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 COLOURS = ("#1f6feb", "#d1580e", "#1a7f37", "#8250df", "#bf3989", "#4d5560")
 STYLE = "text{font:13px system-ui,sans-serif;fill:#24292f}.grid{stroke:#d0d7de}.curve{fill:none;stroke-width:2}"
 
 
-def draw(samples_ms: Mapping[str, Sequence[float]], target_ms: float, title: str) -> str:
+def draw(samples_ms: Mapping[str, Sequence[float]], title: str) -> str:
     """An SVG. The scale of times is logarithmic."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
@@ -20,8 +20,6 @@ def draw(samples_ms: Mapping[str, Sequence[float]], target_ms: float, title: str
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
         f'<text x="{_LEFT}" y="24">{escape(title)}</text>',
         *_grid(),
-        f'<path d="M{_x(target_ms):.1f} {_TOP}V{HEIGHT - _BOTTOM}" stroke="#cf222e" stroke-dasharray="5 4"/>',
-        f'<text x="{_x(target_ms) + 5:.1f}" y="{HEIGHT - _BOTTOM - 8}">target {target_ms:g} ms</text>',
     ]
     for place, (name, values) in enumerate(samples_ms.items()):
         colour = COLOURS[place % len(COLOURS)]

@@ -31,12 +31,16 @@ def table_of(title: str, figures: Sequence[Figure]) -> Table:
 
 def write_json(name: str, figures: Sequence[Figure], took_seconds: float, load_before: float, **more: object) -> Path:
     """`more` is what stands behind the figures."""
+    shown = [{**msgspec.to_builtins(figure), "met": figure.met} for figure in figures]
+    return write_result(name, took_seconds, load_before, figures=shown, **more)
+
+
+def write_result(name: str, took_seconds: float, load_before: float, **found: object) -> Path:
     result = {
         "taken_at": datetime.now(UTC),
         "took_seconds": round(took_seconds, 1),
         "machine": _machine(load_before),
-        "figures": [{**msgspec.to_builtins(figure), "met": figure.met} for figure in figures],
-        **more,
+        **found,
     }
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"

@@ -4,10 +4,11 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from time import monotonic
+from typing import Any, LiteralString
 from uuid import UUID, uuid4
 
 import msgspec
@@ -15,7 +16,10 @@ import psycopg
 from msgspec import Struct
 from psycopg import AsyncConnection, sql
 from psycopg.conninfo import make_conninfo
+from psycopg.rows import TupleRow
 
+from bench.case import BenchError, Ground
+from bench.provider import QUICKLY
 from bench.wire import Answer, Wire, request
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
@@ -27,18 +31,19 @@ from quarterdeck.workspaces.service import FirstStart, first_start
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 20.0
+_LOOK_SECONDS = 0.02
+_WARM_UP_RUNS = 10
 _ACTIVE = (RunState.QUEUED, RunState.RUNNING)
 
-# One sample, or one part of the work, is done.
-Advance = Callable[[], None]
 
-
-class Stage(Struct, frozen=True):
+class Server(Struct, frozen=True):
     """A database and the API on it. Workers are started by those who need them."""
 
     folder: Path
     database_url: str
     port: int
+    # Of `qd api`. What serves are its children.
+    process_id: int
     workspace_id: UUID
     key: str
 
@@ -56,6 +61,18 @@ class Stage(Struct, frozen=True):
         finally:
             wire.close()
 
+    async def statement(self, statement: LiteralString, *values: object) -> list[TupleRow]:
+        """As the owner of the database. Outside a transaction, for VACUUM needs that."""
+        async with await AsyncConnection.connect(self.database_url, autocommit=True) as connection:
+            await connection.execute("SET search_path = app")
+            cursor = await connection.execute(statement, values)
+            return await cursor.fetchall() if cursor.description else []
+
+    async def settle(self) -> None:
+        """What a large change leaves to be done is done before anything is measured."""
+        await self.statement("VACUUM ANALYZE")
+        await self.statement("CHECKPOINT")
+
     def submission(self, session_id: UUID, text: str) -> bytes:
         body = msgspec.json.encode({"type": "input", "text": text})
         return request("POST", f"/v1/sessions/{session_id}/events", self.key, body)
@@ -64,27 +81,38 @@ class Stage(Struct, frozen=True):
 class Caller:
     """One client on one connection."""
 
-    def __init__(self, stage: Stage, wire: Wire) -> None:
-        self._stage = stage
+    def __init__(self, server: Server, wire: Wire) -> None:
+        self._server = server
         self._wire = wire
 
     async def new_sessions(self, count: int, model: str | None = None) -> list[UUID]:
         """With the worker's default model unless one is named."""
-        ask = request("POST", "/v1/sessions", self._stage.key, msgspec.json.encode({"model": model} if model else {}))
-        answers = [_checked(await self._wire.ask(ask)) for _ in range(count)]
-        return [UUID(msgspec.json.decode(answer)["id"]) for answer in answers]
+        body = msgspec.json.encode({"model": model} if model else {})
+        return [UUID((await self.post("/v1/sessions", body))["id"]) for _ in range(count)]
 
-    async def new_keys(self, count: int) -> None:
-        for number in range(count):
-            body = msgspec.json.encode({"label": f"bench {number}", "permissions": ["workspace.read"]})
-            _checked(await self._wire.ask(request("POST", "/v1/api-keys", self._stage.key, body)))
+    async def new_skills(self, count: int) -> list[UUID]:
+        names = (msgspec.json.encode({"name": f"bench {number}"}) for number in range(count))
+        return [UUID((await self.post("/v1/skills", name))["id"]) for name in names]
+
+    async def get(self, path: str) -> Any:
+        ask = request("GET", path, self._server.key, Service_Workspace=str(self._server.workspace_id))
+        return msgspec.json.decode(_checked(await self._wire.ask(ask)))
+
+    async def post(self, path: str, body: bytes, media_type: str = "application/json") -> Any:
+        ask = request("POST", path, self._server.key, body, media_type)
+        return msgspec.json.decode(_checked(await self._wire.ask(ask)))
 
     async def submit(self, session_id: UUID, text: str) -> SubmitKindBody:
-        answer = _checked(await self._wire.ask(self._stage.submission(session_id, text)))
+        answer = _checked(await self._wire.ask(self._server.submission(session_id, text)))
         return msgspec.json.decode(answer, type=SubmitKindBody)
 
+    async def warm_up(self, model: str | None = None) -> None:
+        """The first run also waits for a worker to be there, and for the library of its provider."""
+        for session_id in await self.new_sessions(_WARM_UP_RUNS, model):
+            await self.until_ended((await self.submit(session_id, QUICKLY)).run_id)
+
     async def run(self, run_id: UUID) -> RunBody:
-        answer = _checked(await self._wire.ask(request("GET", f"/v1/runs/{run_id}", self._stage.key)))
+        answer = _checked(await self._wire.ask(request("GET", f"/v1/runs/{run_id}", self._server.key)))
         return msgspec.json.decode(answer, type=RunBody)
 
     async def until_started(self, run_id: UUID) -> RunBody:
@@ -105,7 +133,7 @@ class Caller:
         after: int | None = 0
         while after is not None:
             path = f"/v1/sessions/{session_id}/events?limit=200&after={after}"
-            answer = _checked(await self._wire.ask(request("GET", path, self._stage.key)))
+            answer = _checked(await self._wire.ask(request("GET", path, self._server.key)))
             page = msgspec.json.decode(answer, type=EventPage)
             events += page.items
             after = page.next_cursor
@@ -113,13 +141,14 @@ class Caller:
 
 
 @asynccontextmanager
-async def staged(postgres_url: str, folder: Path) -> AsyncIterator[Stage]:
-    url = _new_database(postgres_url)
+async def serving(ground: Ground, **settings: object) -> AsyncIterator[Server]:
+    """With default settings but for these, which are environment variables without their prefix."""
+    url = _new_database(ground.postgres_url)
     first = await _first_start(url)
-    port = _free_port()
-    with _process(["api", "--port", str(port)], url, folder, {}) as process:
-        await _until_up(port, process)
-        yield Stage(folder, url, port, first.workspace_id, first.secret)
+    port = free_port()
+    with _process(["api", "--port", str(port)], url, ground.folder, settings) as process:
+        await until_up(port, process)
+        yield Server(ground.folder, url, port, process.pid, first.workspace_id, first.secret)
 
 
 def _new_database(postgres_url: str) -> str:
@@ -139,7 +168,7 @@ async def _first_start(url: str) -> FirstStart:
     return first
 
 
-def _free_port() -> int:
+def free_port() -> int:
     (listener,) = listen("127.0.0.1", 0, 1)
     with listener:
         port: int = listener.getsockname()[1]
@@ -150,11 +179,22 @@ def _free_port() -> int:
 def _process(
     arguments: list[str], url: str, folder: Path, settings: dict[str, object]
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
-    environment |= {"QUARTERDECK_DATABASE_URL": url, "QUARTERDECK_SERVER_DATA_DIR": str(folder)}
+    environment = clean_environment() | {"QUARTERDECK_DATABASE_URL": url, "QUARTERDECK_SERVER_DATA_DIR": str(folder)}
     environment |= {f"QUARTERDECK_{name}": str(value) for name, value in settings.items()}
-    with (folder / f"{arguments[0]}.log").open("ab") as log:
-        process = subprocess.Popen([sys.executable, "-m", "quarterdeck", *arguments], env=environment, stderr=log)
+    command = [sys.executable, "-m", "quarterdeck", *arguments]
+    with started(command, environment, folder / f"{arguments[0]}.log") as process:
+        yield process
+
+
+def clean_environment() -> dict[str, str]:
+    """Without settings that somebody has made for a server of their own."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
+
+
+@contextmanager
+def started(command: list[str], environment: Mapping[str, str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    with log.open("ab") as file:
+        process = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
     try:
         yield process
     finally:
@@ -166,22 +206,25 @@ def _process(
             process.wait()
 
 
-async def _until_up(port: int, process: "subprocess.Popen[bytes]") -> None:
+async def until_up(port: int, process: "subprocess.Popen[bytes]", path: str = "/readyz", key: str = "none") -> None:
+    """Until a GET of `path` is answered with 200."""
     deadline = monotonic() + _START_SECONDS
     while True:
-        assert process.poll() is None, f"qd api ended with code {process.returncode}"
-        assert monotonic() < deadline, "qd api does not answer"
+        assert process.poll() is None, f"the server ended with code {process.returncode}"
+        assert monotonic() < deadline, "the server does not answer"
         try:
             wire = await Wire.connect(port)
-            ready = await wire.ask(request("GET", "/readyz", "none"))
+            answer = await wire.ask(request("GET", path, key))
         except OSError:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(_LOOK_SECONDS)
             continue
         wire.close()
-        if ready.status == 200:
+        if answer.status == 200:
             return
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _checked(answer: Answer) -> bytes:
-    assert answer.status in (200, 201), answer.body
+    if answer.status not in (200, 201):
+        raise BenchError(f"an answer of {answer.status}: {answer.body.decode()}")
     return answer.body

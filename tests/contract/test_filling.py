@@ -1,0 +1,63 @@
+"""A history that bench/filling.py wrote is one that the service reads, and goes on with."""
+
+from pathlib import Path
+
+import httpx
+from bench.filling import ACTIVE_EVERY, fill, fill_keys, session_id
+
+from tests.world import World, serving
+
+SESSIONS = 2 * ACTIVE_EVERY
+SCHEMA = """
+SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid WHERE c.relnamespace = 'app'::regnamespace
+UNION ALL
+SELECT conrelid::regclass || '.' || conname, pg_get_constraintdef(oid)
+FROM pg_constraint WHERE connamespace = 'app'::regnamespace AND convalidated
+ORDER BY 1, 2
+"""
+ENDED_RUN = ["input.accepted", "run.started", "input.consumed", "message", "run.succeeded"]
+
+
+async def test_the_service_reads_what_was_filled_in(database_url: str, tmp_path: Path) -> None:
+    with serving(database_url, tmp_path) as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            world = await World.create(database_url, http)
+            before = await world.fetch(SCHEMA)
+            steps: list[str] = []
+            fill(
+                database_url,
+                workspace_id=world.workspace_id,
+                sessions=SESSIONS,
+                events=10 * SESSIONS + 2,
+                receipts=100,
+                tell=steps.append,
+            )
+            fill_keys(database_url, workspace_id=world.workspace_id, keys=300)
+            assert "sessions" in steps
+            assert await world.fetch(SCHEMA) == before
+
+            page = (await world.get("/v1/sessions?limit=200&order=asc")).json()
+            assert [one["id"] for one in page["items"]] == [str(session_id(n + 1)) for n in range(SESSIONS)]
+            waiting = [number + 1 for number, one in enumerate(page["items"]) if one["active_run"] is not None]
+            assert waiting == [ACTIVE_EVERY, 2 * ACTIVE_EVERY]
+
+            log = (await world.get(f"/v1/sessions/{session_id(ACTIVE_EVERY)}/events")).json()["items"]
+            assert [one["type"] for one in log] == [*ENDED_RUN, *ENDED_RUN, "input.accepted"]
+            runs = (await world.get(f"/v1/sessions/{session_id(1)}/runs")).json()["items"]
+            assert [run["state"] for run in runs] == ["succeeded", "succeeded"]
+            assert runs[0]["created_at"] > runs[1]["created_at"]
+
+            keys = (await world.list_keys("?limit=200&order=asc")).json()
+            rest = (await world.list_keys(f"?limit=200&order=asc&after={keys['next_cursor']}")).json()
+            assert len(keys["items"]) + len(rest["items"]) == 300 + 1
+            ((receipts, oldest),) = await world.fetch("SELECT count(*), (now() - min(created_at))::text FROM receipts")
+            assert (receipts, oldest[:6]) == (100, "6 days")
+
+            steered = await world.submit(str(session_id(ACTIVE_EVERY)))
+            assert steered.json()["outcome"] == "steered"
+            grown = (await world.get(f"/v1/sessions/{session_id(ACTIVE_EVERY)}/events")).json()["items"]
+            assert [one["id"] for one in grown] == sorted({one["id"] for one in grown})
+            assert grown[:-1] == log
+            (jobs,) = await world.fetch("SELECT count(*) FROM jobs.procrastinate_jobs WHERE status = 'todo'")
+            assert jobs == (2,)
