@@ -11,6 +11,7 @@ from quarterdeck.access.last_used import LastUsed
 from quarterdeck.db.database import Database
 from quarterdeck.events.feed import Feed
 from quarterdeck.events.hints import Hints
+from quarterdeck.events.shared_pages import SharedPages
 from quarterdeck.http.connections import LOOKS, PARTING_SECONDS, Connections
 from quarterdeck.http.console import Console
 from quarterdeck.http.docs_page import serve_docs
@@ -58,6 +59,7 @@ def build_parts(settings: Settings) -> Parts:
         uploads=open_uploads(settings.bundle, settings.data_dir),
         hints=hints,
         feed=Feed(url, settings.database, settings.stream),
+        shared_pages=SharedPages(database),
         stopping=asyncio.Event(),
         sealer=Sealer(settings.webhook, settings.data_dir),
     )

@@ -26,6 +26,11 @@ class LogPageRequest(Struct, frozen=True):
     after: int = 0
 
 
+def bounds(start: UUID, *, newest_first: bool) -> tuple[UUID, UUID]:
+    """The lowest and the highest id that a page from `start` on may hold."""
+    return (LOWEST_ID, start) if newest_first else (start, HIGHEST_ID)
+
+
 class Identified(Protocol):
     @property
     def id(self) -> UUID: ...

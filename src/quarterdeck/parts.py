@@ -8,6 +8,7 @@ from quarterdeck.access.last_used import LastUsed
 from quarterdeck.db.database import Database
 from quarterdeck.events.feed import Feed
 from quarterdeck.events.hints import Hints
+from quarterdeck.events.shared_pages import SharedPages
 from quarterdeck.rate_limits.allowance import RateLimits
 from quarterdeck.runs.known_callers import KnownCallers
 from quarterdeck.runs.submissions import Submissions
@@ -27,6 +28,7 @@ class Parts(Struct, frozen=True):
     bundles: BundleStore
     hints: Hints
     feed: Feed
+    shared_pages: SharedPages
     uploads: Uploads
     # Set when the process is told to stop: readers that do not read are not waited for any longer.
     stopping: asyncio.Event

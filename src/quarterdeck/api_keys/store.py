@@ -6,7 +6,8 @@ from uuid import UUID
 from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import ApiKeyBody, NewApiKey, RotatedKey
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import created_at
+from quarterdeck.ids import HIGHEST_ID, LOWEST_ID, created_at
+from quarterdeck.pages import bounds
 from quarterdeck.workspaces.model import ActorBody
 
 _ADD = """
@@ -21,20 +22,21 @@ FROM api_keys k JOIN users u ON u.id = k.created_by
 WHERE k.workspace_id = %s AND k.id = %s
 """
 # The cursor's own row is fetched too: a page that does not begin with it was asked for with a cursor that this
-# workspace never gave out.
+# workspace never gave out. The workspace is part of the bounds and of the order, wherever keys are listed, so that no
+# other index serves: with `workspace_id = …` the few keys of a small workspace were looked for among everybody's.
 _NEWEST_FIRST = """
 SELECT k.id, k.label, k.prefix, k.permissions, k.expires_at, k.last_used_at, k.revoked_at,
        u.id, u.display_name, u.email
 FROM api_keys k JOIN users u ON u.id = k.created_by
-WHERE k.workspace_id = %s AND k.id <= %s
-ORDER BY k.id DESC LIMIT %s
+WHERE (k.workspace_id, k.id) BETWEEN (%s, %s) AND (%s, %s)
+ORDER BY k.workspace_id DESC, k.id DESC LIMIT %s
 """
 _OLDEST_FIRST = """
 SELECT k.id, k.label, k.prefix, k.permissions, k.expires_at, k.last_used_at, k.revoked_at,
        u.id, u.display_name, u.email
 FROM api_keys k JOIN users u ON u.id = k.created_by
-WHERE k.workspace_id = %s AND k.id >= %s
-ORDER BY k.id LIMIT %s
+WHERE (k.workspace_id, k.id) BETWEEN (%s, %s) AND (%s, %s)
+ORDER BY k.workspace_id, k.id LIMIT %s
 """
 _ALIVE_OF_USER = "SELECT id FROM api_keys WHERE workspace_id = %s AND created_by = %s AND revoked_at IS NULL"
 _REVOKE_ALL = """
@@ -63,9 +65,12 @@ _OF_USER = """
 SELECT k.id, k.label, k.prefix, k.permissions, k.expires_at, k.last_used_at, k.revoked_at,
        u.id, u.display_name, u.email
 FROM api_keys k JOIN users u ON u.id = k.created_by
-WHERE k.workspace_id = %s AND k.created_by = %s
-ORDER BY k.id
+WHERE (k.workspace_id, k.id) BETWEEN (%s, %s) AND (%s, %s) AND k.created_by = %s
+ORDER BY k.workspace_id, k.id
 """
+
+# Asking the enum for each took longer than all else that is done with a row.
+_PERMISSIONS = {permission.value: permission for permission in Permission}
 
 
 async def add(connection: Connection, key: NewApiKey) -> None:
@@ -95,7 +100,9 @@ async def page(
 ) -> list[ApiKeyBody]:
     """`count` keys from `start` on, itself included."""
     query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
-    rows = await (await connection.execute(query, (workspace_id, start, count))).fetchall()
+    lowest, highest = bounds(start, newest_first=newest_first)
+    values = (workspace_id, lowest, workspace_id, highest, count)
+    rows = await (await connection.execute(query, values)).fetchall()
     return [_body(row) for row in rows]
 
 
@@ -135,7 +142,8 @@ async def revoke_all(connection: Connection, workspace_id: UUID, ids: list[UUID]
 
 
 async def of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[ApiKeyBody]:
-    rows = await (await connection.execute(_OF_USER, (workspace_id, user_id))).fetchall()
+    values = (workspace_id, LOWEST_ID, workspace_id, HIGHEST_ID, user_id)
+    rows = await (await connection.execute(_OF_USER, values)).fetchall()
     return [_body(row) for row in rows]
 
 
@@ -145,7 +153,7 @@ def _body(row: tuple[Any, ...]) -> ApiKeyBody:
         id=api_key_id,
         label=label,
         prefix=prefix,
-        permissions=[Permission(permission) for permission in permissions],
+        permissions=[_PERMISSIONS[permission] for permission in permissions],
         created_at=created_at(api_key_id),
         created_by=ActorBody(user_id, name, email),
         expires_at=expires_at,

@@ -26,17 +26,17 @@ def _page_query(lead: str | None, *, newest_first: bool) -> str:
     """Only one index serves: the order names the column that is searched by, bounds stand for "equal to", and
     coalesce hides the other filters. With "action = … ORDER BY id" the index of all events would do too, and a plan
     that was made while the table was empty may then look through all of them."""
-    columns = [f"a.{lead}", "a.id"] if lead else ["a.id"]
+    columns = [f"a.{lead or 'workspace_id'}", "a.id"]
     place, bound = f"({', '.join(columns)})", f"({', '.join(['%s'] * len(columns))})"
     order = ", ".join(f"{column} {'DESC' if newest_first else 'ASC'}" for column in columns)
-    # The first of these is no news, but PostgreSQL reckons by it that few will be found, and does not sort them.
-    equal = f"a.{lead} BETWEEN %s AND %s AND " if lead else ""
+    # No bounds on the filtered column beside these: the search of the index would begin at them, not at the cursor.
+    equal = "a.workspace_id = %s AND " if lead else ""
     # Every part is written above.
     return f"""
 SELECT a.id, a.action, a.object_type, a.object_id, a.user_id, u.display_name, u.email, a.api_key_id,
        a.session_token_id, a.address, a.request_id, a.detail
 FROM audit_events a LEFT JOIN users u ON u.id = a.user_id
-WHERE a.workspace_id = %s AND {equal}{place} >= {bound} AND {place} < {bound}
+WHERE {equal}{place} >= {bound} AND {place} < {bound}
   AND coalesce(a.action = %s, %s::text IS NULL) AND coalesce(a.user_id = %s, %s::uuid IS NULL)
   AND coalesce(a.object_type = %s, %s::text IS NULL)
 ORDER BY {order} LIMIT %s
@@ -94,9 +94,10 @@ def _page(
     """The statement, and all its values but the number of events."""
     first, end = _span(wanted, start, newest_first=newest_first)
     lead = next((name for name in _LEADS if getattr(wanted, name) is not None), None)
-    place = () if lead is None else (getattr(wanted, lead),)
+    place = workspace_id if lead is None else getattr(wanted, lead)
+    equal = () if lead is None else (workspace_id,)
     others = (wanted.action, wanted.action, wanted.user_id, wanted.user_id, wanted.object_type, wanted.object_type)
-    return _PAGES[lead, newest_first], (workspace_id, *place, *place, *place, first, *place, end, *others)
+    return _PAGES[lead, newest_first], (*equal, place, first, place, end, *others)
 
 
 def _span(wanted: AuditFilter, start: UUID, *, newest_first: bool) -> tuple[UUID, UUID]:

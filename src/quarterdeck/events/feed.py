@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from uuid import UUID
 
 import psycopg
@@ -29,6 +30,12 @@ _LONGEST_PAUSE_SECONDS = 1.0
 _CONNECT_SECONDS = 3
 # A session has one active run; more are remembered only because late deltas of the last ones may still come.
 _RUNS_REMEMBERED = 8
+
+
+class Next(Enum):
+    LOOK = "look into the log"
+    NOTHING = "nothing has come"
+    STOP = "stop"
 
 
 class Reader:
@@ -74,12 +81,21 @@ class Reader:
         self.ended.set()
         self._something.set()
 
-    async def next(self) -> DeltaBody | None:
-        """None: look into the log, or, once `ended` is set, stop."""
-        while not self._todo and not self.ended.is_set():
+    async def next(self, seconds: float) -> DeltaBody | Next:
+        """What there is to do, within that time."""
+        if not self._todo and not self.ended.is_set():
             self._something.clear()
-            await self._something.wait()
-        return None if self.ended.is_set() else self._todo.popleft()
+            # A timer of its own, not asyncio.timeout(): five hundred readers wait anew with every entry.
+            timer = asyncio.get_running_loop().call_later(seconds, self._something.set)
+            try:
+                await self._something.wait()
+            finally:
+                timer.cancel()
+        if self.ended.is_set():
+            return Next.STOP
+        if not self._todo:
+            return Next.NOTHING
+        return self._todo.popleft() or Next.LOOK
 
     def attend(self, principal: Principal | None, head: Head | None) -> None:
         """By the rules that admitted it: `access.call.admit`."""

@@ -47,7 +47,11 @@ async def _written(stream: service.Stream) -> AsyncGenerator[bytes, None]:
             elif isinstance(item, DeltaBody):
                 yield b"event: message.delta\ndata: %b\n\n" % msgspec.json.encode(item)
             else:
-                yield b"".join(map(_entry, item))
+                yield item.written(_entries)
+
+
+def _entries(events: list[EventBody]) -> bytes:
+    return b"".join(map(_entry, events))
 
 
 def _entry(event: EventBody) -> bytes:

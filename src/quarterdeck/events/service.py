@@ -9,18 +9,16 @@ from msgspec import Struct
 from quarterdeck.access.call import Call, admit
 from quarterdeck.access.model import Permission
 from quarterdeck.db.database import Connection
-from quarterdeck.errors import ServiceError
 from quarterdeck.events import store
-from quarterdeck.events.feed import Reader
-from quarterdeck.events.model import DeltaBody, EventBody, EventPage, EventType
+from quarterdeck.events.feed import Next, Reader
+from quarterdeck.events.model import DeltaBody, EventPage, EventType
+from quarterdeck.events.shared_pages import SharedPage
 from quarterdeck.pages import LogPageRequest
 from quarterdeck.parts import Parts
 from quarterdeck.sessions.service import see_session
 
-# Beyond it a page ends early. A stream holds one page at a time for as long as its reader takes.
+# Beyond it a page ends early.
 _PAGE_BYTES = 4 * 1024 * 1024
-_STREAM_PAGE_BYTES = 256 * 1024
-_STREAM_PAGE_EVENTS = 100
 
 
 async def list_session_events(parts: Parts, call: Call[None], session_id: UUID, request: LogPageRequest) -> EventPage:
@@ -36,7 +34,7 @@ class Stream(Struct, frozen=True):
     """What is read, a page or a delta at a time; None when nothing has come for a while. `ended` says that no more is
     wanted, also to those who are still busy with an item."""
 
-    items: AsyncGenerator[list[EventBody] | DeltaBody | None, None]
+    items: AsyncGenerator[SharedPage | DeltaBody | None, None]
     ended: asyncio.Event
 
 
@@ -51,44 +49,33 @@ async def follow_session_events(parts: Parts, call: Call[None], session_id: UUID
     return Stream(_follow(parts, reader), reader.ended)
 
 
-async def _follow(parts: Parts, reader: Reader) -> AsyncGenerator[list[EventBody] | DeltaBody | None, None]:
+async def _follow(parts: Parts, reader: Reader) -> AsyncGenerator[SharedPage | DeltaBody | None, None]:
     with parts.feed.watching(reader):
-        while True:
-            try:
-                async with asyncio.timeout(parts.settings.stream.heartbeat_seconds):
-                    delta = await reader.next()
-            except TimeoutError:
+        while (do := await reader.next(parts.settings.stream.heartbeat_seconds)) is not Next.STOP:
+            if do is Next.NOTHING:
                 yield None
-                continue
-            if delta is not None:
-                yield delta
-                continue
-            while not reader.ended.is_set():
-                events, more = await _next_page(parts, reader)
-                if events:
-                    yield events
-                if not more:
-                    break
-            if reader.ended.is_set():
-                return
+            elif isinstance(do, DeltaBody):
+                yield do
+            else:
+                more = True
+                while more and not reader.ended.is_set():
+                    page = await _next_page(parts, reader)
+                    more = page is not None and page.more
+                    if page is not None and page.events:
+                        yield page
 
 
-async def _next_page(parts: Parts, reader: Reader) -> tuple[list[EventBody], bool]:
-    async def read(connection: Connection) -> tuple[list[EventBody], bool]:
-        return await store.page(connection, reader.session_id, reader.position, _STREAM_PAGE_EVENTS, _STREAM_PAGE_BYTES)
-
-    try:
-        events, more = await parts.database.read(read)
-    except ServiceError:
-        # The database is away. Who is ended now is answered 503 next, on which a browser gives up for good; the feed
-        # makes this reader look again as soon as it can.
-        return [], False
-    for event in events:
+async def _next_page(parts: Parts, reader: Reader) -> SharedPage | None:
+    """None: the database is away. Who is ended now is answered 503 next, on which a browser gives up for good; the feed
+    makes this reader look again as soon as it can."""
+    page = await parts.shared_pages.after(reader.session_id, reader.position)
+    if page is None or not page.events:
+        return page
+    for event in page.events:
         if event.type == EventType.RUN_STARTED and event.run_id is not None:
             reader.is_current(event.run_id, event.data.get("attempt", 0))
-    if events:
-        reader.position = events[-1].id
-    return events, more
+    reader.position = page.events[-1].id
+    return page
 
 
 async def _admit(connection: Connection, parts: Parts, call: Call[None], session_id: UUID) -> None:

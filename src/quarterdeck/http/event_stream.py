@@ -1,10 +1,11 @@
 """An answer without an end. It takes three to end it: the reader leaves, what is read ends, or the reader is too slow.
 
 Granian's `send` waits while a reader does not read, which bounds the memory, but it waits for ever; to a reader that
-has left it sends without a complaint. So every piece has a time, and leaving is watched for.
+has left it sends without a complaint. So every piece has its time, and leaving is watched for.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 
 from starlette.responses import Response
@@ -31,6 +32,8 @@ class EventStream(Response):
         self._chunks = chunks
         self._ended = ended
         self._send_seconds = send_seconds
+        # When the piece that is being sent was begun.
+        self._began: float | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -39,22 +42,22 @@ class EventStream(Response):
             return
         sending = asyncio.create_task(self._send_all(send))
         leaving = asyncio.create_task(left(receive))
-        ending = asyncio.create_task(self._ended.wait())
+        others = [asyncio.create_task(one) for one in (self._ended.wait(), self._stuck())]
         try:
-            await asyncio.wait({sending, leaving, ending}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, leaving, *others}, return_when=asyncio.FIRST_COMPLETED)
             if not leaving.done():
                 await asyncio.wait({sending}, timeout=_PARTING_SECONDS)
         finally:
             has_left = leaving.done()
-            for task in (sending, leaving, ending):
+            for task in (sending, leaving, *others):
                 task.cancel()
-            outcome, *_ = await asyncio.gather(sending, leaving, ending, return_exceptions=True)
+            outcome, *_ = await asyncio.gather(sending, leaving, *others, return_exceptions=True)
             await self._chunks.aclose()
         if has_left or outcome is None:
             return
         # Otherwise the connection would stay until its reader reads, and a stopping server would wait for it.
         hang_up(scope)
-        if not isinstance(outcome, (TimeoutError, asyncio.CancelledError)):
+        if isinstance(outcome, Exception):
             raise outcome
 
     async def _send_all(self, send: Send) -> None:
@@ -64,5 +67,15 @@ class EventStream(Response):
         await self._send(send, b"", more=False)
 
     async def _send(self, send: Send, piece: bytes, *, more: bool) -> None:
-        async with asyncio.timeout(self._send_seconds):
-            await send({"type": "http.response.body", "body": piece, "more_body": more})
+        self._began = time.monotonic()
+        await send({"type": "http.response.body", "body": piece, "more_body": more})
+        self._began = None
+
+    async def _stuck(self) -> None:
+        """Returns once a piece has been on its way for too long. It looks when that of the moment would be, so that
+        pieces need no timers: those took as long as the sending."""
+        while True:
+            seconds = 0.0 if self._began is None else time.monotonic() - self._began
+            if seconds >= self._send_seconds:
+                return
+            await asyncio.sleep(self._send_seconds - seconds)

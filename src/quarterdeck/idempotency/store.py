@@ -9,14 +9,16 @@ from quarterdeck.db.database import Connection
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 2))"
 _FIND = "SELECT fingerprint, body FROM receipts WHERE scope_id = %s AND operation = %s AND key = %s"
 _SAVE = "INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALUES (%s, %s, %s, %s, %s)"
-# A minute more than promised: a receipt is dated when it is written, which is a little before it is committed.
+# A minute more than promised: a receipt is dated when it is written, which is a little before it is committed. now(),
+# because no index is searched for what clock_timestamp() says. Found first and then deleted by where they are: with
+# IN (SELECT …) PostgreSQL read the whole table for every batch, to join it with what was found.
 _SWEEP = """
-DELETE FROM receipts WHERE (scope_id, operation, key) IN (
-    SELECT scope_id, operation, key FROM receipts
-    WHERE created_at < clock_timestamp() - make_interval(days => %s, mins => 1)
+DELETE FROM receipts WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM receipts
+    WHERE created_at < now() - make_interval(days => %s, mins => 1)
     ORDER BY created_at LIMIT %s
     FOR UPDATE SKIP LOCKED
-)
+))
 """
 
 

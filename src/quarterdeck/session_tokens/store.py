@@ -5,6 +5,7 @@ from uuid import UUID
 
 from quarterdeck.db.database import Connection
 from quarterdeck.ids import created_at
+from quarterdeck.pages import bounds
 from quarterdeck.session_tokens.model import NewSessionToken, SessionTokenBody
 from quarterdeck.workspaces.model import ActorBody
 
@@ -17,15 +18,16 @@ SELECT t.id, t.session_id, t.prefix, t.api_key_id, t.expires_at, t.revoked_at, u
 FROM session_tokens t JOIN api_keys k ON k.id = t.api_key_id JOIN users u ON u.id = k.created_by
 WHERE t.session_id = %s AND t.id = %s
 """
+# The session is part of the bounds and of the order, so that no other index serves: as in api_keys/store.py.
 _NEWEST_FIRST = """
 SELECT t.id, t.session_id, t.prefix, t.api_key_id, t.expires_at, t.revoked_at, u.id, u.display_name, u.email
 FROM session_tokens t JOIN api_keys k ON k.id = t.api_key_id JOIN users u ON u.id = k.created_by
-WHERE t.session_id = %s AND t.id <= %s ORDER BY t.id DESC LIMIT %s
+WHERE (t.session_id, t.id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY t.session_id DESC, t.id DESC LIMIT %s
 """
 _OLDEST_FIRST = """
 SELECT t.id, t.session_id, t.prefix, t.api_key_id, t.expires_at, t.revoked_at, u.id, u.display_name, u.email
 FROM session_tokens t JOIN api_keys k ON k.id = t.api_key_id JOIN users u ON u.id = k.created_by
-WHERE t.session_id = %s AND t.id >= %s ORDER BY t.id LIMIT %s
+WHERE (t.session_id, t.id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY t.session_id, t.id LIMIT %s
 """
 _REVOKE = """
 UPDATE session_tokens SET revoked_at = clock_timestamp() WHERE session_id = %s AND id = %s AND revoked_at IS NULL
@@ -47,7 +49,9 @@ async def page(
 ) -> list[SessionTokenBody]:
     """`count` tokens from `start` on, itself included."""
     query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
-    rows = await (await connection.execute(query, (session_id, start, count))).fetchall()
+    lowest, highest = bounds(start, newest_first=newest_first)
+    values = (session_id, lowest, session_id, highest, count)
+    rows = await (await connection.execute(query, values)).fetchall()
     return [_body(row) for row in rows]
 
 

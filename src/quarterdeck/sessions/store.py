@@ -6,7 +6,8 @@ from uuid import UUID
 import msgspec
 
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import HIGHEST_ID, LOWEST_ID, created_at
+from quarterdeck.ids import created_at
+from quarterdeck.pages import bounds
 from quarterdeck.sessions.model import (
     ActiveRun,
     AgentSetup,
@@ -127,15 +128,13 @@ WITH gone AS (DELETE FROM sessions WHERE workspace_id = %s AND id = %s RETURNING
 INSERT INTO deleted_sessions (session_id) SELECT id FROM gone
 """
 _DELETED = "SELECT session_id FROM deleted_sessions ORDER BY deleted_at LIMIT 1 FOR UPDATE SKIP LOCKED"
+# Found first and then deleted by where they are: IN (SELECT …) lets PostgreSQL read the whole table to join it.
 _PURGE_EVENTS = """
 DELETE FROM session_events
-WHERE (session_id, id) IN (SELECT session_id, id FROM session_events WHERE session_id = %s ORDER BY id LIMIT %s)
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM session_events WHERE session_id = %s ORDER BY id LIMIT %s))
 """
 _PURGE_RECEIPTS = """
-DELETE FROM receipts
-WHERE (scope_id, operation, key) IN (
-    SELECT scope_id, operation, key FROM receipts WHERE scope_id = %s LIMIT %s
-)
+DELETE FROM receipts WHERE ctid = ANY (ARRAY(SELECT ctid FROM receipts WHERE scope_id = %s LIMIT %s))
 """
 _FORGET_DELETED = "DELETE FROM deleted_sessions WHERE session_id = %s"
 
@@ -175,8 +174,8 @@ async def page(
         query = _ARCHIVED_NEWEST_FIRST if newest_first else _ARCHIVED_OLDEST_FIRST
     else:
         query = _ACTIVE_NEWEST_FIRST if newest_first else _ACTIVE_OLDEST_FIRST
-    first, last = (LOWEST_ID, start) if newest_first else (start, HIGHEST_ID)
-    values = (workspace_id, first, workspace_id, last, search, search, count)
+    lowest, highest = bounds(start, newest_first=newest_first)
+    values = (workspace_id, lowest, workspace_id, highest, search, search, count)
     rows = await (await connection.execute(query, values)).fetchall()
     return [
         ListedSession(**_fields(row[:10]), active_run=None if row[10] is None else ActiveRun(*row[10:])) for row in rows

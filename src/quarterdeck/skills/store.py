@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from quarterdeck.db.database import Connection
 from quarterdeck.ids import created_at
+from quarterdeck.pages import bounds
 from quarterdeck.skills.model import (
     Archive,
     Bundle,
@@ -29,20 +30,59 @@ FROM skills s JOIN users u ON u.id = s.created_by
 WHERE s.workspace_id = %s AND s.id = %s
 """
 # The cursor's own row is fetched too, also when it has been archived or brought back since: a page that does not begin
-# with it was asked for with a cursor that this workspace never gave out.
-_NEWEST_FIRST = """
+# with it was asked for with a cursor that this workspace never gave out. The others by an index that each list has for
+# itself; the workspace is part of their bounds and of their order, so that no other serves.
+_ACTIVE_NEWEST_FIRST = """
 SELECT s.id, s.workspace_id, s.name, s.latest_version, s.default_version, s.revision, s.archived_at,
        u.id, u.display_name, u.email
-FROM skills s JOIN users u ON u.id = s.created_by
-WHERE s.workspace_id = %s AND s.id <= %s AND (s.id = %s OR (s.archived_at IS NOT NULL) = %s)
-ORDER BY s.id DESC LIMIT %s
+FROM (
+    SELECT * FROM skills WHERE workspace_id = %s AND id = %s
+    UNION ALL (
+        SELECT * FROM skills
+        WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NULL
+        ORDER BY workspace_id DESC, id DESC LIMIT %s
+    )
+) AS s JOIN users u ON u.id = s.created_by
+ORDER BY s.id DESC
 """
-_OLDEST_FIRST = """
+_ACTIVE_OLDEST_FIRST = """
 SELECT s.id, s.workspace_id, s.name, s.latest_version, s.default_version, s.revision, s.archived_at,
        u.id, u.display_name, u.email
-FROM skills s JOIN users u ON u.id = s.created_by
-WHERE s.workspace_id = %s AND s.id >= %s AND (s.id = %s OR (s.archived_at IS NOT NULL) = %s)
-ORDER BY s.id LIMIT %s
+FROM (
+    SELECT * FROM skills WHERE workspace_id = %s AND id = %s
+    UNION ALL (
+        SELECT * FROM skills
+        WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NULL
+        ORDER BY workspace_id, id LIMIT %s
+    )
+) AS s JOIN users u ON u.id = s.created_by
+ORDER BY s.id
+"""
+_ARCHIVED_NEWEST_FIRST = """
+SELECT s.id, s.workspace_id, s.name, s.latest_version, s.default_version, s.revision, s.archived_at,
+       u.id, u.display_name, u.email
+FROM (
+    SELECT * FROM skills WHERE workspace_id = %s AND id = %s
+    UNION ALL (
+        SELECT * FROM skills
+        WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NOT NULL
+        ORDER BY workspace_id DESC, id DESC LIMIT %s
+    )
+) AS s JOIN users u ON u.id = s.created_by
+ORDER BY s.id DESC
+"""
+_ARCHIVED_OLDEST_FIRST = """
+SELECT s.id, s.workspace_id, s.name, s.latest_version, s.default_version, s.revision, s.archived_at,
+       u.id, u.display_name, u.email
+FROM (
+    SELECT * FROM skills WHERE workspace_id = %s AND id = %s
+    UNION ALL (
+        SELECT * FROM skills
+        WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NOT NULL
+        ORDER BY workspace_id, id LIMIT %s
+    )
+) AS s JOIN users u ON u.id = s.created_by
+ORDER BY s.id
 """
 _CHANGE = """
 UPDATE skills
@@ -140,9 +180,14 @@ async def get(connection: Connection, workspace_id: UUID, skill_id: UUID) -> Ski
 async def page(
     connection: Connection, workspace_id: UUID, start: UUID, count: int, *, archived: bool, newest_first: bool
 ) -> list[SkillBody]:
-    """`count` skills from `start` on, itself included."""
-    query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
-    rows = await (await connection.execute(query, (workspace_id, start, start, archived, count))).fetchall()
+    """The skill with the id `start`, if there is one, and `count` more from there on."""
+    if archived:
+        query = _ARCHIVED_NEWEST_FIRST if newest_first else _ARCHIVED_OLDEST_FIRST
+    else:
+        query = _ACTIVE_NEWEST_FIRST if newest_first else _ACTIVE_OLDEST_FIRST
+    lowest, highest = bounds(start, newest_first=newest_first)
+    values = (workspace_id, start, workspace_id, lowest, workspace_id, highest, count)
+    rows = await (await connection.execute(query, values)).fetchall()
     return [_body(row) for row in rows]
 
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from quarterdeck.db.database import Connection
 from quarterdeck.ids import created_at
+from quarterdeck.pages import bounds
 from quarterdeck.webhooks.model import Claimed, DeliveryState, NewDelivery, Outcome, WebhookDeliveryBody
 
 _ADD = "INSERT INTO webhook_deliveries (id, webhook_id, event, run_id, payload) VALUES (%s, %s, %s, %s, %s)"
@@ -16,33 +17,34 @@ SELECT d.id, d.webhook_id, d.event, d.run_id, d.state, d.attempts, d.next_attemp
 FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id
 WHERE w.workspace_id = %s AND d.webhook_id = %s AND d.id = %s
 """
+# What is asked for is part of the bounds and of the order, so that no other index serves: as in api_keys/store.py.
 _NEWEST_FIRST = """
 SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
        delivered_at
 FROM webhook_deliveries
-WHERE webhook_id = %s AND id <= %s
-ORDER BY id DESC LIMIT %s
+WHERE (webhook_id, id) BETWEEN (%s, %s) AND (%s, %s)
+ORDER BY webhook_id DESC, id DESC LIMIT %s
 """
 _NEWEST_FIRST_IN_STATE = """
 SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
        delivered_at
 FROM webhook_deliveries
-WHERE webhook_id = %s AND state = %s AND id <= %s
-ORDER BY id DESC LIMIT %s
+WHERE webhook_id = %s AND (state, id) BETWEEN (%s, %s) AND (%s, %s)
+ORDER BY state DESC, id DESC LIMIT %s
 """
 _OLDEST_FIRST = """
 SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
        delivered_at
 FROM webhook_deliveries
-WHERE webhook_id = %s AND id >= %s
-ORDER BY id LIMIT %s
+WHERE (webhook_id, id) BETWEEN (%s, %s) AND (%s, %s)
+ORDER BY webhook_id, id LIMIT %s
 """
 _OLDEST_FIRST_IN_STATE = """
 SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
        delivered_at
 FROM webhook_deliveries
-WHERE webhook_id = %s AND state = %s AND id >= %s
-ORDER BY id LIMIT %s
+WHERE webhook_id = %s AND (state, id) BETWEEN (%s, %s) AND (%s, %s)
+ORDER BY state, id LIMIT %s
 """
 # One that is being sent ends first: two attempts at once would tell nothing apart.
 _AGAIN = """
@@ -114,9 +116,9 @@ _FORGET = "DELETE FROM webhook_deliveries WHERE id = ANY(%s)"
 # Those that wait are left alone: a person may have asked for an old one again.
 _DELETE_OLD = """
 DELETE FROM webhook_deliveries
-WHERE id IN (
+WHERE id = ANY (ARRAY(
     SELECT id FROM webhook_deliveries WHERE id < %s AND state <> 'pending' ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
-)
+))
 """
 
 
@@ -142,12 +144,14 @@ async def page(
     newest_first: bool,
 ) -> list[WebhookDeliveryBody]:
     """`count` deliveries from `start` on, itself included."""
+    lowest, highest = bounds(start, newest_first=newest_first)
     if state is None:
         query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
-        found = await connection.execute(query, (webhook_id, start, count))
+        found = await connection.execute(query, (webhook_id, lowest, webhook_id, highest, count))
     else:
         query = _NEWEST_FIRST_IN_STATE if newest_first else _OLDEST_FIRST_IN_STATE
-        found = await connection.execute(query, (webhook_id, state, start, count))
+        values = (webhook_id, state, lowest, state, highest, count)
+        found = await connection.execute(query, values)
     rows = await found.fetchall()
     return [_body(row) for row in rows]
 

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from quarterdeck.db.database import Connection
 from quarterdeck.ids import created_at
+from quarterdeck.pages import bounds
 from quarterdeck.webhooks.model import NewWebhook, Receiver, RunEvent, WebhookBody
 from quarterdeck.workspaces.model import ActorBody
 
@@ -22,19 +23,20 @@ FROM webhooks w JOIN users u ON u.id = w.created_by
 WHERE w.workspace_id = %s AND w.id = %s
 """
 _LOCK = "SELECT FROM webhooks WHERE workspace_id = %s AND id = %s FOR UPDATE"
+# The workspace is part of the bounds and of the order, so that no other index serves: as in api_keys/store.py.
 _NEWEST_FIRST = """
 SELECT w.id, w.url, w.events, w.description, w.enabled, w.disabled_reason, w.previous_secret_expires_at, w.revision,
        u.id, u.display_name, u.email
 FROM webhooks w JOIN users u ON u.id = w.created_by
-WHERE w.workspace_id = %s AND w.id <= %s
-ORDER BY w.id DESC LIMIT %s
+WHERE (w.workspace_id, w.id) BETWEEN (%s, %s) AND (%s, %s)
+ORDER BY w.workspace_id DESC, w.id DESC LIMIT %s
 """
 _OLDEST_FIRST = """
 SELECT w.id, w.url, w.events, w.description, w.enabled, w.disabled_reason, w.previous_secret_expires_at, w.revision,
        u.id, u.display_name, u.email
 FROM webhooks w JOIN users u ON u.id = w.created_by
-WHERE w.workspace_id = %s AND w.id >= %s
-ORDER BY w.id LIMIT %s
+WHERE (w.workspace_id, w.id) BETWEEN (%s, %s) AND (%s, %s)
+ORDER BY w.workspace_id, w.id LIMIT %s
 """
 # Whoever touches it has looked after it: the days in which it failed are counted anew.
 _CHANGE = """
@@ -114,7 +116,9 @@ async def page(
 ) -> list[WebhookBody]:
     """`count` webhooks from `start` on, itself included."""
     query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
-    rows = await (await connection.execute(query, (workspace_id, start, count))).fetchall()
+    lowest, highest = bounds(start, newest_first=newest_first)
+    values = (workspace_id, lowest, workspace_id, highest, count)
+    rows = await (await connection.execute(query, values)).fetchall()
     return [_body(row) for row in rows]
 
 

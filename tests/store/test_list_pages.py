@@ -1,0 +1,196 @@
+"""What a page of any list costs, and a batch of what is thrown away: its own rows, found where they begin. Not the rows
+before it, nor those of others."""
+
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, cast
+from uuid import UUID
+
+import psycopg
+import pytest
+from msgspec import Struct
+from psycopg import AsyncConnection
+
+from quarterdeck.api_keys import store as api_keys
+from quarterdeck.audit import store as audit
+from quarterdeck.audit.model import AuditFilter, ObjectType
+from quarterdeck.db.database import Connection
+from quarterdeck.idempotency import store as receipts
+from quarterdeck.ids import HIGHEST_ID, LOWEST_ID
+from quarterdeck.session_tokens import store as session_tokens
+from quarterdeck.sessions import store as sessions
+from quarterdeck.skills import store as skills
+from quarterdeck.webhooks import delivery_store
+from quarterdeck.webhooks import store as webhooks
+from quarterdeck.webhooks.model import DeliveryState
+from tests.store.test_sql_prepares import as_prepared
+from tests.world import AS_OWNER, clone_database, drop_database
+
+BIG, SMALL = UUID(int=1), UUID(int=2)
+# Rows of each list. One in `ROWS / FEW` is the small owner's, all over the list.
+ROWS = 6_000
+FEW = 20
+LIMIT = 50
+# Of a page whose rows lie side by side, with the way to it. Half of the entries of any of the indexes are more.
+BLOCKS = 12
+MIDDLE = UUID(int=(100 + ROWS // 2) << 64)
+FILL = """
+INSERT INTO users (id, email) VALUES ('{one}', 'a@example.com');
+INSERT INTO workspaces (id, name, owner_id) VALUES ('{big}', 'w', '{one}'), ('{small}', 'w', '{one}');
+CREATE TEMPORARY TABLE rows AS
+SELECT n, (lpad(to_hex(n + 100), 16, '0') || repeat('0', 16))::uuid AS id, few,
+       CASE WHEN few THEN '{small}' ELSE '{big}' END::uuid AS owner
+FROM generate_series(1, {rows}) n, LATERAL (SELECT n %% ({rows} / {few}) = 0 AS few) AS f;
+INSERT INTO api_keys (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by)
+SELECT id, owner, id, 'l', 'p', sha256(id::text::bytea), '{{}}', '{one}' FROM rows;
+INSERT INTO sessions (id, workspace_id, created_by) VALUES ('{big}', '{big}', '{one}'), ('{small}', '{big}', '{one}');
+INSERT INTO sessions (id, workspace_id, created_by, archived_at)
+SELECT id, owner, '{one}', CASE WHEN n %% 50 = 7 THEN now() END FROM rows;
+INSERT INTO skills (id, workspace_id, name, created_by, archived_at)
+SELECT id, owner, 's', '{one}', CASE WHEN n %% 50 = 7 THEN now() END FROM rows;
+INSERT INTO webhooks (id, workspace_id, url, host, events, secret, created_by)
+SELECT id, owner, 'u', 'h', '{{}}', '', '{one}' FROM rows;
+INSERT INTO webhook_deliveries (id, webhook_id, event, payload, state)
+SELECT id, owner, 'e', '', CASE WHEN n %% 50 = 7 THEN 'failed' ELSE 'delivered' END FROM rows;
+INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, expires_at)
+SELECT id, owner, id, sha256(id::text::bytea), 'p', now() FROM rows;
+INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, user_id, detail)
+SELECT id, owner, 'a', 'run', '{one}', '{one}', '{{}}' FROM rows;
+INSERT INTO receipts (scope_id, operation, key, fingerprint, body, created_at)
+SELECT owner, 'o', md5(n::text), '', '', now() - interval '8 days' - n * interval '1 minute' FROM rows;
+INSERT INTO session_events (session_id, type, data) SELECT owner, 't', '{{}}' FROM rows;
+VACUUM ANALYZE
+""".format(one=UUID(int=3), big=BIG, small=SMALL, rows=ROWS, few=FEW)
+
+Page = Callable[[Connection, UUID, UUID, bool], Awaitable[object]]
+Fetch = Callable[..., Awaitable[object]]
+
+
+def plain(fetch: Fetch, **more: object) -> Page:
+    return lambda connection, owner, start, first: fetch(connection, owner, start, LIMIT, newest_first=first, **more)
+
+
+def deliveries(state: DeliveryState | None) -> Page:
+    return lambda connection, owner, start, first: delivery_store.page(
+        connection, owner, state, start, LIMIT, newest_first=first
+    )
+
+
+def entries(wanted: AuditFilter) -> Page:
+    return lambda connection, owner, start, first: audit.page(
+        connection, owner, wanted, start, LIMIT, newest_first=first
+    )
+
+
+# One in fifty is archived, or failed, and each of those lies in a block of its own.
+STREWN = {"archived sessions", "archived skills", "failed"}
+# The table, and how a page of it is had.
+LISTS: dict[str, tuple[str, Page]] = {
+    "keys": ("api_keys", plain(api_keys.page)),
+    "sessions": ("sessions", plain(sessions.page, archived=False, search=None)),
+    "archived sessions": ("sessions", plain(sessions.page, archived=True, search=None)),
+    "skills": ("skills", plain(skills.page, archived=False)),
+    "archived skills": ("skills", plain(skills.page, archived=True)),
+    "webhooks": ("webhooks", plain(webhooks.page)),
+    "deliveries": ("webhook_deliveries", deliveries(None)),
+    "delivered": ("webhook_deliveries", deliveries(DeliveryState.DELIVERED)),
+    "failed": ("webhook_deliveries", deliveries(DeliveryState.FAILED)),
+    "tokens": ("session_tokens", plain(session_tokens.page)),
+    "audit": ("audit_events", entries(AuditFilter())),
+    "audit by action": ("audit_events", entries(AuditFilter(action="a"))),
+    "audit by person": ("audit_events", entries(AuditFilter(user_id=UUID(int=3)))),
+    "audit by type": ("audit_events", entries(AuditFilter(object_type=ObjectType.RUN))),
+    "audit by object": ("audit_events", entries(AuditFilter(object_id=UUID(int=3)))),
+}
+
+
+class Listening:
+    """Takes the statement that a page or a batch begins with, instead of carrying it out."""
+
+    def __init__(self) -> None:
+        self.statement = ""
+        self.values: tuple[object, ...] = ()
+
+    async def execute(self, statement: str, values: tuple[object, ...]) -> "Listening":
+        if not self.statement:
+            self.statement, self.values = statement, values
+        return self
+
+    async def fetchall(self) -> list[tuple[Any, ...]]:
+        return []
+
+    rowcount = 0
+
+
+class Cost(Struct):
+    rows: int = 0
+    blocks: int = 0
+
+
+def cost(plan: dict[str, Any], table: str) -> Cost:
+    """What was looked at in the table and its indexes."""
+    if plan.get("Relation Name") == table and plan["Node Type"] != "ModifyTable":
+        seen = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
+        return Cost(round(seen * plan["Actual Loops"]), plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+    costs = [cost(inner, table) for inner in plan.get("Plans", ())]
+    return Cost(sum(one.rows for one in costs), sum(one.blocks for one in costs))
+
+
+@pytest.fixture(scope="module")
+def filled(postgres_url: str, template: str) -> Iterator[str]:
+    url = clone_database(postgres_url, template)
+    with psycopg.connect(url, autocommit=True, options=AS_OWNER) as connection:
+        for statement in FILL.replace("%%", "%").split(";\n"):
+            connection.execute(statement.encode())
+    yield url
+    drop_database(postgres_url, url)
+
+
+async def explained(connection: Connection, page: Listening, mode: str) -> dict[str, Any]:
+    """`mode` is how PostgreSQL plans: for these values, or, as it does from the sixth time on, for all."""
+    await connection.execute(f"SET plan_cache_mode = {mode}".encode())
+    await connection.execute(f"PREPARE page AS {as_prepared(page.statement)}".encode())
+    given = ", ".join(["%s"] * len(page.values))
+    explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE page ({given})"
+    async with connection.transaction(force_rollback=True), psycopg.AsyncClientCursor(connection) as cursor:
+        row = await (await cursor.execute(explain.encode(), page.values)).fetchone()
+    await connection.execute("DEALLOCATE page")
+    assert row is not None
+    plan: dict[str, Any] = (json.loads(row[0]) if isinstance(row[0], str) else row[0])[0]["Plan"]
+    return plan
+
+
+@pytest.mark.parametrize("name", LISTS)
+async def test_a_page_costs_its_own_rows(filled: str, name: str) -> None:
+    table, page = LISTS[name]
+    async with await AsyncConnection.connect(filled, autocommit=True, options=AS_OWNER) as connection:
+        for mode in ("force_custom_plan", "force_generic_plan"):
+            for newest_first in (True, False):
+                for start in (HIGHEST_ID if newest_first else LOWEST_ID, MIDDLE):
+                    for owner in (BIG, SMALL):
+                        listening = Listening()
+                        await page(cast("Connection", listening), owner, start, newest_first)
+                        found = cost(await explained(connection, listening, mode), table)
+                        told = (mode, newest_first, start, owner, found)
+                        assert found.rows <= (LIMIT + 1 if owner == BIG else FEW + 1), told
+                        strewn = owner == SMALL or name in STREWN
+                        assert found.blocks <= BLOCKS + (found.rows if strewn else 0), told
+
+
+BATCHES: dict[str, tuple[str, Callable[[Connection], Awaitable[object]]]] = {
+    "receipts": ("receipts", lambda connection: receipts.delete_old(connection, 7, LIMIT)),
+    "deliveries": ("webhook_deliveries", lambda connection: delivery_store.delete_old(connection, MIDDLE, LIMIT)),
+    "logs of deleted sessions": ("session_events", lambda connection: sessions.purge(connection, SMALL, LIMIT)),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+async def test_a_batch_of_a_sweep_costs_its_own_rows(filled: str, name: str) -> None:
+    table, sweep = BATCHES[name]
+    async with await AsyncConnection.connect(filled, autocommit=True, options=AS_OWNER) as connection:
+        for mode in ("force_custom_plan", "force_generic_plan"):
+            listening = Listening()
+            await sweep(cast("Connection", listening))
+            found = cost(await explained(connection, listening, mode), table)
+            # Each is looked for once and deleted once.
+            assert 0 < found.rows <= 2 * LIMIT, (mode, found)
