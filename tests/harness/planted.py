@@ -82,9 +82,8 @@ async def _save_if_first(connection: Connection, claim: Claim, body: bytes) -> N
 
 
 def _max_plus_one() -> None:
-    _without(skills, "_LOCK", "FOR NO KEY UPDATE")
     highest = "(SELECT coalesce(max(v.version), 0) + 1 FROM skill_versions v WHERE v.skill_id = skills.id)"
-    _without(skills, "_NEXT_VERSION", "latest_version + 1", highest)
+    _without(skills, "_ADD_VERSION", "latest_version + 1", highest)
 
 
 def _finish_by_not_exists() -> None:

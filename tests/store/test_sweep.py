@@ -68,9 +68,8 @@ async def add_version(connection: Connection, archive: bytes) -> None:
     ((owner_id,),) = await cursor.fetchall()
     skill_id = new_id()
     await store.add(connection, skill_id, workspace_id, "x", owner_id)
-    version = await store.next_version(connection, workspace_id, skill_id)
     read = read_bundle(io.BytesIO(archive), Settings().bundle)
-    await store.add_version(connection, new_id(), skill_id, version, read, owner_id)
+    await store.add_version(connection, new_id(), workspace_id, skill_id, read, owner_id)
 
 
 async def test_an_old_archive_that_nothing_names_is_removed(parts: Parts, tmp_path: Path) -> None:

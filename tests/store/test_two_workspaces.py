@@ -60,6 +60,7 @@ from tests.store.two_workspaces import Remembering, Workspace, fill, plan, rows_
 from tests.world import AS_OWNER, app_url
 
 ALPHA, BRAVO = plan("a", "alpha"), plan("b", "bravo")
+PUSHED = Bundle({}, Manifest([], 0, ALPHA.bundle.hex()), 1)
 ORDERS = (True, False)
 PLACES = {constant.text: constant.place for constant in ALL if not constant.is_the_owners}
 
@@ -95,7 +96,6 @@ AFTER_A_CHECK = {
         "sessions/store _ADD",
         "sessions/store _ADD_SKILL",
         "skills/store _ADD",
-        "skills/store _ADD_VERSION",
         "webhooks/store _ADD",
         "webhooks/delivery_store _ADD",
     ),
@@ -283,7 +283,7 @@ def with_foreign_ids() -> Iterator[Visit]:
     yield lambda c, a, b: skills.change(c, a.workspace, b.skill, "taken", None, archived=True)
     yield lambda c, a, b: counted(skills.version(c, a.workspace, b.skill, 1), None)
     yield lambda c, a, b: counted(skills.usable(c, a.workspace, b.skill, 1), None)
-    yield lambda c, a, b: refused(skills.next_version(c, a.workspace, b.skill))
+    yield lambda c, a, b: refused(skills.add_version(c, new_id(), a.workspace, b.skill, PUSHED, a.user))
     yield lambda c, a, b: refused(skills.lock(c, a.workspace, b.skill))
 
     yield lambda c, a, b: counted(webhooks.count(c, a.workspace), 1)
@@ -374,7 +374,6 @@ def _own_rows() -> Iterator[Visit]:
     change = Change("create_session", ObjectType.SESSION, ALPHA.session, {})
     claim = receipts.Claim(ALPHA.key, "create_session", "new", b"")
     session = CreateSessionBody(title="x", skills=[SessionSkill(ALPHA.skill, 1)])
-    manifest = Manifest([], 0, ALPHA.bundle.hex())
     event = NewEvent(EventType.MESSAGE, {"text": "x"})
     until = datetime.now(UTC) + timedelta(days=1)
     yield lambda c, a, b: api_keys.add(
@@ -395,7 +394,7 @@ def _own_rows() -> Iterator[Visit]:
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
     yield lambda c, a, b: skills.of_session(c, a.session)
-    yield lambda c, a, b: skills.add_version(c, new_id(), a.skill, 2, Bundle({}, manifest, 1), a.user)
+    yield lambda c, a, b: skills.add_version(c, new_id(), a.workspace, a.skill, PUSHED, a.user)
     yield lambda c, a, b: workspaces.add_user(c, new_id(), "new@example.com")
     yield lambda c, a, b: workspaces.add_user(c, new_id(), a.email)
     yield lambda c, a, b: workspaces.lock_user(c, a.email)

@@ -60,6 +60,11 @@ class Database:
         """Statements outside a transaction, repeated once when the connection turns out to be dead."""
         return await self._bounded(self._run(work, in_transaction=False, repeatable=True), errors.unavailable())
 
+    async def statement(self, work: Work[T]) -> T:
+        """One statement that changes something, a transaction by itself and without the round trips of one. Doing it
+        twice must have one effect."""
+        return await self.read(work)
+
     async def transaction(self, work: Work[T], *, repeatable: bool) -> T:
         """One transaction. `repeatable` says that doing `work` twice has one effect, so that a commit whose answer
         was lost is settled by doing it again; otherwise the caller is told that the outcome is unknown."""

@@ -3,6 +3,7 @@ content."""
 
 import asyncio
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -29,28 +30,47 @@ _CLIENT: "ClientConfig" = {
     # Whoever names an http:// endpoint means it; the usual ones are https.
     "allow_http": True,
 }
+# Of one archive, 5 MiB each: what is under way is in memory, and the next that is read meanwhile.
+_PARTS_AT_ONCE = 1
 _RETRY: "RetryConfig" = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
 
 
 class BundleStore:
     def __init__(self, store: ObjectStore, folder: Path | None) -> None:
         self._store = store
-        # Set for a local folder, whose writes obstore does not bring to the disk.
+        # Set for a local folder, to which we write ourselves: obstore does not bring what it wrote to the disk, and
+        # holds up to twelve parts of 5 MiB of each archive in memory.
         self._folder = folder
+        # Folders within it whose own names are on the disk.
+        self._settled: set[Path] = set()
 
     async def put(self, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
         """Returns once the archive would survive a power cut: the row that names it is committed after this."""
         name = _name(sha256, generation)
         archive.seek(0)
         if self._folder is not None:
-            await obstore.put_async(self._store, name, archive)
-            await asyncio.to_thread(_sync, self._folder / name)
+            await asyncio.to_thread(self._write, archive, self._folder, name)
             return
         try:
-            await obstore.put_async(self._store, name, archive)
+            await obstore.put_async(self._store, name, archive, max_concurrency=_PARTS_AT_ONCE)
         except (BaseError, FileNotFoundError) as fault:
             # The second is a bucket that is not there.
             raise errors.unavailable() from fault
+
+    def _write(self, archive: IO[bytes], folder: Path, name: str) -> None:
+        """In place, without cutting off what is there: that can only be the same content or a part of it, left behind
+        by a crash or just being written by another push. So whoever reads is not disturbed, and a crash leaves nothing
+        that has no row."""
+        path = folder / name
+        if path.parent not in self._settled:
+            path.parent.mkdir(exist_ok=True)
+            _sync(folder)
+            self._settled.add(path.parent)
+        with open(path, "wb", opener=_without_cutting) as file:
+            shutil.copyfileobj(archive, file, PIECE_BYTES)
+            file.flush()
+            os.fsync(file.fileno())
+        _sync(path.parent)
 
     async def read(self, sha256: str, generation: UUID, start: int, end: int) -> bytes:
         """One piece of an archive. Pieces are fetched one by one, so that a slow reader holds no connection to the
@@ -112,10 +132,13 @@ def _name(sha256: str, generation: UUID) -> str:
     return f"{sha256[:2]}/{sha256}.{generation.hex}"
 
 
-def _sync(path: Path) -> None:
-    for place in (path, path.parent, path.parent.parent):
-        descriptor = os.open(place, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def _without_cutting(path: str, flags: int) -> int:
+    return os.open(path, flags & ~os.O_TRUNC, 0o666)
+
+
+def _sync(place: Path) -> None:
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

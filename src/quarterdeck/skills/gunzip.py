@@ -5,9 +5,10 @@ Holds one piece of input and one of output, however large the archive says it is
 
 import hashlib
 import time
-import zlib
 from collections.abc import Iterator
 from typing import Protocol
+
+from zlib_ng import zlib_ng
 
 from quarterdeck.settings import BundleSettings
 from quarterdeck.skills.model import BundleError
@@ -48,7 +49,7 @@ class Gunzip:
         # take four seconds, and mixed with a few literals no count of bytes tells them from honest data.
         self._deadline = time.thread_time() + limits.unpacking_seconds
         self._members = 1
-        self._member = zlib.decompressobj(_INFLATE_GZIP)
+        self._member = zlib_ng.decompressobj(_INFLATE_GZIP)
         self._input = self._read()
         self._piece, self._at = b"", 0
         # One byte of the two may be all that is there yet; zlib finds out about the other.
@@ -88,7 +89,7 @@ class Gunzip:
             data = self._input or self._read()
             try:
                 piece = self._member.decompress(data, PIECE_BYTES)
-            except zlib.error as fault:
+            except zlib_ng.error as fault:  # type: ignore[misc]  # its stubs take the class for an instance
                 raise self._damaged(str(fault)) from fault
             self._input = self._member.unused_data or self._member.unconsumed_tail
             if piece:
@@ -117,7 +118,7 @@ class Gunzip:
         self._members += 1
         if self._members > MEMBERS:
             raise BundleError(f"the archive has more than {MEMBERS} gzip members.")
-        self._member = zlib.decompressobj(_INFLATE_GZIP)
+        self._member = zlib_ng.decompressobj(_INFLATE_GZIP)
         return True
 
     def _read(self) -> bytes:

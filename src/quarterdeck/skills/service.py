@@ -131,13 +131,15 @@ async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, arc
         bundle = await _read(parts, spool)
         await _keep_archive(parts, bundle, spool)
 
-    async def effect(connection: Connection, principal: Principal, _: SkillBody, pushed: Bundle) -> Made:
-        state = await store.lock(connection, principal.workspace_id, skill_id)
+    async def seen(_: Connection, __: Principal) -> None:
+        """Above. Neither the skill nor the credential's workspace can have gone since: only the credential can."""
+
+    async def effect(connection: Connection, principal: Principal, _: None, pushed: Bundle) -> Made:
+        version_id, workspace_id = new_id(), principal.workspace_id
+        state = await store.add_version(connection, version_id, workspace_id, skill_id, pushed, principal.user_id)
         call.check_unchanged(state.revision)
         rules.check_takes_versions(state)
-        version = await store.next_version(connection, principal.workspace_id, skill_id)
-        version_id = new_id()
-        await store.add_version(connection, version_id, skill_id, version, pushed, principal.user_id)
+        version = state.latest_version + 1
         made = SkillVersionBody(version_id, skill_id, version, pushed.bundle_bytes, pushed.frontmatter, pushed.manifest)
         return Made.plain(made, version_id, skill_id=str(skill_id), version=version)
 
@@ -145,7 +147,7 @@ async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, arc
         parts,
         call.with_body(bundle),
         operation="push_skill_version",
-        see=see,
+        see=seen,
         permission=Permission.SKILL_MANAGE,
         resource=(skill_id,),
         about=ObjectType.SKILL_VERSION,
@@ -273,7 +275,7 @@ async def _keep_archive(parts: Parts, bundle: Bundle, spool: IO[bytes]) -> None:
     async def touch(connection: Connection) -> UUID:
         return await store.touch_bundle(connection, bytes.fromhex(sha256), new_id(), bundle.bundle_bytes)
 
-    generation = await parts.database.transaction(touch, repeatable=True)
+    generation = await parts.database.statement(touch)
     await parts.bundles.put(sha256, generation, spool)
 
 

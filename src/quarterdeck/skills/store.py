@@ -128,19 +128,24 @@ JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(u.version, s
 JOIN bundles b ON b.sha256 = v.bundle_sha256
 WHERE u.session_id = %s ORDER BY u.position
 """
-# Pushes to one skill queue on its row; a number is only used up when its version is committed with it.
-_NEXT_VERSION = """
-UPDATE skills SET latest_version = latest_version + 1, revision = revision + 1
-WHERE workspace_id = %s AND id = %s RETURNING latest_version
-"""
 _LOCK = """
 SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL
 FROM skills WHERE workspace_id = %s AND id = %s FOR NO KEY UPDATE
 """
+# Pushes to one skill queue on its row; a number is only used up when its version is committed with it. One statement,
+# since it reads no other row: what it waited for it sees. Tells what the skill was like before, to be judged: what is
+# refused is rolled back.
 _ADD_VERSION = """
-INSERT INTO skill_versions
-    (id, skill_id, version, bundle_sha256, bundle_bytes, frontmatter, manifest, created_by)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+WITH numbered AS (
+    UPDATE skills SET latest_version = latest_version + 1, revision = revision + 1
+    WHERE workspace_id = %s AND id = %s
+    RETURNING id, latest_version, revision, name, default_version, archived_at IS NOT NULL AS archived
+), added AS (
+    INSERT INTO skill_versions
+        (id, skill_id, version, bundle_sha256, bundle_bytes, frontmatter, manifest, created_by)
+    SELECT %s, id, latest_version, %s, %s, %s, %s, %s FROM numbered
+)
+SELECT revision - 1, name, latest_version - 1, default_version, archived FROM numbered
 """
 _TOUCH_BUNDLE = """
 INSERT INTO bundles (sha256, generation, bytes) VALUES (%s, %s, %s)
@@ -259,22 +264,16 @@ async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> Sk
     return SkillState(*row)
 
 
-async def next_version(connection: Connection, workspace_id: UUID, skill_id: UUID) -> int:
-    row = await (await connection.execute(_NEXT_VERSION, (workspace_id, skill_id))).fetchone()
-    assert row is not None
-    number: int = row[0]
-    return number
-
-
 async def add_version(
-    connection: Connection, version_id: UUID, skill_id: UUID, version: int, bundle: Bundle, user_id: UUID
-) -> None:
-    await connection.execute(
+    connection: Connection, version_id: UUID, workspace_id: UUID, skill_id: UUID, bundle: Bundle, user_id: UUID
+) -> SkillState:
+    """The skill as it was before: the version has the number after its latest."""
+    cursor = await connection.execute(
         _ADD_VERSION,
         (
-            version_id,
+            workspace_id,
             skill_id,
-            version,
+            version_id,
             bytes.fromhex(bundle.manifest.archive_sha256),
             bundle.bundle_bytes,
             msgspec.json.encode(bundle.frontmatter).decode(),
@@ -282,6 +281,9 @@ async def add_version(
             user_id,
         ),
     )
+    row = await cursor.fetchone()
+    assert row is not None
+    return SkillState(*row)
 
 
 async def touch_bundle(connection: Connection, sha256: bytes, generation: UUID, bytes_: int) -> UUID:

@@ -1,0 +1,109 @@
+"""Archives in a folder: whole, on the disk before it is said so, and nothing beside them."""
+
+import io
+import os
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
+from quarterdeck.skills.gunzip import PIECE_BYTES
+
+SHA256, GENERATION = "ab" * 32, uuid4()
+# Not a whole number of pieces.
+ARCHIVE = os.urandom(5 * PIECE_BYTES + 1000)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "bundles"
+
+
+@pytest.fixture
+def bundles(tmp_path: Path) -> BundleStore:
+    return open_bundle_store(None, tmp_path)
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """What was brought to the disk, in this order."""
+    places: list[Path] = []
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        fsync(descriptor)
+        places.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+    monkeypatch.setattr(os, "fsync", noting)
+    return places
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+async def put(bundles: BundleStore, archive: io.BytesIO | None = None) -> None:
+    await bundles.put(SHA256, GENERATION, archive or io.BytesIO(ARCHIVE))
+
+
+async def test_what_is_put_is_there_and_nothing_else(bundles: BundleStore, folder: Path) -> None:
+    await put(bundles)
+    await put(bundles)
+    (path,) = files(folder)
+    assert path.read_bytes() == ARCHIVE
+    assert await bundles.read(SHA256, GENERATION, 10, 20) == ARCHIVE[10:20]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of open files are read from Linux's /proc")
+async def test_is_on_the_disk_with_every_name_that_leads_to_it(
+    bundles: BundleStore, folder: Path, synced: list[Path]
+) -> None:
+    await put(bundles)
+    (path,) = files(folder)
+    assert set(synced) == {folder, path.parent, path}
+    assert synced.index(path) < synced.index(path.parent), "a name must not be there before its content"
+    # A folder's own name is brought there once; in another process perhaps again.
+    synced.clear()
+    await put(bundles)
+    assert synced == [path, path.parent]
+    synced.clear()
+    await put(open_bundle_store(None, folder.parent))
+    assert synced == [folder, path, path.parent]
+
+
+async def test_what_a_crash_left_is_made_whole(bundles: BundleStore, folder: Path) -> None:
+    await put(bundles)
+    (path,) = files(folder)
+    path.write_bytes(ARCHIVE[:1000])
+    await put(bundles)
+    assert path.read_bytes() == ARCHIVE
+
+
+async def test_who_reads_while_it_is_written_again_sees_all_of_it(bundles: BundleStore, folder: Path) -> None:
+    await put(bundles)
+    (path,) = files(folder)
+    seen: list[bool] = []
+
+    class Looking(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            seen.append(path.read_bytes() == ARCHIVE)
+            return super().read(size)
+
+    await put(bundles, Looking(ARCHIVE))
+    assert len(seen) > len(ARCHIVE) // PIECE_BYTES, "more than a piece of it is held"
+    assert all(seen)
+
+
+async def test_a_write_that_fails_is_no_success(bundles: BundleStore, folder: Path) -> None:
+    class Breaking(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if self.tell() > PIECE_BYTES:
+                raise OSError("the disk is full")
+            return super().read(size)
+
+    with pytest.raises(OSError, match="full"):
+        await put(bundles, Breaking(ARCHIVE))
+    await put(bundles)
+    (path,) = files(folder)
+    assert path.read_bytes() == ARCHIVE
