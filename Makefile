@@ -6,7 +6,7 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-ver
 
 ARGS ?=
 
-.PHONY: setup serve test retest fault model availability soak fuzz browser screenshots bench check audit sbom format openapi client lock clean
+.PHONY: setup serve test retest fault model availability soak fuzz browser screenshots bench bench-peers check audit sbom format openapi client lock clean
 
 setup: .venv/.runtime
 
@@ -46,6 +46,10 @@ screenshots: .venv/.dev browser
 # About a minute. What else the machine does shows in the figures.
 bench: .venv/.dev
 	$(BIN)/python -m bench.run
+
+# Comparable systems beside Quarterdeck, in about ten minutes; installs them first, which takes some more. Needs wrk.
+bench-peers: .venv/.dev
+	$(BIN)/python -m bench.peers.run $(ARGS)
 
 # Outages of the database and rolling restarts under load, in about five minutes. ARGS="--help" tells what can be chosen.
 availability: .venv/.dev

@@ -1,0 +1,133 @@
+"""`make bench-peers`: installs the systems, measures them in turns with Quarterdeck, tries what each promises."""
+
+import argparse
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from time import monotonic
+
+import psycopg
+import uvloop
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench.peers import environments, load, properties, report
+from bench.peers.model import Model, standing_in
+from bench.peers.outcome import Outcome, Round
+from bench.peers.system import Place, System
+from bench.peers.systems import SYSTEMS
+from bench.peers.verdicts import Finding
+from quarterdeck.db import embedded
+
+CONNECTIONS = 64
+SESSIONS = 500
+_WARM_UP_SECONDS = 1.0
+_TEXT = "Please look at the release notes and tell me what is missing."
+_PROPERTIES: dict[str, Callable[[System, Model], Awaitable[Finding]]] = {
+    "one run a session at a time": properties.runs_one_at_a_time,
+    "a key used again with another turn is refused": properties.keys_are_honest,
+    "kept every turn: busy sessions": properties.kept_when_busy,
+    "kept every turn: killed with -9": properties.kept_when_killed,
+}
+
+
+class Comparison:
+    def __init__(self, postgres_url: str, folder: Path, seconds: float, progress: Progress) -> None:
+        self._postgres_url = postgres_url
+        self._folder = folder
+        self._seconds = seconds
+        self._progress = progress
+        self._installed: dict[type[System], Path] = {}
+        self.outcomes: dict[type[System], Outcome] = {}
+
+    async def measure(self, systems: Sequence[type[System]], rounds: int) -> None:
+        await self._each("installing", systems, self._install)
+        for number in range(rounds):
+            # Nobody is always the first, or always behind the same other.
+            order = [*systems[number % len(systems) :], *systems[: number % len(systems)]]
+            await self._each(f"round {number + 1} of {rounds}", order, self._round)
+        await self._each("properties", systems, self._properties)
+
+    async def _each(
+        self, title: str, systems: Sequence[type[System]], step: Callable[[type[System]], Awaitable[None]]
+    ) -> None:
+        bar = self._progress.add_task(title, total=len(systems))
+        for system in systems:
+            self._progress.update(bar, description=f"{title}: {system.name}")
+            if system not in self.outcomes or self.outcomes[system].failure is None:
+                try:
+                    await step(system)
+                except Exception as fault:
+                    # One that breaks is a line in the report, not the end of the comparison.
+                    self.outcomes[system].failure = f"{title}: {type(fault).__name__}: {fault}"
+            self._progress.advance(bar)
+        self._progress.update(bar, description=title)
+
+    async def _install(self, system: type[System]) -> None:
+        version = environments.version_of(system.environment) if system.environment else metadata.version("quarterdeck")
+        self.outcomes[system] = Outcome(
+            system.name, version, system.request, system.setting, system.differs, rounds=[], findings={}
+        )
+        if system.environment:
+            self._installed[system] = await environments.install(system.environment)
+
+    async def _round(self, system: type[System]) -> None:
+        """Alone first: what a crowd leaves behind would keep the system busy."""
+        place = self._place(system, None)
+        async with system(place) as running:
+            requests = [running.turn(session, _TEXT) for session in await running.new_sessions(SESSIONS)]
+
+            async def loaded(connections: int, seconds: float) -> load.Load:
+                return await load.load(running.port, requests, connections, seconds, place.folder)
+
+            await loaded(4, _WARM_UP_SECONDS)
+            alone = await loaded(1, self._seconds)
+            self.outcomes[system].rounds.append(Round(alone, await loaded(CONNECTIONS, self._seconds)))
+
+    async def _properties(self, system: type[System]) -> None:
+        async with standing_in() as model, system(self._place(system, model.address)) as running:
+            for name, tried in _PROPERTIES.items():
+                self.outcomes[system].findings[name] = await tried(running, model)
+
+    def _place(self, system: type[System], model: str | None) -> Place:
+        with psycopg.connect(self._postgres_url, autocommit=True) as connection:
+            # What the one before has written must not be brought to the disk in the time of this one.
+            connection.execute("CHECKPOINT")
+        folder = Path(tempfile.mkdtemp(prefix=f"{system.__name__.lower()}-", dir=self._folder))
+        return Place(folder, self._postgres_url, self._installed.get(system, folder), model)
+
+
+def main() -> None:
+    options = _options()
+    chosen = [system for system in SYSTEMS if options.only is None or system.__name__.lower() in options.only]
+    load.wrk()
+    console = Console()
+    began, load_before = monotonic(), os.getloadavg()[0]
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with (
+        tempfile.TemporaryDirectory(prefix="qd-peers-") as folder,
+        embedded.running(Path(folder) / "postgres") as url,
+        Progress(*columns, console=console) as progress,
+    ):
+        comparison = Comparison(url, Path(folder), options.seconds, progress)
+        uvloop.run(comparison.measure(chosen, options.rounds))
+    outcomes = list(comparison.outcomes.values())
+    report.write(outcomes, monotonic() - began, load_before)
+    for table in report.tables(outcomes):
+        console.print(table)
+    console.print(f"Took {monotonic() - began:.0f} s. Written to {report.RESULTS}: peers.json, peers.svg")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench-peers", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="starts of each system, in turns")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of load, for each figure in each round")
+    names = ", ".join(system.__name__.lower() for system in SYSTEMS)
+    parser.add_argument("--only", type=lambda text: text.split(","), help=f"some of {names}, separated by commas")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
