@@ -43,7 +43,7 @@ def wrk() -> str:
 
 async def load(port: int, requests: Sequence[Request], connections: int, seconds: float, folder: Path) -> Load:
     script = folder / "wrk.lua"
-    script.write_text(_SCRIPT % ",\n".join(_lua(_raw(request)) for request in requests))
+    script.write_text(_SCRIPT % ",\n".join(lua(raw(request)) for request in requests))
     arguments = ["-t1", f"-c{connections}", f"-d{seconds:g}s", "--timeout", "30s", "-s", str(script)]
     process = await asyncio.create_subprocess_exec(
         wrk(), *arguments, f"http://127.0.0.1:{port}/", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
@@ -61,7 +61,7 @@ def read(output: str) -> Load:
     raise RuntimeError(f"wrk said: {output}")
 
 
-def _raw(request: Request) -> bytes:
+def raw(request: Request) -> bytes:
     headers = {
         "Host": "127.0.0.1",
         "Content-Type": request.media_type,
@@ -72,6 +72,6 @@ def _raw(request: Request) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + request.body
 
 
-def _lua(raw: bytes) -> str:
+def lua(raw: bytes) -> str:
     """A string of Lua's that has only harmless characters in it."""
     return '"' + "".join(chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\{byte:03d}" for byte in raw) + '"'

@@ -35,6 +35,13 @@ class Outcome(Struct):
         return min(values), max(values)
 
 
+def ratio(ours: Outcome, other: Outcome, figure: Callable[[Round], float]) -> float | None:
+    """Theirs for each of ours, round by round, so that both had the same weather."""
+    pairs = zip(other.rounds, ours.rounds, strict=False)
+    shares = [figure(theirs) / figure(our) for theirs, our in pairs if figure(our)]
+    return median(shares) if shares else None
+
+
 def accepted_per_second(one: Round) -> float:
     return one.crowded.accepted_per_second
 

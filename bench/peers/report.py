@@ -2,15 +2,16 @@
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from rich.markup import escape
 from rich.table import Table
 
 from bench.peers import picture
-from bench.peers.outcome import Outcome, Round, accepted_per_second, median_ms, p99_ms
+from bench.peers.outcome import Outcome, Round, accepted_per_second, median_ms, p99_ms, ratio
 from bench.peers.verdicts import Verdict
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -19,31 +20,40 @@ _FIGURES = ((accepted_per_second, 0), (median_ms, 2), (p99_ms, 2))
 _COLOURS = {Verdict.YES: "green", Verdict.NO: "red", Verdict.NOT_OFFERED: "yellow"}
 
 
-def tables(outcomes: Sequence[Outcome]) -> Iterator[Table]:
-    figures = Table(title="A person's turn is accepted: median of the rounds, least to most")
-    for heading in ("system", "turns/s, 64 connections", "median ms, 1 connection", "p99 ms, 1 connection", "refused"):
-        figures.add_column(heading, justify="left" if heading == "system" else "right")
+def tables(outcomes: Sequence[Outcome]) -> list[Table]:
+    return [_figures(outcomes), _findings(outcomes), _settings(outcomes)]
+
+
+def _figures(outcomes: Sequence[Outcome]) -> Table:
+    table = Table(title="A person's turn is accepted: median of the rounds, least to most")
+    table.add_column("system")
+    for heading in ("turns/s, 64 connections", "of ours", "median ms, 1 connection", "p99 ms, 1 connection", "refused"):
+        table.add_column(heading, justify="right")
     for outcome in outcomes:
-        cells = [_cell(outcome, figure, digits) for figure, digits in _FIGURES]
+        rate, median, p99 = (_cell(outcome, figure, digits) for figure, digits in _FIGURES)
+        share = ratio(outcomes[0], outcome, accepted_per_second)
         refused = sum(one.crowded.refused + one.crowded.lost + one.alone.refused for one in outcome.rounds)
-        figures.add_row(f"{outcome.name} {outcome.version}", *cells, str(refused) if outcome.rounds else "")
-    yield figures
-    found = Table(title="What was tried", show_lines=True)
-    for heading in ("system", "property", "", "evidence"):
-        found.add_column(heading)
+        name = f"{outcome.name} {outcome.version}"
+        table.add_row(name, rate, "" if share is None else f"{share:.2f}", median, p99, str(refused))
+    return table
+
+
+def _findings(outcomes: Sequence[Outcome]) -> Table:
+    table = Table("system", "property", "", "evidence", title="What was tried", show_lines=True)
     for outcome in outcomes:
         for name, finding in outcome.findings.items():
             verdict = f"[{_COLOURS[finding.verdict]}]{finding.verdict}[/]"
-            found.add_row(outcome.name, name, verdict, finding.evidence)
+            table.add_row(outcome.name, name, verdict, finding.evidence)
         if outcome.failure:
-            found.add_row(outcome.name, "", "[red]broke off[/]", outcome.failure)
-    yield found
-    same = Table(title="What is compared", show_lines=True)
-    for heading in ("system", "request", "setting", "not the same"):
-        same.add_column(heading)
+            table.add_row(outcome.name, "", "[red]broke off[/]", escape(outcome.failure))
+    return table
+
+
+def _settings(outcomes: Sequence[Outcome]) -> Table:
+    table = Table("system", "request", "setting", "not the same", title="What is compared", show_lines=True)
     for outcome in outcomes:
-        same.add_row(outcome.name, outcome.request, outcome.setting, outcome.differs)
-    yield same
+        table.add_row(outcome.name, outcome.request, outcome.setting, outcome.differs)
+    return table
 
 
 def _cell(outcome: Outcome, figure: Callable[[Round], float], digits: int) -> str:

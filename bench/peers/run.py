@@ -24,6 +24,9 @@ from quarterdeck.db import embedded
 CONNECTIONS = 64
 SESSIONS = 500
 _WARM_UP_SECONDS = 1.0
+_ALONE_SECONDS = 4.0
+# wrk does not count what is under way when the time is over: at most CONNECTIONS turns, fewer than 10 a second.
+_CROWDED_SECONDS = 8.0
 _TEXT = "Please look at the release notes and tell me what is missing."
 _PROPERTIES: dict[str, Callable[[System, Model], Awaitable[Finding]]] = {
     "one run a session at a time": properties.runs_one_at_a_time,
@@ -34,10 +37,9 @@ _PROPERTIES: dict[str, Callable[[System, Model], Awaitable[Finding]]] = {
 
 
 class Comparison:
-    def __init__(self, postgres_url: str, folder: Path, seconds: float, progress: Progress) -> None:
+    def __init__(self, postgres_url: str, folder: Path, progress: Progress) -> None:
         self._postgres_url = postgres_url
         self._folder = folder
-        self._seconds = seconds
         self._progress = progress
         self._installed: dict[type[System], Path] = {}
         self.outcomes: dict[type[System], Outcome] = {}
@@ -83,8 +85,9 @@ class Comparison:
                 return await load.load(running.port, requests, connections, seconds, place.folder)
 
             await loaded(4, _WARM_UP_SECONDS)
-            alone = await loaded(1, self._seconds)
-            self.outcomes[system].rounds.append(Round(alone, await loaded(CONNECTIONS, self._seconds)))
+            alone = await loaded(1, _ALONE_SECONDS)
+            crowded = await loaded(CONNECTIONS, _CROWDED_SECONDS)
+            self.outcomes[system].rounds.append(Round(alone, crowded))
 
     async def _properties(self, system: type[System]) -> None:
         async with standing_in() as model, system(self._place(system, model.address)) as running:
@@ -111,7 +114,7 @@ def main() -> None:
         embedded.running(Path(folder) / "postgres") as url,
         Progress(*columns, console=console) as progress,
     ):
-        comparison = Comparison(url, Path(folder), options.seconds, progress)
+        comparison = Comparison(url, Path(folder), progress)
         uvloop.run(comparison.measure(chosen, options.rounds))
     outcomes = list(comparison.outcomes.values())
     report.write(outcomes, monotonic() - began, load_before)
@@ -123,7 +126,6 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench-peers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="starts of each system, in turns")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of load, for each figure in each round")
     names = ", ".join(system.__name__.lower() for system in SYSTEMS)
     parser.add_argument("--only", type=lambda text: text.split(","), help=f"some of {names}, separated by commas")
     return parser.parse_args()
