@@ -58,6 +58,9 @@ class Comparison:
         bar = self._progress.add_task(title, total=len(systems))
         for system in systems:
             self._progress.update(bar, description=f"{title}: {system.name}")
+            if not self._progress.console.is_terminal:
+                # Where no bar can move, a line tells where it is.
+                self._progress.console.print(f"{title}: {system.name}")
             if system not in self.outcomes or self.outcomes[system].failure is None:
                 try:
                     await step(system)

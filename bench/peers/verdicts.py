@@ -64,7 +64,7 @@ def honest_about_keys(reuse: Reuse) -> Finding:
         return Finding(Verdict.NOT_OFFERED, f"Idempotency-Key has no effect: {ran}")
     if status >= 400:
         return Finding(Verdict.YES, f"{status} ({said}), and only the first turn ran, once")
-    return Finding(Verdict.NO, f"{status} ({said}) as if accepted; the other turn was dropped")
+    return Finding(Verdict.NO, f"{status} ({said}), no error; the other turn was dropped")
 
 
 def one_at_a_time(calls: Iterable[Call], turns: Turns, said: Iterable[str]) -> Finding:
