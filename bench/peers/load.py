@@ -26,6 +26,7 @@ end
 
 
 class Load(Struct, frozen=True):
+    accepted: int
     accepted_per_second: float
     refused: int
     # Connections or answers that did not come.
@@ -57,7 +58,8 @@ def read(output: str) -> Load:
     for line in output.splitlines():
         if line.startswith("bench "):
             asked, took, refused, lost, median, p99 = map(int, line.split()[1:])
-            return Load((asked - refused) * 1_000_000 / took, refused, lost, median / 1000, p99 / 1000)
+            accepted = asked - refused
+            return Load(accepted, accepted * 1_000_000 / took, refused, lost, median / 1000, p99 / 1000)
     raise RuntimeError(f"wrk said: {output}")
 
 

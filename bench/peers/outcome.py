@@ -14,6 +14,8 @@ class Round(Struct, frozen=True):
 
     alone: Load
     crowded: Load
+    # Of the system and of PostgreSQL, for each turn that came alone: to accept it and to execute it.
+    processor_ms: float
 
 
 class Outcome(Struct):
@@ -52,3 +54,7 @@ def median_ms(one: Round) -> float:
 
 def p99_ms(one: Round) -> float:
     return one.alone.p99_ms
+
+
+def processor_ms(one: Round) -> float:
+    return one.processor_ms

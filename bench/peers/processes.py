@@ -47,6 +47,10 @@ class Processes:
             process.wait()
         self._running.clear()
 
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._running.values()]
+
     def check(self) -> None:
         """Raises what the first process that has ended said last."""
         for name, process in self._running.items():

@@ -1,6 +1,7 @@
 """`make bench-peers`: installs the systems, measures them in turns with Quarterdeck, tries what each promises."""
 
 import argparse
+import asyncio
 import os
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,12 +9,13 @@ from importlib import metadata
 from pathlib import Path
 from time import monotonic
 
+import psutil
 import psycopg
 import uvloop
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench.peers import environments, load, properties, report
+from bench.peers import environments, load, processor, properties, report
 from bench.peers.model import Model, standing_in
 from bench.peers.outcome import Outcome, Round
 from bench.peers.system import Place, System
@@ -25,9 +27,12 @@ CONNECTIONS = 64
 SESSIONS = 500
 _WARM_UP_SECONDS = 1.0
 _ALONE_SECONDS = 4.0
+# After which what was accepted is executed, as far as it goes.
+_WORKING_OFF_SECONDS = 1.0
 # wrk does not count what is under way when the time is over: at most CONNECTIONS turns, fewer than 10 a second.
 _CROWDED_SECONDS = 8.0
-_TEXT = "Please look at the release notes and tell me what is missing."
+# The second line is for Quarterdeck's demo model, which would call a tool before it answers. The others only answer.
+_TEXT = "Please look at the release notes and tell me what is missing.\ndemo: steps 0"
 _PROPERTIES: dict[str, Callable[[System, Model], Awaitable[Finding]]] = {
     "one run a session at a time": properties.runs_one_at_a_time,
     "a key used again with another turn is refused": properties.keys_are_honest,
@@ -88,9 +93,18 @@ class Comparison:
                 return await load.load(running.port, requests, connections, seconds, place.folder)
 
             await loaded(4, _WARM_UP_SECONDS)
+            await asyncio.sleep(_WORKING_OFF_SECONDS)
+            before = self._processor_seconds(running)
             alone = await loaded(1, _ALONE_SECONDS)
+            await asyncio.sleep(_WORKING_OFF_SECONDS)
+            processor_ms = 1000 * (self._processor_seconds(running) - before) / max(alone.accepted, 1)
             crowded = await loaded(CONNECTIONS, _CROWDED_SECONDS)
-            self.outcomes[system].rounds.append(Round(alone, crowded))
+            self.outcomes[system].rounds.append(Round(alone, crowded, processor_ms))
+
+    def _processor_seconds(self, system: System) -> float:
+        with psycopg.connect(self._postgres_url) as connection:
+            postmaster = psutil.Process(connection.info.backend_pid).ppid()
+        return processor.seconds_of([*system.pids, postmaster])
 
     async def _properties(self, system: type[System]) -> None:
         async with standing_in() as model, system(self._place(system, model.address)) as running:

@@ -113,6 +113,10 @@ class System(ABC):
     def kill(self) -> None:
         self._processes.kill()
 
+    @property
+    def pids(self) -> list[int]:
+        return self._processes.pids
+
     async def send(self, session: str, text: str, key: str | None = None) -> httpx.Response:
         request = self.turn(session, text)
         headers = {"content-type": request.media_type, **request.headers}

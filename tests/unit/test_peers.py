@@ -64,7 +64,7 @@ def test_one_at_a_time(spans: Sequence[tuple[float, float]], verdict: Verdict) -
 
 def test_the_line_of_the_script_is_read() -> None:
     found = load.read("Running 2s test\nbench 1010 2000000 10 3 1500 7250\n")
-    assert found == load.Load(500.0, 10, 3, 1.5, 7.25)
+    assert found == load.Load(1000, 500.0, 10, 3, 1.5, 7.25)
     with pytest.raises(RuntimeError, match="unable to connect"):
         load.read("unable to connect")
 
@@ -102,6 +102,6 @@ def test_every_version_is_pinned(environment: Environment) -> None:
 
 
 def outcome(name: str, rates: Sequence[float]) -> Outcome:
-    alone = load.Load(100.0, 0, 0, 1.0, 2.0)
-    rounds = [Round(alone, load.Load(rate, 0, 0, 10.0, 20.0)) for rate in rates]
+    alone = load.Load(400, 100.0, 0, 0, 1.0, 2.0)
+    rounds = [Round(alone, load.Load(800, rate, 0, 0, 10.0, 20.0), 5.0) for rate in rates]
     return Outcome(name, "1.0", "POST /", "as it comes", "", rounds, {})

@@ -38,6 +38,10 @@ class Aegra(AgentProtocolServer):
         self.write_graphs(self.place.folder / "aegra.json")
         self._valkey.start()
 
+    @property
+    def pids(self) -> list[int]:
+        return [*super().pids, *self._valkey.pids]
+
     async def __aexit__(self, *_: object) -> None:
         await super().__aexit__()
         self._valkey.kill()
