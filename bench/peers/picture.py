@@ -30,7 +30,7 @@ class _Scale(Struct, frozen=True):
 def draw(outcomes: Sequence[Outcome], title: str) -> str:
     """An SVG."""
     height = _TOP + _ROW * len(outcomes) + _BOTTOM
-    rates = _Scale("accepted turns a second, 64 connections", 130, 450, 1, 5)
+    rates = _Scale("turns a second, 64 connections: least to most", 130, 450, 1, 5)
     times = _Scale("ms, 1 connection: median to p99", 510, 780, -1, 3)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img">',
@@ -55,11 +55,16 @@ def _grid(scale: _Scale, height: int) -> Iterator[str]:
 
 def _row(outcome: Outcome, top: float, colour: str, rates: _Scale, times: _Scale) -> Iterator[str]:
     rate, median, p99 = (outcome.typical(figure) for figure in (accepted_per_second, median_ms, p99_ms))
-    yield f'<text x="16" y="{top + 18}">{escape(outcome.name)}</text>'
-    end = rates.x(rate)
-    yield f'<rect x="{rates.left}" y="{top + 4}" width="{end - rates.left:.1f}" height="20" fill="{colour}"/>'
-    yield f'<text class="small" x="{end + 6:.1f}" y="{top + 19}">{rate:,.0f}</text>'
-    from_x, to_x = times.x(median), times.x(p99)
-    yield f'<path d="M{from_x:.1f} {top + 14}H{to_x:.1f}" stroke="{colour}" stroke-width="4"/>'
-    yield f'<circle cx="{from_x:.1f}" cy="{top + 14}" r="6" fill="{colour}"/>'
-    yield f'<text class="small" x="{to_x + 9:.1f}" y="{top + 19}">{median:.3g} to {p99:.3g}</text>'
+    yield f'<text x="16" y="{top + 19}">{escape(outcome.name)}</text>'
+    yield from _mark(rates, rate, outcome.spread(accepted_per_second), top, colour, f"{rate:,.0f}")
+    yield from _mark(times, median, (median, p99), top, colour, f"{median:.3g} to {p99:.3g}")
+
+
+def _mark(
+    scale: _Scale, value: float, reach: tuple[float, float], top: float, colour: str, label: str
+) -> Iterator[str]:
+    """A dot with a line. No bar: on such a scale its length would mean nothing."""
+    least, most = map(scale.x, reach)
+    yield f'<path d="M{least:.1f} {top + 14}H{most:.1f}" stroke="{colour}" stroke-width="4"/>'
+    yield f'<circle cx="{scale.x(value):.1f}" cy="{top + 14}" r="6" fill="{colour}"/>'
+    yield f'<text class="small" x="{max(most, scale.x(value)) + 10:.1f}" y="{top + 19}">{label}</text>'
