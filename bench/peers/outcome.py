@@ -16,6 +16,8 @@ class Round(Struct, frozen=True):
     crowded: Load
     # Of the system and of PostgreSQL, for each turn that came alone: to accept it and to execute it.
     processor_ms: float
+    # What PostgreSQL needed for a commit by itself just before: the disk's mood.
+    bare_commit_ms: float
 
 
 class Outcome(Struct):
@@ -54,6 +56,10 @@ def median_ms(one: Round) -> float:
 
 def p99_ms(one: Round) -> float:
     return one.alone.p99_ms
+
+
+def bare_commit_ms(one: Round) -> float:
+    return one.bare_commit_ms
 
 
 def processor_ms(one: Round) -> float:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from time import monotonic
 from uuid import uuid4
 
@@ -18,7 +19,9 @@ _THINKING_SECONDS = 0.1
 _PAIR_THINKING_SECONDS = 0.6
 # Longer than any of the leases, so that what has not come by then does not come.
 _QUIET_SECONDS = 15.0
-_UNTIL_KILLED_SECONDS = 1.5
+# Acknowledged turns, and then the kill.
+_ENOUGH = 60
+_PATIENCE_SECONDS = 20.0
 
 
 async def kept_when_busy(system: System, model: Model) -> Finding:
@@ -55,7 +58,8 @@ async def kept_when_killed(system: System, model: Model) -> Finding:
             await asyncio.sleep(random.uniform(0.02, 0.08))  # noqa: S311
 
     talking = asyncio.gather(*map(talk, sessions))
-    await asyncio.sleep(_UNTIL_KILLED_SECONDS)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(trial.enough.wait(), _PATIENCE_SECONDS)
     system.kill()
     await talking
     await system.start()
@@ -101,12 +105,15 @@ class _Trial:
         self._sessions = sessions
         self._acknowledged: set[Mark] = set()
         self._refused = 0
+        self.enough = asyncio.Event()
 
     async def send(self, mark: Mark, key: str | None = None) -> httpx.Response:
         text = f"Please look at the release notes {mark} and tell me what is missing."
         answer = await self._system.send(self._sessions[mark.session], text, key)
         if answer.is_success:
             self._acknowledged.add(mark)
+            if len(self._acknowledged) >= _ENOUGH:
+                self.enough.set()
         else:
             self._refused += 1
         return answer

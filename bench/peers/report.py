@@ -11,13 +11,22 @@ from rich.markup import escape
 from rich.table import Table
 
 from bench.peers import picture
-from bench.peers.outcome import Outcome, Round, accepted_per_second, median_ms, p99_ms, processor_ms, ratio
+from bench.peers.outcome import (
+    Outcome,
+    Round,
+    accepted_per_second,
+    bare_commit_ms,
+    median_ms,
+    p99_ms,
+    processor_ms,
+    ratio,
+)
 from bench.peers.verdicts import Verdict
 
 RESULTS = Path(__file__).parent.parent / "results"
 # With the decimals that they are shown with.
-_FIGURES = ((accepted_per_second, 0), (median_ms, 2), (p99_ms, 2), (processor_ms, 2))
-_COLOURS = {Verdict.YES: "green", Verdict.NO: "red", Verdict.NOT_OFFERED: "yellow"}
+_FIGURES = ((accepted_per_second, 0), (median_ms, 2), (p99_ms, 2), (processor_ms, 2), (bare_commit_ms, 2))
+_COLOURS = {Verdict.YES: "green", Verdict.NO: "red", Verdict.NOT_OFFERED: "yellow", Verdict.NOT_TESTED: "yellow"}
 
 
 def tables(outcomes: Sequence[Outcome]) -> list[Table]:
@@ -27,14 +36,22 @@ def tables(outcomes: Sequence[Outcome]) -> list[Table]:
 def _figures(outcomes: Sequence[Outcome]) -> Table:
     table = Table(title="A person's turn is accepted: 64 connections and 1; median of the rounds, least to most")
     table.add_column("system")
-    for heading in ("turns/s of 64", "of ours", "median ms of 1", "p99 ms of 1", "CPU ms a turn", "refused"):
+    for heading in (
+        "turns/s of 64",
+        "of ours",
+        "median ms of 1",
+        "p99 ms of 1",
+        "CPU ms a turn",
+        "bare commit ms",
+        "refused",
+    ):
         table.add_column(heading, justify="right")
     for outcome in outcomes:
-        rate, median, p99, cpu = (_cell(outcome, figure, digits) for figure, digits in _FIGURES)
+        rate, median, p99, cpu, commit = (_cell(outcome, figure, digits) for figure, digits in _FIGURES)
         share = ratio(outcomes[0], outcome, accepted_per_second)
         refused = sum(one.crowded.refused + one.crowded.lost + one.alone.refused for one in outcome.rounds)
         name = f"{outcome.name} {outcome.version}"
-        table.add_row(name, rate, "" if share is None else f"{share:.2f}", median, p99, cpu, str(refused))
+        table.add_row(name, rate, "" if share is None else f"{share:.2f}", median, p99, cpu, commit, str(refused))
     return table
 
 

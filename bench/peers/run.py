@@ -7,7 +7,8 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from time import monotonic
+from statistics import median
+from time import monotonic, perf_counter
 
 import psutil
 import psycopg
@@ -29,6 +30,7 @@ _WARM_UP_SECONDS = 1.0
 _ALONE_SECONDS = 4.0
 # After which what was accepted is executed, as far as it goes.
 _WORKING_OFF_SECONDS = 1.0
+_COMMITS = 50
 # wrk does not count what is under way when the time is over: at most CONNECTIONS turns, fewer than 10 a second.
 _CROWDED_SECONDS = 8.0
 # The second line is for Quarterdeck's demo model, which would call a tool before it answers. The others only answer.
@@ -94,12 +96,13 @@ class Comparison:
 
             await loaded(4, _WARM_UP_SECONDS)
             await asyncio.sleep(_WORKING_OFF_SECONDS)
+            bare_commit_ms = _bare_commit_ms(self._postgres_url)
             before = self._processor_seconds(running)
             alone = await loaded(1, _ALONE_SECONDS)
             await asyncio.sleep(_WORKING_OFF_SECONDS)
             processor_ms = 1000 * (self._processor_seconds(running) - before) / max(alone.accepted, 1)
             crowded = await loaded(CONNECTIONS, _CROWDED_SECONDS)
-            self.outcomes[system].rounds.append(Round(alone, crowded, processor_ms))
+            self.outcomes[system].rounds.append(Round(alone, crowded, processor_ms, bare_commit_ms))
 
     def _processor_seconds(self, system: System) -> float:
         with psycopg.connect(self._postgres_url) as connection:
@@ -117,6 +120,17 @@ class Comparison:
             connection.execute("CHECKPOINT")
         folder = Path(tempfile.mkdtemp(prefix=f"{system.__name__.lower()}-", dir=self._folder))
         return Place(folder, self._postgres_url, self._installed.get(system, folder), model)
+
+
+def _bare_commit_ms(postgres_url: str) -> float:
+    took_ms: list[float] = []
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS weather (number integer)")
+        for _ in range(_COMMITS):
+            began = perf_counter()
+            connection.execute("INSERT INTO weather VALUES (1)")
+            took_ms.append((perf_counter() - began) * 1000)
+    return median(took_ms)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ class Verdict(StrEnum):
     YES = "yes"
     NO = "no"
     NOT_OFFERED = "not offered"
+    NOT_TESTED = "not tested"
 
 
 class Finding(Struct, frozen=True):
@@ -41,7 +42,7 @@ def kept(turns: Turns) -> Finding:
     unshown = len(turns.acknowledged - turns.shown)
     refused = f", {turns.refused} refused" if turns.refused else ""
     if not count:
-        return Finding(Verdict.NO, f"no turn was acknowledged{refused}")
+        return Finding(Verdict.NOT_TESTED, f"no turn was acknowledged{refused}")
     if turns.complete:
         return Finding(Verdict.YES, f"{count} acknowledged{refused}, all answered and in the conversation")
     lost = f"{unanswered} never answered, {unshown} not in the conversation"

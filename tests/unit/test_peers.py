@@ -27,7 +27,7 @@ def test_marks_are_found_in_whatever_carries_them() -> None:
         ({A, B}, {A, B}, {B}, Verdict.NO),
         # Shown without having been acknowledged: the answer was lost on its way, the turn was not.
         ({A}, {A}, {A, B}, Verdict.YES),
-        (set[Mark](), set[Mark](), set[Mark](), Verdict.NO),
+        (set[Mark](), set[Mark](), set[Mark](), Verdict.NOT_TESTED),
     ],
     ids=["all", "one unanswered", "one gone from the conversation", "more than acknowledged", "none"],
 )
@@ -103,5 +103,5 @@ def test_every_version_is_pinned(environment: Environment) -> None:
 
 def outcome(name: str, rates: Sequence[float]) -> Outcome:
     alone = load.Load(400, 100.0, 0, 0, 1.0, 2.0)
-    rounds = [Round(alone, load.Load(800, rate, 0, 0, 10.0, 20.0), 5.0) for rate in rates]
+    rounds = [Round(alone, load.Load(800, rate, 0, 0, 10.0, 20.0), 5.0, 0.5) for rate in rates]
     return Outcome(name, "1.0", "POST /", "as it comes", "", rounds, {})
