@@ -6,7 +6,7 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-ver
 
 ARGS ?=
 
-.PHONY: setup serve test retest fault model availability soak fuzz browser screenshots bench bench-smoke check audit sbom format openapi client lock clean
+.PHONY: setup serve test retest fault model availability soak fuzz browser screenshots bench bench-smoke bench-peers check audit sbom format openapi client lock clean
 
 setup: .venv/.runtime
 
@@ -52,6 +52,11 @@ bench: .venv/.dev
 bench-smoke: .venv/.dev
 	bench/install.sh
 	$(BIN)/python -m bench.smoke $(ARGS)
+
+# Comparable systems beside Quarterdeck, in about ten minutes; installs them first, which takes some more. Needs wrk.
+bench-peers: .venv/.dev
+	bench/install.sh
+	$(BIN)/python -m bench.peers.run $(ARGS)
 
 # Outages of the database and rolling restarts under load, in about five minutes. ARGS="--help" tells what can be chosen.
 availability: .venv/.dev
