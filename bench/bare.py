@@ -73,14 +73,15 @@ def make_app() -> Starlette:
 
     @asynccontextmanager
     async def opened(_: Starlette) -> AsyncIterator[None]:
-        async with pool:
-            yield
+        await pool.open()
+        yield
+        await pool.close(settings.statement_seconds)
 
     async def nothing(_: Request) -> Response:
         return Response()
 
     async def keys(request: Request) -> Response:
-        async with pool.connection() as connection:
+        async with pool.lease() as connection:
             values = (UUID(request.path_params["workspace_id"]), HIGHEST_ID, _PAGE + 1)
             await (await connection.execute(_KEYS, values)).fetchall()
         return Response()
@@ -88,7 +89,7 @@ def make_app() -> Starlette:
     async def push(request: Request) -> Response:
         """The two commits of a push: the archive's row first, then its version."""
         size, skill_id, sha256 = len(await request.body()), UUID(request.path_params["skill_id"]), os.urandom(32)
-        async with pool.connection() as connection:
+        async with pool.lease() as connection:
             await connection.execute(_TOUCH_BUNDLE, (sha256, size))
             async with connection.transaction():
                 cursor = await connection.execute(_NEXT_VERSION, (skill_id,))

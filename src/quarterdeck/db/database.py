@@ -6,40 +6,21 @@ outcome is unknown.
 """
 
 import asyncio
-import select
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import psycopg
-from psycopg import AsyncConnection
-from psycopg.rows import TupleRow
-from psycopg_pool import AsyncConnectionPool
 
 from quarterdeck import errors
-from quarterdeck.db import faults
+from quarterdeck.db import faults, pool
 from quarterdeck.errors import ServiceError
 from quarterdeck.settings import DatabaseSettings
 
 T = TypeVar("T")
-Connection = AsyncConnection[TupleRow]
-Pool = AsyncConnectionPool[Connection]
+Connection = pool.Connection
 Work = Callable[[Connection], Awaitable[T]]
 
 SCHEMA = "app"
-
-# A database host that vanishes without a word is noticed within seconds, not by the kernel's quarter of an hour.
-WATCHFUL = {
-    "connect_timeout": 3,
-    "keepalives_idle": 10,
-    "keepalives_interval": 3,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
-}
-# Short: a pool gives up on a database that is away and tries again with the next caller, instead of sleeping ever
-# longer while it may be back.
-RECONNECT_SECONDS = 1.0
 
 
 class Database:
@@ -50,11 +31,10 @@ class Database:
         self._under_way: set[asyncio.Task[object]] = set()
 
     async def open(self) -> None:
-        # Without waiting: a process that starts before its database answers 503 until it is there.
-        await self._pool.open(wait=False)
+        await self._pool.open()
 
     async def close(self) -> None:
-        await self._pool.close(timeout=self._settings.statement_seconds)
+        await self._pool.close(self._settings.statement_seconds)
 
     async def read(self, work: Work[T]) -> T:
         """Statements outside a transaction, repeated once when the connection turns out to be dead."""
@@ -110,7 +90,7 @@ class Database:
     async def _once(self, work: Work[T], *, in_transaction: bool, repeatable: bool) -> T:
         committing = False
         try:
-            async with lease(self._pool) as connection:
+            async with self._pool.lease() as connection:
                 if not in_transaction:
                     return await work(connection)
                 async with connection.transaction():
@@ -131,17 +111,8 @@ class _Again(Exception):
     """Nothing was stored, or storing it again is harmless."""
 
 
-def make_pool(url: str, settings: DatabaseSettings, size: int) -> Pool:
-    return AsyncConnectionPool(
-        url,
-        connection_class=AsyncConnection[TupleRow],
-        kwargs={"autocommit": True, "options": connection_options(settings), **WATCHFUL},
-        min_size=size,
-        max_size=size,
-        timeout=settings.pool_wait_seconds,
-        reconnect_timeout=RECONNECT_SECONDS,
-        open=False,
-    )
+def make_pool(url: str, settings: DatabaseSettings, size: int) -> pool.Pool:
+    return pool.Pool(url, size, connection_options(settings), settings.pool_wait_seconds)
 
 
 def connection_options(settings: DatabaseSettings) -> str:
@@ -172,25 +143,3 @@ def role_options(role: str, search_path: str) -> str:
 
 def _written(values: dict[str, str]) -> str:
     return " ".join(f"-c {name}={value}" for name, value in values.items())
-
-
-@asynccontextmanager
-async def lease(pool: Pool) -> AsyncIterator[Connection]:
-    """A connection that was alive a moment ago. The pool's own `check` is not used: from the second dead connection
-    on it pauses, a second and then two, so that the first callers after a restart of PostgreSQL ran out of time."""
-    deadline = time.monotonic() + pool.timeout
-    while _is_dead(connection := await pool.getconn(deadline - time.monotonic())):
-        await connection.close()
-        await pool.putconn(connection)
-    try:
-        yield connection
-    finally:
-        await pool.putconn(connection)
-
-
-def _is_dead(connection: Connection) -> bool:
-    """An idle connection has nothing to say: if its socket is readable the server has closed it. Found before
-    anything is sent, a restart of PostgreSQL costs no caller an unknown outcome, and no round trip is paid."""
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))

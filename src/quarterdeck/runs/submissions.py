@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from quarterdeck import errors
 from quarterdeck.db import faults
-from quarterdeck.db.database import lease, make_pool
+from quarterdeck.db.database import make_pool
 from quarterdeck.errors import Kind, ServiceError
 from quarterdeck.runs import store
 from quarterdeck.runs.model import Submission, Submitted, Verdict
@@ -60,10 +60,10 @@ class Submissions:
         self._quick: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
-        await self._pool.open(wait=False)
+        await self._pool.open()
 
     async def close(self) -> None:
-        await self._pool.close()
+        await self._pool.close(self._patience_seconds)
 
     async def submit(self, submission: Submission) -> Submitted:
         if self._waiting_bytes + submission.bytes > self._settings.waiting_bytes:
@@ -207,7 +207,7 @@ class Submissions:
         return [found.get(item.input_id) or _caused(errors.outcome_unknown(), loss) for item in batch]
 
     async def _call(self, batch: Sequence[Submission]) -> list[Submitted]:
-        async with lease(self._pool) as connection:
+        async with self._pool.lease() as connection:
             submitted = await store.submit(connection, batch)
         pairs = zip(batch, submitted, strict=True)
         # After the commit and not in the statement, whose throughput a NOTIFY would halve.

@@ -14,8 +14,9 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.agents.models import Models
-from quarterdeck.db.database import RECONNECT_SECONDS, SCHEMA, WATCHFUL, Database, role_options
+from quarterdeck.db.database import SCHEMA, Database, role_options
 from quarterdeck.db.migrate import JOBS_SCHEMA
+from quarterdeck.db.pool import RECONNECT_SECONDS, WATCHFUL
 from quarterdeck.logs import configure_logs, log
 from quarterdeck.runs.recovery import recover
 from quarterdeck.sessions.service import purge_deleted_sessions
