@@ -18,6 +18,10 @@ class Permission(StrEnum):
     SKILL_MANAGE = "skill.manage"
 
 
+# Asking the enum for each takes longer than all else that is done with a row.
+PERMISSIONS = {permission.value: permission for permission in Permission}
+
+
 class CredentialKind(StrEnum):
     API_KEY = "qd"
     SESSION_TOKEN = "qds"

@@ -3,7 +3,15 @@
 from collections.abc import Collection
 from uuid import UUID
 
-from quarterdeck.access.model import CallerBody, CallerKind, Credential, CredentialKind, Permission, Principal
+from quarterdeck.access.model import (
+    PERMISSIONS,
+    CallerBody,
+    CallerKind,
+    Credential,
+    CredentialKind,
+    Permission,
+    Principal,
+)
 from quarterdeck.db.arrays import bytea_array, uuid_array
 from quarterdeck.db.database import Connection
 from quarterdeck.workspaces.model import ActorBody
@@ -76,7 +84,7 @@ async def find_principals(connection: Connection, credentials: Collection[Creden
     if keys := _hashes(credentials, CredentialKind.API_KEY):
         rows = await (await connection.execute(_API_KEYS, (bytea_array(keys),))).fetchall()
         for secret_hash, workspace_id, api_key_id, user_id, lineage_id, permissions, expires_at in rows:
-            held = frozenset(map(Permission, permissions))
+            held = frozenset(map(PERMISSIONS.__getitem__, permissions))
             principal = Principal(workspace_id, api_key_id, user_id, lineage_id, held, expires_at)
             found[Credential(CredentialKind.API_KEY, secret_hash)] = principal
     if tokens := _hashes(credentials, CredentialKind.SESSION_TOKEN):

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from quarterdeck.access.model import Permission
+from quarterdeck.access.model import PERMISSIONS
 from quarterdeck.api_keys.model import ApiKeyBody, NewApiKey, RotatedKey
 from quarterdeck.db.database import Connection
 from quarterdeck.ids import HIGHEST_ID, LOWEST_ID, created_at
@@ -68,9 +68,6 @@ FROM api_keys k JOIN users u ON u.id = k.created_by
 WHERE (k.workspace_id, k.id) BETWEEN (%s, %s) AND (%s, %s) AND k.created_by = %s
 ORDER BY k.workspace_id, k.id
 """
-
-# Asking the enum for each took longer than all else that is done with a row.
-_PERMISSIONS = {permission.value: permission for permission in Permission}
 
 
 async def add(connection: Connection, key: NewApiKey) -> None:
@@ -153,7 +150,7 @@ def _body(row: tuple[Any, ...]) -> ApiKeyBody:
         id=api_key_id,
         label=label,
         prefix=prefix,
-        permissions=[_PERMISSIONS[permission] for permission in permissions],
+        permissions=[PERMISSIONS[permission] for permission in permissions],
         created_at=created_at(api_key_id),
         created_by=ActorBody(user_id, name, email),
         expires_at=expires_at,
