@@ -55,9 +55,13 @@ class Processes:
         """Raises what the first process that has ended said last."""
         for name, process in self._running.items():
             if process.poll() is not None:
-                words = self._log(name).read_text(errors="replace").split("\n")
-                said = " / ".join(line.strip() for line in words if line.strip())[-400:]
-                raise RuntimeError(f"{name} ended with code {process.returncode}: {said}")
+                raise RuntimeError(f"{name} ended with code {process.returncode}: {self._last_words(name)}")
+
+    def last_words(self) -> str:
+        return "; ".join(f"{name}: {self._last_words(name)}" for name in self._running)
+
+    def _last_words(self, name: str) -> str:
+        return " ".join(self._log(name).read_text(errors="replace").split())[-300:]
 
     def _log(self, name: str) -> Path:
         return self._folder / f"{name}.log"

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import metadata
@@ -137,7 +138,8 @@ def main() -> None:
     options = _options()
     chosen = [system for system in SYSTEMS if options.only is None or system.__name__.lower() in options.only]
     load.wrk()
-    console = Console()
+    # Eighty columns, which a pipe is taken for, would cut the tables short.
+    console = Console(width=None if sys.stdout.isatty() else 160)
     began, load_before = monotonic(), os.getloadavg()[0]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (

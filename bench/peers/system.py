@@ -107,7 +107,8 @@ class System(ABC):
         while not await self._is_up():
             self._processes.check()
             if monotonic() > deadline:
-                raise RuntimeError(f"no answer within {_START_SECONDS:g} s of its start")
+                words = self._processes.last_words()
+                raise RuntimeError(f"no answer within {_START_SECONDS:g} s of its start. {words}")
             await asyncio.sleep(0.1)
 
     def kill(self) -> None:

@@ -3,10 +3,12 @@
 import sys
 from collections.abc import Sequence
 from json import dumps
+from pathlib import Path
 
 import httpx
 from psycopg import AsyncConnection
 
+import quarterdeck
 from bench.peers.processes import Command
 from bench.peers.system import Request, System, new_database
 from quarterdeck.db.database import connection_options
@@ -34,6 +36,8 @@ class Quarterdeck(System):
 
     def commands(self) -> Sequence[Command]:
         environment = {
+            # The source that has just migrated the database, whichever is installed.
+            "PYTHONPATH": str(Path(quarterdeck.__file__).parents[1]),
             "QUARTERDECK_DATABASE_URL": self._url,
             "QUARTERDECK_SERVER_DATA_DIR": str(self.place.folder),
             "QUARTERDECK_MODEL_DEMO_PAUSE_SECONDS": "0",
