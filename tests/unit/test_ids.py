@@ -4,7 +4,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.ids import created_at, first_id_at, new_id, parse_id
+from quarterdeck.ids import created_at, first_id_at, new_id, new_id_text, parse_id
 
 # The same in every process of a parallel run.
 SOME_ID = UUID("8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55")
@@ -14,6 +14,24 @@ def test_is_a_uuid_of_version_seven_made_now() -> None:
     identifier = new_id()
     assert (identifier.version, identifier.variant) == (7, "specified in RFC 4122")
     assert abs(datetime.now(UTC) - created_at(identifier)) < timedelta(seconds=5)
+
+
+def test_as_text_it_is_the_same_kind_of_id() -> None:
+    before, text, after = new_id(), new_id_text(), new_id()
+    assert before < UUID(text) < after
+    assert text == str(UUID(text))
+
+
+def test_an_id_is_like_any_other_uuid() -> None:
+    identifier = new_id()
+    same = UUID(str(identifier))
+    assert (identifier, hash(identifier), identifier.is_safe) == (same, hash(same), same.is_safe)
+
+
+@pytest.mark.parametrize("milliseconds", [0, 1, 999, 1_763_236_800_001, 1_763_236_800_999, 8_589_934_591_999])
+def test_the_time_in_an_id_is_exact_to_the_millisecond(milliseconds: int) -> None:
+    moment = created_at(UUID(int=milliseconds << 80))
+    assert moment == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
 
 
 def test_ids_of_one_process_are_in_order_and_unique_in_a_burst_of_threads() -> None:
