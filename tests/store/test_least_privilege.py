@@ -206,7 +206,7 @@ async def test_api_and_workers_log_in_as_one_that_owns_nothing(world: World, ser
 
         async def both() -> bool:
             # Eight of its own, and the queue's.
-            return await logged_in() > alone + 8
+            return bool(await logged_in() > alone + 8)
 
         await eventually(both)
 
