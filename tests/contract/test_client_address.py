@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from quarterdeck.http.client_address import client_address
+from quarterdeck.http.headers import note_headers
 from quarterdeck.settings import Networks
 from tests.world import Server, World, clone_database, drop_database, serving
 
@@ -13,8 +14,9 @@ PROXIES = Networks.parse("127.0.0.1, 10.0.0.0/8, 2001:db8:aaaa::/48")
 
 
 def address(*forwarded: str, peer: str = "10.0.0.1", proxies: Networks | None = PROXIES) -> str | None:
-    headers = [(b"x-forwarded-for", value.encode()) for value in forwarded]
-    return client_address({"client": (peer, 1), "headers": headers}, proxies)
+    scope = {"client": (peer, 1), "headers": [(b"x-forwarded-for", value.encode()) for value in forwarded]}
+    note_headers(scope)
+    return client_address(scope, proxies)
 
 
 @pytest.mark.parametrize(
