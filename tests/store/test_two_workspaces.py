@@ -33,7 +33,7 @@ from quarterdeck.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.runs import lifecycle_store as lifecycle
 from quarterdeck.runs import recovery_store as recovery
 from quarterdeck.runs import store as runs
-from quarterdeck.runs.model import Submission, Verdict
+from quarterdeck.runs.model import Caller, Submission, Verdict
 from quarterdeck.session_tokens import store as session_tokens
 from quarterdeck.session_tokens.model import NewSessionToken
 from quarterdeck.sessions import store as sessions
@@ -270,6 +270,12 @@ def with_foreign_ids() -> Iterator[Visit]:
         for header in (None, ALPHA, BRAVO):
             foreign = submission(ALPHA, kind, BRAVO, header)
             yield lambda c, a, b, foreign=foreign: counted(verdicts(c, foreign), [Verdict.NOT_FOUND])  # type: ignore[misc]
+    for header in (None, ALPHA, BRAVO):
+        callers = [
+            Caller(ALPHA.key_hash, BRAVO.session, None if header is None else header.workspace),
+            Caller(ALPHA.key_hash, ALPHA.session, BRAVO.workspace),
+        ]
+        yield lambda c, a, b, callers=callers: counted(runs.admitted(c, callers), set())  # type: ignore[misc]
     yield lambda c, a, b: counted(runs.get(c, a.workspace, b.run), None)
 
     yield lambda c, a, b: counted(session_tokens.get(c, a.session, b.token), None)

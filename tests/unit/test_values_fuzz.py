@@ -16,6 +16,7 @@ from quarterdeck.etags import matches, matches_weakly, parse_tags
 from quarterdeck.http.accept import prefers, takes
 from quarterdeck.http.bodies import decode_json
 from quarterdeck.http.download import byte_span
+from quarterdeck.http.headers import note_headers
 from quarterdeck.http.incoming import ALLOWANCE_STATE, MAX_EVENT_ID, MAX_NUMBER, Incoming
 from quarterdeck.http.routes import OPERATIONS
 from quarterdeck.ids import parse_id
@@ -113,6 +114,7 @@ def test_queries(name: str, query: str, last_seen: str | None) -> None:
     headers = [(b"authorization", f"Bearer {SECRET}".encode())]
     headers += [] if last_seen is None else [(b"last-event-id", last_seen.encode("latin-1"))]
     scope = {"type": "http", "method": "GET", "headers": headers, "query_string": query.encode(), ALLOWANCE_STATE: None}
+    note_headers(scope)
     incoming = Incoming(scope, _nothing, HttpSettings())
     value = READERS[name](incoming)
     if name == "log" and incoming.call_without_body().fault is None:
