@@ -34,11 +34,11 @@ class KnownCallers:
     async def know(self, credential: Credential, session_id: UUID, workspace_id: UUID | None) -> bool:
         """False tells nothing: whoever is not known has to be looked at by itself. Tokens always are, since each has a
         session of its own."""
-        caller = Caller(credential.secret_hash, session_id, workspace_id)
-        if _key(caller) in self._known:
+        if _key(credential.secret_hash, session_id, workspace_id) in self._known:
             return True
         if credential.kind is not CredentialKind.API_KEY:
             return False
+        caller = Caller(credential.secret_hash, session_id, workspace_id)
         newcomer = _Newcomer(caller, asyncio.get_running_loop().create_future())
         self._newcomers.append(newcomer)
         if self._asking is None:
@@ -49,7 +49,7 @@ class KnownCallers:
         self._add(Caller(credential.secret_hash, session_id, workspace_id))
 
     def _add(self, caller: Caller) -> None:
-        self._known[_key(caller)] = None
+        self._known[_key(caller.secret_hash, caller.session_id, caller.workspace_id)] = None
         if len(self._known) > self._most:
             # The one that came first. It is asked for once more when it comes again.
             del self._known[next(iter(self._known))]
@@ -76,6 +76,5 @@ class KnownCallers:
             return set()
 
 
-def _key(caller: Caller) -> bytes:
-    named = b"" if caller.workspace_id is None else caller.workspace_id.bytes
-    return caller.secret_hash + caller.session_id.bytes + named
+def _key(secret_hash: bytes, session_id: UUID, workspace_id: UUID | None) -> bytes:
+    return secret_hash + session_id.bytes + (b"" if workspace_id is None else workspace_id.bytes)

@@ -24,8 +24,8 @@ from quarterdeck.settings import DatabaseSettings, SubmitSettings
 
 Result = Submitted | ServiceError
 
-# What comes while a call is under way is left to it for so long. Calls take one millisecond, a few with many inputs.
-_QUICK_SECONDS = 0.005
+# What comes while a call is under way is left to it for so long. A call takes a millisecond, with 128 inputs ten.
+_QUICK_SECONDS = 0.015
 
 
 class _Waiting(Struct, frozen=True, eq=False):
