@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from quarterdeck.access.model import Credential, CredentialKind, Permission
 from quarterdeck.db.database import Database, Work
+from quarterdeck.errors import Kind, ServiceError
 from quarterdeck.runs.known_callers import KnownCallers
 from quarterdeck.settings import DatabaseSettings
 from tests.world import World
@@ -84,6 +85,13 @@ async def test_who_came_first_is_forgotten_first(world: World) -> None:
         assert database.reads == asked + 1
 
 
-async def test_nobody_is_known_while_the_database_is_away() -> None:
+async def test_while_the_database_is_away_all_who_wait_hear_it_at_once() -> None:
     async with counting("host=127.0.0.1 port=1 connect_timeout=1") as database:
-        assert not await KnownCallers(database, 2).know(credential("any"), uuid4(), None)
+        known = KnownCallers(database, 2)
+        first = asyncio.create_task(known.know(credential("any"), uuid4(), None))
+        await asyncio.sleep(0.1)
+        others = [known.know(credential("any"), uuid4(), None) for _ in range(3)]
+        for told in await asyncio.gather(first, *others, return_exceptions=True):
+            assert isinstance(told, ServiceError)
+            assert told.kind is Kind.UNAVAILABLE
+        assert database.reads == 1

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from hashlib import sha256
 from uuid import UUID
 
-from quarterdeck.access.model import Credential, CredentialKind
+from quarterdeck.access.model import Credential, CredentialKind, Permission
 from quarterdeck.ids import new_id
 from quarterdeck.runs.model import Submission, Verdict
 from quarterdeck.runs.submissions import Submissions
@@ -30,9 +30,11 @@ async def submitting(world: World, calls: list[set[UUID]]) -> AsyncIterator[Subm
         await submissions.close()
 
 
-def submission(world: World, session_id: UUID) -> Submission:
+def submission(world: World, session_id: UUID, secret: str | None = None) -> Submission:
+    secret = secret or world.key
+    kind = CredentialKind.SESSION_TOKEN if secret.startswith("qds_") else CredentialKind.API_KEY
     return Submission(
-        credential=Credential(CredentialKind.API_KEY, sha256(world.key.encode()).digest()),
+        credential=Credential(kind, sha256(secret.encode()).digest()),
         session_id=session_id,
         workspace_id=None,
         text="x",
@@ -55,6 +57,22 @@ async def test_what_comes_while_a_call_is_under_way_goes_together(world: World) 
         for submitted in await asyncio.gather(first, *others):
             assert submitted.verdict is Verdict.ACCEPTED
     assert calls == [set(sessions[:1]), set(sessions[1:])]
+
+
+async def test_each_of_a_batch_is_judged_by_its_own_credential(world: World) -> None:
+    session_id = UUID(await world.new_session())
+    reader, token = await world.new_key(Permission.WORKSPACE_READ), await world.new_token(str(session_id))
+    secrets = [world.key, "qd_nobody", "qd_nobody", world.key, reader, reader, token, token, "qds_nobody", world.key]
+    calls: list[set[UUID]] = []
+    async with submitting(world, calls) as submissions:
+        given = [submissions.submit(submission(world, session_id, secret)) for secret in secrets]
+        verdicts = [submitted.verdict for submitted in await asyncio.gather(*given)]
+    accepted, unauthorized, forbidden = Verdict.ACCEPTED, Verdict.UNAUTHORIZED, Verdict.FORBIDDEN
+    assert verdicts == [
+        *(accepted, unauthorized, unauthorized, accepted, forbidden, forbidden),
+        *(accepted, accepted, unauthorized, accepted),
+    ]
+    assert len(calls) == 1, "one batch"
 
 
 async def test_nobody_waits_behind_a_call_that_is_stuck(world: World) -> None:

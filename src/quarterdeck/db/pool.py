@@ -27,6 +27,7 @@ WATCHFUL = {
 # Short: a pool gives up on a database that is away and tries again with the next caller, instead of sleeping ever
 # longer while it may be back.
 RECONNECT_SECONDS = 1.0
+_RETURNS_BETWEEN_LOOKS = 1000
 
 
 class Pool:
@@ -43,6 +44,9 @@ class Pool:
             open=False,
         )
         self._last: Connection | None = None
+        # Who waits for the library to give one out.
+        self._asking = 0
+        self._returns = 0
 
     async def open(self) -> None:
         # Without waiting: a process that starts before its database answers 503 until it is there.
@@ -72,18 +76,22 @@ class Pool:
             if connection is not None:
                 await connection.close()
                 await self._pool.putconn(connection)
-            connection = await self._pool.getconn(deadline - time.monotonic())
+            self._asking += 1
+            try:
+                connection = await self._pool.getconn(deadline - time.monotonic())
+            finally:
+                self._asking -= 1
         return connection
 
     async def _put_back(self, connection: Connection) -> None:
+        self._returns += 1
         is_fit = connection.info.transaction_status is TransactionStatus.IDLE
-        if is_fit and self._last is None and not self._pool.closed and not self._somebody_waits():
+        # The library ends connections that have become old, if it gets to see them.
+        is_due = self._returns % _RETURNS_BETWEEN_LOOKS == 0
+        if is_fit and not is_due and self._last is None and not self._asking and not self._pool.closed:
             self._last = connection
         else:
             await self._pool.putconn(connection)
-
-    def _somebody_waits(self) -> bool:
-        return self._pool.get_stats().get("requests_waiting", 0) > 0
 
 
 def _is_dead(connection: Connection) -> bool:

@@ -59,14 +59,21 @@ class SharedPages:
             self._close(place, together)
             return SharedPage(*await store.page(connection, session_id, position, _PAGE_EVENTS, _PAGE_BYTES))
 
+        page: SharedPage | None = None
+        fault: Exception | None = None
         try:
-            page: SharedPage | None = await self._database.read(read)
+            page = await self._database.read(read)
         except ServiceError:
-            page = None
-        finally:
-            self._close(place, together)
+            pass
+        except Exception as other:
+            fault = other
+        self._close(place, together)
         for one in together:
-            if not one.done():
+            if one.done():
+                continue
+            if fault is not None:
+                one.set_exception(fault)
+            else:
                 one.set_result(page)
 
     def _close(self, place: _Place, together: list[_Waiting]) -> None:

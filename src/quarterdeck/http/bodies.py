@@ -26,7 +26,7 @@ class Arriving:
         self._announced_bytes = announced_bytes
         self._limit_bytes = limit_bytes
         self._settings = settings
-        self._deadline = time.monotonic() + settings.body_seconds
+        self._deadline: float | None = None
         self._received = 0
         self._more = True
 
@@ -42,7 +42,11 @@ class Arriving:
     async def _next(self) -> bytes:
         if self._announced_bytes is not None and self._announced_bytes > self._limit_bytes:
             raise errors.too_large(self._limit_bytes)
-        patience = min(self._settings.body_stall_seconds, self._deadline - time.monotonic())
+        now = time.monotonic()
+        if self._deadline is None:
+            # From the first look on: whoever has to wait for a place first does not wait on the client.
+            self._deadline = now + self._settings.body_seconds
+        patience = min(self._settings.body_stall_seconds, self._deadline - now)
         try:
             message = await within(patience, self._receive())
         except TimeoutError:

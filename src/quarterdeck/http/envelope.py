@@ -8,6 +8,7 @@ from starlette.types import Receive, Scope, Send
 from quarterdeck.errors import ErrorCode, Kind, ServiceError
 
 JSON = "application/json"
+_NO_CONTENT = 204
 
 STATUS = {
     Kind.UNAUTHORIZED: 401,
@@ -70,7 +71,9 @@ class _JsonResponse(Response):
         self.body = body
         self.status_code = status
         self.background = None
-        self.raw_headers = [(b"content-length", b"%d" % len(body))]
+        self.raw_headers = []
+        if status != _NO_CONTENT:
+            self.raw_headers.append((b"content-length", b"%d" % len(body)))
         if body:
             self.raw_headers.append((b"content-type", b"application/json"))
         for name, value in headers.items():

@@ -22,8 +22,7 @@ class Lingering:
         self._receive = receive
         self._send = send
         self._settings = settings
-        # None: the end of the body tells how long it was.
-        self._missing_bytes = None if b"transfer-encoding" in headers else headers.content_length or 0
+        self._missing_bytes = _announced_bytes(headers)
         # Who expects a 100 has sent nothing yet and will not, now that the answer is another.
         self._body_ended = self._missing_bytes == 0 or b"expect" in headers
 
@@ -59,3 +58,10 @@ class Lingering:
                         await self.receive()
         except TimeoutError:
             return
+
+
+def _announced_bytes(headers: Headers) -> int | None:
+    """None: the end of the body will tell."""
+    if b"transfer-encoding" in headers:
+        return None
+    return headers.content_length if b"content-length" in headers else 0

@@ -5,6 +5,7 @@ are written together."""
 import asyncio
 import logging
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -15,6 +16,7 @@ from quarterdeck.access.secrets import redact
 from quarterdeck.logs import log
 
 _LOGGED_CHARACTERS = 200
+_PIPE_BYTES = 4096
 # Those that need no look at what they may hide.
 _METHODS = {"GET", "HEAD", "POST", "PATCH", "DELETE"}
 
@@ -56,8 +58,20 @@ class RequestLog:
         lines, self._lines = self._lines, []
         # A log that cannot be written is no reason not to serve.
         with suppress(OSError, ValueError):
-            sys.stderr.write(b"\n".join([*lines, b""]).decode())
-            sys.stderr.flush()
+            for piece in _pieces(lines):
+                sys.stderr.write(piece.decode())
+                sys.stderr.flush()
+
+
+def _pieces(lines: list[bytes]) -> Iterator[bytes]:
+    """As much as a pipe takes at once: of more than that the lines of two processes could get mixed."""
+    piece = b""
+    for line in lines:
+        if piece and len(piece) + len(line) >= _PIPE_BYTES:
+            yield piece
+            piece = b""
+        piece += line + b"\n"
+    yield piece
 
 
 def _shown(text: str) -> str:

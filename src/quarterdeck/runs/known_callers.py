@@ -4,13 +4,17 @@ Newcomers are asked about together, since most sessions are new to a process whe
 """
 
 import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable
 from functools import partial
 from uuid import UUID
 
 from msgspec import Struct
 
+from quarterdeck import errors
 from quarterdeck.access.model import Credential, CredentialKind
 from quarterdeck.db.database import Database
+from quarterdeck.errors import ServiceError
 from quarterdeck.runs import store
 from quarterdeck.runs.model import Caller
 
@@ -27,7 +31,7 @@ class KnownCallers:
         self._database = database
         self._most = most
         # Bytes and not tuples: tens of thousands of those would be looked through by the garbage collector.
-        self._known: dict[bytes, None] = {}
+        self._known: OrderedDict[bytes, None] = OrderedDict()
         self._newcomers: list[_Newcomer] = []
         self._asking: asyncio.Task[None] | None = None
 
@@ -52,13 +56,20 @@ class KnownCallers:
         self._known[_key(caller.secret_hash, caller.session_id, caller.workspace_id)] = None
         if len(self._known) > self._most:
             # The one that came first. It is asked for once more when it comes again.
-            del self._known[next(iter(self._known))]
+            self._known.popitem(last=False)
 
     async def _ask(self) -> None:
         try:
             while self._newcomers:
                 batch, self._newcomers = self._newcomers[:_AT_ONCE], self._newcomers[_AT_ONCE:]
-                admitted = await self._admitted([newcomer.caller for newcomer in batch])
+                callers = [newcomer.caller for newcomer in batch]
+                try:
+                    admitted = await self._database.read(partial(store.admitted, callers=callers))
+                except Exception as fault:
+                    # Those who came meanwhile too: they have waited as long as anybody should for a database.
+                    waiting, self._newcomers = [*batch, *self._newcomers], []
+                    _fail(waiting, fault)
+                    continue
                 for place, newcomer in enumerate(batch):
                     if place in admitted:
                         self._add(newcomer.caller)
@@ -68,12 +79,13 @@ class KnownCallers:
         finally:
             self._asking = None
 
-    async def _admitted(self, callers: list[Caller]) -> set[int]:
-        try:
-            return await self._database.read(partial(store.admitted, callers=callers))
-        except Exception:
-            # Each of them will hear it when it is looked at by itself.
-            return set()
+
+def _fail(newcomers: Iterable[_Newcomer], cause: Exception) -> None:
+    for newcomer in newcomers:
+        error = errors.unavailable() if isinstance(cause, ServiceError) else errors.internal()
+        error.__cause__ = cause
+        if not newcomer.is_admitted.done():
+            newcomer.is_admitted.set_exception(error)
 
 
 def _key(secret_hash: bytes, session_id: UUID, workspace_id: UUID | None) -> bytes:

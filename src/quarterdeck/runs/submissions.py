@@ -136,23 +136,29 @@ class Submissions:
     async def _settle(self, batch: Sequence[_Waiting]) -> None:
         """A result for each. Never raises: a sender that died would take its place with it."""
         submissions = [waiting.submission for waiting in batch]
-        results: Sequence[Result]
-        try:
-            results = await self._call(submissions)
-        except psycopg.Error as fault:
-            if faults.connection_lost(fault):
-                results = await self._after_loss(submissions, fault)
-            elif fault.sqlstate is None:
-                # No connection was to be had; nothing was sent.
-                results = [_caused(faults.translate(fault), fault) for _ in batch]
-            else:
-                await self._one_by_one(batch)
-                return
-        except Exception as fault:
-            results = [_caused(errors.internal(), fault) for _ in batch]
+        results = await self._results(submissions)
+        if results is None:
+            await self._one_by_one(batch)
+            return
         for waiting, result in zip(batch, results, strict=True):
             waiting.settle(result)
         self._sessions_under_way.difference_update(item.session_id for item in submissions)
+
+    async def _results(self, batch: Sequence[Submission]) -> Sequence[Result] | None:
+        """None: PostgreSQL refused the batch. Nowhere here or below has a frame that catches a fault a name for what it
+        makes of it: it would be a circle, by the fault's traceback, that keeps the batch until the garbage collector
+        comes by."""
+        try:
+            return await self._call(batch)
+        except psycopg.Error as fault:
+            if faults.connection_lost(fault):
+                return await self._after_loss(batch, fault)
+            if fault.sqlstate is None:
+                # No connection was to be had; nothing was sent.
+                return [_caused(faults.translate(fault), fault) for _ in batch]
+            return None
+        except Exception as fault:
+            return [_caused(errors.internal(), fault) for _ in batch]
 
     async def _one_by_one(self, batch: Sequence[_Waiting]) -> None:
         """PostgreSQL refused the batch: the fault of one must not be the fault of all. Sessions go side by side,
@@ -199,12 +205,15 @@ class Submissions:
         keyed = [item for item in batch if item.idempotency_key is not None]
         found: dict[UUID, Result] = {}
         if keyed:
-            try:
-                again: Sequence[Result] = await self._call(keyed)
-            except Exception as fault:
-                again = [_caused(errors.unavailable(), fault) for _ in keyed]
+            again = await self._once_more(keyed)
             found = {item.input_id: result for item, result in zip(keyed, again, strict=True)}
         return [found.get(item.input_id) or _caused(errors.outcome_unknown(), loss) for item in batch]
+
+    async def _once_more(self, keyed: Sequence[Submission]) -> Sequence[Result]:
+        try:
+            return await self._call(keyed)
+        except Exception as fault:
+            return [_caused(errors.unavailable(), fault) for _ in keyed]
 
     async def _call(self, batch: Sequence[Submission]) -> list[Submitted]:
         async with self._pool.lease() as connection:
