@@ -110,7 +110,7 @@ class LimitSettings(Struct, frozen=True):
 
 
 class SubmitSettings(Struct, frozen=True):
-    batch_inputs: Count = 128
+    batch_inputs: Count = 64
     # Of text. A batch ends at the first; at the second, what comes is answered 503 until some has gone.
     batch_bytes: Bytes = 1024 * 1024
     waiting_bytes: Bytes = 64 * 1024 * 1024
