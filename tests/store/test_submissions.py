@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from hashlib import sha256
 from uuid import UUID
 
+import pytest
+
 from quarterdeck.access.model import Credential, CredentialKind, Permission
 from quarterdeck.ids import new_id
 from quarterdeck.runs.model import Submission, Verdict
@@ -46,15 +48,22 @@ def submission(world: World, session_id: UUID, secret: str | None = None) -> Sub
     )
 
 
-async def test_what_comes_while_a_call_is_under_way_goes_together(world: World) -> None:
+async def test_what_comes_while_a_call_is_under_way_goes_together(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first call is held for as long as the test wants, and counts as quick all the while.
+    monkeypatch.setattr("quarterdeck.runs.submissions._QUICK_SECONDS", 60.0)
     sessions = [UUID(await world.new_session()) for _ in range(21)]
     calls: list[set[UUID]] = []
-    async with submitting(world, calls) as submissions:
-        first = asyncio.create_task(submissions.submit(submission(world, sessions[0])))
-        while not first.done() and not submissions._sessions_under_way:
-            await asyncio.sleep(0)
-        others = [submissions.submit(submission(world, session)) for session in sessions[1:]]
-        for submitted in await asyncio.gather(first, *others):
+    async with submitting(world, calls) as submissions, await world.connect() as holding:
+        async with holding.transaction():
+            await holding.execute("SELECT pg_advisory_xact_lock(session_lock(%s))", (sessions[0],))
+            given = []
+            for session in sessions:
+                given.append(asyncio.create_task(submissions.submit(submission(world, session))))
+                await asyncio.sleep(0.005)
+            assert submissions._sessions_under_way == {sessions[0]}
+        for submitted in await asyncio.gather(*given):
             assert submitted.verdict is Verdict.ACCEPTED
     assert calls == [set(sessions[:1]), set(sessions[1:])]
 

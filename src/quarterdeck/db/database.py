@@ -64,8 +64,8 @@ class Database:
         task = asyncio.ensure_future(running)
         self._under_way.add(task)
         task.add_done_callback(self._forget)
-        await _ended(task, self._settings.statement_seconds + 0.5)
-        if task.done():
+        done, _ = await asyncio.wait({task}, timeout=self._settings.statement_seconds + 0.5)
+        if done:
             return task.result()
         raise overdue
 
@@ -105,23 +105,6 @@ class Database:
                     raise errors.outcome_unknown() from fault
                 raise _Again from fault
             raise faults.translate(fault) from fault
-
-
-async def _ended(task: "asyncio.Future[T]", seconds: float) -> None:
-    """Or not ended, after that time: it goes on. `asyncio.wait` does the same, but for all that it can do besides."""
-    loop = asyncio.get_running_loop()
-    enough: asyncio.Future[None] = loop.create_future()
-
-    def wake(_: object = None) -> None:
-        if not enough.done():
-            enough.set_result(None)
-
-    task.add_done_callback(wake)
-    timer = loop.call_later(seconds, wake)
-    try:
-        await enough
-    finally:
-        timer.cancel()
 
 
 class _Again(Exception):

@@ -274,7 +274,7 @@ class Incoming:
         return found
 
     def _headers(self, name: bytes) -> list[str]:
-        return [_decoded(value) for value in self._given.all(name)] if name in self._given else []
+        return [_decoded(value) for value in self._given.all(name)]
 
     def _remember(self, reason: str) -> None:
         if self._fault is None:
