@@ -12,7 +12,6 @@ from quarterdeck.db.database import Database
 from quarterdeck.events.feed import Feed
 from quarterdeck.events.hints import Hints
 from quarterdeck.events.shared_pages import SharedPages
-from quarterdeck.http.connections import LOOKS, PARTING_SECONDS, Connections
 from quarterdeck.http.console import Console
 from quarterdeck.http.docs_page import serve_docs
 from quarterdeck.http.edge import Edge
@@ -38,9 +37,8 @@ from quarterdeck.webhooks.sealing import Sealer
 def load_app(settings: Settings) -> ASGIApp:
     configure_logs(settings.log.level)
     parts = build_parts(settings)
-    connections = Connections()
-    lifespan = Lifespan(lifespan=_lifespan(parts, connections))
-    return Edge(Router(_endpoints(parts)), lifespan, settings.http, connections)
+    lifespan = Lifespan(lifespan=_lifespan(parts))
+    return Edge(Router(_endpoints(parts)), lifespan, settings.http)
 
 
 def build_parts(settings: Settings) -> Parts:
@@ -82,18 +80,15 @@ def _endpoints(parts: Parts) -> dict[str, Endpoint]:
     }
 
 
-def _lifespan(parts: Parts, connections: Connections) -> Callable[[object], AbstractAsyncContextManager[None]]:
+def _lifespan(parts: Parts) -> Callable[[object], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
         await parts.database.open()
         await parts.submissions.open()
         await parts.feed.open()
-        unread_seconds = parts.settings.http.unread_seconds
         loops = [
             asyncio.create_task(_every(parts.settings.key.last_used_flush_seconds, lambda: _flush(parts))),
             asyncio.create_task(_every(parts.settings.receipt.sweep_interval_seconds, lambda: sweep(parts))),
-            asyncio.create_task(_every(unread_seconds / LOOKS, lambda: connections.end_unread(unread_seconds))),
-            asyncio.create_task(_part(parts, connections)),
         ]
         with told_of_stop(lambda: _stop(parts)):
             yield
@@ -115,11 +110,6 @@ def _lifespan(parts: Parts, connections: Connections) -> Callable[[object], Abst
 def _stop(parts: Parts) -> None:
     parts.stopping.set()
     parts.feed.stop()
-
-
-async def _part(parts: Parts, connections: Connections) -> None:
-    await parts.stopping.wait()
-    await _every(PARTING_SECONDS, connections.part)
 
 
 async def _flush(parts: Parts) -> None:

@@ -1,5 +1,5 @@
-"""Hearing of the end in time. Granian stops its worker only after the last answer, and a stream has no end of its own:
-without this it would hold the worker until it is killed."""
+"""Hearing of the end in time. The server stops after the last answer, and a stream has no end of its own: without this
+it would hold the worker until it is killed."""
 
 import asyncio
 import signal

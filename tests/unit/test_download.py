@@ -9,8 +9,9 @@ import pytest
 from quarterdeck import errors
 from quarterdeck.errors import ServiceError
 from quarterdeck.http.download import Download
+from quarterdeck.wire.exchange import HANG_UP
 
-SCOPE: dict[str, Any] = {"type": "http", "method": "GET"}
+SCOPE: dict[str, Any] = {"type": "http", "method": "GET", HANG_UP: lambda: None}
 
 
 class Pieces:

@@ -151,13 +151,23 @@ def a_store_is_its_features_own(tree: Tree) -> list[str]:
 
 
 def services_do_not_know_http(tree: Tree) -> list[str]:
-    """Only a feature's `http.py`, the composition root and `http/` itself."""
+    """Only a feature's `http.py`, the composition root, what carries it and `http/` itself."""
     return [
         f"{name} → {target}"
         for name, target in arrows(tree)
         if (room(target) == "http" or part(target) == "http" or target == "!starlette")
-        and room(name) not in ("http", "app")
+        and room(name) not in ("http", "app", "wire")
+        and name != "processes.api_server"
         and part(name) != "http"
+    ]
+
+
+def the_wire_knows_the_ground_only(tree: Tree) -> list[str]:
+    """It carries requests, and has no idea what they are about."""
+    return [
+        f"{name} → {target}"
+        for name, target in arrows(tree)
+        if room(name) == "wire" and not target.startswith("!") and room(target) not in GROUND | {"wire"}
     ]
 
 
@@ -177,7 +187,7 @@ def only_http_knows_status_codes(tree: Tree) -> list[str]:
         f"{name}:{node.lineno} {node.value}"
         for name, module in tree.items()
         for node in ast.walk(module)
-        if room(name) not in ("http", "client")
+        if room(name) not in ("http", "client", "wire")
         and isinstance(node, ast.Constant)
         and type(node.value) is int
         and node.value in codes
@@ -299,6 +309,7 @@ RULES: list[Callable[[Tree], list[str]]] = [
     a_store_opens_no_transaction,
     a_store_is_its_features_own,
     services_do_not_know_http,
+    the_wire_knows_the_ground_only,
     http_goes_through_services,
     only_http_knows_status_codes,
     only_stores_and_the_database_hold_sql,
@@ -340,6 +351,7 @@ def test_the_source_keeps(rule: Callable[[Tree], list[str]]) -> None:
         (only_stores_and_the_database_hold_sql, "runs.service", "connection.execute(QUERY)"),
         (sql_is_not_put_together, "runs.store", "connection.execute(f'SELECT {x}')"),
         (sql_is_not_put_together, "runs.store", "connection.execute('SELECT ' + x)"),
+        (the_wire_knows_the_ground_only, "wire.server", "from quarterdeck.http.edge import Edge"),
         (processes_and_commands_are_known_to_commands_only, "runs.service", "from quarterdeck.app import load_app"),
         (the_client_knows_models_and_the_ground, "client.requests", "from quarterdeck.http.operation import Operation"),
         (the_client_knows_models_and_the_ground, "client.requests", "from quarterdeck.skills import archive"),

@@ -1,6 +1,6 @@
 """Content as an answer: whole or in part, a piece at a time, never more of it in memory.
 
-A reader that does not read is hung up on: see `event_stream.py` for why a server cannot leave that to Granian.
+A reader that does not read is hung up on: see `event_stream.py`.
 """
 
 import asyncio

@@ -11,16 +11,15 @@ from quarterdeck import errors
 from quarterdeck.access.secrets import redact
 from quarterdeck.errors import ErrorCode, ServiceError
 from quarterdeck.http import cors
-from quarterdeck.http.connections import Connections
 from quarterdeck.http.envelope import error_response
 from quarterdeck.http.headers import Headers, note_headers
 from quarterdeck.http.incoming import REQUEST_ID_STATE
-from quarterdeck.http.lingering import Lingering
 from quarterdeck.http.rate_limit_headers import rate_limit_headers
 from quarterdeck.http.request_log import RequestLog
 from quarterdeck.ids import new_id_text
 from quarterdeck.logs import fields, log
 from quarterdeck.settings import HttpSettings
+from quarterdeck.wire.exchange import REFUSAL
 
 REQUEST_ID = b"x-request-id"
 _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -29,55 +28,47 @@ _HOST = re.compile(rb"([A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)
 
 
 class Edge:
-    def __init__(self, app: ASGIApp, lifespan: ASGIApp, settings: HttpSettings, connections: Connections) -> None:
+    def __init__(self, app: ASGIApp, lifespan: ASGIApp, settings: HttpSettings) -> None:
         self._app = app
         self._lifespan = lifespan
         self._settings = settings
-        self._connections = connections
         self._log = RequestLog()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._lifespan(scope, receive, send)
             return
-        peer = self._connections.begin(scope)
-        try:
-            await self._answer(scope, receive, send)
-        finally:
-            self._connections.end(peer)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         headers = note_headers(scope)
         request_id = scope[REQUEST_ID_STATE] = _request_id(headers)
         status = 0
         if self._settings.cors_origins is not None:
             cors.note_origin(scope, self._settings.cors_origins)
-        exchange = Lingering(headers, receive, send, self._settings)
 
         def send_marked(message: Message) -> Awaitable[None]:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 self._mark(scope, message)
-            return exchange.send(message)
+            return send(message)
 
         try:
+            if REFUSAL in scope:
+                raise scope[REFUSAL]
             _check_host(headers)
-            _check_framing(headers)
-            await self._app(scope, exchange.receive, send_marked)
+            await self._app(scope, receive, send_marked)
         except Exception as fault:
             error = fault if isinstance(fault, ServiceError) else errors.internal()
             cause = fault.__cause__ if isinstance(fault, ServiceError) else fault
             # What the caller can mend is no fault of ours: its status in the line below says it all.
             if cause is not None and error.kind.code is ErrorCode.INTERNAL:
                 log.error("request failed", exc_info=cause, extra=fields(request_id=request_id))
-            if status:
-                raise
-            # The traceback leads back to this frame and its variables: a circle that would keep the request, and with
-            # it the server its connection, until the garbage collector comes by.
+            # The traceback leads back to this frame and its variables: a circle that would keep the request until the
+            # garbage collector comes by.
             fault.__traceback__ = None
-            await error_response(error)(scope, exchange.receive, send_marked)
+            # An answer that was begun is broken off: the server ends a connection whose answer has no end.
+            if not status:
+                await error_response(error)(scope, receive, send_marked)
         finally:
             self._log.add(
                 request_id=request_id,
@@ -110,11 +101,3 @@ def _check_host(headers: Headers) -> None:
     hosts = headers.all(b"host")
     if len(hosts) != 1 or not _HOST.fullmatch(hosts[0].strip()):
         raise errors.invalid("The request needs exactly one Host header, with a host in it.")
-
-
-def _check_framing(headers: Headers) -> None:
-    """The server finds the end of a body by the last coding and leaves the others to the application. None is undone
-    here, and a proxy in front that reads such a list differently would see the next request begin elsewhere."""
-    codings = headers.all(b"transfer-encoding")
-    if codings and [value.strip().lower() for value in codings] != [b"chunked"]:
-        raise errors.unknown_coding()

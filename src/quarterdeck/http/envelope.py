@@ -18,6 +18,9 @@ STATUS = {
     Kind.TOO_LARGE: 413,
     Kind.TOO_SLOW: 408,
     Kind.BROKEN_BODY: 400,
+    Kind.MALFORMED: 400,
+    Kind.LONG_LINE: 414,
+    Kind.LARGE_HEAD: 431,
     Kind.WRONG_METHOD: 405,
     Kind.UNSATISFIABLE_RANGE: 416,
     Kind.CONFLICT: 409,
@@ -38,6 +41,9 @@ HEADERS = {
     Kind.TOO_LARGE: _CLOSE,
     Kind.TOO_SLOW: _CLOSE,
     Kind.BROKEN_BODY: _CLOSE,
+    Kind.MALFORMED: _CLOSE,
+    Kind.LONG_LINE: _CLOSE,
+    Kind.LARGE_HEAD: _CLOSE,
 }
 
 

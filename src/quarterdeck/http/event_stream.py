@@ -1,7 +1,7 @@
 """An answer without an end. It takes three to end it: the reader leaves, what is read ends, or the reader is too slow.
 
-Granian's `send` waits while a reader does not read, which bounds the memory, but it waits for ever; to a reader that
-has left it sends without a complaint. So every piece has its time, and leaving is watched for.
+`send` waits while a reader does not read, which bounds the memory, but it waits for ever; to a reader that has left it
+sends without a complaint. So every piece has its time, and leaving is watched for.
 """
 
 import asyncio

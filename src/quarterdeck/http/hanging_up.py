@@ -1,12 +1,8 @@
-"""The end of a connection: noticing that the client has left, and closing it from this side.
-
-The server gives an application no way to close one, and closes none by itself whose client has stopped reading: it
-would wait for ever for the rest to be taken.
-"""
+"""The end of a connection: noticing that the client has left, and closing it from this side."""
 
 from starlette.types import Receive, Scope
 
-from quarterdeck.http.connections import accepted, peer_of, shut_down
+from quarterdeck.wire.exchange import HANG_UP
 
 
 async def left(receive: Receive) -> None:
@@ -16,11 +12,5 @@ async def left(receive: Receive) -> None:
 
 
 def hang_up(scope: Scope) -> None:
-    """Shut down the connection that a request came by. The server sees it end and tidies up."""
-    client, server = peer_of(scope), scope.get("server")
-    if client is None or server is None:
-        return
-    for peer, connection in accepted({int(server[1])}):
-        if peer == client:
-            shut_down(connection)
-            return
+    """End the connection that a request came by, whether its client reads or not."""
+    scope[HANG_UP]()

@@ -1,31 +1,29 @@
-"""One API server: a Granian master that forks `server.processes` workers around one listening socket."""
+"""One API server: a master that forks `server.processes` workers around its sockets, and keeps them running."""
 
+import asyncio
 import gc
 import importlib.util
 import logging
+import multiprocessing
 import resource
+import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from multiprocessing.process import BaseProcess
 
-from granian._granian import SocketHolder
-from granian.constants import HTTPModes, Interfaces, Loops
-from granian.http import HTTP1Settings
-from granian.log import LogLevels
-from granian.server.mp import MPServer
+from starlette.types import ASGIApp
 
 from quarterdeck.processes import lifeline
-from quarterdeck.processes.listener import BACKLOG, ListenError, address, inherited, listen
+from quarterdeck.processes.listener import ListenError, address, inherited, listen
+from quarterdeck.processes.signals import Signals
 from quarterdeck.settings import Settings
+from quarterdeck.wire.server import serve
 
 logger = logging.getLogger(__name__)
 
-# Of a request's line and headers. Every connection may hold as much in memory, and keep it for as long as a head may
-# take; Granian's own 408 KiB would be 1.6 GiB for the connections that are let in.
-HEAD_BYTES = 64 * 1024
 # The master must be through with its workers before the supervisor loses patience with the master.
 WORKER_SHARE_OF_SHUTDOWN = 0.9
 # Descriptors of a worker besides its callers' connections: to the database, uploads, downloads, its own.
@@ -33,10 +31,13 @@ OTHER_DESCRIPTORS = 512
 # Objects that make the collector look. Few of ours are garbage that only it can find; with Python's own 700 it took a
 # quarter of the time of inputs, a sixth of that of 500 open streams, and stopped the process for tens of milliseconds.
 GARBAGE_THRESHOLDS = (50_000, 20, 50)
-_STDERR = {"formatter": "generic", "class": "logging.StreamHandler", "stream": "ext://sys.stderr"}
+# A worker that ends this soon after its start did not come up.
+_SETTLED_SECONDS = 5.0
+_EXIT_FAILED = 1
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
-def serve_api(settings: Settings, host: str, port: int, load: Callable[[], Any]) -> int:
+def serve_api(settings: Settings, host: str, port: int, load: Callable[[], ASGIApp]) -> int:
     """Serve what `load` returns until SIGTERM or SIGINT; the exit code. `load` runs in each worker and, where
     workers are spawned and not forked (macOS, Python 3.14), must be picklable: a `partial` of a module's function.
     """
@@ -50,10 +51,10 @@ def serve_api(settings: Settings, host: str, port: int, load: Callable[[], Any])
         return 2
     lifeline.watch()
     allow_descriptors(settings.http.connections + OTHER_DESCRIPTORS)
-    server = _Server(listeners, settings)
-    # Ends by SystemExit(1) when a worker dies twice within seconds; the supervisor starts the server again.
-    server.serve(target_loader=partial(_load_in_worker, load), wrap_loader=False)
-    return 0
+    signals = Signals()
+    signals.started()
+    with signals.caught():
+        return _Master(listeners, settings, load, signals).run()
 
 
 def allow_descriptors(needed: int) -> None:
@@ -75,55 +76,106 @@ def allow_descriptors(needed: int) -> None:
         )
 
 
-def _load_in_worker(load: Callable[[], Any]) -> Any:
+class _Master:
+    def __init__(
+        self, listeners: list[socket.socket], settings: Settings, load: Callable[[], ASGIApp], signals: Signals
+    ) -> None:
+        self._listeners = listeners
+        self._settings = settings
+        self._load = load
+        self._signals = signals
+        self._workers: list[_Worker] = []
+
+    def run(self) -> int:
+        """Until a signal, or until a worker does not come up twice in a row: a supervisor tries again, with pauses."""
+        self._workers = [self._start(number) for number in range(self._settings.server.processes)]
+        try:
+            while True:
+                self._signals.wait(None)
+                if self._signals.received:
+                    return 0
+                if not self._replace_ended():
+                    return _EXIT_FAILED
+        finally:
+            self._stop()
+
+    def _start(self, number: int, failed_starts: int = 0) -> "_Worker":
+        listener = self._listeners[number % len(self._listeners)]
+        return _Worker(number, _spawn(listener, self._settings, self._load), failed_starts)
+
+    def _replace_ended(self) -> bool:
+        for worker in [worker for worker in self._workers if not worker.process.is_alive()]:
+            failed_starts = worker.failed_starts + 1 if worker.age_seconds < _SETTLED_SECONDS else 0
+            logger.warning("a worker ended with code %s", worker.process.exitcode)
+            if failed_starts > 1:
+                return False
+            self._workers[worker.number] = self._start(worker.number, failed_starts)
+        return True
+
+    def _stop(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        for worker in self._workers:
+            worker.process.terminate()
+        deadline = time.monotonic() + self._settings.server.shutdown_seconds * WORKER_SHARE_OF_SHUTDOWN
+        for worker in self._workers:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+            if worker.process.is_alive():
+                logger.warning("a worker did not end in time and is killed")
+                worker.process.kill()
+                worker.process.join()
+
+
+class _Worker:
+    def __init__(self, number: int, process: BaseProcess, failed_starts: int) -> None:
+        self.number = number
+        self.process = process
+        self.failed_starts = failed_starts
+        self._started = time.monotonic()
+
+    @property
+    def age_seconds(self) -> float:
+        return time.monotonic() - self._started
+
+
+def _spawn(listener: socket.socket, settings: Settings, load: Callable[[], ASGIApp]) -> BaseProcess:
+    process = multiprocessing.get_context().Process(target=_work, args=(listener, settings, load))
+    # A signal that came before the worker has handlers of its own would be taken for the master's, and be lost.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    return process
+
+
+def _work(listener: socket.socket, settings: Settings, load: Callable[[], ASGIApp]) -> None:
+    # What a fork has from the master is the master's.
+    signal.set_wakeup_fd(-1)
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     lifeline.watch()
     app = load()
     # What is loaded by now stays. The collector does not look through it again and again, and what it does not touch
     # stays shared with the master: a worker has 20 MB of its own instead of 32.
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
-    return app
+    with asyncio.Runner(loop_factory=_new_event_loop) as runner:
+        runner.run(_serve(app, listener, settings))
 
 
-class _Server(MPServer):
-    def __init__(self, listeners: list[socket.socket], settings: Settings) -> None:
-        self._listeners = listeners
-        super().__init__(
-            target="quarterdeck",
-            interface=Interfaces.ASGI,
-            workers=settings.server.processes,
-            loop=Loops.uvloop if importlib.util.find_spec("uvloop") else Loops.asyncio,
-            http=HTTPModes.http1,
-            websockets=False,
-            backlog=BACKLOG,
-            backpressure=settings.http.connections,
-            http1_settings=HTTP1Settings(
-                header_read_timeout=_milliseconds(settings.http.header_seconds), max_buffer_size=HEAD_BYTES
-            ),
-            log_level=LogLevels.warning,
-            log_dictconfig={"handlers": {"console": _STDERR, "access": _STDERR}},
-            log_access=False,
-            respawn_failed_workers=True,
-            workers_kill_timeout=max(1, int(settings.server.shutdown_seconds * WORKER_SHARE_OF_SHUTDOWN)),
-        )
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    if importlib.util.find_spec("uvloop") is None:
+        return asyncio.new_event_loop()
+    import uvloop
 
-    # The three methods below put our sockets where Granian would make its own. They follow what it does on macOS,
-    # where the master binds; on Linux each of its workers would bind anew. Its stubs do not tell of any of this.
-
-    def _init_shared_socket(self) -> None:
-        self._ssp = None
-        for listener in self._listeners:
-            listener.set_inheritable(True)
-
-    def _spawn_worker(self, idx: int, target: Any, callback_loader: Any) -> Any:  # type: ignore[override]
-        self._sso = self._listeners[idx % len(self._listeners)]
-        self._shd = SocketHolder(self._sso.fileno(), False, BACKLOG)  # type: ignore[assignment, call-arg]
-        return super()._spawn_worker(idx, target, callback_loader)
-
-    def _drop_shared_socket(self) -> None:
-        for listener in self._listeners:
-            listener.close()
+    return uvloop.new_event_loop()
 
 
-def _milliseconds(seconds: float) -> int:
-    return max(1, int(seconds * 1000))
+async def _serve(app: ASGIApp, listener: socket.socket, settings: Settings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await serve(app, listener, settings.http, stop)

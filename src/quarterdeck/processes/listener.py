@@ -1,5 +1,5 @@
-"""The listening sockets, one for each API worker. Bound here and not by Granian, which shares its port with any
-other server of the same user (SO_REUSEPORT), so that an address in use would pass unnoticed.
+"""The listening sockets, one for each API worker. They share their port among themselves (SO_REUSEPORT) and with no
+other server of the same user: an address in use must not pass unnoticed.
 
 A supervisor binds once and hands the sockets down: while a worker or the whole API starts again, callers wait
 instead of being refused.
