@@ -14,6 +14,7 @@ _UUID_FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _lock = threading.Lock()
 _last_tick = 0
+_VERSION_AND_VARIANT = 0x7 << 76 | 0b10 << 62
 
 LOWEST_ID = UUID(int=0)
 HIGHEST_ID = UUID(int=2**128 - 1)
@@ -39,9 +40,11 @@ def _new_number() -> int:
     global _last_tick
     tick = time.time_ns() * 4096 // 1_000_000
     with _lock:
-        _last_tick = tick = max(tick, _last_tick + 1)
-    random_bits = int.from_bytes(os.urandom(8)) & (2**62 - 1)
-    return (tick >> 12 << 80) | (0x7 << 76) | ((tick & 0xFFF) << 64) | (0b10 << 62) | random_bits
+        if tick <= _last_tick:
+            tick = _last_tick + 1
+        _last_tick = tick
+    random_bits = int.from_bytes(os.urandom(8), "big") >> 2
+    return (tick & ~0xFFF) << 68 | (tick & 0xFFF) << 64 | _VERSION_AND_VARIANT | random_bits
 
 
 def created_at(identifier: UUID) -> datetime:

@@ -16,7 +16,10 @@ _PLACES = 4
 
 
 def check_client(scope: Scope, settings: HttpSettings) -> None:
-    given = headers_of(scope).all(_HEADER)
+    headers = headers_of(scope)
+    if _HEADER not in headers:
+        return
+    given = headers.all(_HEADER)
     match = _OURS.fullmatch(given[0].decode("latin-1")) if len(given) == 1 else None
     if match is not None and _numbers(match[1]) < _numbers(settings.min_client_version):
         raise errors.outdated(settings.min_client_version)

@@ -11,20 +11,19 @@ _STATE = "quarterdeck.headers"
 _DIGITS = re.compile(rb"[0-9]{1,19}")
 
 
-class Headers:
-    def __init__(self, given: Sequence[tuple[bytes, bytes]]) -> None:
-        self._given = given
-        self._last = dict(given)
-        self._no_name_twice = len(self._last) == len(given)
+class Headers(dict[bytes, bytes]):
+    """By their names, in lower case, each with the last value that was sent under it."""
 
-    def __contains__(self, name: bytes) -> bool:
-        return name in self._last
+    def __init__(self, given: Sequence[tuple[bytes, bytes]]) -> None:
+        super().__init__(given)
+        self._given = given
+        self._no_name_twice = len(self) == len(given)
 
     def all(self, name: bytes) -> list[bytes]:
-        """Every value that was sent under this name, which is in lower case."""
-        if name not in self._last:
+        """Every value that was sent under this name."""
+        if name not in self:
             return []
-        return [self._last[name]] if self._no_name_twice else [value for key, value in self._given if key == name]
+        return [self[name]] if self._no_name_twice else [value for key, value in self._given if key == name]
 
     @property
     def content_length(self) -> int | None:

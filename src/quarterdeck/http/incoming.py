@@ -27,6 +27,7 @@ from quarterdeck.ids import LOWEST_ID, parse_id
 from quarterdeck.pages import DEFAULT_LIMIT, MAX_LIMIT, LogPageRequest, PageRequest
 from quarterdeck.settings import HttpSettings
 from quarterdeck.texts import Moment
+from quarterdeck.wire.exchange import BODY
 
 T = TypeVar("T")
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -154,8 +155,12 @@ class Incoming:
         """The whole request, with its JSON body."""
         self._check_type(lambda given: _JSON_TYPE.fullmatch(given) is not None, "application/json")
         head = self._head(workspace_required=False)
+        limit_bytes = self._settings.json_body_bytes
         try:
-            value = decode_json(await self._arriving(self._settings.json_body_bytes).whole(), body_type)
+            body: bytes | None = self._scope.get(BODY)
+            if body is None or len(body) > limit_bytes:
+                body = await self._arriving(limit_bytes).whole()
+            value = decode_json(body, body_type)
         except ServiceError as body_fault:
             return Call(**head, read_body=_raiser(body_fault))
         return Call(**head, read_body=lambda: value)
@@ -274,7 +279,7 @@ class Incoming:
         return found
 
     def _headers(self, name: bytes) -> list[str]:
-        return [_decoded(value) for value in self._given.all(name)]
+        return [_decoded(value) for value in self._given.all(name)] if name in self._given else []
 
     def _remember(self, reason: str) -> None:
         if self._fault is None:

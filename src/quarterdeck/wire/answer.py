@@ -27,11 +27,8 @@ def answer_head(
     request: Head, status: int, headers: RawHeaders, whole_bytes: int | None, *, is_last: bool
 ) -> tuple[bytes, Framing]:
     """`whole_bytes`: how long the body is, if it is there as a whole."""
-    lines = [_LINES[status], _date()]
-    names = set()
-    for name, value in headers:
-        lines.append(b"%b: %b\r\n" % (name, value))
-        names.add(name)
+    lines = [_LINES[status], _date(), *[b"%b: %b\r\n" % header for header in headers]]
+    names = dict(headers)
     framing = Framing.PLAIN
     if request.method == "HEAD" or status in _WITHOUT_BODY:
         framing = Framing.NOTHING

@@ -10,8 +10,10 @@ from quarterdeck.wire.answer import CONTINUE, LAST_CHUNK, Framing, answer_head, 
 from quarterdeck.wire.framing import Chunked, Sized
 from quarterdeck.wire.head import Head
 
-# Under these names the application finds in a request's scope why it was refused, and how to end its connection.
+# Under these names the application finds in a request's scope why it was refused, its body if all of it came with the
+# head, and how to end its connection.
 REFUSAL = "quarterdeck.refusal"
+BODY = "quarterdeck.body"
 HANG_UP = "quarterdeck.hang_up"
 # A body waits in memory for its reader up to here.
 _MOST_UNREAD_BYTES = 256 * 1024
@@ -76,6 +78,8 @@ class Exchange:
             "server": self._line.server,
             HANG_UP: self._line.hang_up,
         }
+        if self.has_body_ended and len(self._pieces) == 1:
+            scope[BODY] = self._pieces[0]
         if self._refusal is not None:
             scope[REFUSAL] = self._refusal
         return scope

@@ -17,15 +17,13 @@ _Step = Callable[[bytes, int, list[bytes]], int | None]
 class Sized:
     def __init__(self, length: int) -> None:
         self._missing = length
-
-    @property
-    def has_ended(self) -> bool:
-        return self._missing == 0
+        self.has_ended = length == 0
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """What belongs to the body, and what follows it."""
         piece, rest = (data, b"") if len(data) <= self._missing else (data[: self._missing], data[self._missing :])
         self._missing -= len(piece)
+        self.has_ended = not self._missing
         return piece, rest
 
 
