@@ -17,6 +17,7 @@ from quarterdeck.audit.model import AuditFilter, ObjectType
 from quarterdeck.db.database import Connection
 from quarterdeck.idempotency import store as receipts
 from quarterdeck.ids import HIGHEST_ID, LOWEST_ID
+from quarterdeck.runs import store as runs
 from quarterdeck.session_tokens import store as session_tokens
 from quarterdeck.sessions import store as sessions
 from quarterdeck.skills import store as skills
@@ -58,6 +59,8 @@ INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, user
 SELECT id, owner, 'a', 'run', '{one}', '{one}', '{{}}' FROM rows;
 INSERT INTO receipts (scope_id, operation, key, fingerprint, body, created_at)
 SELECT owner, 'o', md5(n::text), '', '', now() - interval '8 days' - n * interval '1 minute' FROM rows;
+INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through)
+SELECT id, owner, '{big}', 'succeeded', 1, 1 FROM rows;
 INSERT INTO session_events (session_id, type, data) SELECT owner, 't', '{{}}' FROM rows;
 VACUUM ANALYZE
 """.format(one=UUID(int=3), big=BIG, small=SMALL, rows=ROWS, few=FEW)
@@ -95,6 +98,7 @@ LISTS: dict[str, tuple[str, Page]] = {
     "deliveries": ("webhook_deliveries", deliveries(None)),
     "delivered": ("webhook_deliveries", deliveries(DeliveryState.DELIVERED)),
     "failed": ("webhook_deliveries", deliveries(DeliveryState.FAILED)),
+    "runs": ("runs", plain(runs.page)),
     "tokens": ("session_tokens", plain(session_tokens.page)),
     "audit": ("audit_events", entries(AuditFilter())),
     "audit by action": ("audit_events", entries(AuditFilter(action="a"))),

@@ -8,6 +8,7 @@ from quarterdeck.access.model import CredentialKind
 from quarterdeck.db.arrays import boolean_array, bytea_array, text_array, uuid_array
 from quarterdeck.db.database import Connection
 from quarterdeck.ids import created_at
+from quarterdeck.pages import bounds
 from quarterdeck.runs.model import Caller, RunBody, RunState, Submission, Submitted, Usage, Verdict
 
 _SUBMIT = """
@@ -33,12 +34,12 @@ FROM runs WHERE workspace_id = %s AND id = %s
 _NEWEST_FIRST = """
 SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, output_tokens, failure,
        started_at, finished_at
-FROM runs WHERE session_id = %s AND id <= %s ORDER BY id DESC LIMIT %s
+FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id DESC, id DESC LIMIT %s
 """
 _OLDEST_FIRST = """
 SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, output_tokens, failure,
        started_at, finished_at
-FROM runs WHERE session_id = %s AND id >= %s ORDER BY id LIMIT %s
+FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id, id LIMIT %s
 """
 
 
@@ -89,7 +90,8 @@ async def page(
 ) -> list[RunBody]:
     """`count` runs from `start` on, itself included."""
     query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
-    rows = await (await connection.execute(query, (session_id, start, count))).fetchall()
+    lowest, highest = bounds(start, newest_first=newest_first)
+    rows = await (await connection.execute(query, (session_id, lowest, session_id, highest, count))).fetchall()
     return [_body(row) for row in rows]
 
 
