@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from starlette.routing import Router as Lifespan
 from starlette.types import ASGIApp
 
+from quarterdeck.access.callers import Callers
 from quarterdeck.access.last_used import LastUsed
 from quarterdeck.db.database import Database
 from quarterdeck.events.feed import Feed
@@ -49,6 +50,7 @@ def build_parts(settings: Settings) -> Parts:
     return Parts(
         settings=settings,
         database=database,
+        callers=Callers(database),
         last_used=LastUsed(),
         rate_limits=RateLimits(settings.limit, settings.server.processes),
         submissions=Submissions(url, settings.database, settings.submit, hints.add),

@@ -4,6 +4,7 @@ import asyncio
 
 from msgspec import Struct
 
+from quarterdeck.access.callers import Callers
 from quarterdeck.access.last_used import LastUsed
 from quarterdeck.db.database import Database
 from quarterdeck.events.feed import Feed
@@ -21,6 +22,7 @@ from quarterdeck.webhooks.sealing import Sealer
 class Parts(Struct, frozen=True):
     settings: Settings
     database: Database
+    callers: Callers
     last_used: LastUsed
     rate_limits: RateLimits
     submissions: Submissions

@@ -115,7 +115,7 @@ class Listening:
         self.statement = ""
         self.values: tuple[object, ...] = ()
 
-    async def execute(self, statement: str, values: tuple[object, ...]) -> "Listening":
+    async def execute(self, statement: str, values: tuple[object, ...], **_: object) -> "Listening":
         if not self.statement:
             self.statement, self.values = statement, values
         return self

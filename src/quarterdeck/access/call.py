@@ -72,7 +72,19 @@ async def admit(
     credential from being revoked before the transaction ends: nothing is written by a key after its revocation."""
     if hold is not None:
         await store.hold(connection, call.credential, alone=hold is Hold.ALONE)
-    principal = (await store.find_principals(connection, [call.credential])).get(call.credential)
+    found = (await store.find_principals(connection, [call.credential])).get(call.credential)
+    return await judge(connection, last_used, call, found, see, permission)
+
+
+async def judge(
+    connection: Connection,
+    last_used: LastUsed,
+    call: Call[Body],
+    principal: Principal | None,
+    see: See[Subject],
+    permission: Permission | None,
+) -> tuple[Principal, Subject]:
+    """The same for a caller that was looked up."""
     if principal is None:
         call.allowance.void(call.credential)
         raise errors.unauthorized()

@@ -2,8 +2,9 @@
 
 from quarterdeck import errors
 from quarterdeck.access import store
-from quarterdeck.access.call import Call, admit
+from quarterdeck.access.call import Call
 from quarterdeck.access.model import CallerBody, Principal
+from quarterdeck.access.reading import read
 from quarterdeck.db.database import Connection
 from quarterdeck.parts import Parts
 
@@ -15,11 +16,10 @@ async def whoami(parts: Parts, call: Call[None]) -> CallerBody:
         if call.workspace_id not in (None, principal.workspace_id):
             raise errors.not_found("workspace")
 
-    async def read(connection: Connection) -> CallerBody:
-        principal, _ = await admit(connection, parts.last_used, call, see, None)
+    async def show(connection: Connection, principal: Principal, _: None) -> CallerBody:
         caller = await store.caller(connection, principal)
         if caller is None:
             raise errors.unauthorized()
         return caller
 
-    return await parts.database.read(read)
+    return await read(parts, call, see, None, show)

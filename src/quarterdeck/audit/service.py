@@ -2,8 +2,9 @@
 
 from uuid import UUID
 
-from quarterdeck.access.call import Call, admit, see_workspace
-from quarterdeck.access.model import Permission
+from quarterdeck.access.call import Call, see_workspace
+from quarterdeck.access.model import Permission, Principal
+from quarterdeck.access.reading import read
 from quarterdeck.audit import store
 from quarterdeck.audit.model import AuditEventBody, AuditEventPage, AuditFilter
 from quarterdeck.db.database import Connection, Database
@@ -16,10 +17,7 @@ _SWEEP_BATCH = 1000
 async def list_audit_events(
     parts: Parts, call: Call[None], wanted: AuditFilter, request: PageRequest
 ) -> AuditEventPage:
-    async def read(connection: Connection) -> AuditEventPage:
-        see = see_workspace(call.workspace_id)
-        _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> AuditEventPage:
         async def fetch(start: UUID, count: int) -> list[AuditEventBody]:
             newest_first = request.newest_first
             return await store.page(connection, workspace_id, wanted, start, count, newest_first=newest_first)
@@ -28,7 +26,7 @@ async def list_audit_events(
         items, next_cursor = await take_page(request, fetch, lasting=False)
         return AuditEventPage(items, next_cursor)
 
-    return await parts.database.read(read)
+    return await read(parts, call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def sweep_audit_events(database: Database) -> int:

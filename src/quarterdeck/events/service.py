@@ -6,8 +6,9 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.access.call import Call, admit
-from quarterdeck.access.model import Permission
+from quarterdeck.access.call import Call
+from quarterdeck.access.model import Permission, Principal
+from quarterdeck.access.reading import look, read
 from quarterdeck.db.database import Connection
 from quarterdeck.events import store
 from quarterdeck.events.feed import Next, Reader
@@ -22,12 +23,12 @@ _PAGE_BYTES = 4 * 1024 * 1024
 
 
 async def list_session_events(parts: Parts, call: Call[None], session_id: UUID, request: LogPageRequest) -> EventPage:
-    async def read(connection: Connection) -> EventPage:
-        await _admit(connection, parts, call, session_id)
+    async def show(connection: Connection, _: Principal, __: UUID) -> EventPage:
         events, more = await store.page(connection, session_id, request.after, request.limit, _PAGE_BYTES)
         return EventPage(events, events[-1].id if more else None)
 
-    return await parts.database.read(read)
+    see = see_session(call.workspace_id, session_id, own_token=True)
+    return await read(parts, call, see, Permission.WORKSPACE_READ, show)
 
 
 class Stream(Struct, frozen=True):
@@ -40,11 +41,8 @@ class Stream(Struct, frozen=True):
 
 async def follow_session_events(parts: Parts, call: Call[None], session_id: UUID, after: int) -> Stream:
     """Admitted like any reader, and watched by the feed from the first item on."""
-
-    async def check(connection: Connection) -> None:
-        await _admit(connection, parts, call, session_id)
-
-    await parts.database.read(check)
+    see = see_session(call.workspace_id, session_id, own_token=True)
+    await look(parts, call, see, Permission.WORKSPACE_READ)
     reader = Reader(session_id, call.credential, call.workspace_id, after, parts.settings.stream.queue_deltas)
     return Stream(_follow(parts, reader), reader.ended)
 
@@ -76,8 +74,3 @@ async def _next_page(parts: Parts, reader: Reader) -> SharedPage | None:
             reader.is_current(event.run_id, event.data.get("attempt", 0))
     reader.position = page.events[-1].id
     return page
-
-
-async def _admit(connection: Connection, parts: Parts, call: Call[None], session_id: UUID) -> None:
-    see = see_session(call.workspace_id, session_id, own_token=True)
-    await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)

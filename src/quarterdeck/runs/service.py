@@ -5,8 +5,9 @@ from uuid import UUID
 import msgspec
 
 from quarterdeck import errors
-from quarterdeck.access.call import Call, See, admit
+from quarterdeck.access.call import Call, See
 from quarterdeck.access.model import Permission, Principal
+from quarterdeck.access.reading import look, read
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection
 from quarterdeck.errors import ServiceError
@@ -64,34 +65,23 @@ async def submit_input(parts: Parts, call: Call[InputEvent], session_id: UUID) -
 
 async def _admit(parts: Parts, call: Call[InputEvent], session_id: UUID) -> None:
     see = see_session(call.workspace_id, session_id, own_token=True)
-
-    async def check(connection: Connection) -> None:
-        await admit(connection, parts.last_used, call, see, Permission.SESSION_MANAGE)
-
-    await parts.database.read(check)
+    await look(parts, call, see, Permission.SESSION_MANAGE)
 
 
 async def get_run(parts: Parts, call: Call[None], run_id: UUID) -> RunBody:
-    async def read(connection: Connection) -> RunBody:
-        see = _see_run(call.workspace_id, run_id)
-        _, run = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-        return run
-
-    return await parts.database.read(read)
+    return await look(parts, call, _see_run(call.workspace_id, run_id), Permission.WORKSPACE_READ)
 
 
 async def list_session_runs(parts: Parts, call: Call[None], session_id: UUID, request: PageRequest) -> RunPage:
-    async def read(connection: Connection) -> RunPage:
-        see = see_session(call.workspace_id, session_id, own_token=True)
-        await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-
+    async def show(connection: Connection, _: Principal, __: UUID) -> RunPage:
         async def fetch(start: UUID, count: int) -> list[RunBody]:
             return await store.page(connection, session_id, start, count, newest_first=request.newest_first)
 
         items, next_cursor = await take_page(request, fetch)
         return RunPage(items, next_cursor)
 
-    return await parts.database.read(read)
+    see = see_session(call.workspace_id, session_id, own_token=True)
+    return await read(parts, call, see, Permission.WORKSPACE_READ, show)
 
 
 async def cancel_run(parts: Parts, call: Call[None], run_id: UUID) -> Answer:

@@ -7,8 +7,9 @@ import msgspec
 
 from quarterdeck import errors
 from quarterdeck.access import secrets
-from quarterdeck.access.call import Call, See, admit, seize
+from quarterdeck.access.call import Call, See, seize
 from quarterdeck.access.model import CredentialKind, Permission, Principal
+from quarterdeck.access.reading import read
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection
 from quarterdeck.idempotency.service import Answer, Made, perform
@@ -29,17 +30,15 @@ from quarterdeck.sessions import service as sessions
 async def list_session_tokens(
     parts: Parts, call: Call[None], session_id: UUID, request: PageRequest
 ) -> SessionTokenPage:
-    async def read(connection: Connection) -> SessionTokenPage:
-        see = sessions.see_session(call.workspace_id, session_id, own_token=False)
-        await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-
+    async def show(connection: Connection, _: Principal, __: UUID) -> SessionTokenPage:
         async def fetch(start: UUID, count: int) -> list[SessionTokenBody]:
             return await store.page(connection, session_id, start, count, newest_first=request.newest_first)
 
         items, next_cursor = await take_page(request, fetch)
         return SessionTokenPage(items, next_cursor)
 
-    return await parts.database.read(read)
+    see = sessions.see_session(call.workspace_id, session_id, own_token=False)
+    return await read(parts, call, see, Permission.WORKSPACE_READ, show)
 
 
 async def create_session_token(parts: Parts, call: Call[CreateSessionTokenBody], session_id: UUID) -> Answer:

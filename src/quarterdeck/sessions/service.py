@@ -6,8 +6,9 @@ from uuid import UUID
 from msgspec import UNSET
 
 from quarterdeck import errors
-from quarterdeck.access.call import Call, See, admit, see_workspace
+from quarterdeck.access.call import Call, See, see_workspace
 from quarterdeck.access.model import Permission, Principal
+from quarterdeck.access.reading import read
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.events.log import lock_session
@@ -54,10 +55,7 @@ async def create_session(parts: Parts, call: Call[CreateSessionBody]) -> Answer:
 async def list_sessions(
     parts: Parts, call: Call[None], request: PageRequest, *, archived: bool, search: str | None
 ) -> SessionPage:
-    async def read(connection: Connection) -> SessionPage:
-        see = see_workspace(call.workspace_id)
-        _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> SessionPage:
         async def fetch(start: UUID, count: int) -> list[ListedSession]:
             newest_first = request.newest_first
             return await store.page(
@@ -67,16 +65,15 @@ async def list_sessions(
         items, next_cursor = await take_page(request, fetch, lasting=False)
         return SessionPage(items, next_cursor)
 
-    return await parts.database.read(read)
+    return await read(parts, call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def get_session(parts: Parts, call: Call[None], session_id: UUID) -> SessionBody:
-    async def read(connection: Connection) -> SessionBody:
-        see = see_session(call.workspace_id, session_id, own_token=True)
-        principal, _ = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+    async def show(connection: Connection, principal: Principal, _: UUID) -> SessionBody:
         return await _existing(connection, principal.workspace_id, session_id)
 
-    return await parts.database.read(read)
+    see = see_session(call.workspace_id, session_id, own_token=True)
+    return await read(parts, call, see, Permission.WORKSPACE_READ, show)
 
 
 async def change_session(parts: Parts, call: Call[ChangeSessionBody], session_id: UUID) -> Answer:

@@ -11,6 +11,7 @@ import msgspec
 from quarterdeck import errors
 from quarterdeck.access.call import Call, See, admit, see_workspace
 from quarterdeck.access.model import Permission, Principal
+from quarterdeck.access.reading import look, read
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.idempotency.service import Answer, Made, perform
@@ -65,10 +66,7 @@ async def create_skill(parts: Parts, call: Call[CreateSkillBody]) -> Answer:
 
 
 async def list_skills(parts: Parts, call: Call[None], request: PageRequest, *, archived: bool) -> SkillPage:
-    async def read(connection: Connection) -> SkillPage:
-        see = see_workspace(call.workspace_id)
-        _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> SkillPage:
         async def fetch(start: UUID, count: int) -> list[SkillBody]:
             first = request.newest_first
             return await store.page(connection, workspace_id, start, count, archived=archived, newest_first=first)
@@ -76,16 +74,11 @@ async def list_skills(parts: Parts, call: Call[None], request: PageRequest, *, a
         items, next_cursor = await take_page(request, fetch)
         return SkillPage(items, next_cursor)
 
-    return await parts.database.read(read)
+    return await read(parts, call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def get_skill(parts: Parts, call: Call[None], skill_id: UUID) -> SkillBody:
-    async def read(connection: Connection) -> SkillBody:
-        see = _see_skill(call.workspace_id, skill_id)
-        _, skill = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-        return skill
-
-    return await parts.database.read(read)
+    return await look(parts, call, _see_skill(call.workspace_id, skill_id), Permission.WORKSPACE_READ)
 
 
 async def change_skill(parts: Parts, call: Call[ChangeSkillBody], skill_id: UUID) -> Answer:
@@ -157,17 +150,15 @@ async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, arc
 
 
 async def list_skill_versions(parts: Parts, call: Call[None], skill_id: UUID, request: PageRequest) -> SkillVersionPage:
-    async def read(connection: Connection) -> SkillVersionPage:
-        see = _see_skill(call.workspace_id, skill_id)
-        await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-
+    async def show(connection: Connection, _: Principal, __: SkillBody) -> SkillVersionPage:
         async def fetch(start: UUID, count: int) -> list[SkillVersionItem]:
             return await store.versions(connection, skill_id, start, count, newest_first=request.newest_first)
 
         items, next_cursor = await take_page(request, fetch)
         return SkillVersionPage(items, next_cursor)
 
-    return await parts.database.read(read)
+    see = _see_skill(call.workspace_id, skill_id)
+    return await read(parts, call, see, Permission.WORKSPACE_READ, show)
 
 
 async def get_skill_version(parts: Parts, call: Call[None], skill_id: UUID, version: int) -> StoredVersion:
@@ -301,8 +292,4 @@ async def _versions(parts: Parts, call: Call[None], skill_id: UUID, *numbers: in
             raise errors.not_found("skill version")
         return seen
 
-    async def read(connection: Connection) -> list[StoredVersion]:
-        _, versions = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-        return versions
-
-    return await parts.database.read(read)
+    return await look(parts, call, see, Permission.WORKSPACE_READ)

@@ -8,8 +8,9 @@ import msgspec
 from msgspec import UNSET
 
 from quarterdeck import errors
-from quarterdeck.access.call import Call, See, admit, see_workspace
+from quarterdeck.access.call import Call, See, see_workspace
 from quarterdeck.access.model import Permission, Principal
+from quarterdeck.access.reading import look, read
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.idempotency.service import Answer, Effect, Made, perform
@@ -36,26 +37,18 @@ Body = TypeVar("Body")
 
 
 async def list_webhooks(parts: Parts, call: Call[None], request: PageRequest) -> WebhookPage:
-    async def read(connection: Connection) -> WebhookPage:
-        see = see_workspace(call.workspace_id)
-        _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> WebhookPage:
         async def fetch(start: UUID, count: int) -> list[WebhookBody]:
             return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
 
         items, next_cursor = await take_page(request, fetch, lasting=False)
         return WebhookPage(items, next_cursor)
 
-    return await parts.database.read(read)
+    return await read(parts, call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def get_webhook(parts: Parts, call: Call[None], webhook_id: UUID) -> WebhookBody:
-    async def read(connection: Connection) -> WebhookBody:
-        see = _see_webhook(call.workspace_id, webhook_id)
-        _, webhook = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-        return webhook
-
-    return await parts.database.read(read)
+    return await look(parts, call, _see_webhook(call.workspace_id, webhook_id), Permission.WORKSPACE_READ)
 
 
 async def create_webhook(parts: Parts, call: Call[CreateWebhookBody]) -> Answer:
@@ -151,10 +144,7 @@ async def test_webhook(parts: Parts, call: Call[None], webhook_id: UUID) -> Answ
 async def list_webhook_deliveries(
     parts: Parts, call: Call[None], webhook_id: UUID, state: DeliveryState | None, request: PageRequest
 ) -> WebhookDeliveryPage:
-    async def read(connection: Connection) -> WebhookDeliveryPage:
-        see = _see_webhook(call.workspace_id, webhook_id)
-        await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-
+    async def show(connection: Connection, _: Principal, __: WebhookBody) -> WebhookDeliveryPage:
         async def fetch(start: UUID, count: int) -> list[WebhookDeliveryBody]:
             order = request.newest_first
             return await delivery_store.page(connection, webhook_id, state, start, count, newest_first=order)
@@ -162,7 +152,8 @@ async def list_webhook_deliveries(
         items, next_cursor = await take_page(request, fetch, lasting=False)
         return WebhookDeliveryPage(items, next_cursor)
 
-    return await parts.database.read(read)
+    see = _see_webhook(call.workspace_id, webhook_id)
+    return await read(parts, call, see, Permission.WORKSPACE_READ, show)
 
 
 async def redeliver_webhook(parts: Parts, call: Call[None], webhook_id: UUID, delivery_id: UUID) -> Answer:

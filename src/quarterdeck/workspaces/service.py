@@ -9,8 +9,9 @@ from uuid import UUID
 from msgspec import UNSET, Struct, UnsetType
 
 from quarterdeck import errors
-from quarterdeck.access.call import Call, admit, see_workspace
-from quarterdeck.access.model import Permission
+from quarterdeck.access.call import Call, see_workspace
+from quarterdeck.access.model import Permission, Principal
+from quarterdeck.access.reading import read
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody, CreatedApiKeyBody
 from quarterdeck.api_keys.rules import check_expiry
@@ -34,26 +35,21 @@ class FirstStart(Struct, frozen=True):
 
 
 async def get_workspace(parts: Parts, call: Call[None]) -> WorkspaceBody:
-    async def read(connection: Connection) -> WorkspaceBody:
-        see = see_workspace(call.workspace_id)
-        _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> WorkspaceBody:
         return await show_workspace(connection, workspace_id)
 
-    return await parts.database.read(read)
+    return await read(parts, call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def list_members(parts: Parts, call: Call[None], request: PageRequest) -> MemberPage:
-    async def read(connection: Connection) -> MemberPage:
-        see = see_workspace(call.workspace_id)
-        _, workspace_id = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
-
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> MemberPage:
         async def fetch(start: UUID, count: int) -> list[MemberBody]:
             return await store.members(connection, workspace_id, start, count, newest_first=request.newest_first)
 
         items, next_cursor = await take_page(request, fetch)
         return MemberPage(items, next_cursor)
 
-    return await parts.database.read(read)
+    return await read(parts, call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 # --- by the operator ---
