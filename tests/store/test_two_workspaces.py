@@ -228,17 +228,18 @@ def submission(mine: Workspace, kind: CredentialKind, session: Workspace, header
         credential=Credential(kind, secret_hash),
         session_id=session.session,
         workspace_id=None if header is None else header.workspace,
-        text="taken",
-        input_id=new_id(),
-        fresh_run_id=new_id(),
-        idempotency_key="the same",
+        text=b"taken",
+        idempotency_key=b"the same",
         fingerprint=b"",
-        bytes=5,
     )
 
 
 async def verdicts(c: Remembering, *batch: Submission) -> list[Verdict]:
-    return [one.verdict for one in await runs.submit(c, batch)]
+    submitted = await runs.submit(c, batch)
+    # The one statement that is sent without a cursor.
+    c.statements.append(runs._SUBMIT)
+    c.answers.extend(map(repr, submitted))
+    return [one.verdict for one in submitted]
 
 
 def with_foreign_ids() -> Iterator[Visit]:

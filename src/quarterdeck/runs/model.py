@@ -33,20 +33,17 @@ class Caller(Struct, frozen=True):
     workspace_id: UUID | None
 
 
-class Submission(Struct, frozen=True):
+class Submission(Struct, frozen=True, eq=False):
     """One input on its way to the database."""
 
     credential: Credential
     session_id: UUID
     workspace_id: UUID | None
-    text: str
-    input_id: UUID
-    fresh_run_id: UUID
-    idempotency_key: str | None
+    # Texts are in UTF-8.
+    text: bytes
+    idempotency_key: bytes | None
     # None without a key: there is nothing to compare with.
     fingerprint: bytes | None
-    # Of its text, in UTF-8.
-    bytes: int
 
 
 class Verdict(StrEnum):

@@ -11,7 +11,6 @@ from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection
 from quarterdeck.errors import ServiceError
 from quarterdeck.idempotency.service import Answer, Made, fingerprint, perform
-from quarterdeck.ids import new_id
 from quarterdeck.pages import PageRequest, take_page
 from quarterdeck.parts import Parts
 from quarterdeck.runs import lifecycle, store
@@ -45,12 +44,9 @@ async def submit_input(parts: Parts, call: Call[InputEvent], session_id: UUID) -
             credential=call.credential,
             session_id=session_id,
             workspace_id=call.workspace_id,
-            text=event.text,
-            input_id=new_id(),
-            fresh_run_id=new_id(),
-            idempotency_key=call.idempotency_key,
+            text=event.text.encode(),
+            idempotency_key=None if call.idempotency_key is None else call.idempotency_key.encode(),
             fingerprint=None if call.idempotency_key is None else fingerprint((session_id,), event),
-            bytes=len(event.text.encode()),
         )
     )
     if submitted.api_key_id is not None:
