@@ -6,24 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from quarterdeck.access.model import CredentialKind
-from quarterdeck.db.arrays import bytea_array, uuid_array
 from quarterdeck.db.binary_arrays import Of, binary_array
 from quarterdeck.db.database import Connection
 from quarterdeck.db.prepared_call import PreparedCall
 from quarterdeck.ids import created_at, new_ids
-from quarterdeck.runs.model import Caller, RunBody, RunState, Submission, Submitted, Usage, Verdict
+from quarterdeck.runs.model import RunBody, RunState, Submission, Submitted, Usage, Verdict
 
 _SUBMIT = "SELECT verdict, body, api_key_id FROM submit_inputs($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-# The checks of submit_inputs() for those who come with a key, without its locks: nobody waits for a session here.
-_ADMITTED = """
-SELECT caller.place - 1
-FROM unnest(%s::bytea[], %s::uuid[], %s::uuid[]) WITH ORDINALITY
-    AS caller (secret_hash, session_id, workspace_id, place)
-JOIN api_keys k ON k.secret_hash = caller.secret_hash
-JOIN sessions s ON s.id = caller.session_id AND s.workspace_id = k.workspace_id
-WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
-  AND 'session.manage' = ANY (k.permissions) AND s.workspace_id = coalesce(caller.workspace_id, s.workspace_id)
-"""
 _submit = PreparedCall("submit_inputs", _SUBMIT)
 _VERDICTS: dict[bytes | None, Verdict] = {verdict.value.encode(): verdict for verdict in Verdict}
 _FALSE, _TRUE = b"\0", b"\1"
@@ -51,10 +40,7 @@ async def submit(connection: Connection, batch: Sequence[Submission]) -> list[Su
         connection,
         [
             binary_array(Of.BYTEA, [item.credential.secret_hash for item in batch]),
-            binary_array(
-                Of.BOOLEAN,
-                [_TRUE if item.credential.kind is CredentialKind.SESSION_TOKEN else _FALSE for item in batch],
-            ),
+            binary_array(Of.BOOLEAN, [_is_token(item) for item in batch]),
             binary_array(Of.UUID, [item.session_id.bytes for item in batch]),
             binary_array(Of.UUID, [None if item.workspace_id is None else item.workspace_id.bytes for item in batch]),
             binary_array(Of.TEXT, [item.text for item in batch]),
@@ -69,24 +55,17 @@ async def submit(connection: Connection, batch: Sequence[Submission]) -> list[Su
     return [Submitted(_VERDICTS[value(row, 0)], value(row, 1), _key_id(value(row, 2))) for row in range(result.ntuples)]
 
 
+def _is_token(item: Submission) -> bytes | None:
+    """None: it is a key, and has to be looked at before it gets to the locks."""
+    if item.credential.kind is CredentialKind.SESSION_TOKEN:
+        return _TRUE
+    return _FALSE if item.is_known else None
+
+
 # Few keys send most of the inputs, and reading an id takes as long as all the rest of a row.
 @lru_cache(maxsize=1024)
 def _key_id(written: bytes | None) -> UUID | None:
     return None if written is None else UUID(bytes=written)
-
-
-async def admitted(connection: Connection, callers: Sequence[Caller]) -> set[int]:
-    """The places of those who see their session and may write to it."""
-    cursor = await connection.execute(
-        _ADMITTED,
-        (
-            bytea_array(caller.secret_hash for caller in callers),
-            uuid_array(caller.session_id for caller in callers),
-            uuid_array(caller.workspace_id for caller in callers),
-        ),
-        prepare=True,
-    )
-    return {place for (place,) in await cursor.fetchall()}
 
 
 async def get(connection: Connection, workspace_id: UUID, run_id: UUID) -> RunBody | None:

@@ -27,6 +27,8 @@ Result = Submitted | ServiceError
 # What comes while a call is under way is left to it for so long. A call takes a millisecond, with 64 inputs five.
 _QUICK_SECONDS = 0.005
 
+_NOT_SEEN = Submitted(Verdict.NOT_FOUND, None, None)
+
 
 class _Waiting(Struct, frozen=True, eq=False):
     submission: Submission
@@ -105,9 +107,9 @@ class Submissions:
         deadlines = [waiting.deadline for waiting in (*unanswered, *self._waiting) if waiting.deadline > now]
         self._patience = loop.call_at(min(deadlines), self._give_up_overdue) if deadlines else None
 
-    def _leave_queue(self, waiting: _Waiting, error: ServiceError) -> None:
+    def _leave_queue(self, waiting: _Waiting, result: Result) -> None:
         self._waiting_bytes -= len(waiting.submission.text)
-        waiting.settle(error)
+        waiting.settle(result)
 
     def _wake_sender(self) -> None:
         if self._free > 0 and self._waiting and self._quick is None:
@@ -140,7 +142,11 @@ class Submissions:
         while self._waiting and len(batch) < self._settings.batch_inputs and batch_bytes < self._settings.batch_bytes:
             waiting = self._waiting.popleft()
             if waiting.submission.session_id in self._sessions_under_way:
-                kept.append(waiting)
+                if waiting.submission.is_known:
+                    kept.append(waiting)
+                else:
+                    # Nobody waits for a session, and so learns that it is there, who may not even see it.
+                    self._leave_queue(waiting, _NOT_SEEN)
             else:
                 batch.append(waiting)
                 batch_bytes += len(waiting.submission.text)

@@ -5,6 +5,9 @@
 -- after that has a snapshot of its own (VOLATILE, READ COMMITTED) and so sees what the last holder committed.
 -- Written as one data-modifying statement, the reads would keep the snapshot from before the wait and lose inputs.
 --
+-- Who may be a stranger to the session is looked at before that, so that nobody takes or waits for the lock of a session
+-- that they do not see; and then like everybody else.
+--
 -- Every writer of a session takes session_lock() of it, first and in a statement of its own.
 
 CREATE OR REPLACE FUNCTION session_lock(session_id uuid) RETURNS bigint
@@ -13,7 +16,7 @@ RETURN hashtextextended(session_id::text, 0);
 
 CREATE OR REPLACE FUNCTION submit_inputs(
     secret_hashes bytea[],
-    session_tokens_presented boolean[],
+    session_tokens_presented boolean[],  -- or NULL: an API key that was not seen yet to have access to the session
     session_ids uuid[],
     workspace_ids uuid[],        -- the Service-Workspace header, or NULL
     texts text[],
@@ -40,6 +43,18 @@ DECLARE
     outcome text;
     is_archived boolean;
 BEGIN
+    IF array_position(session_tokens_presented, NULL) IS NOT NULL THEN
+        -- Without a session a stranger is refused below, as one who does not see it.
+        SELECT array_agg(CASE WHEN item.is_token IS NOT NULL OR s.id IS NOT NULL THEN item.session_id END ORDER BY place)
+        INTO session_ids
+        FROM unnest(session_tokens_presented, secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
+            AS item (is_token, secret_hash, session_id, workspace_id, place)
+        LEFT JOIN api_keys k ON item.is_token IS NULL AND k.secret_hash = item.secret_hash AND k.revoked_at IS NULL
+            AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp()) AND 'session.manage' = ANY (k.permissions)
+        LEFT JOIN sessions s ON s.id = item.session_id AND s.workspace_id = k.workspace_id
+            AND s.workspace_id = coalesce(item.workspace_id, s.workspace_id);
+    END IF;
+
     FOR lock_key IN
         SELECT session_lock(s) FROM unnest(session_ids) AS s
         UNION
