@@ -44,15 +44,22 @@ DECLARE
     is_archived boolean;
 BEGIN
     IF array_position(session_tokens_presented, NULL) IS NOT NULL THEN
-        -- Without a session a stranger is refused below, as one who does not see it.
-        SELECT array_agg(CASE WHEN item.is_token IS NOT NULL OR s.id IS NOT NULL THEN item.session_id END ORDER BY place)
-        INTO session_ids
-        FROM unnest(session_tokens_presented, secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
-            AS item (is_token, secret_hash, session_id, workspace_id, place)
-        LEFT JOIN api_keys k ON item.is_token IS NULL AND k.secret_hash = item.secret_hash AND k.revoked_at IS NULL
-            AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp()) AND 'session.manage' = ANY (k.permissions)
-        LEFT JOIN sessions s ON s.id = item.session_id AND s.workspace_id = k.workspace_id
-            AND s.workspace_id = coalesce(item.workspace_id, s.workspace_id);
+        FOR i IN 1 .. cardinality(session_ids) LOOP
+            IF session_tokens_presented[i] IS NULL THEN
+                -- Not as a join, for which a small table of keys would be read by another index than that of hashes.
+                PERFORM FROM sessions s
+                WHERE s.id = session_ids[i] AND s.workspace_id = coalesce(workspace_ids[i], s.workspace_id)
+                  AND s.workspace_id = (
+                    SELECT k.workspace_id FROM api_keys k
+                    WHERE k.secret_hash = secret_hashes[i] AND k.revoked_at IS NULL
+                      AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
+                      AND 'session.manage' = ANY (k.permissions));
+                IF NOT FOUND THEN
+                    -- Without a session a stranger is refused below, as one who does not see it.
+                    session_ids[i] := NULL;
+                END IF;
+            END IF;
+        END LOOP;
     END IF;
 
     FOR lock_key IN
