@@ -9,20 +9,16 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import monotonic
-from typing import Any, cast
 from uuid import UUID, uuid4
 
 from msgspec import Struct
-from psycopg import AsyncClientCursor, AsyncConnection
 
 from bench import pgbench, wrk
 from bench.case import BenchError, Taken
 from bench.resources import cpu_seconds
 from bench.server import Server
-from quarterdeck.access.model import Credential, CredentialKind
-from quarterdeck.db.database import Connection
+from quarterdeck.db.arrays import bytea_array, text_array, uuid_array
 from quarterdeck.runs import store
-from quarterdeck.runs.model import Submission
 
 TEXT = "Please look at the release notes and tell me what is missing."
 CONNECTIONS = 64
@@ -114,7 +110,7 @@ async def over_http(
 async def by_pgbench(
     server: Server, sessions: Sessions, seconds: int, *, clients: int = CLIENTS, logged: bool = False
 ) -> pgbench.Report:
-    script = await _script(server, sessions)
+    script = _script(server, sessions)
     async with _counted(server, 0) as claim:
         report = await pgbench.load(
             server.database_url,
@@ -161,41 +157,22 @@ async def _counted(server: Server, unheard: int) -> AsyncIterator[_Claim]:
         raise BenchError(f"{claim.inputs} inputs were reported and {found} are in the log")
 
 
-async def _script(server: Server, sessions: Sessions) -> str:
+def _script(server: Server, sessions: Sessions) -> str:
     """The statement that the service itself would send for one input, with another session each time."""
-    credential = Credential(CredentialKind.API_KEY, hashlib.sha256(server.key.encode()).digest())
-    submission = Submission(
-        credential=credential,
-        session_id=_ANY_SESSION,
-        workspace_id=None,
-        text=TEXT,
-        input_id=uuid4(),
-        fresh_run_id=_ANY_RUN,
-        idempotency_key=None,
-        fingerprint=b"",
-        bytes=len(TEXT),
-    )
-    recorder = _Recorder()
-    await store.submit(cast(Connection, recorder), [submission])
-    async with await AsyncConnection.connect(server.database_url) as connection:
-        statement = AsyncClientCursor(connection).mogrify(recorder.statement, recorder.values)
+    values = [
+        bytea_array([hashlib.sha256(server.key.encode()).digest()]),
+        "{f}",
+        uuid_array([_ANY_SESSION]),
+        "{NULL}",
+        text_array([TEXT]),
+        uuid_array([uuid4()]),
+        uuid_array([_ANY_RUN]),
+        "{NULL}",
+        "{NULL}",
+    ]
+    statement = re.sub(r"\$(\d)", lambda place: f"'{values[int(place[1]) - 1]}'", store._SUBMIT)
     pick = _IN_TURN if sessions.in_turn else _AT_RANDOM
     return f"{pick}\n{with_expressions(statement)};\n"
-
-
-class _Recorder:
-    """Stands where the connection would, and notes what it is asked to do."""
-
-    def __init__(self) -> None:
-        self.statement = ""
-        self.values: Any = ()
-
-    async def execute(self, statement: str, values: Any, **_: object) -> "_Recorder":
-        self.statement, self.values = statement, values
-        return self
-
-    async def fetchall(self) -> list[Any]:
-        return []
 
 
 def with_expressions(statement: str) -> str:

@@ -54,7 +54,7 @@ def build_parts(settings: Settings) -> Parts:
         last_used=LastUsed(),
         rate_limits=RateLimits(settings.limit, settings.server.processes),
         submissions=Submissions(url, settings.database, settings.submit, hints.add),
-        known_callers=KnownCallers(database, settings.submit.known_callers),
+        known_callers=KnownCallers(settings.submit.known_callers),
         bundles=open_bundle_store(settings.bundle.store_url, settings.data_dir),
         uploads=open_uploads(settings.bundle, settings.data_dir),
         hints=hints,

@@ -317,8 +317,14 @@ async def test_a_stranger_learns_nothing_from_a_busy_session(world: World) -> No
     session_id = await world.new_session()
     stranger = mint(CredentialKind.API_KEY, "test").text
     reader = await world.new_key(Permission.WORKSPACE_READ)
+    # No stranger to the process: it has written to a session of its own.
+    other = await World.create(world.database_url, world.http)
+    assert (await other.submit(await other.new_session())).status_code == 200
     async with await world.connect() as holding, holding.transaction():
         await holding.execute("SELECT pg_advisory_xact_lock(session_lock(%s))", (session_id,))
+        assert (
+            error_of(await other.submit(session_id)) == error_of(await other.submit(str(uuid4()))) == (404, "not_found")
+        )
         assert error_of(await world.submit(session_id, key=stranger)) == (401, "unauthorized")
         assert error_of(await world.submit(session_id, key=reader)) == (403, "forbidden")
 

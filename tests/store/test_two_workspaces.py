@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
 
+import msgspec
 import pytest
 from msgspec import Struct
 from psycopg import AsyncConnection
@@ -33,7 +34,7 @@ from quarterdeck.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.runs import lifecycle_store as lifecycle
 from quarterdeck.runs import recovery_store as recovery
 from quarterdeck.runs import store as runs
-from quarterdeck.runs.model import Caller, Submission, Verdict
+from quarterdeck.runs.model import Submission, Verdict
 from quarterdeck.session_tokens import store as session_tokens
 from quarterdeck.session_tokens.model import NewSessionToken
 from quarterdeck.sessions import store as sessions
@@ -228,17 +229,19 @@ def submission(mine: Workspace, kind: CredentialKind, session: Workspace, header
         credential=Credential(kind, secret_hash),
         session_id=session.session,
         workspace_id=None if header is None else header.workspace,
-        text="taken",
-        input_id=new_id(),
-        fresh_run_id=new_id(),
-        idempotency_key="the same",
+        text=b"taken",
+        idempotency_key=b"the same",
         fingerprint=b"",
-        bytes=5,
+        is_known=True,
     )
 
 
 async def verdicts(c: Remembering, *batch: Submission) -> list[Verdict]:
-    return [one.verdict for one in await runs.submit(c, batch)]
+    submitted = await runs.submit(c, batch)
+    # The one statement that is sent without a cursor.
+    c.statements.append(runs._SUBMIT)
+    c.answers.extend(map(repr, submitted))
+    return [one.verdict for one in submitted]
 
 
 def with_foreign_ids() -> Iterator[Visit]:
@@ -268,14 +271,9 @@ def with_foreign_ids() -> Iterator[Visit]:
     yield lambda c, a, b: lifecycle.unpark_next(c, a.workspace)
     for kind in CredentialKind:
         for header in (None, ALPHA, BRAVO):
-            foreign = submission(ALPHA, kind, BRAVO, header)
-            yield lambda c, a, b, foreign=foreign: counted(verdicts(c, foreign), [Verdict.NOT_FOUND])  # type: ignore[misc]
-    for header in (None, ALPHA, BRAVO):
-        callers = [
-            Caller(ALPHA.key_hash, BRAVO.session, None if header is None else header.workspace),
-            Caller(ALPHA.key_hash, ALPHA.session, BRAVO.workspace),
-        ]
-        yield lambda c, a, b, callers=callers: counted(runs.admitted(c, callers), set())  # type: ignore[misc]
+            known = submission(ALPHA, kind, BRAVO, header)
+            foreign = [known, msgspec.structs.replace(known, is_known=False)]
+            yield lambda c, a, b, foreign=foreign: counted(verdicts(c, *foreign), [Verdict.NOT_FOUND] * 2)  # type: ignore[misc]
     yield lambda c, a, b: counted(runs.get(c, a.workspace, b.run), None)
 
     yield lambda c, a, b: counted(session_tokens.get(c, a.session, b.token), None)

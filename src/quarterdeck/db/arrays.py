@@ -17,9 +17,5 @@ def bytea_array(items: Iterable[bytes | None]) -> str:
     return "{" + ",".join("NULL" if item is None else f'"\\\\x{item.hex()}"' for item in items) + "}"
 
 
-def boolean_array(items: Iterable[bool]) -> str:
-    return "{" + ",".join("t" if item else "f" for item in items) + "}"
-
-
 def _quoted(item: str) -> str:
     return '"' + item.replace("\\", "\\\\").replace('"', '\\"') + '"'

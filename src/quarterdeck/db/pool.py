@@ -36,7 +36,7 @@ class Pool:
         self._pool = AsyncConnectionPool(
             url,
             connection_class=AsyncConnection[TupleRow],
-            kwargs={"autocommit": True, "options": options, **WATCHFUL},
+            kwargs={"autocommit": True, "options": options, "client_encoding": "UTF8", **WATCHFUL},
             min_size=size,
             max_size=size,
             timeout=wait_seconds,
@@ -61,14 +61,16 @@ class Pool:
     @asynccontextmanager
     async def lease(self) -> AsyncIterator[Connection]:
         """A connection that was alive a moment ago."""
-        connection = await self._take()
+        connection = await self.take()
         try:
             yield connection
         finally:
-            await self._put_back(connection)
+            await self.put_back(connection)
 
-    async def _take(self) -> Connection:
-        """The library's own `check` is not used: from the second dead connection on it pauses, a second and then two,
+    async def take(self) -> Connection:
+        """For who puts it back in any case. `lease` says so more plainly, and costs a call more.
+
+        The library's own `check` is not used: from the second dead connection on it pauses, a second and then two,
         so that the first callers after a restart of PostgreSQL ran out of time."""
         deadline = time.monotonic() + self._pool.timeout
         connection, self._last = self._last, None
@@ -83,9 +85,9 @@ class Pool:
                 self._asking -= 1
         return connection
 
-    async def _put_back(self, connection: Connection) -> None:
+    async def put_back(self, connection: Connection) -> None:
         self._returns += 1
-        is_fit = connection.info.transaction_status is TransactionStatus.IDLE
+        is_fit = connection.pgconn.transaction_status == TransactionStatus.IDLE
         # The library ends connections that have become old, if it gets to see them.
         is_due = self._returns % _RETURNS_BETWEEN_LOOKS == 0
         if is_fit and not is_due and self._last is None and not self._asking and not self._pool.closed:

@@ -25,28 +25,20 @@ class SubmitKindBody(Struct, frozen=True):
     run_id: UUID
 
 
-class Caller(Struct, frozen=True):
-    """Who writes to a session: a credential, the session, and the workspace that is named."""
-
-    secret_hash: bytes
-    session_id: UUID
-    workspace_id: UUID | None
-
-
-class Submission(Struct, frozen=True):
+class Submission(Struct, frozen=True, eq=False):
     """One input on its way to the database."""
 
     credential: Credential
     session_id: UUID
     workspace_id: UUID | None
-    text: str
-    input_id: UUID
-    fresh_run_id: UUID
-    idempotency_key: str | None
+    # Texts are in UTF-8.
+    text: bytes
+    idempotency_key: bytes | None
     # None without a key: there is nothing to compare with.
     fingerprint: bytes | None
-    # Of its text, in UTF-8.
-    bytes: int
+    # Whether the caller was seen to have access to the session before. If not, and it has none, it does not get to the
+    # session's lock, and is refused as if there were no such session.
+    is_known: bool
 
 
 class Verdict(StrEnum):

@@ -12,7 +12,6 @@ from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection
 from quarterdeck.errors import ServiceError
 from quarterdeck.idempotency.service import Answer, Made, fingerprint, perform
-from quarterdeck.ids import new_id
 from quarterdeck.pages import PageRequest, take_page
 from quarterdeck.parts import Parts
 from quarterdeck.runs import lifecycle, store
@@ -27,33 +26,41 @@ _REFUSALS = {
     Verdict.ARCHIVED: errors.archived_session,
 }
 
+# What is said to a caller who was not known, without a look at the session under its lock.
+_NOT_SEEN = frozenset({Verdict.UNAUTHORIZED, Verdict.NOT_FOUND})
+
 
 async def submit_input(parts: Parts, call: Call[InputEvent], session_id: UUID) -> Answer:
     who = (call.credential, session_id, call.workspace_id)
-    if call.fault is not None or not call.allowance.is_granted or not await parts.known_callers.know(*who):
-        # Strangers, and requests that will not be carried out, do not get into the queue: they would wait for a
-        # session's lock before anybody asked who they are.
+    is_known = parts.known_callers.has(*who)
+    is_stranger = not is_known and not parts.known_callers.has_key(call.credential)
+    if call.fault is not None or not call.allowance.is_granted or is_stranger:
+        # Strangers, and requests that will not be carried out, do not get into the queue.
         await _admit(parts, call, session_id)
         parts.known_callers.add(*who)
+        is_known = True
     try:
         event = call.read_body()
     except ServiceError:
         # Who asks and what they see still comes first.
         await _admit(parts, call, session_id)
         raise
-    submitted = await parts.submissions.submit(
-        Submission(
-            credential=call.credential,
-            session_id=session_id,
-            workspace_id=call.workspace_id,
-            text=event.text,
-            input_id=new_id(),
-            fresh_run_id=new_id(),
-            idempotency_key=call.idempotency_key,
-            fingerprint=None if call.idempotency_key is None else fingerprint((session_id,), event),
-            bytes=len(event.text.encode()),
-        )
+    submission = Submission(
+        credential=call.credential,
+        session_id=session_id,
+        workspace_id=call.workspace_id,
+        text=event.text.encode(),
+        idempotency_key=None if call.idempotency_key is None else call.idempotency_key.encode(),
+        fingerprint=None if call.idempotency_key is None else fingerprint((session_id,), event),
+        is_known=is_known,
     )
+    submitted = await parts.submissions.submit(submission)
+    if not is_known:
+        if submitted.verdict in _NOT_SEEN:
+            # Why is found out in the promised order. Or the session was busy, or is there only now.
+            await _admit(parts, call, session_id)
+            submitted = await parts.submissions.submit(msgspec.structs.replace(submission, is_known=True))
+        parts.known_callers.add(*who)
     if submitted.api_key_id is not None:
         parts.last_used.note(submitted.api_key_id)
     if submitted.verdict is Verdict.UNAUTHORIZED:

@@ -1,31 +1,22 @@
 """The one call that submits inputs, and runs as they are shown."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from quarterdeck.access.model import CredentialKind
-from quarterdeck.db.arrays import boolean_array, bytea_array, text_array, uuid_array
+from quarterdeck.db.binary_arrays import Of, binary_array
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import created_at
+from quarterdeck.db.prepared_call import PreparedCall
+from quarterdeck.ids import created_at, new_ids
 from quarterdeck.pages import bounds
-from quarterdeck.runs.model import Caller, RunBody, RunState, Submission, Submitted, Usage, Verdict
+from quarterdeck.runs.model import RunBody, RunState, Submission, Submitted, Usage, Verdict
 
-_SUBMIT = """
-SELECT verdict, body, api_key_id::text FROM submit_inputs(
-    %s::bytea[], %s::boolean[], %s::uuid[], %s::uuid[], %s::text[], %s::uuid[], %s::uuid[], %s::text[], %s::bytea[])
-"""
-# The checks of submit_inputs() for those who come with a key, without its locks: nobody waits for a session here.
-_ADMITTED = """
-SELECT caller.place - 1
-FROM unnest(%s::bytea[], %s::uuid[], %s::uuid[]) WITH ORDINALITY
-    AS caller (secret_hash, session_id, workspace_id, place)
-JOIN api_keys k ON k.secret_hash = caller.secret_hash
-JOIN sessions s ON s.id = caller.session_id AND s.workspace_id = k.workspace_id
-WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
-  AND 'session.manage' = ANY (k.permissions) AND s.workspace_id = coalesce(caller.workspace_id, s.workspace_id)
-"""
-_VERDICTS = {verdict.value: verdict for verdict in Verdict}
+_SUBMIT = "SELECT verdict, body, api_key_id FROM submit_inputs($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_submit = PreparedCall("submit_inputs", _SUBMIT)
+_VERDICTS: dict[bytes | None, Verdict] = {verdict.value.encode(): verdict for verdict in Verdict}
+_FALSE, _TRUE = b"\0", b"\1"
 _GET = """
 SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, output_tokens, failure,
        started_at, finished_at
@@ -45,39 +36,37 @@ FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_
 
 async def submit(connection: Connection, batch: Sequence[Submission]) -> list[Submitted]:
     """One verdict for each submission, in their order, all in one transaction."""
-    cursor = await connection.execute(
-        _SUBMIT,
-        (
-            bytea_array(item.credential.secret_hash for item in batch),
-            boolean_array(item.credential.kind is CredentialKind.SESSION_TOKEN for item in batch),
-            uuid_array(item.session_id for item in batch),
-            uuid_array(item.workspace_id for item in batch),
-            text_array(item.text for item in batch),
-            uuid_array(item.input_id for item in batch),
-            uuid_array(item.fresh_run_id for item in batch),
-            text_array(item.idempotency_key for item in batch),
-            bytea_array(item.fingerprint for item in batch),
-        ),
-        prepare=True,
+    ids = new_ids(2 * len(batch))
+    result = await _submit(
+        connection,
+        [
+            binary_array(Of.BYTEA, [item.credential.secret_hash for item in batch]),
+            binary_array(Of.BOOLEAN, [_is_token(item) for item in batch]),
+            binary_array(Of.UUID, [item.session_id.bytes for item in batch]),
+            binary_array(Of.UUID, [None if item.workspace_id is None else item.workspace_id.bytes for item in batch]),
+            binary_array(Of.TEXT, [item.text for item in batch]),
+            # Of the input, and of the run if it starts one.
+            binary_array(Of.UUID, ids[::2]),
+            binary_array(Of.UUID, ids[1::2]),
+            binary_array(Of.TEXT, [item.idempotency_key for item in batch]),
+            binary_array(Of.BYTEA, [item.fingerprint for item in batch]),
+        ],
     )
-    rows = await cursor.fetchall()
-    # Most of a batch came with the same key, and reading its id takes as long as all the rest of a row.
-    key_ids = {key_id: None if key_id is None else UUID(key_id) for _, _, key_id in rows}
-    return [Submitted(_VERDICTS[verdict], body, key_ids[key_id]) for verdict, body, key_id in rows]
+    value = result.get_value
+    return [Submitted(_VERDICTS[value(row, 0)], value(row, 1), _key_id(value(row, 2))) for row in range(result.ntuples)]
 
 
-async def admitted(connection: Connection, callers: Sequence[Caller]) -> set[int]:
-    """The places of those who see their session and may write to it."""
-    cursor = await connection.execute(
-        _ADMITTED,
-        (
-            bytea_array(caller.secret_hash for caller in callers),
-            uuid_array(caller.session_id for caller in callers),
-            uuid_array(caller.workspace_id for caller in callers),
-        ),
-        prepare=True,
-    )
-    return {place for (place,) in await cursor.fetchall()}
+def _is_token(item: Submission) -> bytes | None:
+    """None: it is a key, and has to be looked at before it gets to the locks."""
+    if item.credential.kind is CredentialKind.SESSION_TOKEN:
+        return _TRUE
+    return _FALSE if item.is_known else None
+
+
+# Few keys send most of the inputs, and reading an id takes as long as all the rest of a row.
+@lru_cache(maxsize=1024)
+def _key_id(written: bytes | None) -> UUID | None:
+    return None if written is None else UUID(bytes=written)
 
 
 async def get(connection: Connection, workspace_id: UUID, run_id: UUID) -> RunBody | None:

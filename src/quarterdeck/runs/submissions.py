@@ -27,10 +27,14 @@ Result = Submitted | ServiceError
 # What comes while a call is under way is left to it for so long. A call takes a millisecond, with 64 inputs five.
 _QUICK_SECONDS = 0.005
 
+_NOT_SEEN = Submitted(Verdict.NOT_FOUND, None, None)
+
 
 class _Waiting(Struct, frozen=True, eq=False):
     submission: Submission
     result: "asyncio.Future[Result]"
+    # On the event loop's clock.
+    deadline: float
 
     def settle(self, result: Result) -> None:
         # Its caller may have lost patience.
@@ -54,44 +58,58 @@ class Submissions:
         self._waiting_bytes = 0
         self._patience_seconds = database.statement_seconds + 0.5
         self._waiting: deque[_Waiting] = deque()
+        # Each is one call's; its inputs may have been answered one by one.
+        self._under_way: list[Sequence[_Waiting]] = []
         self._sessions_under_way: set[UUID] = set()
         self._senders: set[asyncio.Task[None]] = set()
         # While it runs, the latest call counts as quick.
         self._quick: asyncio.TimerHandle | None = None
+        # Runs while anybody waits, and ends no later than the patience of who has waited longest. One for all: a timer
+        # for each costs more than its place in the queue.
+        self._patience: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         await self._pool.open()
 
     async def close(self) -> None:
         await self._pool.close(self._patience_seconds)
+        if self._patience is not None:
+            self._patience.cancel()
 
     async def submit(self, submission: Submission) -> Submitted:
-        if self._waiting_bytes + submission.bytes > self._settings.waiting_bytes:
+        size = len(submission.text)
+        if self._waiting_bytes + size > self._settings.waiting_bytes:
             raise errors.unavailable("Too many inputs are waiting. Try again shortly.")
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(submission, loop.create_future())
+        waiting = _Waiting(submission, loop.create_future(), loop.time() + self._patience_seconds)
         self._waiting.append(waiting)
-        self._waiting_bytes += submission.bytes
+        self._waiting_bytes += size
+        if self._patience is None:
+            self._patience = loop.call_at(waiting.deadline, self._give_up_overdue)
         self._wake_sender()
-        patience = loop.call_later(self._patience_seconds, self._give_up, waiting)
-        try:
-            result = await waiting.result
-        finally:
-            patience.cancel()
+        result = await waiting.result
         if isinstance(result, ServiceError):
             raise result
         return result
 
-    def _give_up(self, waiting: _Waiting) -> None:
+    def _give_up_overdue(self) -> None:
         """What was not sent yet never will be: its caller is told that nothing happened, and nothing happens."""
-        try:
-            self._waiting.remove(waiting)
-        except ValueError:
-            keyed = waiting.submission.idempotency_key is not None
-            waiting.settle(errors.unavailable() if keyed else errors.outcome_unknown())
-        else:
-            self._waiting_bytes -= waiting.submission.bytes
-            waiting.settle(errors.unavailable())
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        # The queue and every call keep the order in which inputs came.
+        while self._waiting and self._waiting[0].deadline <= now:
+            self._leave_queue(self._waiting.popleft(), errors.unavailable())
+        unanswered = [waiting for call in self._under_way for waiting in call if not waiting.result.done()]
+        for waiting in unanswered:
+            if waiting.deadline <= now:
+                keyed = waiting.submission.idempotency_key is not None
+                waiting.settle(errors.unavailable() if keyed else errors.outcome_unknown())
+        deadlines = [waiting.deadline for waiting in (*unanswered, *self._waiting) if waiting.deadline > now]
+        self._patience = loop.call_at(min(deadlines), self._give_up_overdue) if deadlines else None
+
+    def _leave_queue(self, waiting: _Waiting, result: Result) -> None:
+        self._waiting_bytes -= len(waiting.submission.text)
+        waiting.settle(result)
 
     def _wake_sender(self) -> None:
         if self._free > 0 and self._waiting and self._quick is None:
@@ -124,10 +142,14 @@ class Submissions:
         while self._waiting and len(batch) < self._settings.batch_inputs and batch_bytes < self._settings.batch_bytes:
             waiting = self._waiting.popleft()
             if waiting.submission.session_id in self._sessions_under_way:
-                kept.append(waiting)
+                if waiting.submission.is_known:
+                    kept.append(waiting)
+                else:
+                    # Nobody waits for a session, and so learns that it is there, who may not even see it.
+                    self._leave_queue(waiting, _NOT_SEEN)
             else:
                 batch.append(waiting)
-                batch_bytes += waiting.submission.bytes
+                batch_bytes += len(waiting.submission.text)
         self._waiting.extendleft(reversed(kept))
         self._waiting_bytes -= batch_bytes
         self._sessions_under_way.update(waiting.submission.session_id for waiting in batch)
@@ -135,14 +157,26 @@ class Submissions:
 
     async def _settle(self, batch: Sequence[_Waiting]) -> None:
         """A result for each. Never raises: a sender that died would take its place with it."""
-        submissions = [waiting.submission for waiting in batch]
-        results = await self._results(submissions)
+        self._under_way.append(batch)
+        results = await self._results([waiting.submission for waiting in batch])
         if results is None:
             await self._one_by_one(batch)
-            return
-        for waiting, result in zip(batch, results, strict=True):
-            waiting.settle(result)
-        self._sessions_under_way.difference_update(item.session_id for item in submissions)
+        else:
+            for waiting, result in zip(batch, results, strict=True):
+                waiting.settle(result)
+            self._sessions_under_way.difference_update(waiting.submission.session_id for waiting in batch)
+            self._tell_of(batch, results)
+        self._under_way.remove(batch)
+
+    def _tell_of(self, batch: Sequence[_Waiting], results: Sequence[Result]) -> None:
+        """After the commit and not in the statement, whose throughput a NOTIFY would halve; and after the answers,
+        which somebody waits for."""
+        accepted = {
+            waiting.submission.session_id
+            for waiting, result in zip(batch, results, strict=True)
+            if isinstance(result, Submitted) and result.verdict is Verdict.ACCEPTED
+        }
+        self._tell_readers(accepted)
 
     async def _results(self, batch: Sequence[Submission]) -> Sequence[Result] | None:
         """None: PostgreSQL refused the batch. Nowhere here or below has a frame that catches a fault a name for what it
@@ -175,6 +209,7 @@ class Submissions:
             result = errors.contended() if contended else await self._alone(waiting.submission)
             contended = _is_contended(result)
             waiting.settle(result)
+            self._tell_of([waiting], [result])
         session_id = of_one_session[0].submission.session_id
         if contended:
             self._refuse_waiting(session_id)
@@ -185,8 +220,7 @@ class Submissions:
     def _refuse_waiting(self, session_id: UUID) -> None:
         for waiting in [waiting for waiting in self._waiting if waiting.submission.session_id == session_id]:
             self._waiting.remove(waiting)
-            self._waiting_bytes -= waiting.submission.bytes
-            waiting.settle(errors.contended())
+            self._leave_queue(waiting, errors.contended())
 
     async def _alone(self, item: Submission) -> Result:
         try:
@@ -203,11 +237,10 @@ class Submissions:
     async def _after_loss(self, batch: Sequence[Submission], loss: psycopg.Error) -> Sequence[Result]:
         """The call may have been committed. A receipt tells; without one nobody can."""
         keyed = [item for item in batch if item.idempotency_key is not None]
-        found: dict[UUID, Result] = {}
-        if keyed:
-            again = await self._once_more(keyed)
-            found = {item.input_id: result for item, result in zip(keyed, again, strict=True)}
-        return [found.get(item.input_id) or _caused(errors.outcome_unknown(), loss) for item in batch]
+        again = iter(await self._once_more(keyed) if keyed else ())
+        return [
+            _caused(errors.outcome_unknown(), loss) if item.idempotency_key is None else next(again) for item in batch
+        ]
 
     async def _once_more(self, keyed: Sequence[Submission]) -> Sequence[Result]:
         try:
@@ -216,12 +249,11 @@ class Submissions:
             return [_caused(errors.unavailable(), fault) for _ in keyed]
 
     async def _call(self, batch: Sequence[Submission]) -> list[Submitted]:
-        async with self._pool.lease() as connection:
-            submitted = await store.submit(connection, batch)
-        pairs = zip(batch, submitted, strict=True)
-        # After the commit and not in the statement, whose throughput a NOTIFY would halve.
-        self._tell_readers({item.session_id for item, each in pairs if each.verdict is Verdict.ACCEPTED})
-        return submitted
+        connection = await self._pool.take()
+        try:
+            return await store.submit(connection, batch)
+        finally:
+            await self._pool.put_back(connection)
 
 
 def _is_contended(result: Result) -> bool:

@@ -5,6 +5,9 @@
 -- after that has a snapshot of its own (VOLATILE, READ COMMITTED) and so sees what the last holder committed.
 -- Written as one data-modifying statement, the reads would keep the snapshot from before the wait and lose inputs.
 --
+-- Who may be a stranger to the session is looked at before that, so that nobody takes or waits for the lock of a session
+-- that they do not see; and then like everybody else.
+--
 -- Every writer of a session takes session_lock() of it, first and in a statement of its own.
 
 CREATE OR REPLACE FUNCTION session_lock(session_id uuid) RETURNS bigint
@@ -13,7 +16,7 @@ RETURN hashtextextended(session_id::text, 0);
 
 CREATE OR REPLACE FUNCTION submit_inputs(
     secret_hashes bytea[],
-    session_tokens_presented boolean[],
+    session_tokens_presented boolean[],  -- or NULL: an API key that was not seen yet to have access to the session
     session_ids uuid[],
     workspace_ids uuid[],        -- the Service-Workspace header, or NULL
     texts text[],
@@ -40,6 +43,25 @@ DECLARE
     outcome text;
     is_archived boolean;
 BEGIN
+    IF array_position(session_tokens_presented, NULL) IS NOT NULL THEN
+        FOR i IN 1 .. cardinality(session_ids) LOOP
+            IF session_tokens_presented[i] IS NULL THEN
+                -- Not as a join, for which a small table of keys would be read by another index than that of hashes.
+                PERFORM FROM sessions s
+                WHERE s.id = session_ids[i] AND s.workspace_id = coalesce(workspace_ids[i], s.workspace_id)
+                  AND s.workspace_id = (
+                    SELECT k.workspace_id FROM api_keys k
+                    WHERE k.secret_hash = secret_hashes[i] AND k.revoked_at IS NULL
+                      AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
+                      AND 'session.manage' = ANY (k.permissions));
+                IF NOT FOUND THEN
+                    -- Without a session a stranger is refused below, as one who does not see it.
+                    session_ids[i] := NULL;
+                END IF;
+            END IF;
+        END LOOP;
+    END IF;
+
     FOR lock_key IN
         SELECT session_lock(s) FROM unnest(session_ids) AS s
         UNION
