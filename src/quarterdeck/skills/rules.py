@@ -22,8 +22,3 @@ def check_default_version(state: SkillState) -> None:
     # Versions count from 1 without gaps.
     if state.default_version is not None and state.default_version > state.latest_version:
         raise errors.invalid("default_version is not a version of this skill.")
-
-
-def check_takes_versions(state: SkillState) -> None:
-    if state.archived:
-        raise errors.conflict("This skill is archived and takes no further versions. Bring it back first.")

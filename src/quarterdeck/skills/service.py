@@ -1,9 +1,7 @@
-"""Operations on skills. A push writes the archive before the row: a crash between the two leaves at most an archive
-that nothing names, which the sweep removes."""
+"""Operations on skills, but for the push, which has a file of its own."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import IO
+from collections.abc import AsyncGenerator
 from uuid import UUID
 
 import msgspec
@@ -23,8 +21,6 @@ from quarterdeck.skills.bundle_store import BundleStore
 from quarterdeck.skills.comparing import compare
 from quarterdeck.skills.model import (
     Archive,
-    Bundle,
-    BundleError,
     ChangeSkillBody,
     CreateSkillBody,
     Manifest,
@@ -32,7 +28,6 @@ from quarterdeck.skills.model import (
     SkillBody,
     SkillDiffBody,
     SkillPage,
-    SkillVersionBody,
     SkillVersionItem,
     SkillVersionPage,
     StoredVersion,
@@ -81,7 +76,7 @@ async def list_skills(parts: Parts, call: Call[None], request: PageRequest, *, a
 
 async def get_skill(parts: Parts, call: Call[None], skill_id: UUID) -> SkillBody:
     async def read(connection: Connection) -> SkillBody:
-        see = _see_skill(call.workspace_id, skill_id)
+        see = see_skill(call.workspace_id, skill_id)
         _, skill = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
         return skill
 
@@ -109,7 +104,7 @@ async def change_skill(parts: Parts, call: Call[ChangeSkillBody], skill_id: UUID
         parts,
         call,
         operation="change_skill",
-        see=_see_skill(call.workspace_id, skill_id),
+        see=see_skill(call.workspace_id, skill_id),
         permission=Permission.SKILL_MANAGE,
         resource=(skill_id,),
         about=ObjectType.SKILL,
@@ -117,48 +112,9 @@ async def change_skill(parts: Parts, call: Call[ChangeSkillBody], skill_id: UUID
     )
 
 
-async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, archive: AsyncIterator[bytes]) -> Answer:
-    """Checks who asks before reading a byte, and again with the write: the body may have taken a minute."""
-    see = _see_skill(call.workspace_id, skill_id)
-
-    async def check(connection: Connection) -> None:
-        await admit(connection, parts.last_used, call, see, Permission.SKILL_MANAGE)
-
-    await parts.database.read(check)
-    async with parts.uploads.spool() as spool:
-        async for chunk in archive:
-            spool.write(chunk)
-        bundle = await _read(parts, spool)
-        await _keep_archive(parts, bundle, spool)
-
-    async def seen(_: Connection, __: Principal) -> None:
-        """Above. Neither the skill nor the credential's workspace can have gone since: only the credential can."""
-
-    async def effect(connection: Connection, principal: Principal, _: None, pushed: Bundle) -> Made:
-        version_id, workspace_id = new_id(), principal.workspace_id
-        state = await store.add_version(connection, version_id, workspace_id, skill_id, pushed, principal.user_id)
-        call.check_unchanged(state.revision)
-        rules.check_takes_versions(state)
-        version = state.latest_version + 1
-        made = SkillVersionBody(version_id, skill_id, version, pushed.bundle_bytes, pushed.frontmatter, pushed.manifest)
-        return Made.plain(made, version_id, skill_id=str(skill_id), version=version)
-
-    return await perform(
-        parts,
-        call.with_body(bundle),
-        operation="push_skill_version",
-        see=seen,
-        permission=Permission.SKILL_MANAGE,
-        resource=(skill_id,),
-        about=ObjectType.SKILL_VERSION,
-        effect=effect,
-        compare_by=lambda pushed: pushed.manifest.archive_sha256,
-    )
-
-
 async def list_skill_versions(parts: Parts, call: Call[None], skill_id: UUID, request: PageRequest) -> SkillVersionPage:
     async def read(connection: Connection) -> SkillVersionPage:
-        see = _see_skill(call.workspace_id, skill_id)
+        see = see_skill(call.workspace_id, skill_id)
         await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
 
         async def fetch(start: UUID, count: int) -> list[SkillVersionItem]:
@@ -262,24 +218,7 @@ async def sweep_bundles(database: Database, bundles: BundleStore, orphan_hours: 
     return removed
 
 
-async def _read(parts: Parts, spool: IO[bytes]) -> Bundle:
-    try:
-        return await parts.uploads.scan(spool)
-    except BundleError as fault:
-        raise errors.invalid(fault.message) from fault
-
-
-async def _keep_archive(parts: Parts, bundle: Bundle, spool: IO[bytes]) -> None:
-    sha256 = bundle.manifest.archive_sha256
-
-    async def touch(connection: Connection) -> UUID:
-        return await store.touch_bundle(connection, bytes.fromhex(sha256), new_id(), bundle.bundle_bytes)
-
-    generation = await parts.database.statement(touch)
-    await parts.bundles.put(sha256, generation, spool)
-
-
-def _see_skill(named: UUID | None, skill_id: UUID) -> See[SkillBody]:
+def see_skill(named: UUID | None, skill_id: UUID) -> See[SkillBody]:
     async def see(connection: Connection, principal: Principal) -> SkillBody:
         if principal.may_see_workspace(named):
             skill = await store.get(connection, principal.workspace_id, skill_id)
@@ -291,10 +230,10 @@ def _see_skill(named: UUID | None, skill_id: UUID) -> See[SkillBody]:
 
 
 async def _versions(parts: Parts, call: Call[None], skill_id: UUID, *numbers: int) -> list[StoredVersion]:
-    see_skill = _see_skill(call.workspace_id, skill_id)
+    visible = see_skill(call.workspace_id, skill_id)
 
     async def see(connection: Connection, principal: Principal) -> list[StoredVersion]:
-        await see_skill(connection, principal)
+        await visible(connection, principal)
         found = [await store.version(connection, principal.workspace_id, skill_id, number) for number in numbers]
         seen = [version for version in found if version is not None]
         if len(seen) < len(numbers):
