@@ -12,7 +12,7 @@ from quarterdeck.http.openapi_parts import NUMBER
 from quarterdeck.http.operation import Payload, Query, Refusal, operation
 from quarterdeck.idempotency.service import Answer
 from quarterdeck.parts import Parts
-from quarterdeck.skills import pushing, service
+from quarterdeck.skills import service
 from quarterdeck.skills.model import (
     ChangeSkillBody,
     CreateSkillBody,
@@ -109,7 +109,7 @@ async def push_skill_version(parts: Parts, incoming: Incoming) -> Answer:
     skill_id = incoming.path_id("skill_id")
     call = incoming.call_without_body(gzip=True)
     limit_bytes = parts.settings.bundle.request_bytes
-    return await pushing.push_skill_version(parts, call, skill_id, incoming.archive(limit_bytes))
+    return await service.push_skill_version(parts, call, skill_id, incoming.archive(limit_bytes))
 
 
 @operation(

@@ -109,6 +109,21 @@ class Bundle(Struct, frozen=True):
     bundle_bytes: int
 
 
+class Pusher(Struct, frozen=True):
+    """Who is about to push, and to what. `workspace_id` is the one that was named, if any."""
+
+    secret_hash: bytes
+    skill_id: UUID
+    workspace_id: UUID | None
+
+
+class TouchedBundle(Struct, frozen=True):
+    sha256: bytes
+    # Where it is to be stored if it is not there yet.
+    generation: UUID
+    bytes: int
+
+
 class NewVersion(Struct, frozen=True, kw_only=True):
     """What a push is about to add, and by whom."""
 

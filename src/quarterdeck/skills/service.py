@@ -1,17 +1,18 @@
-"""Operations on skills, but for the push, which has a file of its own."""
+"""Operations on skills."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from uuid import UUID
 
 import msgspec
+from msgspec import Raw
 
 from quarterdeck import errors
 from quarterdeck.access.call import Call, See, admit, see_workspace
-from quarterdeck.access.model import Permission, Principal
+from quarterdeck.access.model import CredentialKind, Permission, Principal
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.idempotency.service import Answer, Made, perform
+from quarterdeck.idempotency.service import Answer, Made, fingerprint, perform
 from quarterdeck.ids import new_id
 from quarterdeck.pages import PageRequest, take_page
 from quarterdeck.parts import Parts
@@ -21,13 +22,18 @@ from quarterdeck.skills.bundle_store import BundleStore
 from quarterdeck.skills.comparing import compare
 from quarterdeck.skills.model import (
     Archive,
+    BundleError,
     ChangeSkillBody,
     CreateSkillBody,
     Manifest,
     ManifestFile,
+    NewVersion,
+    Pusher,
+    PushVerdict,
     SkillBody,
     SkillDiffBody,
     SkillPage,
+    SkillVersionBody,
     SkillVersionItem,
     SkillVersionPage,
     StoredVersion,
@@ -76,7 +82,7 @@ async def list_skills(parts: Parts, call: Call[None], request: PageRequest, *, a
 
 async def get_skill(parts: Parts, call: Call[None], skill_id: UUID) -> SkillBody:
     async def read(connection: Connection) -> SkillBody:
-        see = see_skill(call.workspace_id, skill_id)
+        see = _see_skill(call.workspace_id, skill_id)
         _, skill = await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
         return skill
 
@@ -104,7 +110,7 @@ async def change_skill(parts: Parts, call: Call[ChangeSkillBody], skill_id: UUID
         parts,
         call,
         operation="change_skill",
-        see=see_skill(call.workspace_id, skill_id),
+        see=_see_skill(call.workspace_id, skill_id),
         permission=Permission.SKILL_MANAGE,
         resource=(skill_id,),
         about=ObjectType.SKILL,
@@ -112,9 +118,67 @@ async def change_skill(parts: Parts, call: Call[ChangeSkillBody], skill_id: UUID
     )
 
 
+async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, archive: AsyncIterator[bytes]) -> Answer:
+    """Checks who asks before reading a byte, and again with the version: the body may have taken a minute. The archive
+    is written before the version: a crash between the two leaves at most an archive that nothing names, which the sweep
+    removes."""
+    await _admit_pusher(parts, call, skill_id)
+    async with parts.uploads.spool() as spool:
+        async for chunk in archive:
+            spool.write(chunk)
+        try:
+            bundle = await parts.uploads.scan(spool)
+        except BundleError as fault:
+            raise errors.invalid(fault.message) from fault
+        sha256 = bundle.manifest.archive_sha256
+        generation = await parts.pushes.touch(bytes.fromhex(sha256), bundle.bundle_bytes)
+        await parts.bundles.put(sha256, generation, spool)
+    key = call.idempotency_key
+    new = NewVersion(
+        secret_hash=call.credential.secret_hash,
+        origin=call.origin,
+        if_match=call.if_match,
+        idempotency_key=key,
+        fingerprint=None if key is None else fingerprint((skill_id,), sha256),
+        id=new_id(),
+        skill_id=skill_id,
+        bundle_sha256=bytes.fromhex(sha256),
+        bundle_bytes=bundle.bundle_bytes,
+        frontmatter=msgspec.json.encode(bundle.frontmatter).decode(),
+        manifest=msgspec.json.encode(bundle.manifest).decode(),
+    )
+    pushed = await parts.pushes.push(new)
+    if pushed.verdict is PushVerdict.UNAUTHORIZED:
+        call.allowance.void(call.credential)
+    rules.check_pushed(pushed.verdict)
+    if pushed.receipt is not None:
+        # Our own first try may have been committed and only its answer lost.
+        return Answer(pushed.receipt, replayed=str(new.id).encode() not in pushed.receipt)
+    assert pushed.version is not None
+    frontmatter, manifest = Raw(new.frontmatter.encode()), Raw(new.manifest.encode())
+    made = SkillVersionBody(new.id, skill_id, pushed.version, new.bundle_bytes, frontmatter, manifest)
+    return Answer(msgspec.json.encode(made))
+
+
+async def _admit_pusher(parts: Parts, call: Call[None], skill_id: UUID) -> None:
+    """All is well, as a rule, and one statement tells. If not, what is wrong is found out in the promised order."""
+    if call.fault is None and call.allowance.is_granted and call.credential.kind is CredentialKind.API_KEY:
+        pusher = Pusher(call.credential.secret_hash, skill_id, call.workspace_id)
+        api_key_id = await parts.pushes.may_push(pusher)
+        if api_key_id is not None:
+            parts.last_used.note(api_key_id)
+            return
+
+    async def check(connection: Connection) -> None:
+        see = _see_skill(call.workspace_id, skill_id)
+        await admit(connection, parts.last_used, call, see, Permission.SKILL_MANAGE)
+
+    await parts.database.read(check)
+
+
 async def list_skill_versions(parts: Parts, call: Call[None], skill_id: UUID, request: PageRequest) -> SkillVersionPage:
     async def read(connection: Connection) -> SkillVersionPage:
-        see = see_skill(call.workspace_id, skill_id)
+        see = _see_skill(call.workspace_id, skill_id)
         await admit(connection, parts.last_used, call, see, Permission.WORKSPACE_READ)
 
         async def fetch(start: UUID, count: int) -> list[SkillVersionItem]:
@@ -218,7 +282,7 @@ async def sweep_bundles(database: Database, bundles: BundleStore, orphan_hours: 
     return removed
 
 
-def see_skill(named: UUID | None, skill_id: UUID) -> See[SkillBody]:
+def _see_skill(named: UUID | None, skill_id: UUID) -> See[SkillBody]:
     async def see(connection: Connection, principal: Principal) -> SkillBody:
         if principal.may_see_workspace(named):
             skill = await store.get(connection, principal.workspace_id, skill_id)
@@ -230,10 +294,10 @@ def see_skill(named: UUID | None, skill_id: UUID) -> See[SkillBody]:
 
 
 async def _versions(parts: Parts, call: Call[None], skill_id: UUID, *numbers: int) -> list[StoredVersion]:
-    visible = see_skill(call.workspace_id, skill_id)
+    see_skill = _see_skill(call.workspace_id, skill_id)
 
     async def see(connection: Connection, principal: Principal) -> list[StoredVersion]:
-        await visible(connection, principal)
+        await see_skill(connection, principal)
         found = [await store.version(connection, principal.workspace_id, skill_id, number) for number in numbers]
         seen = [version for version in found if version is not None]
         if len(seen) < len(numbers):

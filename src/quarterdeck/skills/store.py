@@ -1,12 +1,13 @@
 """Skills, their versions, and the rows that stand for stored archives."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import msgspec
 from msgspec import Raw
 
-from quarterdeck.db.arrays import text_array
+from quarterdeck.db.arrays import bytea_array, text_array, uuid_array
 from quarterdeck.db.database import Connection
 from quarterdeck.ids import created_at, new_id
 from quarterdeck.pages import bounds
@@ -15,12 +16,14 @@ from quarterdeck.skills.model import (
     Manifest,
     NewVersion,
     Pushed,
+    Pusher,
     PushVerdict,
     SkillBody,
     SkillState,
     SkillVersionBody,
     SkillVersionItem,
     StoredVersion,
+    TouchedBundle,
     UsableVersion,
 )
 from quarterdeck.workspaces.model import ActorBody
@@ -137,6 +140,15 @@ FROM skills WHERE workspace_id = %s AND id = %s FOR NO KEY UPDATE
 """
 # Whoever is found here may push to the skill; whoever is not has still to be told why.
 _MAY_PUSH = """
+SELECT caller.place - 1, k.id
+FROM unnest(%s::bytea[], %s::uuid[], %s::uuid[]) WITH ORDINALITY
+    AS caller (secret_hash, skill_id, workspace_id, place)
+JOIN api_keys k ON k.secret_hash = caller.secret_hash
+JOIN skills s ON s.id = caller.skill_id AND s.workspace_id = k.workspace_id
+WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
+  AND 'skill.manage' = ANY (k.permissions) AND s.workspace_id = coalesce(caller.workspace_id, s.workspace_id)
+"""
+_PUSH = """
 SELECT k.id FROM api_keys k JOIN skills s ON s.workspace_id = k.workspace_id
 WHERE k.secret_hash = %s AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
   AND 'skill.manage' = ANY (k.permissions) AND s.id = %s AND s.workspace_id = coalesce(%s, s.workspace_id)
@@ -146,10 +158,14 @@ SELECT verdict, version, body
 FROM push_skill_version(%s, %s, %s::text[], %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 _PUSH_VERDICTS = {verdict.value: verdict for verdict in PushVerdict}
-_TOUCH_BUNDLE = """
-INSERT INTO bundles (sha256, generation, bytes) VALUES (%s, %s, %s)
+# In order, so that two who touch the same ones wait for each other and not both.
+_TOUCH_BUNDLES = """
+INSERT INTO bundles (sha256, generation, bytes)
+SELECT DISTINCT ON (sha256) sha256, generation, bytes
+FROM unnest(%s::bytea[], %s::uuid[], %s::bigint[]) AS touched (sha256, generation, bytes)
+ORDER BY sha256
 ON CONFLICT (sha256) DO UPDATE SET touched_at = clock_timestamp()
-RETURNING generation
+RETURNING sha256, generation
 """
 _OLD_BUNDLES = """
 SELECT b.sha256 FROM bundles b
@@ -263,13 +279,19 @@ async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> Sk
     return SkillState(*row)
 
 
-async def may_push(
-    connection: Connection, secret_hash: bytes, skill_id: UUID, workspace_id: UUID | None
-) -> UUID | None:
-    """The key, if it sees the skill and may push to it."""
-    values = (secret_hash, skill_id, workspace_id)
-    row = await (await connection.execute(_MAY_PUSH, values, prepare=True)).fetchone()
-    return None if row is None else row[0]
+async def may_push(connection: Connection, pushers: Sequence[Pusher]) -> list[UUID | None]:
+    """The key of each that sees its skill and may push to it."""
+    cursor = await connection.execute(
+        _MAY_PUSH,
+        (
+            bytea_array(pusher.secret_hash for pusher in pushers),
+            uuid_array(pusher.skill_id for pusher in pushers),
+            uuid_array(pusher.workspace_id for pusher in pushers),
+        ),
+        prepare=True,
+    )
+    found: dict[int, UUID] = dict(await cursor.fetchall())
+    return [found.get(place) for place in range(len(pushers))]
 
 
 async def push(connection: Connection, new: NewVersion) -> Pushed:
@@ -299,13 +321,19 @@ async def push(connection: Connection, new: NewVersion) -> Pushed:
     return Pushed(_PUSH_VERDICTS[verdict], version, receipt)
 
 
-async def touch_bundle(connection: Connection, sha256: bytes, generation: UUID, bytes_: int) -> UUID:
-    """The generation under which the archive is, or is to be, stored: this one if there was none."""
-    values = (sha256, generation, bytes_)
-    row = await (await connection.execute(_TOUCH_BUNDLE, values, prepare=True)).fetchone()
-    assert row is not None
-    found: UUID = row[0]
-    return found
+async def touch_bundles(connection: Connection, touched: Sequence[TouchedBundle]) -> list[UUID]:
+    """The generation under which each archive is, or is to be, stored: the given one if there was none."""
+    cursor = await connection.execute(
+        _TOUCH_BUNDLES,
+        (
+            bytea_array(one.sha256 for one in touched),
+            uuid_array(one.generation for one in touched),
+            [one.bytes for one in touched],
+        ),
+        prepare=True,
+    )
+    generations: dict[bytes, UUID] = dict(await cursor.fetchall())
+    return [generations[one.sha256] for one in touched]
 
 
 async def old_bundles(connection: Connection, hours: int, count: int) -> list[bytes]:

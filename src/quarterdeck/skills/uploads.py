@@ -20,15 +20,14 @@ T = TypeVar("T")
 # What is larger is spooled to a file: most bundles are a few kilobytes, the limit is megabytes.
 _IN_MEMORY_BYTES = 256 * 1024
 
-# What is read on the event loop, in a fifth of a millisecond, where handing it to a thread and back would take as long
-# again. A hostile archive of this size takes three; in a thread it would hold up the loop as long, by the interpreter's lock.
+# What is read on the event loop, in a fifth of a millisecond: handing it to a thread and back takes twice that, and the
+# interpreter's lock would hold up the loop all the same.
 _AT_ONCE = BundleSettings(
     request_bytes=16 * 1024,
     unpacked_bytes=128 * 1024,
     entries=64,
     frontmatter_bytes=2 * 1024,
     all_paths_bytes=4 * 1024,
-    extended_header_bytes=4 * 1024,
 )
 
 
@@ -103,7 +102,7 @@ class Uploads:
 
 
 def _smaller_of(one: BundleSettings, other: BundleSettings) -> BundleSettings:
-    names = ("request_bytes", "unpacked_bytes", "entries", "frontmatter_bytes", "all_paths_bytes", "extended_header_bytes")
+    names = ("request_bytes", "unpacked_bytes", "entries", "frontmatter_bytes", "all_paths_bytes")
     return replace(one, **{name: min(getattr(one, name), getattr(other, name)) for name in names})
 
 
