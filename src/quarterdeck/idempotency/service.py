@@ -1,6 +1,6 @@
-"""How every change but the submission of an input is made: the checks in their promised order, the effect, its entry
-in the audit log and the receipt, all in one transaction. (Submitting does the same, but for the audit log, in one SQL
-function, `db/functions/submit_inputs.sql`.)
+"""How changes are made: the checks in their promised order, the effect, its entry in the audit log and the receipt, all
+in one transaction. (Two do the same in one SQL function each: `db/functions/submit_inputs.sql`, without the audit log, and
+`push_skill_version.sql`.)
 """
 
 import hashlib
