@@ -1,6 +1,6 @@
 """How changes are made: the checks in their promised order, the effect, its entry in the audit log and the receipt, all
-in one transaction. (Two do the same in one SQL function each: `db/functions/submit_inputs.sql`, without the audit log, and
-`push_skill_version.sql`.)
+in one transaction. (Two do the same in one SQL function each, in `db/functions/`: inputs, without the audit log, and
+pushes.)
 """
 
 import hashlib
