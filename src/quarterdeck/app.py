@@ -29,6 +29,7 @@ from quarterdeck.runs.known_callers import KnownCallers
 from quarterdeck.runs.submissions import Submissions
 from quarterdeck.settings import Settings
 from quarterdeck.skills.bundle_store import open_bundle_store
+from quarterdeck.skills.pushes import Pushes
 from quarterdeck.skills.uploads import open_uploads
 from quarterdeck.stopping import told_of_stop
 from quarterdeck.sweep import sweep
@@ -57,6 +58,7 @@ def build_parts(settings: Settings) -> Parts:
         known_callers=KnownCallers(settings.submit.known_callers),
         bundles=open_bundle_store(settings.bundle.store_url, settings.data_dir),
         uploads=open_uploads(settings.bundle, settings.data_dir),
+        pushes=Pushes(database),
         hints=hints,
         feed=Feed(url, settings.database, settings.stream),
         shared_pages=SharedPages(database),

@@ -15,6 +15,7 @@ from quarterdeck.runs.known_callers import KnownCallers
 from quarterdeck.runs.submissions import Submissions
 from quarterdeck.settings import Settings
 from quarterdeck.skills.bundle_store import BundleStore
+from quarterdeck.skills.pushes import Pushes
 from quarterdeck.skills.uploads import Uploads
 from quarterdeck.webhooks.sealing import Sealer
 
@@ -32,6 +33,7 @@ class Parts(Struct, frozen=True):
     feed: Feed
     shared_pages: SharedPages
     uploads: Uploads
+    pushes: Pushes
     # Set when the process is told to stop: readers that do not read are not waited for any longer.
     stopping: asyncio.Event
     sealer: Sealer

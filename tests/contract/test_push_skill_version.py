@@ -134,6 +134,31 @@ async def test_a_key_revoked_while_the_body_arrives_writes_nothing(world: World)
     assert await world.fetch("SELECT FROM skill_versions WHERE skill_id = %s", skill_id) == []
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {f"{number}.md": "x" for number in range(100)},
+        {"large.md": "x" * 200_000},
+        {"SKILL.md": f"---\nname: x\ndescription: {'d' * 900}\nmore: {'m' * 3000}\n---\n"},
+        {"noise.bin": random.Random(1).randbytes(300_000).hex()},
+    ],
+    ids=["entries", "content", "frontmatter", "archive"],
+)
+async def test_what_is_too_much_to_be_read_at_once_is_taken_like_the_rest(world: World, files: dict[str, str]) -> None:
+    answer = await world.push(await world.new_skill(), bundle(**files))
+    assert answer.status_code == 201, answer.text
+    assert {file["path"] for file in answer.json()["manifest"]["files"]} == {"SKILL.md", *files}
+
+
+async def test_a_replay_has_the_same_bytes_whatever_the_frontmatter_holds(world: World) -> None:
+    text = '---\nname: x\ndescription: "é 漢 \\u2028 \\" \\\\ </script> 🙂"\nempty: {}\n---\n'
+    skill_id, archive = await world.new_skill(), bundle(**{"SKILL.md": text, "ü/漢.md": "x"})
+    first, again = [await world.push(skill_id, archive, headers={"Idempotency-Key": "k"}) for _ in range(2)]
+    assert first.status_code == 201, first.text
+    assert (again.status_code, again.content) == (201, first.content)
+    assert "idempotency-replayed" in again.headers
+
+
 async def test_frontmatter_is_kept_as_given(world: World) -> None:
     skill_id = await world.new_skill()
     text = "---\nname: x\ndescription: d\nversion: 2024-01-02\nn: 12345678901234567890\nlist: [1, {a: .nan}]\n---\n"

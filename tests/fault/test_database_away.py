@@ -365,19 +365,33 @@ async def test_a_commit_whose_answer_was_lost(far: World, line: LossyLine, done:
 
 @PARTS_OF_A_LOSS
 async def test_a_push_whose_commit_was_lost_leaves_no_gap(far: World, line: LossyLine, done: bool) -> None:
-    skill_id = await far.new_skill()
-    archive, key = bundle(note=str(uuid4())), {"Idempotency-Key": str(uuid4())}
-    # The archive's row has a transaction of its own; the second commit is the version's.
-    line.lose(b"skill_versions", after_it_is_done=done)
-    first = await timed(far.push(skill_id, archive, headers=key))
+    skill_id, archive, key = await far.new_skill(), bundle(note=str(uuid4())), str(uuid4())
+    # Sent with the version alone, which is committed with the call.
+    line.lose(key.encode(), after_it_is_done=done)
+    first = await timed(far.push(skill_id, archive, headers={"Idempotency-Key": key}))
     assert line.has_lost
-    line.lose(b"COMMIT", after_it_is_done=done)
-    second = await timed(far.push(skill_id, archive, headers={"Idempotency-Key": str(uuid4())}))
-    third = await far.push(skill_id, archive)
-    assert [answer.status_code for answer in (first, second, third)] == [201, 201, 201]
-    assert [answer.json()["version"] for answer in (first, second, third)] == [1, 2, 3]
+    second = await far.push(skill_id, archive)
+    again = await far.push(skill_id, archive, headers={"Idempotency-Key": key})
+    assert [answer.status_code for answer in (first, second, again)] == [201, 201, 201]
+    assert [answer.json()["version"] for answer in (first, second)] == [1, 2]
+    assert again.content == first.content
+    # What the server itself repeated is no replay to its caller.
+    assert ["idempotency-replayed" in answer.headers for answer in (first, again)] == [False, True]
     rows = await far.fetch("SELECT version FROM skill_versions WHERE skill_id = %s ORDER BY version", skill_id)
-    assert rows == [(1,), (2,), (3,)]
+    assert rows == [(1,), (2,)]
+
+
+@PARTS_OF_A_LOSS
+async def test_an_unkeyed_push_whose_answer_was_lost_is_said_to_be_unknown(
+    far: World, line: LossyLine, done: bool
+) -> None:
+    skill_id, mark = await far.new_skill(), str(uuid4())
+    line.lose(mark.encode(), after_it_is_done=done)
+    answer = await timed(far.push(skill_id, bundle(**{"SKILL.md": f"---\nname: x\ndescription: {mark}\n---\n"})))
+    assert line.has_lost
+    assert error_of(answer) == AWAY
+    assert "may or may not" in answer.json()["error"]["message"]
+    assert (await far.push(skill_id, bundle())).json()["version"] == 1 + int(done)
 
 
 async def test_connections_that_were_ended_while_idle_cost_no_caller_anything(here: World) -> None:

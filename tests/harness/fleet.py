@@ -136,9 +136,10 @@ class Fleet:
             if bug.sql is not None:
                 await connection.execute(bug.sql.encode())
             if bug.without is not None:
-                row = await (await connection.execute("SELECT pg_get_functiondef('submit_inputs'::regproc)")).fetchone()
+                definition = "SELECT pg_get_functiondef(%s::regproc)"
+                row = await (await connection.execute(definition, (bug.function,))).fetchone()
                 assert row is not None
-                assert bug.without in row[0], "submit_inputs does not say this any more"
+                assert bug.without in row[0], f"{bug.function} does not say this any more"
                 await connection.execute(row[0].replace(bug.without, "").encode())
 
     async def until_up(self, api: Api) -> None:

@@ -19,7 +19,6 @@ from quarterdeck.idempotency import store as receipts
 from quarterdeck.idempotency.store import Claim
 from quarterdeck.runs import lifecycle, lifecycle_store
 from quarterdeck.runs.lifecycle import Lease
-from quarterdeck.skills import store as skills
 from quarterdeck.skills.bundle_store import BundleStore
 
 _SAVE_IF_FIRST = """
@@ -33,8 +32,9 @@ class Bug(Struct, frozen=True):
     # What it leads to, as a violation says it.
     shows: str
     plant: Callable[[], None] = lambda: None
-    # For the database, as its owner; and what is taken out of the function that submits inputs.
+    # For the database, as its owner; and what is taken out of one of its functions.
     sql: str | None = None
+    function: str = "submit_inputs"
     without: str | None = None
     # The faults that bring it out. None: plain load does.
     needs: tuple[str, ...] = ()
@@ -79,11 +79,6 @@ def _check_then_act() -> None:
 
 async def _save_if_first(connection: Connection, claim: Claim, body: bytes) -> None:
     await connection.execute(_SAVE_IF_FIRST, (claim.scope_id, claim.operation, claim.key, claim.fingerprint, body))
-
-
-def _max_plus_one() -> None:
-    highest = "(SELECT coalesce(max(v.version), 0) + 1 FROM skill_versions v WHERE v.skill_id = skills.id)"
-    _without(skills, "_ADD_VERSION", "latest_version + 1", highest)
 
 
 def _finish_by_not_exists() -> None:
@@ -152,8 +147,9 @@ BUGS = {
     "max-plus-one": Bug(
         "the next version is the highest plus one",
         r"versions given twice",
-        _max_plus_one,
         sql="ALTER TABLE app.skill_versions DROP CONSTRAINT skill_versions_number CASCADE",
+        function="push_skill_version",
+        without="FOR NO KEY UPDATE",
     ),
     "finish-by-not-exists": Bug(
         "the statement looks for inputs itself", r"a stream missed|lost", _finish_by_not_exists

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from quarterdeck.app import build_parts
+from quarterdeck.audit.model import Origin
 from quarterdeck.db.database import Connection
 from quarterdeck.db.migrate import migrate
 from quarterdeck.errors import ServiceError
@@ -21,10 +22,15 @@ from quarterdeck.parts import Parts
 from quarterdeck.settings import AuditSettings, DatabaseSettings, ServerSettings, Settings
 from quarterdeck.skills import store
 from quarterdeck.skills.bundle import read_bundle
+from quarterdeck.skills.model import NewVersion, Pushed, PushVerdict
 from quarterdeck.sweep import sweep
 from quarterdeck.workspaces import service as workspaces
 from tests.world import AS_OWNER, app_url, bundle
 
+_ADD_KEY = """
+INSERT INTO api_keys (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by)
+VALUES (%s, %s, %s, 'x', 'x', %s, '{skill.manage}', %s)
+"""
 OLD = "UPDATE bundles SET touched_at = now() - interval '25 hours'"
 
 
@@ -50,10 +56,7 @@ async def keep(parts: Parts, archive: bytes) -> str:
     """An archive as a push leaves it just before its version's transaction."""
     sha256 = hashlib.sha256(archive).hexdigest()
 
-    async def touch(connection: Connection) -> UUID:
-        return await store.touch_bundle(connection, bytes.fromhex(sha256), new_id(), len(archive))
-
-    generation = await parts.database.transaction(touch, repeatable=True)
+    generation = await parts.pushes.touch(bytes.fromhex(sha256), len(archive))
     await parts.bundles.put(sha256, generation, io.BytesIO(archive))
     return sha256
 
@@ -69,7 +72,22 @@ async def add_version(connection: Connection, archive: bytes) -> None:
     skill_id = new_id()
     await store.add(connection, skill_id, workspace_id, "x", owner_id)
     read = read_bundle(io.BytesIO(archive), Settings().bundle)
-    await store.add_version(connection, new_id(), workspace_id, skill_id, read, owner_id)
+    secret_hash = hashlib.sha256(skill_id.bytes).digest()
+    await connection.execute(_ADD_KEY, (skill_id, workspace_id, skill_id, secret_hash, owner_id))
+    new = NewVersion(
+        secret_hash=secret_hash,
+        origin=Origin(),
+        if_match=None,
+        idempotency_key=None,
+        fingerprint=None,
+        id=new_id(),
+        skill_id=skill_id,
+        bundle_sha256=bytes.fromhex(read.manifest.archive_sha256),
+        bundle_bytes=read.bundle_bytes,
+        frontmatter="{}",
+        manifest="{}",
+    )
+    assert await store.push(connection, new) == Pushed(PushVerdict.PUSHED, 1, None)
 
 
 async def test_an_old_archive_that_nothing_names_is_removed(parts: Parts, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ that is new and has no place in the walk fails the last test but one.
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -41,7 +42,7 @@ from quarterdeck.sessions import store as sessions
 from quarterdeck.sessions.model import CreateSessionBody, SessionBody, SessionSkill
 from quarterdeck.settings import DatabaseSettings
 from quarterdeck.skills import store as skills
-from quarterdeck.skills.model import Bundle, Manifest
+from quarterdeck.skills.model import NewVersion, Pushed, Pusher, PushVerdict, TouchedBundle
 from quarterdeck.webhooks import delivery_store as deliveries
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import (
@@ -61,7 +62,6 @@ from tests.store.two_workspaces import Remembering, Workspace, fill, plan, rows_
 from tests.world import AS_OWNER, app_url
 
 ALPHA, BRAVO = plan("a", "alpha"), plan("b", "bravo")
-PUSHED = Bundle({}, Manifest([], 0, ALPHA.bundle.hex()), 1)
 ORDERS = (True, False)
 PLACES = {constant.text: constant.place for constant in ALL if not constant.is_the_owners}
 
@@ -162,7 +162,7 @@ OF_ALL_WORKSPACES = {
         "runs/recovery_store _FILL_PLACES",
     ),
     "archives go by their content": (
-        "skills/store _TOUCH_BUNDLE",
+        "skills/store _TOUCH_BUNDLES",
         "skills/store _OLD_BUNDLES",
         "skills/store _LOCK_OLD_BUNDLE",
         "skills/store _BUNDLE_IN_USE",
@@ -191,6 +191,22 @@ async def refused(call: Awaitable[object]) -> None:
 async def counted(call: Awaitable[object], expected: object) -> None:
     """Numbers bear no mark."""
     assert await call == expected
+
+
+def new_version(by: Workspace, skill_id: UUID) -> NewVersion:
+    return NewVersion(
+        secret_hash=by.key_hash,
+        origin=Origin(),
+        if_match=None,
+        idempotency_key=None,
+        fingerprint=None,
+        id=new_id(),
+        skill_id=skill_id,
+        bundle_sha256=by.bundle,
+        bundle_bytes=1,
+        frontmatter="{}",
+        manifest="{}",
+    )
 
 
 def session_of(workspace: Workspace, session: Workspace) -> SessionBody:
@@ -287,7 +303,8 @@ def with_foreign_ids() -> Iterator[Visit]:
     yield lambda c, a, b: skills.change(c, a.workspace, b.skill, "taken", None, archived=True)
     yield lambda c, a, b: counted(skills.version(c, a.workspace, b.skill, 1), None)
     yield lambda c, a, b: counted(skills.usable(c, a.workspace, b.skill, 1), None)
-    yield lambda c, a, b: refused(skills.add_version(c, new_id(), a.workspace, b.skill, PUSHED, a.user))
+    yield lambda c, a, b: counted(skills.push(c, new_version(a, b.skill)), Pushed(PushVerdict.NOT_FOUND, None, None))
+    yield lambda c, a, b: counted(skills.may_push(c, [Pusher(a.key_hash, b.skill, None)]), [None])
     yield lambda c, a, b: refused(skills.lock(c, a.workspace, b.skill))
 
     yield lambda c, a, b: counted(webhooks.count(c, a.workspace), 1)
@@ -398,7 +415,8 @@ def _own_rows() -> Iterator[Visit]:
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
     yield lambda c, a, b: skills.of_session(c, a.session)
-    yield lambda c, a, b: skills.add_version(c, new_id(), a.workspace, a.skill, PUSHED, a.user)
+    yield lambda c, a, b: counted(skills.may_push(c, [Pusher(a.key_hash, a.skill, a.workspace)]), [a.key])
+    yield lambda c, a, b: counted(skills.push(c, new_version(a, a.skill)), Pushed(PushVerdict.PUSHED, 2, None))
     yield lambda c, a, b: workspaces.add_user(c, new_id(), "new@example.com")
     yield lambda c, a, b: workspaces.add_user(c, new_id(), a.email)
     yield lambda c, a, b: workspaces.lock_user(c, a.email)
@@ -463,7 +481,7 @@ def for_all_workspaces() -> Iterator[Visit]:
     yield lambda c, a, b: recovery.delete_spent_jobs(c)
     yield lambda c, a, b: recovery.add_missing_jobs(c)
     yield _free_places
-    yield lambda c, a, b: skills.touch_bundle(c, a.bundle, new_id(), 1)
+    yield lambda c, a, b: skills.touch_bundles(c, [TouchedBundle(a.bundle, new_id(), 1)])
     yield lambda c, a, b: counted(skills.old_bundles(c, 24, 9), [])
     yield lambda c, a, b: counted(skills.lock_unused_bundle(c, b.bundle, 24), False)
     yield lambda c, a, b: counted(skills.lock_unused_bundle(c, a.bundle, 0), False)
@@ -488,7 +506,7 @@ async def _free_places(c: Remembering, a: Workspace, b: Workspace) -> None:
 
 
 async def _condemn(c: Remembering, a: Workspace, b: Workspace) -> None:
-    generation = await skills.touch_bundle(c, b"x" * 32, new_id(), 1)
+    (generation,) = await skills.touch_bundles(c, [TouchedBundle(b"x" * 32, new_id(), 1)])
     await skills.condemn_bundle(c, b"x" * 32)
     assert (b"x" * 32, generation) in await skills.condemned_bundles(c, 9)
 

@@ -80,7 +80,8 @@ INSERT INTO users (id, email, display_name) VALUES (%(user)s, %(email)s, %(name)
 INSERT INTO workspaces (id, name, owner_id) VALUES (%(workspace)s, %(name)s, %(user)s);
 INSERT INTO members (workspace_id, user_id) VALUES (%(workspace)s, %(user)s);
 INSERT INTO api_keys (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by)
-VALUES (%(key)s, %(workspace)s, %(key)s, %(name)s, %(name)s, %(key_hash)s, '{session.manage,workspace.read}', %(user)s);
+VALUES (%(key)s, %(workspace)s, %(key)s, %(name)s, %(name)s, %(key_hash)s,
+        '{session.manage,skill.manage,workspace.read}', %(user)s);
 INSERT INTO sessions (id, workspace_id, title, model, instructions, created_by, archived_at) VALUES
     (%(session)s, %(workspace)s, %(name)s, %(name)s, %(name)s, %(user)s, NULL),
     (%(waiting_session)s, %(workspace)s, %(name)s, NULL, NULL, %(user)s, NULL),

@@ -2,6 +2,8 @@
 
 import hashlib
 import io
+import random
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -11,7 +13,7 @@ import pytest
 
 from quarterdeck.settings import BundleSettings
 from quarterdeck.skills.bundle import read_bundle
-from quarterdeck.skills.model import Bundle
+from quarterdeck.skills.model import Bundle, BundleError
 from tests.unit.archives import (
     BLOCK,
     GNU,
@@ -256,3 +258,22 @@ def test_a_source_may_answer_in_small_pieces() -> None:
 
     archive = split_members()
     assert read_bundle(Dripping(archive), LIMITS) == read(archive)
+
+
+def test_sums_are_right_when_there_is_so_much_that_they_are_made_beside() -> None:
+    noise = random.Random(5)
+    sizes = (3 * MIB + 17, 0, 1, MIB, 700, MIB)
+    contents = {f"{number}.bin": noise.randbytes(size) for number, size in enumerate(sizes)}
+    archive = bundle(*(file(path.encode(), content) for path, content in contents.items()))
+    got = read(archive)
+    sums = {path: hashlib.sha256(content).hexdigest() for path, content in contents.items()}
+    assert {file.path: file.sha256 for file in got.manifest.files if file.path != "SKILL.md"} == sums
+    assert got.manifest.archive_sha256 == hashlib.sha256(archive).hexdigest()
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("sums")] == []
+
+
+def test_a_large_archive_that_is_refused_leaves_no_thread() -> None:
+    archive = bundle(file(b"large.bin", random.Random(6).randbytes(3 * MIB)))
+    with pytest.raises(BundleError, match="truncated"):
+        read(archive[:-2000])
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("sums")] == []

@@ -6,10 +6,9 @@ is a promise: an unknown credential wins over a bad path, and an invisible objec
 
 from collections.abc import Awaitable, Callable, Collection
 from enum import Enum
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 from uuid import UUID
 
-import msgspec
 from msgspec import Struct
 
 from quarterdeck import errors, etags
@@ -22,7 +21,6 @@ from quarterdeck.errors import ServiceError
 from quarterdeck.rate_limits.allowance import Allowance
 
 Body = TypeVar("Body")
-Other = TypeVar("Other")
 Subject = TypeVar("Subject")
 
 
@@ -38,10 +36,6 @@ class Call(Struct, Generic[Body], frozen=True):
     origin: Origin = Origin()
     # The tags of If-Match, or None.
     if_match: frozenset[str] | None = None
-
-    def with_body(self, body: Other) -> "Call[Other]":
-        """The same call after its body arrived by another way."""
-        return cast("Call[Other]", msgspec.structs.replace(self, read_body=lambda: body))
 
     def check_unchanged(self, revision: int) -> None:
         """`revision` is that of a row which is locked: what holds now holds until the transaction ends."""

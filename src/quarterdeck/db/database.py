@@ -40,10 +40,10 @@ class Database:
         """Statements outside a transaction, repeated once when the connection turns out to be dead."""
         return await self._bounded(self._run(work, in_transaction=False, repeatable=True), errors.unavailable())
 
-    async def statement(self, work: Work[T]) -> T:
-        """One statement that changes something, a transaction by itself and without the round trips of one. Doing it
-        twice must have one effect."""
-        return await self.read(work)
+    async def statement(self, work: Work[T], *, repeatable: bool) -> T:
+        """One statement that changes something, a transaction by itself and without the round trips of one."""
+        overdue = errors.unavailable() if repeatable else errors.outcome_unknown()
+        return await self._bounded(self._run(work, in_transaction=False, repeatable=repeatable), overdue)
 
     async def transaction(self, work: Work[T], *, repeatable: bool) -> T:
         """One transaction. `repeatable` says that doing `work` twice has one effect, so that a commit whose answer
@@ -92,6 +92,8 @@ class Database:
         try:
             async with self._pool.lease() as connection:
                 if not in_transaction:
+                    # What changes something here is committed with the statement itself.
+                    committing = True
                     return await work(connection)
                 async with connection.transaction():
                     result = await work(connection)

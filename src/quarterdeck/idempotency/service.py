@@ -1,6 +1,6 @@
-"""How every change but the submission of an input is made: the checks in their promised order, the effect, its entry
-in the audit log and the receipt, all in one transaction. (Submitting does the same, but for the audit log, in one SQL
-function, `db/functions/submit_inputs.sql`.)
+"""How changes are made: the checks in their promised order, the effect, its entry in the audit log and the receipt, all
+in one transaction. (Two do the same in one SQL function each, in `db/functions/`: inputs, without the audit log, and
+pushes.)
 """
 
 import hashlib
@@ -60,7 +60,6 @@ async def perform(
     resource: tuple[UUID, ...],
     about: ObjectType,
     effect: Effect[Subject, Body],
-    compare_by: Callable[[Body], object] = lambda body: body,
     hold: Hold = Hold.SHARED,
 ) -> Answer:
     mine: tuple[bytes, bytes] | None = None
@@ -71,7 +70,7 @@ async def perform(
         body = call.read_body()
         claim = None
         if call.idempotency_key is not None:
-            claim = Claim(principal.scope_id, operation, call.idempotency_key, fingerprint(resource, compare_by(body)))
+            claim = Claim(principal.scope_id, operation, call.idempotency_key, fingerprint(resource, body))
             await store.lock(connection, claim)
             receipt = await store.find(connection, claim)
             if receipt is not None:

@@ -6,6 +6,7 @@ a word, and holds as much as a stranger asks for. Here every byte and entry is c
 
 import hashlib
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -14,6 +15,10 @@ from quarterdeck.skills import tar
 from quarterdeck.skills.gunzip import Gunzip, Source
 from quarterdeck.skills.model import BundleError, ManifestFile
 from quarterdeck.skills.paths import bundle_path, check_collisions
+from quarterdeck.skills.sums import Sums
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 SKILL_MD = "SKILL.md"
 
@@ -34,13 +39,15 @@ class Archive(Struct, frozen=True):
 
 def read_archive(source: Source, limits: BundleSettings) -> Archive:
     skill_md = bytearray()
-    walk = _Walk(Gunzip(source, limits), limits, {SKILL_MD: skill_md.extend})
-    while walk.next_entry():
-        pass
-    walk.finish()
+    with Sums() as sums:
+        walk = _Walk(Gunzip(source, limits, sums), limits, {SKILL_MD: skill_md.extend}, sums)
+        while walk.next_entry():
+            pass
+        walk.finish()
+        sums.finish()
     check_collisions(walk.directories)
     return Archive(
-        files=sorted(walk.files, key=lambda file: file.path),
+        files=sorted((file.summed() for file in walk.files), key=lambda file: file.path),
         directories=walk.directories,
         skill_md=bytes(skill_md) if SKILL_MD in walk.taken else None,
         unpacked_bytes=walk.unpacked_bytes,
@@ -59,21 +66,34 @@ def read_file(source: Source, path: str, limits: BundleSettings, max_bytes: int)
 def take_files(source: Source, limits: BundleSettings, takers: Mapping[str, Take]) -> dict[str, ManifestFile]:
     """Hands each of these files to its taker. What was found, with the sums of what was handed over, by path. Reads no
     further than it must."""
-    walk = _Walk(Gunzip(source, limits), limits, takers)
-    while len(walk.taken) < len(takers) and walk.next_entry():
-        pass
-    return walk.taken
+    with Sums() as sums:
+        walk = _Walk(Gunzip(source, limits, sums), limits, takers, sums)
+        while len(walk.taken) < len(takers) and walk.next_entry():
+            pass
+        sums.finish()
+    return {path: file.summed() for path, file in walk.taken.items()}
+
+
+class _File(Struct, frozen=True, eq=False):
+    path: str
+    bytes: int
+    sha256: "_Hash"
+    executable: bool
+
+    def summed(self) -> ManifestFile:
+        return ManifestFile(self.path, self.bytes, self.sha256.hexdigest(), self.executable)
 
 
 class _Walk:
-    def __init__(self, stream: Gunzip, limits: BundleSettings, takers: Mapping[str, Take]) -> None:
+    def __init__(self, stream: Gunzip, limits: BundleSettings, takers: Mapping[str, Take], sums: Sums) -> None:
         self.stream = stream
-        self.files: list[ManifestFile] = []
+        self.files: list[_File] = []
         self.directories: dict[str, bool] = {}
         # Those of the files that were handed over.
-        self.taken: dict[str, ManifestFile] = {}
+        self.taken: dict[str, _File] = {}
         self.unpacked_bytes = 0
         self._takers = takers
+        self._sums = sums
         self._limits = limits
         self._entries = 0
         self._paths_bytes = 0
@@ -158,14 +178,14 @@ class _Walk:
         take = self._takers.get(path)
         sha256, left = hashlib.sha256(), header.size
         for piece in self.stream.pieces(header.size):
-            sha256.update(piece)
+            self._sums.add(sha256, piece)
             left -= len(piece)
             if take is not None:
                 take(piece)
         if left:
             raise _truncated(path)
         self._skip_padding(header.size, path)
-        file = ManifestFile(path, header.size, sha256.hexdigest(), header.executable)
+        file = _File(path, header.size, sha256, header.executable)
         self.files.append(file)
         if take is not None:
             self.taken[path] = file

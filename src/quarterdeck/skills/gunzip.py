@@ -12,8 +12,12 @@ from zlib_ng import zlib_ng
 
 from quarterdeck.settings import BundleSettings
 from quarterdeck.skills.model import BundleError
+from quarterdeck.skills.sums import Sums
 
 PIECE_BYTES = 64 * 1024
+
+# What is inflated at a time: each call of zlib copies its 32 KiB of history, so that small pieces take a third longer.
+INFLATED_BYTES = 256 * 1024
 
 # Block compressors (bgzip) start a member every 64 KiB: 2,048 for the largest bundle. Each costs an inflate
 # state, so 32 MiB of empty members would cost seconds.
@@ -39,9 +43,10 @@ class Source(Protocol):
 
 
 class Gunzip:
-    def __init__(self, source: Source, limits: BundleSettings) -> None:
+    def __init__(self, source: Source, limits: BundleSettings, sums: Sums) -> None:
         self.archive_bytes = 0
         self._sha256 = hashlib.sha256()
+        self._sums = sums
         self._source = source
         self._limits = limits
         self._left = limits.unpacked_bytes + limits.entries * ENTRY_OVERHEAD_BYTES
@@ -65,7 +70,7 @@ class Gunzip:
         return b"".join(self.pieces(count))
 
     def pieces(self, count: int | None = None) -> Iterator[bytes]:
-        """The next `count` bytes, or all that is left, in pieces of at most PIECE_BYTES."""
+        """The next `count` bytes, or all that is left, in pieces of at most INFLATED_BYTES."""
         while count is None or count > 0:
             if self._at == len(self._piece):
                 self._piece, self._at = self._inflate(), 0
@@ -78,7 +83,7 @@ class Gunzip:
             yield self._piece[start : self._at]
 
     def archive_sha256(self) -> str:
-        """Of every byte up to the end of the source, so it is asked for after the last piece."""
+        """Of every byte up to the end of the source: asked for after the last piece, when the sums are finished."""
         return self._sha256.hexdigest()
 
     def _inflate(self) -> bytes:
@@ -88,7 +93,7 @@ class Gunzip:
                 raise BundleError("the archive takes too much processor time to unpack. Pack it again with gzip.")
             data = self._input or self._read()
             try:
-                piece = self._member.decompress(data, PIECE_BYTES)
+                piece = self._member.decompress(data, INFLATED_BYTES)
             except zlib_ng.error as fault:  # type: ignore[misc]  # its stubs take the class for an instance
                 raise self._damaged(str(fault)) from fault
             self._input = self._member.unused_data or self._member.unconsumed_tail
@@ -127,7 +132,7 @@ class Gunzip:
         # An upload is stopped earlier; this is for archives that come from elsewhere.
         if self.archive_bytes > self._limits.request_bytes:
             raise BundleError(f"the archive is larger than {self._limits.request_bytes} bytes.")
-        self._sha256.update(data)
+        self._sums.add(self._sha256, data)
         return data
 
     def _damaged(self, fault: str) -> BundleError:

@@ -1,20 +1,19 @@
-"""Operations on skills. A push writes the archive before the row: a crash between the two leaves at most an archive
-that nothing names, which the sweep removes."""
+"""Operations on skills."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import IO
 from uuid import UUID
 
 import msgspec
+from msgspec import Raw
 
 from quarterdeck import errors
-from quarterdeck.access.call import Call, See, admit, see_workspace
-from quarterdeck.access.model import Permission, Principal
+from quarterdeck.access.call import Call, See, see_workspace
+from quarterdeck.access.model import CredentialKind, Permission, Principal
 from quarterdeck.access.reading import look, read
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.idempotency.service import Answer, Made, perform
+from quarterdeck.idempotency.service import Answer, Made, fingerprint, perform
 from quarterdeck.ids import new_id
 from quarterdeck.pages import PageRequest, take_page
 from quarterdeck.parts import Parts
@@ -24,12 +23,14 @@ from quarterdeck.skills.bundle_store import BundleStore
 from quarterdeck.skills.comparing import compare
 from quarterdeck.skills.model import (
     Archive,
-    Bundle,
     BundleError,
     ChangeSkillBody,
     CreateSkillBody,
     Manifest,
     ManifestFile,
+    NewVersion,
+    Pusher,
+    PushVerdict,
     SkillBody,
     SkillDiffBody,
     SkillPage,
@@ -111,42 +112,57 @@ async def change_skill(parts: Parts, call: Call[ChangeSkillBody], skill_id: UUID
 
 
 async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, archive: AsyncIterator[bytes]) -> Answer:
-    """Checks who asks before reading a byte, and again with the write: the body may have taken a minute."""
-    see = _see_skill(call.workspace_id, skill_id)
-
-    async def check(connection: Connection) -> None:
-        await admit(connection, parts.last_used, call, see, Permission.SKILL_MANAGE)
-
-    await parts.database.read(check)
+    """Checks who asks before reading a byte, and again with the version: the body may have taken a minute. The archive
+    is written before the version: a crash between the two leaves at most an archive that nothing names, which the sweep
+    removes."""
+    await _admit_pusher(parts, call, skill_id)
     async with parts.uploads.spool() as spool:
         async for chunk in archive:
             spool.write(chunk)
-        bundle = await _read(parts, spool)
-        await _keep_archive(parts, bundle, spool)
-
-    async def seen(_: Connection, __: Principal) -> None:
-        """Above. Neither the skill nor the credential's workspace can have gone since: only the credential can."""
-
-    async def effect(connection: Connection, principal: Principal, _: None, pushed: Bundle) -> Made:
-        version_id, workspace_id = new_id(), principal.workspace_id
-        state = await store.add_version(connection, version_id, workspace_id, skill_id, pushed, principal.user_id)
-        call.check_unchanged(state.revision)
-        rules.check_takes_versions(state)
-        version = state.latest_version + 1
-        made = SkillVersionBody(version_id, skill_id, version, pushed.bundle_bytes, pushed.frontmatter, pushed.manifest)
-        return Made.plain(made, version_id, skill_id=str(skill_id), version=version)
-
-    return await perform(
-        parts,
-        call.with_body(bundle),
-        operation="push_skill_version",
-        see=seen,
-        permission=Permission.SKILL_MANAGE,
-        resource=(skill_id,),
-        about=ObjectType.SKILL_VERSION,
-        effect=effect,
-        compare_by=lambda pushed: pushed.manifest.archive_sha256,
+        try:
+            bundle = await parts.uploads.scan(spool)
+        except BundleError as fault:
+            raise errors.invalid(fault.message) from fault
+        sha256 = bundle.manifest.archive_sha256
+        generation = await parts.pushes.touch(bytes.fromhex(sha256), bundle.bundle_bytes)
+        await parts.bundles.put(sha256, generation, spool)
+    key = call.idempotency_key
+    new = NewVersion(
+        secret_hash=call.credential.secret_hash,
+        origin=call.origin,
+        if_match=call.if_match,
+        idempotency_key=key,
+        fingerprint=None if key is None else fingerprint((skill_id,), sha256),
+        id=new_id(),
+        skill_id=skill_id,
+        bundle_sha256=bytes.fromhex(sha256),
+        bundle_bytes=bundle.bundle_bytes,
+        frontmatter=msgspec.json.encode(bundle.frontmatter).decode(),
+        manifest=msgspec.json.encode(bundle.manifest).decode(),
     )
+    pushed = await parts.pushes.push(new)
+    if pushed.verdict is PushVerdict.UNAUTHORIZED:
+        call.allowance.void(call.credential)
+    rules.check_pushed(pushed.verdict)
+    if pushed.receipt is not None:
+        # Our own first try may have been committed and only its answer lost.
+        return Answer(pushed.receipt, replayed=str(new.id).encode() not in pushed.receipt)
+    assert pushed.version is not None
+    frontmatter, manifest = Raw(new.frontmatter.encode()), Raw(new.manifest.encode())
+    made = SkillVersionBody(new.id, skill_id, pushed.version, new.bundle_bytes, frontmatter, manifest)
+    return Answer(msgspec.json.encode(made))
+
+
+async def _admit_pusher(parts: Parts, call: Call[None], skill_id: UUID) -> None:
+    """All is well, as a rule, and one statement tells. If not, what is wrong is found out in the promised order."""
+    if call.fault is None and call.allowance.is_granted and call.credential.kind is CredentialKind.API_KEY:
+        pusher = Pusher(call.credential.secret_hash, skill_id, call.workspace_id)
+        api_key_id = await parts.pushes.may_push(pusher)
+        if api_key_id is not None:
+            parts.last_used.note(api_key_id)
+            return
+
+    await look(parts, call, _see_skill(call.workspace_id, skill_id), Permission.SKILL_MANAGE)
 
 
 async def list_skill_versions(parts: Parts, call: Call[None], skill_id: UUID, request: PageRequest) -> SkillVersionPage:
@@ -251,23 +267,6 @@ async def sweep_bundles(database: Database, bundles: BundleStore, orphan_hours: 
             await database.transaction(forget, repeatable=True)
         removed += len(condemned)
     return removed
-
-
-async def _read(parts: Parts, spool: IO[bytes]) -> Bundle:
-    try:
-        return await parts.uploads.scan(spool)
-    except BundleError as fault:
-        raise errors.invalid(fault.message) from fault
-
-
-async def _keep_archive(parts: Parts, bundle: Bundle, spool: IO[bytes]) -> None:
-    sha256 = bundle.manifest.archive_sha256
-
-    async def touch(connection: Connection) -> UUID:
-        return await store.touch_bundle(connection, bytes.fromhex(sha256), new_id(), bundle.bundle_bytes)
-
-    generation = await parts.database.statement(touch)
-    await parts.bundles.put(sha256, generation, spool)
 
 
 def _see_skill(named: UUID | None, skill_id: UUID) -> See[SkillBody]:

@@ -8,20 +8,33 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO, TypeVar
 
+from msgspec.structs import replace
+
 from quarterdeck import errors
 from quarterdeck.settings import BundleSettings
 from quarterdeck.skills.bundle import read_bundle
-from quarterdeck.skills.model import Bundle
+from quarterdeck.skills.model import Bundle, BundleError
 
 T = TypeVar("T")
 
 # What is larger is spooled to a file: most bundles are a few kilobytes, the limit is megabytes.
 _IN_MEMORY_BYTES = 256 * 1024
 
+# What is read on the event loop, in a fifth of a millisecond: handing it to a thread and back takes twice that, and the
+# interpreter's lock would hold up the loop all the same.
+_AT_ONCE = BundleSettings(
+    request_bytes=16 * 1024,
+    unpacked_bytes=128 * 1024,
+    entries=64,
+    frontmatter_bytes=2 * 1024,
+    all_paths_bytes=4 * 1024,
+)
+
 
 class Uploads:
     def __init__(self, settings: BundleSettings, folder: Path) -> None:
         self._settings = settings
+        self._at_once = _smaller_of(settings, _AT_ONCE)
         self._folder = folder
         self._places = asyncio.Semaphore(settings.uploads)
         # Apart from uploads: a reader may take its time.
@@ -47,6 +60,14 @@ class Uploads:
             yield spool
 
     async def scan(self, archive: IO[bytes]) -> Bundle:
+        """What is written to `archive`. The little that most bundles are is read at once."""
+        if archive.tell() <= _AT_ONCE.request_bytes:
+            archive.seek(0)
+            try:
+                return read_bundle(archive, self._at_once)
+            except BundleError:
+                # It may be too much for here only: its limits are told apart where there is time for all of it.
+                pass
         archive.seek(0)
         return await asyncio.get_running_loop().run_in_executor(self._scanners, read_bundle, archive, self._settings)
 
@@ -78,6 +99,11 @@ class Uploads:
     def close(self) -> None:
         for threads in (self._scanners, self._readers, self._comparers):
             threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _smaller_of(one: BundleSettings, other: BundleSettings) -> BundleSettings:
+    names = ("request_bytes", "unpacked_bytes", "entries", "frontmatter_bytes", "all_paths_bytes")
+    return replace(one, **{name: min(getattr(one, name), getattr(other, name)) for name in names})
 
 
 def open_uploads(settings: BundleSettings, data_dir: Path) -> Uploads:
