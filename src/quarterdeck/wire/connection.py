@@ -6,6 +6,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 from starlette.types import ASGIApp
@@ -206,7 +207,9 @@ class Connection(asyncio.Protocol):
         self._buffer = b""
         self._since, self._arrived = self._loop.time(), None
         if linger:
-            self._transport.write_eof()
+            # Without uvloop, a client that has gone meanwhile is noticed here first.
+            with suppress(OSError):
+                self._transport.write_eof()
             self._linger()
         else:
             self._transport.close()
