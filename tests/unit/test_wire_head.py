@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import h11
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from quarterdeck.errors import Kind, ServiceError
@@ -118,6 +118,10 @@ def reasons(data: bytes, known: dict[str, "re.Pattern[bytes]"]) -> list[str]:
 
 
 @given(mutated())
+@example(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, CLOSE\r\n\r\n")
+@example(b"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n")
+@example(b"GET / HTTP/1.1\r\nHost: a\r\nX-A: \0\r\n\r\n")
+@example(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n")
 def test_what_we_take_h11_takes_for_the_same(data: bytes) -> None:
     outcome = read([data])
     theirs = request_of(data)
