@@ -16,6 +16,8 @@ from tests.world import Server
 PATIENCE_SECONDS = 30.0
 # Given to a server, which kills those of its workers that do not end by themselves: longer than a test waits for that.
 UNKILLED = {"SERVER_SHUTDOWN_SECONDS": 600}
+# Of Linux's states of a socket.
+_LISTENING = "0A"
 
 
 async def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
@@ -43,13 +45,13 @@ def resident_mib(server: Server) -> float:
 
 
 def connections(server: Server, *, stuck: bool = False) -> int:
-    """Established connections on the server's side, by its open descriptors. Of those that are stuck, the other side
-    does not take what is to be sent."""
+    """Connections on the server's side, half-closed or not, by its open descriptors. Of those that are stuck, the other
+    side does not take what is to be sent."""
     ours = set()
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
         unsent = int(fields[4].partition(":")[0], 16)
-        if fields[1].endswith(f":{server.port:04X}") and fields[3] == "01" and (unsent or not stuck):
+        if fields[1].endswith(f":{server.port:04X}") and fields[3] != _LISTENING and (unsent or not stuck):
             ours.add(f"socket:[{fields[9]}]")
     return sum(link in ours for link in _open_files(server))
 

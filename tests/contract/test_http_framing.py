@@ -42,7 +42,6 @@ CASES = [
     Case("length and chunked", [LENGTH, CHUNKED], PIECES + END, 200, False),
     Case("chunked and length", [CHUNKED, LENGTH], PIECES + END, 200, False),
     Case("chunked and a short length", [CHUNKED, "Content-Length: 3"], PIECES + END, 200, False),
-    # The server leaves these to the application.
     Case("gzip, chunked", ["Transfer-Encoding: gzip, chunked"], PIECES + END, 400, False),
     Case("gzip and chunked", ["Transfer-Encoding: gzip", CHUNKED], PIECES + END, 400, False),
     Case("chunked twice", [CHUNKED, CHUNKED], PIECES + END, 400, False),

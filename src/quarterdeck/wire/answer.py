@@ -45,7 +45,7 @@ def answer_head(
         lines.append(_CLOSE)
     lines.append(b"\r\n")
     head = b"".join(lines)
-    if head.count(b"\n") != len(lines):
+    if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
         # Whoever got a line end into a value would write the rest of the answer.
         raise ValueError("a header of an answer has a line end in it")
     return head, framing

@@ -6,6 +6,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 from starlette.types import ASGIApp
@@ -48,6 +49,7 @@ class Connection(asyncio.Protocol):
         self._is_parting = False
         # Since when the rest of a body is thrown away, and since when none of it came.
         self._lingering: tuple[float, float] | None = None
+        self._linger_timer: asyncio.TimerHandle | None = None
         # While the client has yet to read what it was sent.
         self._full: asyncio.Future[None] | None = None
         self.client: tuple[str, int] | None = None
@@ -74,24 +76,29 @@ class Connection(asyncio.Protocol):
             self._begin()
         elif exchange.has_body_ended or exchange.is_cut_off:
             self._buffer += data
-            if len(self._buffer) > MOST_BYTES:
-                self.pause()
         else:
             self._buffer = exchange.feed(data)
             if exchange.is_over:
                 self._end_lingering(exchange)
+        if len(self._buffer) > MOST_BYTES:
+            self.pause()
 
     def eof_received(self) -> bool:
-        """Nothing more will be asked. What is being answered still is."""
+        """Nothing more will be asked. What was asked is still answered."""
         self._has_heard_all = True
-        if self._exchange is None or self._exchange.is_over or self._is_parting:
+        exchange = self._exchange
+        if self._is_parting or (exchange is not None and exchange.is_over):
             return False
-        self._exchange.cut_off()
+        if exchange is None:
+            # Behind answers that are yet to be read, requests may wait.
+            return self._full is not None and self._buffer != b""
+        exchange.cut_off(is_last=not self._buffer)
         return True
 
     def connection_lost(self, fault: Exception | None) -> None:
         self._is_lost = True
         self._open_ones.discard(self)
+        self._end_linger_timer()
         if self._exchange is not None:
             self._exchange.cut_off()
         self.resume_writing()
@@ -138,7 +145,7 @@ class Connection(asyncio.Protocol):
         try:
             found = split_head(self._buffer, self._seen)
             if found is None:
-                self._seen = len(self._buffer)
+                self._wait_for_head()
                 return
             text, rest = found
             exchange = Exchange(self, read_head(text))
@@ -147,9 +154,21 @@ class Connection(asyncio.Protocol):
             exchange.cut_off()
         self._seen = 0
         self._exchange = exchange
-        self._buffer = b""
-        self._buffer = rest if exchange.has_body_ended or not rest else exchange.feed(rest)
+        self._buffer = rest
+        if len(rest) <= MOST_BYTES or not exchange.has_body_ended:
+            self.resume()
+        if rest and not exchange.has_body_ended:
+            self._buffer = exchange.feed(rest)
+        if self._has_heard_all:
+            exchange.cut_off(is_last=not self._buffer)
         self._task = self._loop.create_task(self._carry_out(exchange))
+
+    def _wait_for_head(self) -> None:
+        self._seen = len(self._buffer)
+        if self._has_heard_all:
+            self._part(linger=False)
+        else:
+            self.resume()
 
     async def _carry_out(self, exchange: Exchange) -> None:
         try:
@@ -171,14 +190,15 @@ class Connection(asyncio.Protocol):
             self._go_on()
         else:
             self._exchange = exchange
-            exchange.is_over = True
+            exchange.give_up_body()
             self._linger()
 
     def _go_on(self) -> None:
         self._since, self._arrived = self._loop.time(), None
-        self.resume()
         if self._buffer:
             self._begin()
+        else:
+            self.resume()
 
     def _part(self, *, linger: bool) -> None:
         """A connection that is closed while its client sends is reset, and the answer lost with it. So it is told that
@@ -187,7 +207,9 @@ class Connection(asyncio.Protocol):
         self._buffer = b""
         self._since, self._arrived = self._loop.time(), None
         if linger:
-            self._transport.write_eof()
+            # Without uvloop, a client that has gone meanwhile is noticed here first.
+            with suppress(OSError):
+                self._transport.write_eof()
             self._linger()
         else:
             self._transport.close()
@@ -196,27 +218,32 @@ class Connection(asyncio.Protocol):
         self.resume()
         now = self._loop.time()
         self._lingering = now, now
-        self._loop.call_later(self._settings.linger_stall_seconds, self._look_at_lingering)
+        self._look_at_lingering()
 
     def _look_at_lingering(self) -> None:
-        if self._lingering is None or self._is_lost:
-            return
+        assert self._lingering is not None, "its timer ends with it"
         began, last = self._lingering
         deadline = min(began + self._settings.linger_seconds, last + self._settings.linger_stall_seconds)
         left_seconds = deadline - self._loop.time()
         if left_seconds > 0:
-            self._loop.call_later(left_seconds, self._look_at_lingering)
+            self._linger_timer = self._loop.call_later(left_seconds, self._look_at_lingering)
         else:
             self._exchange = None
             self._part(linger=False)
 
     def _end_lingering(self, exchange: Exchange) -> None:
+        if not (exchange.is_cut_off or exchange.has_body_ended):
+            return
+        self._exchange = self._lingering = None
+        self._end_linger_timer()
         if exchange.is_cut_off:
-            self._exchange = self._lingering = None
             self._part(linger=True)
-        elif exchange.has_body_ended:
-            self._exchange = self._lingering = None
+        else:
             self._go_on()
+
+    def _end_linger_timer(self) -> None:
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
 
     # --- how long one may do nothing ---
 

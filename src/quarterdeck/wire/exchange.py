@@ -99,13 +99,23 @@ class Exchange:
         self._wake()
         return rest
 
-    def cut_off(self) -> None:
-        self.is_cut_off = self.is_last = True
+    def cut_off(self, *, is_last: bool = True) -> None:
+        self.is_cut_off = True
+        self.is_last = self.is_last or is_last or not self.has_body_ended
         self._wake()
 
+    def give_up_body(self) -> None:
+        """Of what is left of it only the end counts."""
+        self.is_over = True
+        self._pieces.clear()
+
+    @property
+    def _is_end_due(self) -> bool:
+        return self.has_body_ended and not self._is_end_told
+
     async def receive(self) -> Message:
-        while not (self._pieces or self.is_cut_off or (self.has_body_ended and not self._is_end_told)):
-            if self._expects_continue:
+        while not (self._pieces or self.is_cut_off or self._is_end_due):
+            if self._expects_continue and not self.has_body_ended:
                 self._expects_continue = False
                 self._line.write(CONTINUE)
             self._waiter = asyncio.get_running_loop().create_future()
@@ -114,10 +124,10 @@ class Exchange:
             pieces, self._pieces, self._unread_bytes = self._pieces, [], 0
             self._line.resume()
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        elif self.is_cut_off:
-            return _NOTHING_LEFT
-        else:
+        elif self._is_end_due:
             body = b""
+        else:
+            return _NOTHING_LEFT
         self._is_end_told = self.has_body_ended
         return {"type": "http.request", "body": body, "more_body": not self._is_end_told}
 
@@ -141,6 +151,8 @@ class Exchange:
         status, headers = start["status"], start["headers"]
         # Who asked whether to send the body was not told to, and may send it all the same or not.
         is_unsure = self._expects_continue and not self.has_body_ended
+        # In the middle of an answer it would be part of that.
+        self._expects_continue = False
         self.is_last = self.is_last or is_unsure or self._line.is_stopping or (b"connection", b"close") in headers
         # Who was given up on for being slow is not waited for.
         self.is_lingering_due = status != _TOO_SLOW

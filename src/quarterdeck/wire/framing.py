@@ -8,7 +8,8 @@ from quarterdeck.wire.head import read_fields
 
 # Of one chunk's size and extensions, and of all trailers together.
 _MOST_LINE_BYTES = 16 * 1024
-_SIZE = re.compile(rb"0*([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
+_SIZE = re.compile(rb"([0-9A-Fa-f]+)[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
+_MOST_CHUNK_BYTES = 2**60
 _LINE_END = b"\r\n"
 
 _Step = Callable[[bytes, int, list[bytes]], int | None]
@@ -57,9 +58,9 @@ class Chunked:
             _check_length(data, at)
             return None
         match = _SIZE.fullmatch(data, at, end)
-        if match is None:
+        self._missing = int(match[1], 16) if match else _MOST_CHUNK_BYTES
+        if self._missing >= _MOST_CHUNK_BYTES:
             raise errors.broken_body()
-        self._missing = int(match[1], 16)
         self._expects = self._data if self._missing else self._trailers
         return end + len(_LINE_END)
 

@@ -13,18 +13,19 @@ MOST_BYTES = 64 * 1024
 _MOST_HEADERS = 100
 _END = b"\r\n\r\n"
 _LINE_END = b"\r\n"
-_MOST_LENGTH = 2**63 - 1
 
-_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_TOKEN_CHARACTER = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
+_TOKEN = _TOKEN_CHARACTER + rb"+"
 _LINE = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e\x80-\xff]+) HTTP/1\.([01])")
 # Names and values exclude each other's separators, so there is one way to read them and no way back.
 _FIELDS = re.compile(rb"(?:" + _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*\r\n)*")
-# RFC 9112 wants those before a request left alone.
-_EMPTY_LINES = re.compile(rb"(?:\r\n)*")
-_BEGINNING = re.compile(rb"\r?\Z|" + _TOKEN)
+# RFC 9112 wants those before a request left alone. They are looked through again with every packet, so they are few.
+_EMPTY_LINES = re.compile(rb"(?:\r\n){0,8}")
+_BEGINNING = re.compile(rb"\r?\Z|" + _TOKEN_CHARACTER)
 _LINE_FEED_ALONE = re.compile(rb"(?<!\r)\n")
 _WHOLE_ADDRESS = re.compile(rb"https?://([^/?#]+)(.*)", re.IGNORECASE)
-_DIGITS = re.compile(rb"[0-9]{1,40}")
+# So many that it fits into 64 bits.
+_LENGTH = re.compile(rb"[0-9]{1,19}")
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -146,6 +147,6 @@ def _read_length(given: set[bytes]) -> int | None:
     if not given:
         return None
     (first, *others) = given
-    if others or not _DIGITS.fullmatch(first) or int(first) > _MOST_LENGTH:
+    if others or not _LENGTH.fullmatch(first):
         raise errors.malformed("Content-Length is not one number.")
     return int(first)

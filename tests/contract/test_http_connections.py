@@ -1,0 +1,226 @@
+"""Connections whose clients do as they like: all at once, half-closed, gone. Over raw sockets."""
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.processes import UNKILLED, connections, is_gone, resident_mib, stop, until
+from tests.raw_http import Wire, chunk, request
+from tests.world import Server, World, serving
+
+INPUT = b'{"type":"input","text":"x"}'
+JSON = "Content-Type: application/json"
+CHUNKED = "Transfer-Encoding: chunked"
+EXPECT = "Expect: 100-continue"
+HEALTH = request("GET", "/healthz")
+LARGE = request("GET", "/openapi.json")
+# What the event loop and its tasks say of a fault that nobody caught.
+UNCAUGHT = ("Exception in callback", "exception was never retrieved", "Fatal error", "broken off", "error status in")
+
+
+@pytest.fixture(scope="module")
+def hasty(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Gives up soon on everything. On the same database."""
+    settings = {
+        "HTTP_HEADER_SECONDS": 1.0,
+        "HTTP_UNREAD_SECONDS": 1.0,
+        "HTTP_BODY_STALL_SECONDS": 0.5,
+        "HTTP_LINGER_SECONDS": 1.0,
+        "HTTP_LINGER_STALL_SECONDS": 0.3,
+    }
+    with serving(server.database_url, tmp_path_factory.mktemp("hasty"), **settings) as hasty:
+        yield hasty
+
+
+@pytest.fixture
+async def authorization(world: World) -> str:
+    return f"Authorization: Bearer {world.key}"
+
+
+def sending_in_vain(wire: Wire, data: bytes, times: int) -> None:
+    """To one who does not take everything."""
+    wire._socket.settimeout(0.5)
+    with suppress(TimeoutError, ConnectionError):
+        for _ in range(times):
+            wire.send(data)
+
+
+@contextmanager
+def read_by_another(wire: Wire) -> Iterator[None]:
+    def read() -> None:
+        with suppress(OSError):
+            while wire._socket.recv(65536):
+                pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield
+    finally:
+        wire._socket.shutdown(socket.SHUT_RDWR)
+        reader.join()
+
+
+# --- pipelining ---
+
+
+def test_a_flood_of_requests_costs_bounded_memory(server: Server) -> None:
+    """Each answer let in as much again as had come before it."""
+    before = resident_mib(server)
+    with Wire(server.port) as wire, read_by_another(wire):
+        sending_in_vain(wire, HEALTH * 4000, times=60)
+        assert resident_mib(server) - before < 8
+
+
+def test_a_flood_behind_unread_answers_costs_bounded_memory(server: Server) -> None:
+    before = resident_mib(server)
+    with Wire(server.port, receive_buffer_bytes=4096) as wire:
+        sending_in_vain(wire, LARGE * 10 + HEALTH * 20_000, times=60)
+        assert resident_mib(server) - before < 8
+
+
+def test_requests_behind_unread_answers_are_answered_once_those_are_read(server: Server) -> None:
+    """Also where more has come than is taken ahead, and where it ends in the middle of one."""
+    with Wire(server.port, receive_buffer_bytes=4096) as wire:
+        sender = threading.Thread(target=lambda: wire.send(LARGE * 3 + HEALTH * 10_000 + HEALTH[:-5]))
+        sender.start()
+        time.sleep(0.2)
+        for _ in range(10_003):
+            assert wire.answer().status == 200
+        sender.join()
+        wire.send(HEALTH[-5:])
+        assert wire.answer().status == 200
+
+
+async def test_large_heads_and_bodies_come_one_behind_the_other(
+    world: World, server: Server, authorization: str
+) -> None:
+    """Whatever has to wait, nothing waits for ever."""
+    path = f"/v1/sessions/{await world.new_session()}/events"
+    text = b'{"type":"input","text":"' + b"a" * 600_000 + b'"}'
+    filler = "X-A: " + "a" * 64_000
+    requests = [
+        request("POST", path, authorization, JSON, f"Content-Length: {len(text)}", body=text),
+        request("POST", path, authorization, JSON, CHUNKED, filler, body=b"1b;" + b"a" * 9_000 + b"\r\n" + INPUT),
+        b"\r\n0\r\n\r\n",
+        request("GET", "/healthz", filler),
+        request("POST", path, JSON, f"Content-Length: {len(text)}", filler, body=text),
+        HEALTH,
+    ]
+    with Wire(server.port) as wire:
+        sender = threading.Thread(target=lambda: wire.send(b"".join(requests) * 3))
+        sender.start()
+        assert [wire.answer().status for _ in range(15)] == [200, 200, 200, 401, 200] * 3
+        sender.join()
+
+
+# --- a client that ends its sending side ---
+
+
+async def test_all_that_was_asked_before_the_end_is_answered(world: World, server: Server, authorization: str) -> None:
+    path = f"/v1/sessions/{await world.new_session()}/events"
+    submitted = request("POST", path, authorization, JSON, CHUNKED, body=chunk(INPUT) + b"0\r\n\r\n")
+    for sent, statuses in (
+        (submitted, [200]),
+        (submitted * 3, [200] * 3),
+        (submitted + HEALTH * 100, [200] * 101),
+        (submitted + HEALTH[:-2], [200]),
+        (HEALTH + b"nonsense\r\n\r\n" + HEALTH, [200, 400]),
+        (HEALTH + request("POST", path, authorization, JSON, CHUNKED, body=chunk(INPUT)), [200, 400]),
+        (LARGE * 20 + HEALTH, [200] * 21),
+    ):
+        with Wire(server.port, receive_buffer_bytes=4096) as wire:
+            wire.send(sent)
+            wire.end_sending()
+            assert [wire.answer().status for _ in statuses] == statuses
+            assert wire.is_closed()
+
+
+# --- Expect ---
+
+
+async def test_nobody_is_told_to_go_on_in_the_middle_of_an_answer(
+    world: World, server: Server, authorization: str
+) -> None:
+    """While a stream is sent, it is watched whether its reader leaves."""
+    path = f"/v1/sessions/{await world.new_session()}/events"
+    for framing in ([], ["Content-Length: 0"], ["Content-Length: 5"], [CHUNKED]):
+        with Wire(server.port) as wire:
+            wire.send(request("GET", path, authorization, "Accept: text/event-stream", EXPECT, *framing))
+            wire.is_silent(0.3)
+            wire.end_sending()
+            received = wire.rest()
+            assert received.startswith(b"HTTP/1.1 200 ")
+            assert b"100 Continue" not in received
+
+
+# --- clients that are gone ---
+
+
+def leave(wire: Wire, how: str) -> None:
+    """`reset`: with whatever is under way thrown away, and the other side told so."""
+    if how == "reset":
+        wire._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    if how == "half":
+        with suppress(OSError):
+            wire.end_sending()
+
+
+@pytest.mark.parametrize("how", ["reset", "closed", "half"])
+async def test_whoever_leaves_at_whatever_point_leaves_nothing_behind(
+    world: World, hasty: Server, authorization: str, how: str
+) -> None:
+    path = f"/v1/sessions/{await world.new_session()}/events"
+    stream = request("GET", path, authorization, "Accept: text/event-stream")
+    body = chunk(INPUT) + b"0\r\n\r\n"
+    whole = [
+        HEALTH,
+        LARGE * 20,
+        stream,
+        stream + HEALTH * 1000,
+        request("POST", path, authorization, JSON, CHUNKED, body=body) + HEALTH,
+        request("POST", path, authorization, JSON, CHUNKED, EXPECT, body=body),
+        request("POST", path, CHUNKED, body=chunk(b"x" * 500_000)) + body,
+        request("POST", "/nowhere", "Content-Length: 500000", body=b"x" * 500_000) + HEALTH,
+        request("POST", path, authorization, JSON, CHUNKED, body=b"nonsense" * 20_000),
+        b"nonsense\r\n\r\n" + b"x" * 500_000,
+    ]
+    with ExitStack() as stack:
+        for sent in whole:
+            for part in range(1, 9):
+                wire = stack.enter_context(Wire(hasty.port, receive_buffer_bytes=4096))
+                sending_in_vain(wire, sent[: len(sent) * part // 8], times=1)
+                leave(wire, how)
+                if how != "half":
+                    wire._socket.close()
+        assert await until(lambda: connections(hasty) == 0)
+    log = hasty.log.read_text()
+    assert [line for line in log.splitlines() if any(words in line for words in UNCAUGHT)] == []
+
+
+async def test_a_server_stops_in_the_middle_of_everything(database_url: str, tmp_path: Path) -> None:
+    """Heads, bodies that nobody reads, floods, answers that nobody reads."""
+    early = request("POST", "/nowhere", "Content-Length: 500000", body=b"x" * 1000)
+    with serving(database_url, tmp_path, **UNKILLED) as stopping, ExitStack() as stack:
+        for sent in (
+            b"",
+            HEALTH[:-3],
+            HEALTH,
+            early,
+            LARGE * 40,
+            b"nonsense\r\n\r\n",
+            request("POST", "/v1/sessions", CHUNKED),
+        ):
+            for _ in range(3):
+                wire = stack.enter_context(Wire(stopping.port, receive_buffer_bytes=4096))
+                sending_in_vain(wire, sent, times=1)
+        stop(stopping)
+        assert await until(lambda: is_gone(stopping))
+        log = stopping.log.read_text()
+        assert [line for line in log.splitlines() if any(words in line for words in UNCAUGHT)] == []
