@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 
+import pytest
 from starlette.types import Message
 
 from quarterdeck.wire.answer import CONTINUE
@@ -132,3 +133,14 @@ async def test_what_waits_for_its_reader_is_bounded_and_given_up_with_the_body()
     line.resume()
     exchange.feed(b"x" * 300_000)
     assert line.is_reading, "thrown away"
+
+
+@pytest.mark.parametrize(("announced", "is_whole"), [(b"5", True), (b"6", False), (b"4", False)])
+async def test_an_answer_of_another_length_than_announced_is_not_one(announced: bytes, is_whole: bool) -> None:
+    """The connection is ended then: the client would take what follows for the rest, or the rest for what follows."""
+    exchange, line = begun(SIZED)
+    await exchange.send({**START, "headers": [(b"content-length", announced)]})
+    await exchange.send({"type": "http.response.body", "body": b"abc", "more_body": True})
+    await exchange.send({"type": "http.response.body", "body": b"de"})
+    assert line.written.endswith(b"abcde")
+    assert exchange.is_answered == is_whole

@@ -154,6 +154,8 @@ def _work(listener: socket.socket, settings: Settings, load: Callable[[], ASGIAp
     signal.set_wakeup_fd(-1)
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)
+    # A terminal that is closed tells everybody; the master tells its workers what to do then.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     lifeline.watch()
     app = load()

@@ -27,7 +27,7 @@ class Connection(asyncio.Protocol):
     def __init__(
         self, app: ASGIApp, settings: HttpSettings, open_ones: "set[Connection]", ended: Callable[[], None]
     ) -> None:
-        """`ended` is called when there is one open connection less."""
+        """`ended` is called when there is one open connection less: closed, and nothing is done for it any more."""
         self._app = app
         self._settings = settings
         self._open_ones = open_ones
@@ -97,11 +97,15 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, fault: Exception | None) -> None:
         self._is_lost = True
-        self._open_ones.discard(self)
         self._end_linger_timer()
         if self._exchange is not None:
             self._exchange.cut_off()
         self.resume_writing()
+        if self._task is None:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._open_ones.discard(self)
         self._ended()
 
     def pause_writing(self) -> None:
@@ -177,7 +181,9 @@ class Connection(asyncio.Protocol):
             logger.error("an answer was broken off", exc_info=fault)
         finally:
             self._task = self._exchange = None
-            if not self._is_lost:
+            if self._is_lost:
+                self._leave()
+            else:
                 self._finish(exchange)
 
     def _finish(self, exchange: Exchange) -> None:

@@ -48,6 +48,8 @@ class Exchange:
         self._is_end_told = False
         self._start: Message | None = None
         self._answer_framing = Framing.PLAIN
+        # What is still to come of an answer whose length was announced and that comes in pieces.
+        self._owed_bytes: int | None = None
         self.is_last = head.is_last
         self.is_answered = False
         # No more of the body will come: the client has left, or nobody knows where it ends.
@@ -138,8 +140,11 @@ class Exchange:
         piece, is_end = message.get("body", b""), not message.get("more_body", False)
         head = b"" if self._start is None else self._begin(self._start, len(piece) if is_end else None)
         data = head + framed(piece, self._answer_framing)
+        if self._owed_bytes is not None:
+            self._owed_bytes -= len(piece)
         if is_end:
-            self.is_answered = True
+            # With less or more than was announced the next answer would begin elsewhere for the client.
+            self.is_answered = not self._owed_bytes
             if self._answer_framing is Framing.CHUNKED:
                 data += LAST_CHUNK
         self._line.write(data)
@@ -158,6 +163,8 @@ class Exchange:
         self.is_lingering_due = status != _TOO_SLOW
         head, self._answer_framing = answer_head(self._head, status, headers, whole_bytes, is_last=self.is_last)
         self.is_last = self.is_last or self._answer_framing is Framing.UNTIL_CLOSED
+        if whole_bytes is None and self._answer_framing is Framing.PLAIN:
+            self._owed_bytes = int(dict(headers)[b"content-length"])
         return head
 
     def _wake(self) -> None:

@@ -60,7 +60,9 @@ class _Server:
             await asyncio.sleep(min(idle_seconds, unread_seconds) / _LOOKS)
             now = self._loop.time()
             for connection in list(self._open):
-                connection.look(now, idle_seconds, unread_seconds)
+                # One that has just ended cannot be looked at, and is no reason not to look at the others.
+                with suppress(OSError):
+                    connection.look(now, idle_seconds, unread_seconds)
 
     # Beyond as many as are allowed, others wait in the system's queue until there is room.
 
