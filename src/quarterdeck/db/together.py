@@ -5,17 +5,19 @@ Nobody waits for a batch to fill, and who comes while a slow one is under way wa
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from quarterdeck import errors
 from quarterdeck.errors import ServiceError
 
+# A call that is under way, by the timer that runs while it counts as quick.
+Turn: TypeAlias = asyncio.TimerHandle
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_AT_ONCE = 64
+_AT_ONCE = 256
 # One takes a millisecond.
 _QUICK_SECONDS = 0.005
 
@@ -31,8 +33,8 @@ class Together(Generic[Item, Result]):
         self._make = make
         self._waiting: list[_Waiting[Item, Result]] = []
         self._calls: set[asyncio.Task[None]] = set()
-        # While it runs, the latest call counts as quick.
-        self._quick: asyncio.TimerHandle | None = None
+        # The latest, while it counts as quick.
+        self._quick: Turn | None = None
 
     async def ask(self, item: Item) -> Result:
         result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
@@ -41,15 +43,29 @@ class Together(Generic[Item, Result]):
             self._go_on()
         return await result
 
+    def begin_alone(self) -> Turn | None:
+        """For who would rather make a call of its own: who comes meanwhile waits for its `end`. None: another is under
+        way, and `ask` is the way."""
+        return self._begin() if self._quick is None else None
+
+    def end(self, turn: Turn) -> None:
+        turn.cancel()
+        if self._quick is turn:
+            self._go_on()
+
+    def _begin(self) -> Turn:
+        """The timer also goes on in place of a call that never comes to its end."""
+        self._quick = turn = asyncio.get_running_loop().call_later(_QUICK_SECONDS, self._go_on)
+        return turn
+
     def _go_on(self) -> None:
         self._quick = None
         if self._waiting:
-            self._quick = turn = asyncio.get_running_loop().call_later(_QUICK_SECONDS, self._go_on)
-            call = asyncio.create_task(self._call(turn))
+            call = asyncio.create_task(self._call(self._begin()))
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
 
-    async def _call(self, turn: asyncio.TimerHandle) -> None:
+    async def _call(self, turn: Turn) -> None:
         # Only now: others may have come in the same turn of the loop.
         batch, self._waiting = self._waiting[:_AT_ONCE], self._waiting[_AT_ONCE:]
         try:
@@ -63,9 +79,7 @@ class Together(Generic[Item, Result]):
                 if not waiting.result.done():
                     waiting.result.set_result(result)
         finally:
-            turn.cancel()
-            if self._quick is turn:
-                self._go_on()
+            self.end(turn)
 
 
 def _fail(batch: Iterable[_Waiting[Item, Result]], cause: Exception) -> None:
