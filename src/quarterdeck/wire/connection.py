@@ -15,6 +15,7 @@ from quarterdeck.errors import ServiceError
 from quarterdeck.settings import HttpSettings
 from quarterdeck.wire.exchange import Exchange
 from quarterdeck.wire.head import MOST_BYTES, Head, read_head, split_head
+from quarterdeck.wire.lingering import Lingering
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class Connection(asyncio.Protocol):
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._exchange: Exchange | None = None
+        # Held here, since a task that nobody holds may be thrown away before it ends.
         self._task: asyncio.Task[None] | None = None
         # What came and is not taken yet, and how much of it was looked through for the end of a head.
         self._buffer = b""
@@ -47,9 +49,8 @@ class Connection(asyncio.Protocol):
         self._has_heard_all = False
         # It carries no request any more, and what still comes is thrown away.
         self._is_parting = False
-        # Since when the rest of a body is thrown away, and since when none of it came.
-        self._lingering: tuple[float, float] | None = None
-        self._linger_timer: asyncio.TimerHandle | None = None
+        # While what comes is thrown away.
+        self._lingering: Lingering | None = None
         # While the client has yet to read what it was sent.
         self._full: asyncio.Future[None] | None = None
         self.client: tuple[str, int] | None = None
@@ -66,7 +67,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
         if self._lingering is not None:
-            self._lingering = self._lingering[0], self._loop.time()
+            self._lingering.note_progress()
         if self._is_parting:
             return
         if exchange is None:
@@ -79,7 +80,7 @@ class Connection(asyncio.Protocol):
         else:
             self._buffer = exchange.feed(data)
             if exchange.is_over:
-                self._end_lingering(exchange)
+                self._go_on_behind(exchange)
         if len(self._buffer) > MOST_BYTES:
             self.pause()
 
@@ -97,7 +98,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, fault: Exception | None) -> None:
         self._is_lost = True
-        self._end_linger_timer()
+        self._end_lingering()
         if self._exchange is not None:
             self._exchange.cut_off()
         self.resume_writing()
@@ -222,34 +223,27 @@ class Connection(asyncio.Protocol):
 
     def _linger(self) -> None:
         self.resume()
-        now = self._loop.time()
-        self._lingering = now, now
-        self._look_at_lingering()
+        self._lingering = Lingering(self._settings, self._give_up_lingering)
 
-    def _look_at_lingering(self) -> None:
-        assert self._lingering is not None, "its timer ends with it"
-        began, last = self._lingering
-        deadline = min(began + self._settings.linger_seconds, last + self._settings.linger_stall_seconds)
-        left_seconds = deadline - self._loop.time()
-        if left_seconds > 0:
-            self._linger_timer = self._loop.call_later(left_seconds, self._look_at_lingering)
-        else:
-            self._exchange = None
-            self._part(linger=False)
+    def _give_up_lingering(self) -> None:
+        self._exchange = None
+        self._part(linger=False)
 
-    def _end_lingering(self, exchange: Exchange) -> None:
+    def _go_on_behind(self, exchange: Exchange) -> None:
+        """Once the body that nobody read has come to its end."""
         if not (exchange.is_cut_off or exchange.has_body_ended):
             return
-        self._exchange = self._lingering = None
-        self._end_linger_timer()
+        self._exchange = None
+        self._end_lingering()
         if exchange.is_cut_off:
             self._part(linger=True)
         else:
             self._go_on()
 
-    def _end_linger_timer(self) -> None:
-        if self._linger_timer is not None:
-            self._linger_timer.cancel()
+    def _end_lingering(self) -> None:
+        if self._lingering is not None:
+            self._lingering.end()
+            self._lingering = None
 
     # --- how long one may do nothing ---
 
