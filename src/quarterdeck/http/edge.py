@@ -37,6 +37,7 @@ class Edge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._lifespan(scope, receive, send)
+            self._log.write()
             return
         began = time.perf_counter()
         headers = note_headers(scope)
