@@ -138,20 +138,20 @@ _LOCK = """
 SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL
 FROM skills WHERE workspace_id = %s AND id = %s FOR NO KEY UPDATE
 """
-# Whoever is found here may push to the skill; whoever is not has still to be told why.
+# Whoever is found here may push to the skill; whoever is not has still to be told why. Not as a join, for which a table
+# that is small when it is planned would be read as a whole.
 _MAY_PUSH = """
-SELECT caller.place - 1, k.id
+SELECT (
+    SELECT k.id FROM api_keys k
+    WHERE k.secret_hash = caller.secret_hash AND k.revoked_at IS NULL
+      AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp()) AND 'skill.manage' = ANY (k.permissions)
+      AND k.workspace_id = (
+        SELECT s.workspace_id FROM skills s
+        WHERE s.id = caller.skill_id AND s.workspace_id = coalesce(caller.workspace_id, s.workspace_id))
+)
 FROM unnest(%s::bytea[], %s::uuid[], %s::uuid[]) WITH ORDINALITY
     AS caller (secret_hash, skill_id, workspace_id, place)
-JOIN api_keys k ON k.secret_hash = caller.secret_hash
-JOIN skills s ON s.id = caller.skill_id AND s.workspace_id = k.workspace_id
-WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
-  AND 'skill.manage' = ANY (k.permissions) AND s.workspace_id = coalesce(caller.workspace_id, s.workspace_id)
-"""
-_PUSH = """
-SELECT k.id FROM api_keys k JOIN skills s ON s.workspace_id = k.workspace_id
-WHERE k.secret_hash = %s AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
-  AND 'skill.manage' = ANY (k.permissions) AND s.id = %s AND s.workspace_id = coalesce(%s, s.workspace_id)
+ORDER BY caller.place
 """
 _PUSH = """
 SELECT verdict, version, body
@@ -290,8 +290,7 @@ async def may_push(connection: Connection, pushers: Sequence[Pusher]) -> list[UU
         ),
         prepare=True,
     )
-    found: dict[int, UUID] = dict(await cursor.fetchall())
-    return [found.get(place) for place in range(len(pushers))]
+    return [api_key_id for (api_key_id,) in await cursor.fetchall()]
 
 
 async def push(connection: Connection, new: NewVersion) -> Pushed:
