@@ -28,7 +28,8 @@ OTHERWISE: dict[str, Json] = {
     "rotate_api_key": {"overlap_seconds": 1},
     "create_session": {"title": "another"},
     "change_session": {"title": "another"},
-    "create_session_token": {"expires_at": None},
+    # Not null, which means the same as none at all.
+    "create_session_token": {"expires_at": (datetime.now(UTC) + timedelta(hours=5)).isoformat()},
     "submit_input": {"text": "another"},
     "create_skill": {"name": "another"},
     "change_skill": {"name": "another"},
