@@ -103,8 +103,8 @@ class Pool:
             await self._give_up(connection)
 
     async def _next(self, deadline: float) -> Connection | None:
-        """From the library, as long as it has one more, or from whoever brings one back first. The library's own queue
-        takes three times as long."""
+        """From the library, as long as it has one more, or from whoever brings one back first, which is handed over
+        without the locks and counts of the library's own queue."""
         if self._held < self._size or self._pool.closed:
             self._held += 1
             self._asking += 1
