@@ -29,7 +29,7 @@ FEATURES = {
     "workspaces",
 }
 # Known to everybody, knowing nobody but each other.
-GROUND = {"errors", "etags", "ids", "pages", "patience", "settings", "story", "texts"}
+GROUND = {"errors", "etags", "ids", "pages", "settings", "story", "texts"}
 # `make client` writes these.
 GENERATED = {"client/methods.py", "client/async_methods.py", "client/operations.py"}
 MOST_FILE_LINES = 450

@@ -37,8 +37,8 @@ async def _answer(pgconn: PGconn) -> PGresult:
     """What PostgreSQL says to what was sent. Who is cancelled leaves a connection behind that is still at work, which
     the pool closes."""
     answer = _Answer(pgconn)
-    answer.begin()
     try:
+        answer.begin()
         result = await answer.arrived
     finally:
         answer.end()
@@ -55,10 +55,11 @@ class _Answer:
         self._socket = pgconn.socket
         self._loop = asyncio.get_running_loop()
         self._result: PGresult | None = None
-        self._is_writing = False
+        self._is_reading = self._is_writing = False
         self.arrived: asyncio.Future[PGresult] = self._loop.create_future()
 
     def begin(self) -> None:
+        self._is_reading = True
         self._loop.add_reader(self._socket, self._read)
         if self._pgconn.flush():
             # More than the socket takes at once. PostgreSQL may have to be read from before it takes the rest.
@@ -66,8 +67,13 @@ class _Answer:
             self._loop.add_writer(self._socket, self._write)
 
     def end(self) -> None:
-        self._loop.remove_reader(self._socket)
+        """In the turn of the loop in which the last was read: libpq may have closed the socket, and by the next turn its
+        number may be another's, who would wait for ever."""
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._socket)
         if self._is_writing:
+            self._is_writing = False
             self._loop.remove_writer(self._socket)
 
     def _write(self) -> None:
@@ -91,11 +97,13 @@ class _Answer:
             self._fail(fault)
 
     def _succeed(self) -> None:
+        self.end()
         if not self.arrived.done():
             assert self._result is not None
             self.arrived.set_result(self._result)
 
     def _fail(self, fault: psycopg.Error) -> None:
+        self.end()
         if self._result is not None:
             # PostgreSQL's last words say more than the end of the connection that follows them.
             self._succeed()
