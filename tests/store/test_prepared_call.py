@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -11,7 +12,7 @@ from psycopg.pq import TransactionStatus
 from quarterdeck.db import faults
 from quarterdeck.db.database import make_pool
 from quarterdeck.db.pool import Connection
-from quarterdeck.db.prepared_call import PreparedCall
+from quarterdeck.db.prepared_call import PreparedCall, _Answer
 from quarterdeck.settings import DatabaseSettings
 from tests.store.test_pool import pid, pooled
 
@@ -120,3 +121,35 @@ async def test_texts_are_utf8_whatever_the_environment_says(database_url: str, m
 
 def _socket_of(connection: Connection) -> socket.socket:
     return socket.socket(fileno=os.dup(connection.fileno()))
+
+
+async def test_a_lost_connection_is_no_longer_watched_in_the_same_turn(database_url: str) -> None:
+    """libpq has closed its socket, whose number the next to be opened gets: watched in vain, it would wait for ever."""
+    loop = asyncio.get_running_loop()
+    async with await connected(database_url) as connection, await connected(database_url) as other:
+        descriptor = connection.pgconn.socket
+        connection.pgconn.send_query(b"SELECT pg_sleep(60)")
+        answer = _Answer(connection.pgconn)
+        answer.begin()
+        await other.execute("SELECT pg_terminate_backend(%s)", (pid(connection),))
+        async with asyncio.timeout(20):
+            while not answer.arrived.done():
+                await asyncio.sleep(0)
+        assert not loop.remove_reader(descriptor), "it was still watched"
+        with suppress(psycopg.Error):
+            answer.arrived.result()
+
+
+async def test_a_connection_that_is_dead_when_it_is_sent_to_is_not_watched_either(database_url: str) -> None:
+    async with await connected(database_url) as connection:
+        descriptor = connection.pgconn.socket
+        await end(database_url, connection)
+        with pytest.raises(psycopg.OperationalError):
+            await ECHO(connection, [b"", b"x"])
+        assert not asyncio.get_running_loop().remove_reader(descriptor)
+
+
+async def end(url: str, connection: Connection) -> None:
+    async with await connected(url) as other:
+        await other.execute("SELECT pg_terminate_backend(%s)", (pid(connection),))
+    await asyncio.sleep(0.2)

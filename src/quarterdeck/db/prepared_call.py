@@ -67,7 +67,7 @@ class _Answer:
             self._loop.add_writer(self._socket, self._write)
 
     def end(self) -> None:
-        """In the turn of the loop in which the last was read: libpq may have closed the socket, and by the next turn its
+        """In the turn of the loop in which the last was read: libpq may have closed the socket, and by the next its
         number may be another's, who would wait for ever."""
         if self._is_reading:
             self._is_reading = False
