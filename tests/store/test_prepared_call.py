@@ -140,6 +140,21 @@ async def test_a_lost_connection_is_no_longer_watched_in_the_same_turn(database_
             answer.arrived.result()
 
 
+async def test_rows_that_came_before_their_commit_are_no_answer(database_url: str) -> None:
+    """A large answer is sent in part while the statement still runs, and its commit comes after all of it."""
+    async with await connected(database_url) as connection:
+        answer = _Answer(connection.pgconn)
+        connection.pgconn.send_query(b"SELECT 1")
+        answer.begin()
+        result = await answer.arrived
+        lost = _Answer(connection.pgconn)
+        # As far as it came before the connection went.
+        lost._result = result
+        lost._fail(psycopg.OperationalError("gone"))
+        with pytest.raises(psycopg.OperationalError):
+            await lost.arrived
+
+
 async def test_a_connection_that_is_dead_when_it_is_sent_to_is_not_watched_either(database_url: str) -> None:
     async with await connected(database_url) as connection:
         descriptor = connection.pgconn.socket

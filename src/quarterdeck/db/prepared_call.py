@@ -104,8 +104,9 @@ class _Answer:
 
     def _fail(self, fault: psycopg.Error) -> None:
         self.end()
-        if self._result is not None:
+        if self._result is not None and self._result.status == ExecStatus.FATAL_ERROR:
             # PostgreSQL's last words say more than the end of the connection that follows them.
             self._succeed()
         elif not self.arrived.done():
+            # Rows are no word that they were committed: PostgreSQL may send them first.
             self.arrived.set_exception(fault)
