@@ -31,7 +31,7 @@ HEALTH = request("GET", "/healthz")
 # Larger than what the kernel takes on behalf of a reader with a small buffer.
 LARGE = request("GET", "/openapi.json") * 20
 NO_DESCRIPTORS = "Too many open files"
-linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends connections that take nothing")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="connections are counted by Linux's /proc")
 
 
 @pytest.fixture(scope="module")
