@@ -83,9 +83,10 @@ openapi: .venv/.dev
 client: .venv/.dev
 	$(BIN)/python -m codegen.client
 
+# Adds and removes packages; versions stay as they are locked. `make lock ARGS=--upgrade` takes newer ones.
 lock: .venv/.dev
-	cat requirements/runtime.in requirements/build.in | $(LOCK) --upgrade -o requirements/runtime.lock -
-	$(LOCK) --upgrade -c requirements/runtime.lock -o requirements/dev.lock requirements/dev.in
+	$(LOCK) $(ARGS) --all-extras -o requirements/runtime.lock pyproject.toml requirements/build.in
+	$(LOCK) $(ARGS) --all-extras -c requirements/runtime.lock -o requirements/dev.lock pyproject.toml requirements/dev.in
 
 # Needs the network. Not a part of CI: what it finds changes without a change here (docs/decisions/0027).
 audit: .venv/.dev
