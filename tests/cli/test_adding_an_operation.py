@@ -72,7 +72,7 @@ def prepare(copy: Path) -> None:
 def test_following_the_page_needs_the_files_it_names_and_no_others(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     for name in ("src", "tests", "docs", "bench", "codegen", "requirements"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, copy)
     prepare(copy)
