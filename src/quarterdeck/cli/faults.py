@@ -8,10 +8,10 @@ import re
 import sys
 
 from quarterdeck.cli.connection import KEY
-from quarterdeck.cli.exits import Complaint, Exit
+from quarterdeck.cli.exit_codes import Complaint, Exit
 from quarterdeck.client import errors as client
-from quarterdeck.errors import ServiceError
-from quarterdeck.settings import SettingsError
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.settings import SettingsError
 
 _CODES: dict[type[client.QuarterdeckError], Exit] = {
     client.InvalidArgument: Exit.WRONG_INPUT,
@@ -76,9 +76,9 @@ def _of_the_database(fault: Exception) -> tuple[str, Exit] | None:
     from psycopg import Error as DatabaseFault
     from psycopg import ProgrammingError
 
-    from quarterdeck.db.embedded import EmbeddedError
     from quarterdeck.db.migrate import MigrationError
     from quarterdeck.db.roles import RoleError
+    from quarterdeck.server.embedded_postgres import EmbeddedError
 
     if isinstance(fault, (EmbeddedError, MigrationError, RoleError)):
         return str(fault), Exit.WRONG_INPUT
