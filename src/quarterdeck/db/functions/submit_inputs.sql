@@ -16,18 +16,21 @@ CREATE OR REPLACE FUNCTION session_lock(session_id uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN hashtextextended(session_id::text, 0);
 
--- Whether a caller may submit inputs to a session. `refusal` is NULL if it may.
+-- Whether a caller may submit inputs to a session: one row, whose `refusal` is NULL if it may. RETURNS TABLE and STABLE
+-- let the planner inline it, and find_principals() with it; otherwise every call would be planned anew.
 CREATE OR REPLACE FUNCTION check_submitter(
-    secret_hash bytea,
+    presented_hash bytea,
     target_session_id uuid,
-    named_workspace_id uuid,     -- the Service-Workspace header, or NULL
-    OUT refusal text,
-    OUT api_key_id uuid,         -- NULL for a session token
-    OUT workspace_id uuid,
-    OUT scope_id uuid,
-    OUT is_archived boolean
+    named_workspace_id uuid      -- the Service-Workspace header, or NULL
 )
-LANGUAGE sql STABLE
+RETURNS TABLE (
+    refusal text,
+    api_key_id uuid,             -- NULL for a session token
+    workspace_id uuid,
+    scope_id uuid,
+    is_archived boolean
+)
+LANGUAGE sql STABLE ROWS 1
 AS $$
     SELECT CASE
                WHEN p.scope_id IS NULL THEN 'unauthorized'
@@ -37,7 +40,7 @@ AS $$
            CASE WHEN p.session_id IS NULL THEN p.api_key_id END,
            p.workspace_id, p.scope_id, s.archived_at IS NOT NULL
     FROM (VALUES (1)) AS one
-    LEFT JOIN find_principals(ARRAY[check_submitter.secret_hash]) p ON true
+    LEFT JOIN find_principals(ARRAY[presented_hash]) p ON true
     LEFT JOIN sessions s
         ON s.id = target_session_id AND s.workspace_id = p.workspace_id
        AND s.id = coalesce(p.session_id, s.id)
