@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from quarterdeck.auth.access import See
+from quarterdeck.auth.access import Lookup
 from quarterdeck.conversations import visibility_store as store
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Principal
@@ -19,11 +19,11 @@ def sees_session(
     return workspace_id == principal.workspace_id and named in (None, workspace_id)
 
 
-def see_session(named: UUID | None, session_id: UUID, *, own_token: bool) -> See[UUID]:
-    async def see(connection: Connection, principal: Principal) -> UUID:
+def visible_session(named: UUID | None, session_id: UUID, *, own_token: bool) -> Lookup[UUID]:
+    async def lookup(connection: Connection, principal: Principal) -> UUID:
         workspace_id = await store.workspace_of(connection, session_id)
         if sees_session(principal, session_id, workspace_id, named, own_token=own_token):
             return session_id
         raise errors.not_found("session")
 
-    return see
+    return lookup

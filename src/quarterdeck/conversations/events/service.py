@@ -11,7 +11,7 @@ from quarterdeck.conversations.events import store
 from quarterdeck.conversations.events.feed import Feed, Next, Reader
 from quarterdeck.conversations.events.model import DeltaBody, EventPage, EventType
 from quarterdeck.conversations.events.shared_pages import SharedPage, SharedPages
-from quarterdeck.conversations.visibility import see_session
+from quarterdeck.conversations.visibility import visible_session
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.core.pages import LogPageRequest
@@ -27,8 +27,8 @@ async def list_session_events(access: Access, call: Call[None], session_id: UUID
         events, more = await store.page(connection, session_id, request.after, request.limit, _PAGE_BYTES)
         return EventPage(events, events[-1].id if more else None)
 
-    see = see_session(call.workspace_id, session_id, own_token=True)
-    return await access.read(call, see, Permission.WORKSPACE_READ, show)
+    lookup = visible_session(call.workspace_id, session_id, own_token=True)
+    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
 
 
 class Stream(Struct, frozen=True):
@@ -49,8 +49,8 @@ async def follow_session_events(
     after: int,
 ) -> Stream:
     """Admitted like any reader, and watched by the feed from the first item on."""
-    see = see_session(call.workspace_id, session_id, own_token=True)
-    await access.look(call, see, Permission.WORKSPACE_READ)
+    lookup = visible_session(call.workspace_id, session_id, own_token=True)
+    await access.find(call, lookup, Permission.WORKSPACE_READ)
     reader = Reader(session_id, call.credential, call.workspace_id, after, settings.queue_deltas)
     return Stream(_follow(settings, feed, pages, reader), reader.ended)
 
