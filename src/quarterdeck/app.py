@@ -16,7 +16,7 @@ from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.api.shutdown import told_of_stop
 from quarterdeck.auth.access import Access
 from quarterdeck.auth.last_used import LastUsed
-from quarterdeck.auth.rate_limits.allowance import RateLimits
+from quarterdeck.auth.rate_limits.limiter import RateLimiter
 from quarterdeck.changes.perform import Changes
 from quarterdeck.conversations.events.feed import Feed
 from quarterdeck.conversations.events.hints import Hints
@@ -56,7 +56,7 @@ class Services:
         self.database = Database(url, settings.database)
         self.last_used = LastUsed()
         self.access = Access(self.database, self.last_used)
-        self.rate_limits = RateLimits(settings.limit, settings.server.processes)
+        self.rate_limiter = RateLimiter(settings.limit, settings.server.processes)
         self.hints = Hints(self.database)
         self.inputs = InputBatcher(url, settings.database, settings.submit, self.hints.add)
         self.feed = Feed(url, settings.database, settings.stream)
@@ -65,7 +65,7 @@ class Services:
         self.shutdown = asyncio.Event()
 
     def routes(self) -> list[Route]:
-        executor = Executor(self.settings.http, self.rate_limits, self._provided())
+        executor = Executor(self.settings.http, self.rate_limiter, self._provided())
         paths: dict[str, list[Operation]] = {}
         for operation in OPERATIONS:
             paths.setdefault(operation.path, []).append(operation)
@@ -122,7 +122,7 @@ class Services:
             self.uploads.close()
             await self.inputs.close()
             await self.hints.close()
-            await self.rate_limits.close()
+            await self.rate_limiter.close()
             await self.database.close()
 
         return lifespan

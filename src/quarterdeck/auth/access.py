@@ -45,9 +45,9 @@ class Access:
             await store.hold(connection, call.credential, exclusive=hold is Hold.EXCLUSIVE)
         principal = (await store.find_principals(connection, [call.credential])).get(call.credential)
         if principal is None:
-            call.allowance.void(call.credential)
+            call.rate_limit.forget(call.credential)
             raise errors.unauthorized()
-        await call.allowance.settle(call.credential, principal)
+        await call.rate_limit.charge(call.credential, principal)
         if principal.session_id is None:
             self._last_used.note(principal.api_key_id)
         if call.fault is not None:

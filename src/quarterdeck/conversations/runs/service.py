@@ -39,7 +39,7 @@ _REFUSALS = {
 async def submit_input(
     access: Access, inputs: InputBatcher, last_used: LastUsed, call: Call[InputEvent], session_id: UUID
 ) -> Answer:
-    if call.fault is not None or not call.allowance.is_granted:
+    if call.fault is not None or not call.rate_limit.is_allowed:
         # A request that cannot be carried out does not enter the queue: this raises the error that comes first.
         await _admit(access, call, session_id)
     try:
@@ -60,7 +60,7 @@ async def submit_input(
     if submitted.api_key_id is not None:
         last_used.note(submitted.api_key_id)
     if submitted.verdict is Verdict.UNAUTHORIZED:
-        call.allowance.void(call.credential)
+        call.rate_limit.forget(call.credential)
     if submitted.body is None:
         raise _REFUSALS[submitted.verdict]()
     return Answer(submitted.body, replayed=submitted.verdict is Verdict.REPLAYED)
