@@ -51,7 +51,7 @@ def _check_redis_url(settings: Settings) -> None:
     """Here, not with the other settings, whose faults are quoted: it may hold a password."""
     if settings.limit.redis_url is None:
         return
-    from quarterdeck.auth.rate_limits.shared import is_redis_url
+    from quarterdeck.auth.rate_limits.redis_backend import is_redis_url
 
     if not is_redis_url(settings.limit.redis_url):
         raise SettingsError("QUARTERDECK_LIMIT_REDIS_URL is not a redis://, rediss:// or unix:// URL")

@@ -7,7 +7,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from quarterdeck.conversations.events.shared_pages import SharedPages
+from quarterdeck.conversations.events.page_loader import PageLoader
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Database
 from tests.world import AS_OWNER, app_url
@@ -18,18 +18,18 @@ WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'sessi
 
 
 @pytest.fixture
-async def shared(database_url: str) -> AsyncIterator[SharedPages]:
+async def loader(database_url: str) -> AsyncIterator[PageLoader]:
     database = Database(app_url(database_url), DatabaseSettings(lock_wait_seconds=60, statement_seconds=80))
     await database.open()
-    yield SharedPages(database)
+    yield PageLoader(database)
     await database.close()
 
 
-async def test_readers_at_one_place_share_a_read(database_url: str, shared: SharedPages) -> None:
+async def test_readers_at_one_place_share_a_read(database_url: str, loader: PageLoader) -> None:
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         await connection.execute(APPEND, (SESSION, "one"))
-        asked = [asyncio.create_task(shared.after(SESSION, 0)) for _ in range(50)]
-        elsewhere = asyncio.create_task(shared.after(SESSION, 1))
+        asked = [asyncio.create_task(loader.load(SESSION, 0)) for _ in range(50)]
+        elsewhere = asyncio.create_task(loader.load(SESSION, 1))
         await asyncio.sleep(0)
         # One that leaves takes nothing from the others.
         asked.pop(0).cancel()
@@ -38,11 +38,11 @@ async def test_readers_at_one_place_share_a_read(database_url: str, shared: Shar
         assert [event.type for event in first.events] == ["one"]
         assert all(other is first for other in others)
         assert await elsewhere is not first
-        assert first.written(lambda events: b"%d" % len(events)) == b"1"
-        assert first.written(lambda _: b"again") == b"1"
+        assert first.encoded(lambda events: b"%d" % len(events)) == b"1"
+        assert first.encoded(lambda _: b"again") == b"1"
 
 
-async def test_who_asks_while_a_page_is_read_gets_a_page_of_later(database_url: str, shared: SharedPages) -> None:
+async def test_who_asks_while_a_page_is_read_gets_a_page_of_later(database_url: str, loader: PageLoader) -> None:
     """It may have been told of an entry that the page which is being read does not hold."""
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
 
@@ -52,11 +52,11 @@ async def test_who_asks_while_a_page_is_read_gets_a_page_of_later(database_url: 
 
         async with connection.transaction():
             await connection.execute("LOCK TABLE session_events")
-            earlier = asyncio.create_task(shared.after(SESSION, 0))
+            earlier = asyncio.create_task(loader.load(SESSION, 0))
             while not await held_up(1):
                 await asyncio.sleep(0.01)
             await connection.execute(APPEND, (SESSION, "one"))
-            later = asyncio.create_task(shared.after(SESSION, 0))
+            later = asyncio.create_task(loader.load(SESSION, 0))
             while not await held_up(2):
                 await asyncio.sleep(0.01)
         page = await later
@@ -69,7 +69,7 @@ async def test_the_database_is_away() -> None:
     settings = DatabaseSettings(pool_wait_seconds=0.2)
     database = Database("postgresql://127.0.0.1:1/nowhere", settings)
     await database.open()
-    shared = SharedPages(database)
+    loader = PageLoader(database)
     for _ in range(2):
-        assert await asyncio.gather(*[shared.after(SESSION, 0) for _ in range(3)]) == [None, None, None]
+        assert await asyncio.gather(*[loader.load(SESSION, 0) for _ in range(3)]) == [None, None, None]
     await database.close()
