@@ -65,6 +65,8 @@ def parse_patterns(content: bytes) -> list[Pattern]:
 
 def _pattern(line: str) -> Pattern | None:
     text = line.rstrip(" ")
+    if not text.strip("!/"):
+        return None
     # Equal for git, but pathspec lets `a/**` match the folder `a` itself.
     spelled_out = re.sub(r"/\*\*(/?)$", r"/**/*\1", text)
     try:
