@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from msgspec import Struct
 
-from quarterdeck.client.retrying import may_repeat
+from quarterdeck.client.retry import may_repeat
 from tests.harness.asking import PATIENCE_SECONDS, Asking
 from tests.harness.fleet import Api, Fleet
 from tests.harness.history import Answer, History, Intent, Kind

@@ -13,7 +13,7 @@ from quarterdeck.core.actors import Permission
 from quarterdeck.client import AsyncClient, QuarterdeckError
 from quarterdeck.client.calls import Answer
 from quarterdeck.client.errors import ConnectionFailed
-from quarterdeck.client.model import Delta, Event
+from quarterdeck.client.models import Delta, Event
 from quarterdeck.client.requests import Request
 from quarterdeck.client.transfers import Download, Upload
 from tests.uptime.traffic import Ground

@@ -16,7 +16,7 @@ from prompt_toolkit.renderer import print_formatted_text
 
 from quarterdeck.cli.chat_session import Talk, first_to_end
 from quarterdeck.cli.conversation import Block, Cancel, Kind, Leave
-from quarterdeck.cli.rendering import STYLE, Fragments, lines_of, live_lines
+from quarterdeck.cli.chat_view import STYLE, Fragments, lines_of, live_lines
 from quarterdeck.core.text_types import storable
 
 HELP = """\

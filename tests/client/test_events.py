@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.client import ConnectionFailed, Delta, Event, Internal, NotFound, Unauthorized
-from quarterdeck.client.following import Follower
+from quarterdeck.client.event_follower import Follower
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
 from quarterdeck.client.sse import Message, Parser
 from tests import world as worlds
-from tests.client import misbehaving as bad
-from tests.client.both import KINDS, Both, opened
-from tests.client.misbehaving import Exchange, Proxy, refuses
+from tests.client import faulty_proxy as bad
+from tests.client.both_clients import KINDS, Both, opened
+from tests.client.faulty_proxy import Exchange, Proxy, refuses
 from tests.workers import log_of, working
 from tests.world import Server, World, serving
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.client.retrying import Outcome, Policy, may_repeat, retry_after_seconds, wait_seconds
+from quarterdeck.client.retry import Outcome, Policy, may_repeat, retry_after_seconds, wait_seconds
 
 LOST = Outcome()
 NOT_SENT = Outcome(sent=False)

@@ -19,9 +19,9 @@ from quarterdeck.client import (
     Unauthorized,
     UnexpectedAnswer,
 )
-from tests.client import misbehaving as bad
-from tests.client.both import KINDS, Both, opened
-from tests.client.misbehaving import Behaviour, Proxy, refuses
+from tests.client import faulty_proxy as bad
+from tests.client.both_clients import KINDS, Both, opened
+from tests.client.faulty_proxy import Behaviour, Proxy, refuses
 from tests.world import Server, World, bundle
 
 BROKEN: list[Behaviour] = [

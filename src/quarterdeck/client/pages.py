@@ -1,4 +1,4 @@
-"""Lists walked page by page, each fetched when it is needed."""
+"""Iterators over lists, which fetch pages as needed."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Protocol, TypeVar
