@@ -13,7 +13,7 @@ from quarterdeck.api.endpoint import Endpoint, Executor
 from quarterdeck.api.health import healthz, readyz
 from quarterdeck.api.openapi import openapi_document, serve_document
 from quarterdeck.api.routes import OPERATIONS
-from quarterdeck.api.shutdown import told_of_stop
+from quarterdeck.api.shutdown import on_shutdown_signal
 from quarterdeck.auth.access import Access
 from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.auth.rate_limits.limiter import RateLimiter
@@ -111,7 +111,7 @@ class Services:
                 asyncio.create_task(_every(self.settings.key.last_used_flush_seconds, self._flush)),
                 asyncio.create_task(_every(sweep_seconds, self._delete_expired)),
             ]
-            with told_of_stop(self._stop):
+            with on_shutdown_signal(self._stop):
                 yield
             for loop in loops:
                 loop.cancel()

@@ -16,8 +16,8 @@ from quarterdeck.core.settings import Settings, SettingsError
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
 from quarterdeck.server import lifeline
+from quarterdeck.server.address import address_text
 from quarterdeck.server.api_server import serve_api
-from quarterdeck.server.listener import address
 from quarterdeck.server.supervisor import supervise
 from quarterdeck.workspaces.service import FirstStart, first_start
 
@@ -68,7 +68,7 @@ def _prepare(settings: Settings, owner_url: str) -> str:
 
     first = asyncio.run(begin())
     if first is not None:
-        _welcome(first, f"http://{address(settings.server.host, settings.server.port)}")
+        _welcome(first, f"http://{address_text(settings.server.host, settings.server.port)}")
     return url
 
 

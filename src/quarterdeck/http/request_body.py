@@ -1,4 +1,4 @@
-"""Receiving request bodies: bounded in size and in time, whatever the client does."""
+"""Receiving request bodies, with limits on size and time."""
 
 import asyncio
 import time
@@ -13,47 +13,46 @@ from quarterdeck.core.settings import HttpSettings
 
 T = TypeVar("T")
 
-# A validation message quotes what was sent; nobody needs a megabyte of it back.
+# A validation message quotes the input, which may be large.
 _MESSAGE_CHARACTERS = 300
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
-class Arriving:
-    """A body on its way. Refused as soon as it is known to be too large, by its length before a byte is read."""
+class RequestBody:
+    """A body that is being received. A body over the limit is refused at the first byte too many, or before any byte
+    if its Content-Length says so."""
 
-    def __init__(self, receive: Receive, announced_bytes: int | None, limit_bytes: int, settings: HttpSettings) -> None:
+    def __init__(self, receive: Receive, content_length: int | None, limit_bytes: int, settings: HttpSettings) -> None:
         self._receive = receive
-        self._announced_bytes = announced_bytes
+        self._content_length = content_length
         self._limit_bytes = limit_bytes
         self._settings = settings
         self._deadline: float | None = None
         self._received = 0
         self._more = True
 
-    async def whole(self) -> bytes:
-        first = await self._next()
-        return b"".join([first, *[piece async for piece in self.pieces()]]) if self._more else first
+    async def read(self) -> bytes:
+        return b"".join([piece async for piece in self.stream()])
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def stream(self) -> AsyncIterator[bytes]:
         while self._more:
             if piece := await self._next():
                 yield piece
 
     async def _next(self) -> bytes:
-        if self._announced_bytes is not None and self._announced_bytes > self._limit_bytes:
+        if self._content_length is not None and self._content_length > self._limit_bytes:
             raise errors.too_large(self._limit_bytes)
         now = time.monotonic()
         if self._deadline is None:
-            # From the first look on: whoever has to wait for a place first does not wait on the client.
+            # Counted from the first read: a request may wait for an upload slot before that.
             self._deadline = now + self._settings.body_seconds
-        patience = min(self._settings.body_stall_seconds, self._deadline - now)
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(min(self._settings.body_stall_seconds, self._deadline - now)):
                 message = await self._receive()
         except TimeoutError:
             raise errors.too_slow("The request body arrived too slowly.") from None
         if message["type"] != "http.request":
-            # Broken chunking, a body shorter than announced, and a client that left look alike here.
+            # Broken chunking, a body that is too short and a client that left: servers do not tell them apart.
             raise errors.broken_body()
         piece: bytes = message.get("body", b"")
         self._more = message.get("more_body", False)
@@ -65,7 +64,7 @@ class Arriving:
 
 def decode_json(raw: bytes, type_: type[T]) -> T:
     try:
-        # The decoder does not look at the text of fields that it leaves out.
+        # msgspec does not validate the text of fields that it skips.
         raw.decode()
         return _decoder(type_).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
