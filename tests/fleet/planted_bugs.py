@@ -1,11 +1,13 @@
-"""Bugs that this service could have had, each the obvious way to write it. The harness must catch every one.
+"""Bugs that the fault run must catch, each a plausible way to write the code. They are planted in the processes and in
+the database of a fleet; the product has no switch for them.
 
-They are planted in processes that the harness starts, and in its database. Nothing of this is reached otherwise.
+A bug that needs a race holds one side at the critical moment, so that the race happens each time.
 """
 
 import asyncio
 import io
 import re
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import IO, Any
@@ -27,42 +29,43 @@ INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALUES (%s, %
 
 
 class Bug(Struct, frozen=True):
-    # What a reader of the code would have thought.
-    says: str
-    # What it leads to, as a violation says it.
-    shows: str
+    # The wrong assumption behind it.
+    assumption: str
+    # Pattern of the violations that it causes. No other violation counts.
+    violation: str
     plant: Callable[[], None] = lambda: None
-    # For the database, as its owner; and what is taken out of one of its functions.
+    # Executed in the database as its owner.
     sql: str | None = None
+    # Text to remove from a function of the database.
     function: str = "submit_inputs"
-    without: str | None = None
-    # The faults that bring it out. None: plain load does.
-    needs: tuple[str, ...] = ()
+    removed: str | None = None
+    # Faults that it needs to cause a violation. Most need only the load.
+    faults: tuple[str, ...] = ()
 
-    def is_shown_by(self, violations: Sequence[str]) -> bool:
-        return any(re.search(self.shows, violation) for violation in violations)
+    def is_caught(self, violations: Sequence[str]) -> bool:
+        return any(re.search(self.violation, violation) for violation in violations)
 
 
 def _receipt_in_a_second_transaction() -> None:
-    waiting: ContextVar[list[tuple[Claim, bytes]] | None] = ContextVar("waiting", default=None)
-    once = Database.transaction
+    unsaved_claims: ContextVar[list[tuple[Claim, bytes]] | None] = ContextVar("unsaved_claims", default=None)
+    transaction_once = Database.transaction
 
     async def save_later(connection: Connection, claim: Claim, body: bytes) -> None:
-        unsaved = waiting.get()
+        unsaved = unsaved_claims.get()
         assert unsaved is not None
         unsaved.append((claim, body))
 
     async def transaction(self: Database, work: Callable[[Connection], Awaitable[Any]], *, repeatable: bool) -> Any:
         unsaved: list[tuple[Claim, bytes]] = []
-        waiting.set(unsaved)
-        result = await once(self, work, repeatable=repeatable)
+        unsaved_claims.set(unsaved)
+        result = await transaction_once(self, work, repeatable=repeatable)
 
         async def save(connection: Connection) -> None:
             for claim, body in unsaved:
                 await _save_if_first(connection, claim, body)
 
         if unsaved:
-            await once(self, save, repeatable=True)
+            await transaction_once(self, save, repeatable=True)
         return result
 
     _replace(receipts, "save", save_later)
@@ -82,23 +85,24 @@ async def _save_if_first(connection: Connection, claim: Claim, body: bytes) -> N
 
 
 def _finish_by_not_exists() -> None:
-    finishing: ContextVar[bool] = ContextVar("finishing", default=False)
+    in_finish: ContextVar[bool] = ContextVar("in_finish", default=False)
     finish, lock = lifecycle.finish, log.lock_session
 
     async def unlocked_finish(database: Database, lease: Lease) -> bool:
-        token = finishing.set(True)
+        await _wait_until_steered(database, lease.run_id)
+        token = in_finish.set(True)
         try:
             return await finish(database, lease)
         finally:
-            finishing.reset(token)
+            in_finish.reset(token)
 
     async def lock_session(connection: Connection, session_id: UUID) -> None:
-        if not finishing.get():
+        if not in_finish.get():
             await lock(connection, session_id)
 
     _replace(lifecycle, "finish", unlocked_finish)
     _replace(log, "lock_session", lock_session)
-    _without(
+    _replace_text(
         lifecycle_store,
         "_SUCCEED",
         "consumed_through = last_input",
@@ -107,30 +111,51 @@ def _finish_by_not_exists() -> None:
     )
 
 
+async def _wait_until_steered(database: Database, run_id: UUID) -> None:
+    """Wait a while for a transaction that holds the row of this run: an input that is being committed."""
+
+    async def is_locked(connection: Connection) -> bool:
+        query = "SELECT FROM runs WHERE id = %s FOR NO KEY UPDATE SKIP LOCKED"
+        return await (await connection.execute(query, (run_id,))).fetchone() is None
+
+    deadline = time.monotonic() + 1.0
+    while time.monotonic() < deadline and not await database.transaction(is_locked, repeatable=True):
+        await asyncio.sleep(0.002)
+
+
+# Holds the commit of every accepted input, with its locks.
+_HOLD_INPUTS_AT_COMMIT = """
+CREATE FUNCTION app.hold_at_commit() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER hold_at_commit AFTER INSERT ON app.session_events DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.type = 'input.accepted') EXECUTE FUNCTION app.hold_at_commit()
+"""
+
+
 def _unfenced_worker() -> None:
     for name in ("_TAKE", "_STEP", "_SUCCEED", "_FAIL", "_GIVE_BACK"):
-        _without(lifecycle_store, name, "attempt = %s", "%s::integer IS NOT NULL")
+        _replace_text(lifecycle_store, name, "attempt = %s", "%s::integer IS NOT NULL")
 
 
 def _blob_after_row() -> None:
     put = BundleStore.put
-    under_way: set[asyncio.Task[None]] = set()
+    tasks: set[asyncio.Task[None]] = set()
 
-    async def put_later(self: BundleStore, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
+    async def put_late(self: BundleStore, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
         archive.seek(0)
-        task = asyncio.create_task(put(self, sha256, generation, io.BytesIO(archive.read())))
-        under_way.add(task)
-        task.add_done_callback(_forget)
+        task = asyncio.create_task(held_put(self, sha256, generation, io.BytesIO(archive.read())))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
-    def _forget(task: "asyncio.Task[None]") -> None:
-        under_way.discard(task)
-        if not task.cancelled():
-            task.exception()
+    async def held_put(self: BundleStore, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
+        # Longer than the pause between two checks of the auditor.
+        await asyncio.sleep(2.0)
+        await put(self, sha256, generation, archive)
 
-    _replace(BundleStore, "put", put_later)
+    _replace(BundleStore, "put", put_late)
 
 
-_TWICE = r"two answers say|different answers|made \d+ times|stored \d+ times|done again"
+_TWICE = r"two answers that|different answers|made \d+ times|stored \d+ times|done again"
 
 BUGS = {
     "receipt-in-a-second-transaction": Bug(
@@ -140,7 +165,7 @@ BUGS = {
     "steer-without-the-lock": Bug(
         "one row is updated, which needs no further lock",
         r"a stream missed|lost",
-        without="""        SELECT session_lock(s) FROM unnest(session_ids) AS s
+        removed="""        SELECT session_lock(s) FROM unnest(session_ids) AS s
         UNION
 """,
     ),
@@ -149,32 +174,34 @@ BUGS = {
         r"versions given twice",
         sql="ALTER TABLE app.skill_versions DROP CONSTRAINT skill_versions_number CASCADE",
         function="push_skill_version",
-        without="FOR NO KEY UPDATE",
+        removed="FOR NO KEY UPDATE",
     ),
     "finish-by-not-exists": Bug(
-        "the statement looks for inputs itself", r"a stream missed|lost", _finish_by_not_exists
+        "the statement looks for inputs itself",
+        r"lost: not consumed",
+        _finish_by_not_exists,
+        sql=_HOLD_INPUTS_AT_COMMIT,
     ),
     "unfenced-worker": Bug(
         "only its worker writes to a run",
         r"step \d+ was stored|carried out|after its end|ended \d+ times",
         _unfenced_worker,
-        needs=("pause a worker",),
+        faults=("pause a worker",),
     ),
     "blob-after-row": Bug(
         "the archive can be written while the row is committed",
         r"has no bundle",
         _blob_after_row,
-        needs=("fill the disk", "kill an API process"),
     ),
 }
 
 
 def _replace(owner: Any, name: str, value: object) -> None:
-    assert hasattr(owner, name), f"{owner} has no {name} any more"
+    assert hasattr(owner, name), f"{owner} no longer has {name}"
     setattr(owner, name, value)
 
 
-def _without(module: Any, name: str, text: str, instead: str = "") -> None:
+def _replace_text(module: Any, name: str, text: str, replacement: str) -> None:
     statement: str = getattr(module, name)
-    assert text in statement, f"{name} does not say {text!r} any more"
-    setattr(module, name, statement.replace(text, instead))
+    assert text in statement, f"{name} no longer contains {text!r}"
+    setattr(module, name, statement.replace(text, replacement))
