@@ -20,10 +20,10 @@ WHERE bytes_before < %s ORDER BY id
 """
 _HEADS = """
 SELECT s.id, s.workspace_id, (SELECT max(e.id) FROM session_events e WHERE e.session_id = s.id)
-FROM sessions s WHERE s.id = ANY (%s)
+FROM sessions s WHERE s.id = ANY (%s::uuid[])
 """
 _LISTEN = "LISTEN quarterdeck_events"
-_NOTIFY = "SELECT pg_notify('quarterdeck_events', payload) FROM unnest(%s) AS payload"
+_NOTIFY = "SELECT pg_notify('quarterdeck_events', payload) FROM unnest(%s::text[]) AS payload"
 
 
 async def page(
