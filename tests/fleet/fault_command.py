@@ -71,10 +71,8 @@ def show(report: Report, console: Console) -> None:
             table.add_row(name, str(len(each)), f"{median(each):.2f} s", f"{max(each):.2f} s")
     console.print(table)
     outcomes = ", ".join(f"{name}: {count}" for name, count in report.outcomes.items())
-    console.print(
-        f"{report.seconds:.0f} s, {report.acknowledged} of {report.intents} changes acknowledged; the outcome of"
-    )
-    console.print(f"the others is unknown. Requests: {outcomes}. Slowest: {report.slowest_seconds:.1f} s.")
+    console.print(f"{report.seconds:.0f} s, {report.acknowledged} of {report.intents} changes acknowledged.")
+    console.print(f"Requests: {outcomes}. Slowest: {report.slowest_seconds:.1f} s.")
     console.print(f"The database was checked {report.checks} times.")
     for left_out in report.left_out:
         console.print(f"Not injected, because it needs root: {left_out}.")

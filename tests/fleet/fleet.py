@@ -63,9 +63,8 @@ class Fleet:
             self.apis, self.workers = [ApiProcess("serve", "serve", environment, folder)], []
         else:
             self.apis = [ApiProcess(f"api-{n}", "api", environment, folder) for n in range(1, options.apis + 1)]
-            self.workers = [
-                Process(f"worker-{n}", ["worker"], environment, folder) for n in range(1, options.workers + 1)
-            ]
+            names = [f"worker-{at}" for at in range(1, options.workers + 1)]
+            self.workers = [Process(name, ["worker"], environment, folder) for name in names]
         self.workspace_id: UUID
         self.key: str
 

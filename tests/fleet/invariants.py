@@ -131,7 +131,7 @@ def _check_acknowledged(session: Session, intents: Iterable[Intent], answers: di
 
 
 def _check_inputs_end(session: Session) -> Iterator[str]:
-    """An input is consumed once, by its run or the successor of a failed run, or discarded, or waits for an active run."""
+    """An input is consumed once, by its run or the successor of that run, or discarded, or waits for an active run."""
     ends: dict[str, list[Entry]] = {}
     follows: dict[str, str] = {}
     for entry in session.entries:
@@ -182,7 +182,7 @@ def _check_ends(session: Session) -> Iterator[str]:
     ends = [(entry.run_id, entry.type) for entry in session.entries if entry.type in ENDS]
     expected = [(run.id, f"run.{run.state}") for run in session.runs if run.state not in ACTIVE]
     if sorted(ends) != sorted(expected):
-        yield f"{session.id}: the log ends {sorted(set(ends) ^ set(expected))[:3]} differently from the rows of the runs"
+        yield f"{session.id}: the log ends {sorted(set(ends) ^ set(expected))[:3]} unlike the rows of the runs"
 
 
 def _check_runs(session: Session) -> Iterator[str]:
