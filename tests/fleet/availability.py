@@ -1,88 +1,60 @@
-"""`make availability`: outages of the database and rolling restarts under load, measured against what is promised."""
+"""`make availability`: outages of the database and rolling restarts under load, compared with their targets."""
 
 import argparse
 import asyncio
 import os
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-import httpx
 import msgspec
 from bench.report import table_of, write_json
 from rich.console import Console
 from rich.markup import escape
 
-from tests.fault.postgres import Postgres, own_postgres
-from tests.uptime import outage
-from tests.uptime.fleet import sailing
-from tests.uptime.outage import How, Outage
-from tests.uptime.rolling import Rolled, Served, behind_a_balancer
-from tests.world import World
+from tests.fleet.fleet import FleetOptions, running_fleet
+from tests.fleet.outage import Outage, OutageResult, measure_outage
+from tests.fleet.rolling import RollingResult, measure_rolling_restarts
 
-APIS, WORKERS = 2, 3
-
-Measured = Outage | Rolled
+Result = OutageResult | RollingResult
 
 
-@asynccontextmanager
-async def working_world(database_url: str, url: str) -> AsyncIterator[World]:
-    async with httpx.AsyncClient(base_url=url, timeout=30) as http:
-        yield await World.create(database_url, http)
-
-
-async def outages(postgres: Postgres, folder: Path, hows: list[How], seconds: float, console: Console) -> list[Outage]:
-    found: list[Outage] = []
-    with sailing(postgres.url, folder, apis=APIS, workers=WORKERS) as fleet:
-        for how in hows:
-            console.print(f"The database is {how} for {seconds:g} s under {APIS} API and {WORKERS} worker processes …")
-            async with working_world(postgres.url, fleet.apis[0].url) as world:
-                found.append(await outage.measure(postgres, fleet, world, how, seconds))
-    return found
-
-
-async def rolling_restarts(database_url: str, folder: Path, rounds: int, console: Console) -> list[Rolled]:
-    console.print(f"Every process is restarted {rounds} times, first of `qd serve`, then behind a balancer …")
-    served = Served(database_url, folder, SERVER_PROCESSES=APIS, WORKER_PROCESSES=WORKERS)
-    try:
-        served.start()
-        async with working_world(database_url, served.url) as world:
-            first = await served.measure(world, rounds=rounds)
-    finally:
-        served.process.stop()
-    with sailing(database_url, folder, apis=APIS, workers=WORKERS) as fleet:
-        async with working_world(database_url, fleet.apis[0].url) as world:
-            return [first, await behind_a_balancer(fleet, world, rounds=rounds)]
-
-
-async def measure(postgres: Postgres, folder: Path, asked: argparse.Namespace, console: Console) -> list[Measured]:
-    found: list[Measured] = []
-    if not asked.rolling:
-        found += await outages(postgres, folder, asked.outage or list(How), asked.seconds, console)
-    if not asked.outage:
-        found += await rolling_restarts(postgres.url, folder, asked.rounds, console)
-    return found
+async def measure(options: argparse.Namespace, folder: Path, console: Console) -> list[Result]:
+    results: list[Result] = []
+    if not options.rolling:
+        (folder / "outages").mkdir()
+        async with running_fleet(folder / "outages", FleetOptions()) as fleet:
+            for number, kind in enumerate(options.outage or list(Outage)):
+                console.print(f"The database is {kind} for {options.seconds:g} s …")
+                results.append(await measure_outage(fleet, kind, options.seconds, number))
+    if not options.outage:
+        for as_qd_serve in (True, False):
+            console.print(f"Rolling restarts, {options.rounds} rounds …")
+            place = folder / ("serve" if as_qd_serve else "separate")
+            place.mkdir()
+            async with running_fleet(place, FleetOptions(as_qd_serve=as_qd_serve)) as fleet:
+                results.append(await measure_rolling_restarts(fleet, options.rounds, seed=0))
+    return results
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make availability", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of each outage")
-    parser.add_argument("--outage", type=How, choices=list(How), action="append", help="of this kind only")
-    parser.add_argument("--rounds", type=int, default=3, help="of restarts of every process")
-    parser.add_argument("--rolling", action="store_true", help="restarts only")
-    asked = parser.parse_args()
+    parser.add_argument("--seconds", type=float, default=30.0, help="length of each outage")
+    parser.add_argument("--outage", type=Outage, choices=list(Outage), action="append", help="only this kind")
+    parser.add_argument("--rounds", type=int, default=3, help="restarts of every process")
+    parser.add_argument("--rolling", action="store_true", help="only rolling restarts")
+    options = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 120)
     began, load_before = time.monotonic(), os.getloadavg()[0]
-    with own_postgres("availability") as postgres:
-        found = asyncio.run(measure(postgres, postgres.cluster.data_dir, asked, console))
-    figures = [figure for one in found for figure in one.figures()]
+    with tempfile.TemporaryDirectory(prefix="qd-available-") as folder:
+        results = asyncio.run(measure(options, Path(folder), console))
+    figures = [figure for result in results for figure in result.figures()]
     console.print(table_of("Quarterdeck availability", figures))
-    for one in found:
-        for failure in one.failures if isinstance(one, Rolled) else ():
-            console.print(f"[red]{escape(failure)}")
-    measured = [{"kind": type(one).__name__, **msgspec.to_builtins(one)} for one in found]
+    for result in results:
+        for violation in result.violations[:20]:
+            console.print(f"[red]{escape(violation)}")
+    measured = [{"measurement": type(result).__name__, **msgspec.to_builtins(result)} for result in results]
     path = write_json("availability", figures, time.monotonic() - began, load_before, measured=measured)
     console.print(f"Written to {path}")
     sys.exit(not all(figure.met is not False for figure in figures))

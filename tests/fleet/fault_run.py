@@ -7,11 +7,10 @@ from pathlib import Path
 from msgspec import Struct
 from rich.progress import Progress
 
-from tests.fleet.auditor import Auditor
+from tests.fleet.audited_load import AuditedLoad
 from tests.fleet.faults import FAULTS, FaultInjector, InjectedFault
 from tests.fleet.fleet import SHORT_LEASE, FleetOptions, running_fleet
 from tests.fleet.history import History
-from tests.fleet.load import Load
 from tests.fleet.planted_bugs import BUGS
 
 
@@ -51,14 +50,11 @@ class FaultRun:
             bug=self._options.bug, settings=dict(SHORT_LEASE), delay_commits=True, with_small_disk=True
         )
         async with running_fleet(self._folder, options) as fleet:
-            load = Load(fleet, self.history, self._options.seed)
-            auditor = Auditor(fleet, load, self.history)
             self._injector = FaultInjector(fleet, self.history, self._options.seed, self._options.faults)
             try:
-                await load.prepare()
-                await self._drive(load, auditor, progress)
+                async with AuditedLoad(fleet, self.history, self._options.seed) as load:
+                    await self._drive(load, progress)
             finally:
-                await load.close()
                 self.history.write(self._folder / "history.jsonl")
         return Report(
             seed=self._options.seed,
@@ -68,27 +64,23 @@ class FaultRun:
             acknowledged=self.history.acknowledged(),
             outcomes=self.history.outcomes(),
             slowest_seconds=self.history.slowest_seconds(),
-            checks=auditor.checks,
+            checks=load.auditor.checks,
             faults=self._injector.injected,
             left_out=self._injector.left_out,
             violations=self.history.violations,
         )
 
-    async def _drive(self, load: Load, auditor: Auditor, progress: Progress | None) -> None:
-        working = [asyncio.create_task(load.run()), asyncio.create_task(self._injector.run())]
-        auditing = asyncio.create_task(auditor.run())
+    async def _drive(self, load: AuditedLoad, progress: Progress | None) -> None:
+        injecting = asyncio.create_task(self._injector.run())
         try:
-            await self._wait([*working, auditing], progress)
-            load.stopping = self._injector.stopping = True
+            await self._wait([*load.tasks, injecting], progress)
+            self._injector.stopping = True
             if not self._is_caught():
-                await asyncio.gather(*working)
-                auditing.cancel()
-                await asyncio.gather(auditing, return_exceptions=True)
-                await auditor.settle()
+                await injecting
+                await load.finish()
         finally:
-            for task in (*working, auditing):
-                task.cancel()
-            await asyncio.gather(*working, auditing, return_exceptions=True)
+            injecting.cancel()
+            await asyncio.gather(injecting, return_exceptions=True)
 
     async def _wait(self, tasks: list["asyncio.Task[None]"], progress: Progress | None) -> None:
         """Until the time is over, the bug is caught, or a task fails."""

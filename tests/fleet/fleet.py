@@ -110,10 +110,10 @@ class Fleet:
             if bug.sql is not None:
                 await connection.execute(bug.sql.encode())
             if bug.removed is not None:
-                definition = "SELECT pg_get_functiondef(%s::regproc)"
-                row = await (await connection.execute(definition, (bug.function,))).fetchone()
+                definition = "SELECT pg_get_functiondef('submit_inputs'::regproc)"
+                row = await (await connection.execute(definition)).fetchone()
                 assert row is not None
-                assert bug.removed in row[0], f"{bug.function} no longer contains {bug.removed!r}"
+                assert bug.removed in row[0], f"submit_inputs no longer contains {bug.removed!r}"
                 await connection.execute(row[0].replace(bug.removed, "").encode())
 
     async def connect(self) -> "AsyncConnection[tuple[Any, ...]]":

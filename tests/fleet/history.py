@@ -10,6 +10,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+# Shared by all histories: several may use one database.
+_NUMBERS = itertools.count(1)
+
 
 class Kind(StrEnum):
     SUBMIT = "submit"
@@ -58,6 +61,11 @@ class Attempt(Struct, frozen=True):
     def seconds(self) -> float:
         return self.ended - self.began
 
+    @property
+    def is_failure(self) -> bool:
+        """A transport error or a 5xx. The load also provokes refusals (401, 409), which are no failures."""
+        return not self.outcome.isdigit() or self.outcome.startswith("5")
+
 
 class History:
     def __init__(self) -> None:
@@ -67,12 +75,11 @@ class History:
         self.cancel_requested: set[str] = set()
         self.cancelled: set[str] = set()
         self.violations: list[str] = []
-        self._numbers = itertools.count(1)
 
     def new_intent(
         self, kind: Kind, *, target_id: str = "", idempotency_key: str | None = None, by_session_token: bool = False
     ) -> Intent:
-        token = f"{kind[:2]}-{next(self._numbers):07d}"
+        token = f"{kind[:2]}-{next(_NUMBERS):07d}"
         intent = Intent(
             kind=kind,
             token=token,

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import uuid4
 
 import httpx
 
@@ -35,7 +36,15 @@ _LONG_RUNS = ("\ndemo: steps 9\ndemo: slow 0.8",)
 
 
 class Load:
-    def __init__(self, fleet: Fleet, history: History, seed: int, *, always_keyed: bool = False) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        history: History,
+        seed: int,
+        *,
+        short_sessions: int = SHORT_SESSIONS,
+        always_keyed: bool = False,
+    ) -> None:
         """`always_keyed` sends an Idempotency-Key with every change, as the Python client does. Otherwise some changes
         have none, and their outcome stays unknown if the answer is lost."""
         self.active: list[LoadSession] = []
@@ -48,6 +57,7 @@ class Load:
         self._fleet = fleet
         self._history = history
         self._seed = seed
+        self._short_sessions = short_sessions
         self._always_keyed = always_keyed
         self._requests = Requests(fleet, history)
         self._reader = StreamReader(fleet, self._requests)
@@ -64,10 +74,10 @@ class Load:
 
     async def prepare(self) -> None:
         rng = random.Random(f"{self._seed} setup")
-        for number in range(SKILLS):
-            skill = await self._create(rng, "/v1/skills", {"name": f"skill {number}"})
+        for _ in range(SKILLS):
+            skill = await self._create(rng, "/v1/skills", {"name": f"skill {uuid4()}"})
             self.pushed[skill["id"]] = {}
-        for instructions in [_SHORT_RUNS] * SHORT_SESSIONS + [_LONG_RUNS] * LONG_SESSIONS:
+        for instructions in [_SHORT_RUNS] * self._short_sessions + [_LONG_RUNS] * LONG_SESSIONS:
             self.active.append(await self._new_session(rng, instructions))
 
     async def run(self, clients: int = CLIENTS) -> None:

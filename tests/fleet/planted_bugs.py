@@ -21,6 +21,7 @@ from quarterdeck.conversations.events import log
 from quarterdeck.conversations.runs import lifecycle, lifecycle_store
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.skills import store as skills
 from quarterdeck.skills.bundle_store import BundleStore
 
 _SAVE_IF_FIRST = """
@@ -36,8 +37,7 @@ class Bug(Struct, frozen=True):
     plant: Callable[[], None] = lambda: None
     # Executed in the database as its owner.
     sql: str | None = None
-    # Text to remove from a function of the database.
-    function: str = "submit_inputs"
+    # Text to remove from the function submit_inputs.
     removed: str | None = None
     # Faults that it needs to cause a violation. Most need only the load.
     faults: tuple[str, ...] = ()
@@ -123,13 +123,23 @@ async def _wait_until_steered(database: Database, run_id: UUID) -> None:
         await asyncio.sleep(0.002)
 
 
-# Holds the commit of every accepted input, with its locks.
-_HOLD_INPUTS_AT_COMMIT = """
-CREATE FUNCTION app.hold_at_commit() RETURNS trigger LANGUAGE plpgsql AS
-    $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$;
-CREATE CONSTRAINT TRIGGER hold_at_commit AFTER INSERT ON app.session_events DEFERRABLE INITIALLY DEFERRED
-    FOR EACH ROW WHEN (NEW.type = 'input.accepted') EXECUTE FUNCTION app.hold_at_commit()
-"""
+def _hold_commits(table: str, condition: str = "true") -> str:
+    """A trigger that holds the commit of a transaction that inserts such a row, with all its locks."""
+    return f"""
+        CREATE FUNCTION app.hold_commit() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$;
+        CREATE CONSTRAINT TRIGGER hold_commit AFTER INSERT ON app.{table} DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION app.hold_commit();
+    """
+
+
+def _max_plus_one() -> None:
+    _replace_text(
+        skills,
+        "_ADD_VERSION",
+        "latest_version = latest_version + 1",
+        "latest_version = (SELECT coalesce(max(v.version), 0) + 1 FROM skill_versions v WHERE v.skill_id = skills.id)",
+    )
 
 
 def _unfenced_worker() -> None:
@@ -165,22 +175,24 @@ BUGS = {
     "steer-without-the-lock": Bug(
         "one row is updated, which needs no further lock",
         r"a stream missed|lost",
-        removed="""        SELECT session_lock(s) FROM unnest(session_ids) AS s
+        removed="""        SELECT session_lock(item.session_id)
+        FROM unnest(session_ids, admitted) AS item(session_id, is_admitted) WHERE item.is_admitted
         UNION
 """,
     ),
     "max-plus-one": Bug(
         "the next version is the highest plus one",
         r"versions given twice",
-        sql="ALTER TABLE app.skill_versions DROP CONSTRAINT skill_versions_number CASCADE",
-        function="push_skill_version",
-        removed="FOR NO KEY UPDATE",
+        _max_plus_one,
+        # The constraint would turn the bug into an error.
+        sql="ALTER TABLE app.skill_versions DROP CONSTRAINT skill_versions_number CASCADE;"
+        + _hold_commits("skill_versions"),
     ),
     "finish-by-not-exists": Bug(
         "the statement looks for inputs itself",
         r"lost: not consumed",
         _finish_by_not_exists,
-        sql=_HOLD_INPUTS_AT_COMMIT,
+        sql=_hold_commits("session_events", "NEW.type = 'input.accepted'"),
     ),
     "unfenced-worker": Bug(
         "only its worker writes to a run",
