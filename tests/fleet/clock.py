@@ -1,4 +1,4 @@
-"""A wall clock that jumps: a process reads how far it is off from a shared file, and the harness writes into that."""
+"""A wall clock that can jump. A process reads the offset of its clock from a mapped file that the test writes to."""
 
 import mmap
 import struct
@@ -13,20 +13,21 @@ _OFFSET = struct.Struct("d")
 
 
 class Clock:
-    """The harness's end."""
+    """The test's side."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.write_bytes(_OFFSET.pack(0.0))
 
     def set(self, offset_seconds: float) -> None:
-        # In place: whoever has the file mapped sees it at once.
+        # In place: a process that has the file mapped sees the change at once.
         with self.path.open("r+b") as file:
             file.write(_OFFSET.pack(offset_seconds))
 
 
 def install(path: Path) -> None:
-    """The process's end, once its modules are loaded: `datetime` in them is replaced after their types were made."""
+    """The process's side. Call it after all modules are loaded: it replaces `datetime` in them, and msgspec must have
+    read their types before."""
     with path.open("rb") as file:
         shared = mmap.mmap(file.fileno(), _OFFSET.size, access=mmap.ACCESS_READ)
 
@@ -44,7 +45,7 @@ def install(path: Path) -> None:
 
 
 class _Shifted:
-    """Stands for the class `datetime`; only its idea of now is another."""
+    """Replaces the class `datetime`. Only `now` differs."""
 
     def __init__(self, offset: Callable[[], float]) -> None:
         self._offset = offset

@@ -1,5 +1,5 @@
-"""What must hold at every moment, whatever was broken. Pure: facts of one snapshot of the database against what
-clients were told. Each function yields the sentences that are not true."""
+"""Invariants that hold at every moment, whatever was broken. Pure functions: they compare one snapshot of the database
+with the answers that clients had received before it. Each yields one text for each violation."""
 
 import json
 import re
@@ -11,14 +11,14 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from tests.harness.history import Answer, Intent, Kind
+from tests.fleet.history import Answer, Intent, Kind
 
 ENDS = ("run.succeeded", "run.failed", "run.cancelled")
 ACTIVE = ("queued", "running")
-# Why a run may fail here. Any other reason is a fault of ours.
-REASONS = re.compile(r"told to fail|needed more than|Its worker ended")
+# Reasons for which a run of this load may fail. Any other reason is a defect.
+FAILURE_REASONS = re.compile(r"told to fail|needed more than|Its worker ended")
 _STEP = re.compile(r"step (\d+) of")
-# The demo model quotes this many inputs of either kind.
+# The demo model quotes at most this many inputs.
 _QUOTED = 100
 
 
@@ -53,23 +53,24 @@ class Version(Struct, frozen=True):
     has_bundle: bool
 
 
-class Told(Struct, frozen=True):
-    """What clients had been told before a snapshot was taken, and whom they had asked to cancel after it."""
+class Acknowledged(Struct, frozen=True):
+    """What clients knew before a snapshot was taken. `cancel_requested` is from after it."""
 
+    # By the token of the intent.
     answers: dict[str, Answer]
     cancelled: frozenset[str]
-    cancelling: set[str]
+    cancel_requested: set[str]
 
 
 def check_answers(intent: Intent) -> Iterator[str]:
-    """One effect a key, equal bytes. What is shown only once is in the first answer and in no other."""
-    told = [answer for answer in intent.answers if answer.status in (200, 201)]
-    first = [answer.body for answer in told if not answer.replayed]
-    replays = {answer.body for answer in told if answer.replayed}
+    """One effect for each key, and the same bytes for each retry. A secret is in the first answer only."""
+    successes = [answer for answer in intent.answers if answer.status in (200, 201)]
+    first = [answer.body for answer in successes if not answer.replayed]
+    replays = {answer.body for answer in successes if answer.replayed}
     if len(first) > 1:
-        yield f"{intent.token}: two answers say that they are the first"
+        yield f"{intent.token}: two answers that are not marked as replays"
     if len(replays | {_without_secret(body) for body in first}) > 1:
-        yield f"{intent.token}: one key, different answers: {[answer.body[:60] for answer in told]}"
+        yield f"{intent.token}: one key, different answers: {[answer.body[:60] for answer in successes]}"
     if any("secret" in json.loads(body) for body in replays):
         yield f"{intent.token}: a secret was shown again"
 
@@ -80,16 +81,16 @@ def _without_secret(body: bytes) -> bytes:
 
 
 def check_session(
-    session: Session, intents: Iterable[Intent], told: Told, seen: Sequence[tuple[int, str]]
+    session: Session, intents: Iterable[Intent], known: Acknowledged, received: Sequence[tuple[int, str]]
 ) -> Iterator[str]:
-    """`told` and `seen` are from before the snapshot that `session` is, `intents` from after it."""
-    yield from _check_acknowledged(session, intents, told.answers)
+    """`known` and `received` are from before the snapshot, `intents` from after it."""
+    yield from _check_acknowledged(session, intents, known.answers)
     yield from _check_inputs_end(session)
-    yield from _check_discarded(session, told)
+    yield from _check_discarded(session, known)
     yield from _check_runs(session)
     yield from _check_ends(session)
     yield from _check_steps(session)
-    yield from _check_stream(session, seen)
+    yield from _check_stream(session, received)
 
 
 def token_of(text: str) -> str:
@@ -100,8 +101,8 @@ def _accepted(session: Session) -> list[Entry]:
     return [entry for entry in session.entries if entry.type == "input.accepted"]
 
 
-def _check_acknowledged(session: Session, intents: Iterable[Intent], told: dict[str, Answer]) -> Iterator[str]:
-    """Every acknowledged input is there once, in the run that was named; what was not acknowledged, at most once."""
+def _check_acknowledged(session: Session, intents: Iterable[Intent], answers: dict[str, Answer]) -> Iterator[str]:
+    """An acknowledged input is stored once, in the run that the answer named; any other input at most once."""
     accepted: dict[str, list[Entry]] = {}
     first_of: dict[str, str] = {}
     for entry in _accepted(session):
@@ -110,7 +111,7 @@ def _check_acknowledged(session: Session, intents: Iterable[Intent], told: dict[
     continued = {entry.data.get("next_run_id") for entry in session.entries if entry.type == "run.failed"}
     for intent in intents:
         found = accepted.pop(intent.token, [])
-        answer = told.get(intent.token)
+        answer = answers.get(intent.token)
         if len(found) > 1:
             yield f"{intent.token}: accepted {len(found)} times"
         elif answer is not None and not found:
@@ -122,15 +123,15 @@ def _check_acknowledged(session: Session, intents: Iterable[Intent], told: dict[
             if record["run_id"] != entry.run_id:
                 yield f"{intent.token}: acknowledged for run {record['run_id']}, stored for {entry.run_id}"
             elif record["outcome"] == "new_run" and not is_first:
-                yield f"{intent.token}: said to start a run that was there"
+                yield f"{intent.token}: acknowledged as new_run, but the run existed"
             elif record["outcome"] == "steered" and is_first and entry.run_id not in continued:
-                yield f"{intent.token}: said to steer a run that it started"
+                yield f"{intent.token}: acknowledged as steered, but it started the run"
     for token in accepted:
-        yield f"{token}: accepted, and nobody asked for it"
+        yield f"{token}: accepted without a request"
 
 
 def _check_inputs_end(session: Session) -> Iterator[str]:
-    """Consumed by one run, the one named or its successor, or discarded; or still before an active run."""
+    """An input is consumed once, by its run or the successor of that run, or discarded, or waits for an active run."""
     ends: dict[str, list[Entry]] = {}
     follows: dict[str, str] = {}
     for entry in session.entries:
@@ -146,9 +147,9 @@ def _check_inputs_end(session: Session) -> Iterator[str]:
             yield f"{name}: ended {len(ended)} times"
         elif not ended:
             if not any(run.consumed_through < entry.id <= run.last_input for run in active):
-                yield f"{name}: lost: neither consumed nor discarded nor before an active run"
+                yield f"{name}: lost: not consumed, not discarded, and no active run will consume it"
         elif ended[0].run_id not in _chain(entry.run_id, follows):
-            yield f"{name}: ended by a run that it was not given to"
+            yield f"{name}: ended by a run that it does not belong to"
     for input_id in ends:
         yield f"{input_id}: ended, and was never accepted"
 
@@ -161,31 +162,31 @@ def _chain(run_id: str, follows: dict[str, str]) -> set[str]:
     return chain
 
 
-def _check_discarded(session: Session, told: Told) -> Iterator[str]:
-    """Only by the cancelling of their run, which somebody asked for and which names them."""
+def _check_discarded(session: Session, known: Acknowledged) -> Iterator[str]:
+    """Inputs are discarded only when a client cancels their run, and the event of the cancellation names them."""
     cancelled = {entry.run_id: entry.data for entry in session.entries if entry.type == "run.cancelled"}
-    for run_id in cancelled.keys() - told.cancelling:
-        yield f"{run_id}: cancelled, and nobody asked for it"
+    for run_id in cancelled.keys() - known.cancel_requested:
+        yield f"{run_id}: cancelled without a request"
     for entry in session.entries:
         if entry.type == "input.discarded":
             named = cancelled.get(entry.run_id, {}).get("discarded_input_ids", [])
             if entry.data["input_id"] not in named or not entry.data["reason"]:
-                yield f"{entry.data['input_id']}: discarded without a cancelled run that says so"
+                yield f"{entry.data['input_id']}: discarded, but no cancelled run names it"
     for run in session.runs:
-        if run.id in told.cancelled and run.id not in cancelled:
-            yield f"{run.id}: said to be cancelled, and is not"
+        if run.id in known.cancelled and run.id not in cancelled:
+            yield f"{run.id}: cancellation acknowledged, but the run is not cancelled"
 
 
 def _check_ends(session: Session) -> Iterator[str]:
-    """A run's row and the log say the same of its end."""
+    """The row of a run and the log agree on its end."""
     ends = [(entry.run_id, entry.type) for entry in session.entries if entry.type in ENDS]
     expected = [(run.id, f"run.{run.state}") for run in session.runs if run.state not in ACTIVE]
     if sorted(ends) != sorted(expected):
-        yield f"{session.id}: the log ends {sorted(set(ends) ^ set(expected))[:3]} otherwise than the runs' rows"
+        yield f"{session.id}: the log ends {sorted(set(ends) ^ set(expected))[:3]} unlike the rows of the runs"
 
 
 def _check_runs(session: Session) -> Iterator[str]:
-    """Never two at once; attempts one after the other; nothing of a run after its end."""
+    """Runs do not overlap, attempts are numbered in order, and a run has no event after its end."""
     if sum(run.state in ACTIVE for run in session.runs) > 1:
         yield f"{session.id}: two active runs"
     active: str | None = None
@@ -204,12 +205,12 @@ def _check_runs(session: Session) -> Iterator[str]:
         elif entry.type in ENDS:
             active = None if active == entry.run_id else active
             ended.add(entry.run_id)
-        if entry.type == "run.failed" and not REASONS.search(entry.data["reason"]):
+        if entry.type == "run.failed" and not FAILURE_REASONS.search(entry.data["reason"]):
             yield f"{entry.run_id}: failed: {entry.data['reason']}"
 
 
 def _check_steps(session: Session) -> Iterator[str]:
-    """A stored step is not done again, no call has two results, and an answer has what its run consumed."""
+    """A stored step is not repeated, a call has one result, and an answer quotes the inputs that its run consumed."""
     steps: Counter[tuple[str, str]] = Counter()
     calls: Counter[str] = Counter()
     said: dict[str, str] = {}
@@ -242,22 +243,22 @@ def _check_answered(session: Session, said: dict[str, str]) -> Iterator[str]:
                 yield f"{token}: consumed by {run_id} and never shown to its model"
 
 
-def _check_stream(session: Session, seen: Sequence[tuple[int, str]]) -> Iterator[str]:
-    """What a reader got, over all its connections, is the log from its beginning, whole and once."""
-    if not seen:
+def _check_stream(session: Session, received: Sequence[tuple[int, str]]) -> Iterator[str]:
+    """Over all its connections a reader received each event of the log once, from the beginning, in order."""
+    if not received:
         return
-    stored = [(entry.id, entry.type) for entry in session.entries if entry.id <= seen[-1][0]]
-    if list(seen) == stored:
+    stored = [(entry.id, entry.type) for entry in session.entries if entry.id <= received[-1][0]]
+    if list(received) == stored:
         return
-    missed = sorted(set(stored) - set(seen))
-    again = [number for number, times in Counter(seen).items() if times > 1]
+    missed = sorted(set(stored) - set(received))
+    again = [number for number, times in Counter(received).items() if times > 1]
     yield f"{session.id}: a stream missed {missed[:5]}, repeated {again[:5]}, of {len(stored)} entries"
 
 
 def check_skill(
-    skill_id: str, versions: Sequence[Version], intents: dict[str, Intent], told: dict[str, Answer]
+    skill_id: str, versions: Sequence[Version], intents: dict[str, Intent], answers: dict[str, Answer]
 ) -> Iterator[str]:
-    """`intents` by the digest of what was pushed."""
+    """`intents` by the digest of the pushed bundle."""
     numbers = sorted(version.version for version in versions)
     if numbers != list(range(1, len(numbers) + 1)):
         twice = [number for number, times in Counter(numbers).items() if times > 1]
@@ -272,19 +273,19 @@ def check_skill(
         found = stored.get(sha256, [])
         if len(found) > 1:
             yield f"{intent.token}: pushed once, stored {len(found)} times"
-        if (answer := told.get(intent.token)) is not None:
+        if (answer := answers.get(intent.token)) is not None:
             record = json.loads(answer.body)
             if (record["id"], record["version"]) not in [(str(one.id), one.version) for one in found]:
-                yield f"{intent.token}: acknowledged as version {record['version']}, which is not there"
+                yield f"{intent.token}: acknowledged as version {record['version']}, which is not stored"
 
 
 def check_created(
-    kind: Kind, stored: Counter[str], intents: Iterable[Intent], told: dict[str, Answer]
+    kind: Kind, stored: Counter[str], intents: Iterable[Intent], answers: dict[str, Answer]
 ) -> Iterator[str]:
-    """Keys and sessions, by the token that their label or title is."""
+    """Keys and sessions. Their label or title is the token of the intent."""
     for intent in intents:
         times = stored[intent.token]
         if times > 1:
             yield f"{intent.token}: one {kind}, made {times} times"
-        elif intent.token in told and times == 0:
-            yield f"{intent.token}: a {kind} was acknowledged and is not there"
+        elif intent.token in answers and times == 0:
+            yield f"{intent.token}: a {kind} was acknowledged and is not stored"

@@ -1,4 +1,6 @@
-"""What the processes of a fleet hold at one moment, by what Linux tells of them, and how that changed over time."""
+"""What the processes of a fleet hold (memory, open files, threads, connections), and how it changes over time.
+
+Sources: /proc and pg_stat_activity."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -8,15 +10,15 @@ from statistics import median
 import psutil
 from msgspec import Struct
 
-from tests.uptime.fleet import Fleet
+from tests.fleet.fleet import Fleet
 
 POSTGRES = "PostgreSQL, all"
 _KIB = 1024
 
 
 class Held(Struct, frozen=True):
-    # What was asked for, and no file and none of PostgreSQL's shared buffers. Pages that a process still shares with
-    # the one that it was forked from count in full: otherwise writing to them would look like growth.
+    # Anonymous pages: no files, no shared buffers of PostgreSQL. Pages shared with the parent of a fork count in
+    # full; otherwise writing to them would look like growth.
     own_mib: float
     resident_mib: float
     files: int
@@ -24,7 +26,7 @@ class Held(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    # Since the load began.
+    # Since the beginning of the load.
     seconds: float
     held: dict[str, Held]
     pids: dict[str, int]
@@ -39,21 +41,35 @@ class Trend(Struct, frozen=True):
 
     first_quarter: float
     last_quarter: float
-    # Of the straight line that fits best.
+    # Slope of the fitted line.
     per_hour: float
-    # Along that line, from the first sample to the last.
+    # Along the fitted line, from the first sample to the last.
     growth: float
 
 
-def held_by(fleet: Fleet, postgres_pid: int) -> tuple[dict[str, Held], dict[str, int]]:
-    """What each holds, and its number."""
+async def count_connections(fleet: Fleet) -> int:
+    return len(await fleet.backends())
+
+
+async def database_mib(fleet: Fleet) -> float:
+    ((size,),) = await fleet.fetch("SELECT pg_database_size(current_database())")
+    return float(size) / 1024**2
+
+
+def count_files(fleet: Fleet) -> dict[str, int]:
+    """Open files of each process and its children."""
+    return {process.name: sum(one.num_fds() for one in process.family()) for process in fleet.processes}
+
+
+def held_by(fleet: Fleet) -> tuple[dict[str, Held], dict[str, int]]:
+    """What each process holds, and its process id."""
     families: dict[str, list[psutil.Process]] = {}
-    for process in fleet.processes():
+    for process in fleet.processes:
         first, *children = process.family() or [psutil.Process(process.pid)]
         families[f"{process.name}, parent" if children else process.name] = [first]
         families |= {f"{process.name}, process {at}": [child] for at, child in enumerate(children, 1)}
     with suppress(psutil.NoSuchProcess):
-        postmaster = psutil.Process(postgres_pid)
+        postmaster = psutil.Process(fleet.postgres.pid)
         families[POSTGRES] = [postmaster, *postmaster.children(recursive=True)]
     held = {name: _sum(family) for name, family in families.items()}
     return held, {name: family[0].pid for name, family in families.items()}
@@ -75,7 +91,7 @@ def trend(seconds: Sequence[float], values: Sequence[float]) -> Trend:
 def _sum(processes: Iterable[psutil.Process]) -> Held:
     own_kib = resident_kib = files = threads = 0
     for process in processes:
-        # One that has just ended is not there any more, and holds nothing.
+        # A process that has just ended holds nothing.
         with suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
             memory = _memory_kib(process.pid)
             files += process.num_fds()
