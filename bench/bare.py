@@ -18,9 +18,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from bench.server import Server, free_port, started, until_up
+from quarterdeck.core.ids import HIGHEST_ID
+from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import connection_options
-from quarterdeck.ids import HIGHEST_ID
-from quarterdeck.settings import DatabaseSettings
 
 _URL = "BENCH_DATABASE_URL"
 _PAGE = 50

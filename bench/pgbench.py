@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from bench.case import BenchError
 from bench.programs import output_of
-from quarterdeck.db.cluster import binary
+from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import connection_options
-from quarterdeck.settings import DatabaseSettings
+from quarterdeck.server.data_directory import binary
 
 _TRANSACTIONS = re.compile(r"^number of transactions actually processed: (\d+)", re.MULTILINE)
 _FAILED = re.compile(r"^number of failed transactions: (\d+)", re.MULTILINE)

@@ -21,7 +21,7 @@ from bench.measuring import measure_all
 from bench.outcome import Outcome
 from bench.report import RESULTS, write_result
 from bench.showing import plain, shown_reach, table_of
-from quarterdeck.db import embedded
+from quarterdeck.server import embedded_postgres
 
 
 def main() -> None:
@@ -57,7 +57,7 @@ def measured(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
         tempfile.TemporaryDirectory(prefix="qd-bench-") as folder,
-        embedded.running(Path(folder)) as url,
+        embedded_postgres.running(Path(folder)) as url,
         Progress(*columns, console=console) as progress,
     ):
         totals = {name: case.warm_up + min(rounds or case.rounds, case.rounds) for name, case in cases.items()}

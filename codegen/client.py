@@ -17,9 +17,9 @@ from uuid import UUID
 import msgspec
 from msgspec import NODEFAULT, UNSET, Struct, UnsetType
 
-from quarterdeck.events import model as events
+from quarterdeck.api.routes import OPERATIONS
+from quarterdeck.conversations.events import model as events
 from quarterdeck.http.operation import Operation, Payload, Query
-from quarterdeck.http.routes import OPERATIONS
 
 FOLDER = Path(__file__).parents[1] / "src" / "quarterdeck" / "client"
 # What a client reads in another form than the server writes: types that may grow. By name, because importing the

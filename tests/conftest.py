@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from psycopg.conninfo import make_conninfo
 
-from quarterdeck.db import embedded
+from quarterdeck.server import embedded_postgres
 from tests.fuzzing import cases
 from tests.world import PATIENT, Server, World, clone_database, drop_database, migrate_for_tests, serving
 
@@ -42,7 +42,7 @@ def postgres_url() -> Iterator[str]:
     if given:
         yield given
         return
-    with tempfile.TemporaryDirectory(prefix="qd-test-") as folder, embedded.running(Path(folder)) as url:
+    with tempfile.TemporaryDirectory(prefix="qd-test-") as folder, embedded_postgres.running(Path(folder)) as url:
         yield url
 
 

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import httpx
 from msgspec import Struct
 
-from quarterdeck.events.signals import delta, notify
+from quarterdeck.conversations.events.signals import delta, notify
 from tests.world import World
 
 # Only a fault takes this long.

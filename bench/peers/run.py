@@ -23,7 +23,7 @@ from bench.peers.outcome import Outcome, Round
 from bench.peers.system import Place, System
 from bench.peers.systems import SYSTEMS
 from bench.peers.verdicts import Finding
-from quarterdeck.db import embedded
+from quarterdeck.server import embedded_postgres
 
 CONNECTIONS = 64
 SESSIONS = 500
@@ -144,7 +144,7 @@ def main() -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
         tempfile.TemporaryDirectory(prefix="qd-peers-") as folder,
-        embedded.running(Path(folder) / "postgres") as url,
+        embedded_postgres.running(Path(folder) / "postgres") as url,
         Progress(*columns, console=console) as progress,
     ):
         comparison = Comparison(url, Path(folder), progress)

@@ -1,126 +1,144 @@
-"""Composition root: settings become a database, a bundle store and an ASGI app. Nothing runs on import."""
+"""Composition root of an API process: settings become services and an ASGI app. Nothing runs on import."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
-from starlette.routing import Router as Lifespan
-from starlette.types import ASGIApp
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from quarterdeck.access.callers import Callers
-from quarterdeck.access.last_used import LastUsed
+from quarterdeck.api.console import Console
+from quarterdeck.api.docs_page import serve_docs
+from quarterdeck.api.endpoint import Endpoint, Executor
+from quarterdeck.api.health import healthz, readyz
+from quarterdeck.api.openapi import openapi_document, serve_document
+from quarterdeck.api.routes import OPERATIONS
+from quarterdeck.api.shutdown import told_of_stop
+from quarterdeck.auth.access import Access
+from quarterdeck.auth.last_used import LastUsed
+from quarterdeck.auth.rate_limits.allowance import RateLimits
+from quarterdeck.changes.perform import Changes
+from quarterdeck.conversations.events.feed import Feed
+from quarterdeck.conversations.events.hints import Hints
+from quarterdeck.conversations.events.shared_pages import SharedPages
+from quarterdeck.conversations.runs.input_batcher import InputBatcher
+from quarterdeck.core import errors
+from quarterdeck.core.logging import configure_logs, log
+from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Database
-from quarterdeck.events.feed import Feed
-from quarterdeck.events.hints import Hints
-from quarterdeck.events.shared_pages import SharedPages
-from quarterdeck.http.console import Console
-from quarterdeck.http.docs_page import serve_docs
-from quarterdeck.http.edge import Edge
-from quarterdeck.http.endpoint import Endpoint, operation_endpoint
-from quarterdeck.http.health import healthz, readyz
-from quarterdeck.http.openapi import openapi_document, serve_document
+from quarterdeck.http.downloads import Downloads
+from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.operation import Operation
-from quarterdeck.http.router import Router
-from quarterdeck.http.routes import OPERATIONS
-from quarterdeck.logs import configure_logs, log
-from quarterdeck.parts import Parts
-from quarterdeck.rate_limits.allowance import RateLimits
-from quarterdeck.runs.known_callers import KnownCallers
-from quarterdeck.runs.submissions import Submissions
-from quarterdeck.settings import Settings
-from quarterdeck.skills.bundle_store import open_bundle_store
-from quarterdeck.skills.pushes import Pushes
-from quarterdeck.skills.uploads import open_uploads
-from quarterdeck.stopping import told_of_stop
-from quarterdeck.sweep import sweep
+from quarterdeck.retention import delete_expired
+from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
+from quarterdeck.skills.uploads import Uploads, open_uploads
 from quarterdeck.webhooks.sealing import Sealer
 
 
 def load_app(settings: Settings) -> ASGIApp:
     configure_logs(settings.log.level)
-    parts = build_parts(settings)
-    lifespan = Lifespan(lifespan=_lifespan(parts))
-    return Edge(Router(_endpoints(parts)), lifespan, settings.http)
+    services = Services(settings)
+    router = Router(services.routes(), redirect_slashes=False, default=_not_found, lifespan=services.lifespan())
+    return Middleware(router, settings.http)
 
 
-def build_parts(settings: Settings) -> Parts:
-    url = settings.database.url
-    assert url is not None, "an API process is told which database to use"
-    database = Database(url, settings.database)
-    hints = Hints(database)
-    return Parts(
-        settings=settings,
-        database=database,
-        callers=Callers(database),
-        last_used=LastUsed(),
-        rate_limits=RateLimits(settings.limit, settings.server.processes),
-        submissions=Submissions(url, settings.database, settings.submit, hints.add),
-        known_callers=KnownCallers(settings.submit.known_callers),
-        bundles=open_bundle_store(settings.bundle.store_url, settings.data_dir),
-        uploads=open_uploads(settings.bundle, settings.data_dir),
-        pushes=Pushes(database),
-        hints=hints,
-        feed=Feed(url, settings.database, settings.stream),
-        shared_pages=SharedPages(database),
-        stopping=asyncio.Event(),
-        sealer=Sealer(settings.webhook, settings.data_dir),
-    )
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    raise errors.not_found("path")
 
 
-def _endpoints(parts: Parts) -> dict[str, Endpoint]:
-    paths: dict[str, list[Operation]] = {}
-    for operation in OPERATIONS:
-        paths.setdefault(operation.path, []).append(operation)
-    document = openapi_document(OPERATIONS)
-    console = Console()
-    return {
-        **{path: operation_endpoint(together, parts) for path, together in paths.items()},
-        "/": Endpoint({"GET": console.page()}),
-        "/assets/{hash}/{name:path}": Endpoint({"GET": console.asset()}),
-        "/openapi.json": Endpoint({"GET": serve_document(document)}),
-        "/docs": Endpoint({"GET": serve_docs(document)}),
-        "/healthz": Endpoint({"GET": healthz}),
-        "/readyz": Endpoint({"GET": readyz(parts.database)}),
-    }
+class Services:
+    """The long-lived objects of one process. Operations ask for those they need by type: see `http/operation.py`."""
+
+    def __init__(self, settings: Settings) -> None:
+        url = settings.database.url
+        assert url is not None, "an API process is told which database to use"
+        self.settings = settings
+        self.database = Database(url, settings.database)
+        self.last_used = LastUsed()
+        self.access = Access(self.database, self.last_used)
+        self.rate_limits = RateLimits(settings.limit, settings.server.processes)
+        self.hints = Hints(self.database)
+        self.inputs = InputBatcher(url, settings.database, settings.submit, self.hints.add)
+        self.feed = Feed(url, settings.database, settings.stream)
+        self.bundles = open_bundle_store(settings.bundle.store_url, settings.data_dir)
+        self.uploads = open_uploads(settings.bundle, settings.data_dir)
+        self.shutdown = asyncio.Event()
+
+    def routes(self) -> list[Route]:
+        executor = Executor(self.settings.http, self.rate_limits, self._provided())
+        paths: dict[str, list[Operation]] = {}
+        for operation in OPERATIONS:
+            paths.setdefault(operation.path, []).append(operation)
+        document = openapi_document(OPERATIONS)
+        console = Console()
+        endpoints = {
+            **{path: executor.endpoint(operations) for path, operations in paths.items()},
+            "/": Endpoint({"GET": console.page()}),
+            "/assets/{hash}/{name:path}": Endpoint({"GET": console.asset()}),
+            "/openapi.json": Endpoint({"GET": serve_document(document)}),
+            "/docs": Endpoint({"GET": serve_docs(document)}),
+            "/healthz": Endpoint({"GET": healthz}),
+            "/readyz": Endpoint({"GET": readyz(self.database)}),
+        }
+        return [Route(path, endpoint) for path, endpoint in endpoints.items()]
+
+    def _provided(self) -> dict[type, object]:
+        settings = self.settings
+        return {
+            Access: self.access,
+            Changes: Changes(self.database, self.access),
+            Database: self.database,
+            LastUsed: self.last_used,
+            InputBatcher: self.inputs,
+            Feed: self.feed,
+            SharedPages: SharedPages(self.database),
+            BundleStore: self.bundles,
+            Uploads: self.uploads,
+            Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
+            Sealer: Sealer(settings.webhook, settings.data_dir),
+            **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
+            **{type(section): section for section in (settings.bundle, settings.stream)},
+        }
+
+    def lifespan(self) -> Callable[[object], AbstractAsyncContextManager[None]]:
+        @asynccontextmanager
+        async def lifespan(_: object) -> AsyncIterator[None]:
+            await self.database.open()
+            await self.inputs.open()
+            await self.feed.open()
+            sweep_seconds = self.settings.receipt.sweep_interval_seconds
+            loops = [
+                asyncio.create_task(_every(self.settings.key.last_used_flush_seconds, self._flush)),
+                asyncio.create_task(_every(sweep_seconds, self._delete_expired)),
+            ]
+            with told_of_stop(self._stop):
+                yield
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+            with suppress(Exception):
+                await self._flush()
+            await self.feed.close()
+            self.uploads.close()
+            await self.inputs.close()
+            await self.hints.close()
+            await self.rate_limits.close()
+            await self.database.close()
+
+        return lifespan
+
+    def _stop(self) -> None:
+        self.shutdown.set()
+        self.feed.stop()
+
+    async def _flush(self) -> None:
+        await self.last_used.flush(self.database)
+
+    async def _delete_expired(self) -> None:
+        await delete_expired(self.database, self.bundles, self.settings)
 
 
-def _lifespan(parts: Parts) -> Callable[[object], AbstractAsyncContextManager[None]]:
-    @asynccontextmanager
-    async def lifespan(_: object) -> AsyncIterator[None]:
-        await parts.database.open()
-        await parts.submissions.open()
-        await parts.feed.open()
-        loops = [
-            asyncio.create_task(_every(parts.settings.key.last_used_flush_seconds, lambda: _flush(parts))),
-            asyncio.create_task(_every(parts.settings.receipt.sweep_interval_seconds, lambda: sweep(parts))),
-        ]
-        with told_of_stop(lambda: _stop(parts)):
-            yield
-        for loop in loops:
-            loop.cancel()
-        await asyncio.gather(*loops, return_exceptions=True)
-        with suppress(Exception):
-            await _flush(parts)
-        await parts.feed.close()
-        parts.uploads.close()
-        await parts.submissions.close()
-        await parts.hints.close()
-        await parts.rate_limits.close()
-        await parts.database.close()
-
-    return lifespan
-
-
-def _stop(parts: Parts) -> None:
-    parts.stopping.set()
-    parts.feed.stop()
-
-
-async def _flush(parts: Parts) -> None:
-    await parts.last_used.flush(parts.database)
-
-
-async def _every(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
+async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
     while True:
         await asyncio.sleep(seconds)
         try:

@@ -11,7 +11,7 @@ import httpx
 import psycopg
 import pytest
 
-from quarterdeck.settings import WebhookSettings
+from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.webhooks.sealing import Sealer
 from tests.cli.command import qd, qd_here, qd_serve
 from tests.world import app_url

@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from quarterdeck.cli import connection
-from quarterdeck.cli.exits import Exit
+from quarterdeck.cli.exit_codes import Exit
 from quarterdeck.cli.main import app
 from quarterdeck.client import AsyncClient
 from quarterdeck.webhooks.model import RunEvent

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from quarterdeck.access.model import Permission
+from quarterdeck.core.actors import Permission
+
 from tests.cli.people import nearby
 from tests.world import Server, World
 

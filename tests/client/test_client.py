@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from msgspec import UNSET
+from quarterdeck.core.actors import Permission
 
-from quarterdeck.access.model import Permission
 from quarterdeck.client import (
     ApiError,
     AsyncClient,
@@ -31,8 +31,8 @@ from quarterdeck.client import (
 )
 from quarterdeck.client.errors import BY_CODE
 from quarterdeck.client.requests import Operation
-from quarterdeck.errors import ErrorCode
-from quarterdeck.sessions.model import SessionBody, SessionSkill
+from quarterdeck.conversations.sessions.model import SessionBody, SessionSkill
+from quarterdeck.core.errors import ErrorCode
 from tests.client import misbehaving as bad
 from tests.client.both import KINDS, Both, opened
 from tests.client.misbehaving import Proxy

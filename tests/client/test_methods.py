@@ -12,9 +12,9 @@ import httpx
 import pytest
 from codegen.client import current
 
+from quarterdeck.api.routes import OPERATIONS
+from quarterdeck.api.schema_fields import resolve
 from quarterdeck.client import AsyncClient, Client
-from quarterdeck.http.routes import OPERATIONS
-from quarterdeck.http.schema_fields import resolve
 from tests.world import Server
 
 Json = dict[str, Any]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from quarterdeck.client import InvalidBundle
 from quarterdeck.client.ignoring import read_patterns
 from quarterdeck.client.packing import archive_of, bundle_files, pack_folder
-from quarterdeck.settings import BundleSettings
+from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.skills.model import Bundle, BundleError
 

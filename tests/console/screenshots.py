@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 from playwright.async_api import Browser, Page, expect
 
-from quarterdeck.db import embedded
+from quarterdeck.core.ids import first_id_at
 from quarterdeck.db.migrate import migrate
-from quarterdeck.ids import first_id_at
+from quarterdeck.server import embedded_postgres
 from tests.console.browser import NARROW, WIDE, Scheme, Visitor, running, visiting
 from tests.console.pictures import in_few_colours
 from tests.console.story import Story, told
@@ -102,7 +102,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="qd-screenshots-") as folder:
         data = Path(folder) / "data"
         data.mkdir()
-        with embedded.running(Path(folder) / "postgres") as database_url:
+        with embedded_postgres.running(Path(folder) / "postgres") as database_url:
             migrate(database_url)
             with serving(database_url, data) as server, working(database_url, data):
                 asyncio.run(_picture(server.url, database_url))

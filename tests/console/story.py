@@ -5,8 +5,8 @@ from typing import Any
 
 import httpx
 from msgspec import Struct
+from quarterdeck.core.actors import Permission
 
-from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.workspaces import service as workspaces
 from tests.workers import at_rest, started

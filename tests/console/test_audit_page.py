@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.async_api import expect
 
-from quarterdeck.http.routes import OPERATIONS
+from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.workspaces import service as workspaces
 from tests.console.browser import Visitor
 from tests.world import World

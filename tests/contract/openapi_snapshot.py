@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from quarterdeck.http.openapi import openapi_document
-from quarterdeck.http.routes import OPERATIONS
+from quarterdeck.api.openapi import openapi_document
+from quarterdeck.api.routes import OPERATIONS
 
 SNAPSHOT = Path(__file__).with_name("openapi.snapshot.json")
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from quarterdeck.ids import created_at, first_id_at
+from quarterdeck.core.ids import created_at, first_id_at
 from tests.workers import ended, working
 from tests.world import Server, World, error_of
 

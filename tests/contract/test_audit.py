@@ -9,12 +9,12 @@ from uuid import UUID, uuid4
 import httpx
 import psycopg
 import pytest
+from quarterdeck.core.actors import Permission
 
-from quarterdeck.access.model import Permission
+from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.api_keys.model import CreateApiKeyBody
-from quarterdeck.errors import ServiceError
+from quarterdeck.core.errors import ServiceError
 from quarterdeck.http.operation import Operation
-from quarterdeck.http.routes import OPERATIONS
 from quarterdeck.workspaces import service as workspaces
 from tests.contract.test_callers import Objects, absent_ids, request
 from tests.world import EVERY_PERMISSION, World, bundle, error_of

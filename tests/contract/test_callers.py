@@ -9,11 +9,11 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from msgspec import Struct
+from quarterdeck.core.actors import CredentialKind, Permission
 
-from quarterdeck.access.model import CredentialKind, Permission
-from quarterdeck.access.secrets import mint
+from quarterdeck.api.routes import OPERATIONS
+from quarterdeck.core.secrets import mint
 from quarterdeck.http.operation import Operation, Payload
-from quarterdeck.http.routes import OPERATIONS
 from tests.world import Server, World, bundle, error_of
 
 BODIES: dict[str, Any] = {

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 import pytest
 
+from quarterdeck.core.settings import Networks
 from quarterdeck.http.client_address import client_address
 from quarterdeck.http.headers import note_headers
-from quarterdeck.settings import Networks
 from tests.world import Server, World, clone_database, drop_database, serving
 
 PROXIES = Networks.parse("127.0.0.1, 10.0.0.0/8, 2001:db8:aaaa::/48")

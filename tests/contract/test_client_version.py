@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 import pytest
 
+from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.http.operation import Operation
-from quarterdeck.http.routes import OPERATIONS
 from tests.raw_http import exchange
 from tests.raw_http import request as raw_request
 from tests.world import Server, World, clone_database, drop_database, error_of, serving

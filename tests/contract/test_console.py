@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import quarterdeck
-from quarterdeck.http import console
+from quarterdeck.api import console
 from tests.raw_http import exchange, request
 from tests.world import Server, World, error_of
 

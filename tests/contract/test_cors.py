@@ -6,7 +6,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from quarterdeck.http.routes import OPERATIONS
+from quarterdeck.api.routes import OPERATIONS
 from tests.raw_http import exchange, request
 from tests.sse import EventReader
 from tests.world import Server, World, clone_database, drop_database, error_of, serving

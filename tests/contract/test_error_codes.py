@@ -6,9 +6,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from quarterdeck.core.actors import Permission
 
-from quarterdeck.access.model import Permission
-from quarterdeck.errors import ErrorCode
+from quarterdeck.core.errors import ErrorCode
 from tests.world import Server, World, clone_database, drop_database, error_of, serving
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()

@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
+from quarterdeck.core.actors import Permission
 
-from quarterdeck.access.model import Permission
-from quarterdeck.events.signals import Signal, delta, hints, notify, parse
+from quarterdeck.conversations.events.signals import Signal, delta, hints, notify, parse
 from tests.contract.test_session_events import add_events, walk
 from tests.sse import PATIENCE_SECONDS, Sent, heard, reading, say
 from tests.world import Server, World, serving

@@ -11,7 +11,7 @@ import httpx
 import psycopg
 import pytest
 
-from quarterdeck.settings import StreamSettings
+from quarterdeck.core.settings import StreamSettings
 from tests.contract.test_session_events import add_events
 from tests.processes import UNKILLED, answered, connections, descriptors, is_gone, resident_mib, stop, until
 from tests.sse import reading

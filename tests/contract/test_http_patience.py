@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from quarterdeck.core.actors import CredentialKind
 
-from quarterdeck.access.model import CredentialKind
-from quarterdeck.access.secrets import mint
+from quarterdeck.core.secrets import mint
 from tests.processes import (
     UNKILLED,
     connections,

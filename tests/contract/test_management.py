@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from quarterdeck.core.actors import Permission
 
-from quarterdeck.access.model import Permission
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody
 from quarterdeck.workspaces import service as workspaces

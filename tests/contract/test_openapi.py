@@ -15,15 +15,15 @@ from openapi_schema_validator import OAS31Validator, oas31_format_checker
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from starlette.responses import Response
 
-from quarterdeck.errors import ErrorCode, Kind
-from quarterdeck.events.model import DeltaBody, EventBody
-from quarterdeck.http.docs_page import docs_html, serve_docs
-from quarterdeck.http.envelope import STATUS
-from quarterdeck.http.openapi import openapi_document, serve_document
+from quarterdeck.api.docs_page import docs_html, serve_docs
+from quarterdeck.api.error_docs import refusals
+from quarterdeck.api.openapi import openapi_document, serve_document
+from quarterdeck.api.routes import OPERATIONS
+from quarterdeck.api.schema_fields import resolve
+from quarterdeck.conversations.events.model import DeltaBody, EventBody
+from quarterdeck.core.errors import ErrorCode, Kind
 from quarterdeck.http.operation import Operation, Payload
-from quarterdeck.http.refusals import refusals
-from quarterdeck.http.routes import OPERATIONS
-from quarterdeck.http.schema_fields import resolve
+from quarterdeck.http.responses import STATUS
 from tests.contract.openapi_snapshot import SNAPSHOT, current
 
 Json = dict[str, Any]

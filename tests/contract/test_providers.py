@@ -23,7 +23,7 @@ from quarterdeck.agents.model import (
 )
 from quarterdeck.agents.models import Models
 from quarterdeck.agents.stepping import model_step
-from quarterdeck.settings import ModelSettings
+from quarterdeck.core.settings import ModelSettings
 from tests.contract.provider_server import (
     ANTHROPIC,
     OPENAI,

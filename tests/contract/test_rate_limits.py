@@ -12,11 +12,11 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from quarterdeck.core.actors import CredentialKind, Permission
 
-from quarterdeck.access.model import CredentialKind, Permission
-from quarterdeck.access.secrets import mint
-from quarterdeck.rate_limits.model import Rate
-from quarterdeck.rate_limits.shared import Shared
+from quarterdeck.auth.rate_limits.model import Rate
+from quarterdeck.auth.rate_limits.shared import Shared
+from quarterdeck.core.secrets import mint
 from tests.cli.command import qd
 from tests.sse import reading
 from tests.valkey import Valkey, valkey_running

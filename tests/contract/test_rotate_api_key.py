@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from quarterdeck.core.actors import Permission
 
-from quarterdeck.access.model import Permission
-from quarterdeck.errors import ServiceError
+from quarterdeck.core.errors import ServiceError
 from tests.world import EVERY_PERMISSION, World, error_of
 
 DAY = 24 * 3600

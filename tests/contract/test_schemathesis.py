@@ -12,7 +12,7 @@ from schemathesis.checks import CHECKS
 from schemathesis.engine import Status, events, from_schema
 from schemathesis.engine.recorder import CheckNode, Interaction, ScenarioRecorder
 
-from quarterdeck.http.routes import OPERATIONS
+from quarterdeck.api.routes import OPERATIONS
 from tests.contract.real_values import Records, create_records, use_real_values
 from tests.fuzzing import REPEATED, TIMES, cases
 from tests.world import World

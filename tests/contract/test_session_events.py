@@ -5,10 +5,10 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from quarterdeck.core.actors import Permission
 
-from quarterdeck.access.model import Permission
-from quarterdeck.events.model import EventType
-from quarterdeck.ids import LOWEST_ID
+from quarterdeck.conversations.events.model import EventType
+from quarterdeck.core.ids import LOWEST_ID
 from tests.sse import reading
 from tests.world import Server, World, error_of
 

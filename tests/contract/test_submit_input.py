@@ -5,9 +5,9 @@ import json
 from uuid import UUID, uuid4
 
 import pytest
+from quarterdeck.core.actors import CredentialKind, Permission
 
-from quarterdeck.access.model import CredentialKind, Permission
-from quarterdeck.access.secrets import mint
+from quarterdeck.core.secrets import mint
 from tests.world import World, error_of
 
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from quarterdeck.settings import WebhookSettings
+from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.webhooks.rules import IpAddress
 from quarterdeck.webhooks.sender import Sender, SendingFailed
 from tests.receivers import Behaviour, Receiver, answering, babbling, hanging, receiving, resetting, trickling

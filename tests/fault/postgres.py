@@ -14,7 +14,7 @@ import psutil
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from quarterdeck.db.cluster import (
+from quarterdeck.server.data_directory import (
     SOCKET_NAME,
     Cluster,
     clean_environment,

@@ -10,9 +10,9 @@ from typing import Any
 
 import psycopg
 
-from quarterdeck.processes.api_server import serve_api
-from quarterdeck.processes.supervisor import supervise
-from quarterdeck.settings import read_settings
+from quarterdeck.core.settings import read_settings
+from quarterdeck.server.api_server import serve_api
+from quarterdeck.server.supervisor import supervise
 
 Message = dict[str, Any]
 PAUSES = {"/slow": 1, "/hang": 600}

@@ -16,11 +16,11 @@ import httpx
 import pytest
 from msgspec import Struct
 
+from quarterdeck.conversations.events.model import EventType, NewEvent
+from quarterdeck.conversations.runs import lifecycle
+from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
+from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Database
-from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.runs import lifecycle
-from quarterdeck.runs.lifecycle import Lease, Superseded
-from quarterdeck.settings import DatabaseSettings, RunSettings
 from tests.contract.provider_server import OPENAI, Reply, Wire, streams
 from tests.fault.postgres import own_postgres
 from tests.fault.stand_in import (

@@ -15,7 +15,7 @@ import httpx
 import psycopg
 import pytest
 
-from quarterdeck.http.routes import OPERATIONS
+from quarterdeck.api.routes import OPERATIONS
 from tests.contract.test_callers import Objects, request
 from tests.fault.postgres import LossyLine, Postgres, own_postgres
 from tests.workers import eventually, held_up, started, working

@@ -16,9 +16,9 @@ import psutil
 import psycopg
 import pytest
 
-from quarterdeck.db import cluster as files
-from quarterdeck.db.cluster import Cluster, EmbeddedError, find_postmaster
-from quarterdeck.db.embedded import running
+from quarterdeck.server import data_directory as files
+from quarterdeck.server.data_directory import Cluster, EmbeddedError, find_postmaster
+from quarterdeck.server.embedded_postgres import running
 
 # Only a fault takes this long.
 PATIENCE_SECONDS = 60.0

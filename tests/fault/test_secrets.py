@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from quarterdeck.db.cluster import binary
+from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.http.operation import Operation
-from quarterdeck.http.routes import OPERATIONS
+from quarterdeck.server.data_directory import binary
 from tests.contract.test_callers import Objects, request
 from tests.workers import at_rest, working
 from tests.world import EVERY_PERMISSION, World, serving

@@ -8,7 +8,7 @@ import httpx
 import psutil
 import psycopg
 
-from quarterdeck.db.cluster import Cluster
+from quarterdeck.server.data_directory import Cluster
 from tests.cli.command import qd_serve
 from tests.fault.test_embedded import eventually
 from tests.world import free_port

@@ -17,11 +17,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from quarterdeck.db.cluster import Cluster, find_postmaster
-from quarterdeck.db.embedded import running
-from quarterdeck.processes import listener
-from quarterdeck.processes.supervisor import settings_environment
-from quarterdeck.settings import read_settings
+from quarterdeck.core.settings import read_settings
+from quarterdeck.server import listener
+from quarterdeck.server.data_directory import Cluster, find_postmaster
+from quarterdeck.server.embedded_postgres import running
+from quarterdeck.server.supervisor import settings_environment
 from tests.fault.test_embedded import PATIENCE_SECONDS, USER, eventually, folder, go_on, processes_of, ready, server
 
 __all__ = ["folder"]

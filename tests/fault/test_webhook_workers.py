@@ -5,8 +5,8 @@ import signal
 from contextlib import AsyncExitStack
 from uuid import UUID
 
+from quarterdeck.core.settings import DatabaseSettings, WebhookSettings
 from quarterdeck.db.database import Database
-from quarterdeck.settings import DatabaseSettings, WebhookSettings
 from quarterdeck.webhooks.deliveries import Deliveries
 from quarterdeck.webhooks.sealing import KEY_FILE, Sealer
 from quarterdeck.webhooks.sender import Sender

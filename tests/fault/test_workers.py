@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from quarterdeck.settings import DatabaseSettings
+from quarterdeck.core.settings import DatabaseSettings
 from tests.fault.stand_in import Brake, Gate, StandIn, asking, call_then_answer, new_session
 from tests.workers import Worker, at_rest, check_log, ended, eventually, log_of, started, take_for_dead, working
 from tests.world import PATIENT, START_SECONDS, Server, World, clone_database, drop_database, serving

@@ -7,7 +7,7 @@ import time
 import httpx
 
 from quarterdeck.client.retrying import Outcome, may_repeat, retry_after_seconds
-from quarterdeck.errors import ErrorCode
+from quarterdeck.core.errors import ErrorCode
 from tests.harness.fleet import Api, Fleet
 from tests.harness.history import Answer, History
 

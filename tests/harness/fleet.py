@@ -16,7 +16,7 @@ import httpx
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
-from quarterdeck.db.cluster import SOCKET_NAME
+from quarterdeck.server.data_directory import SOCKET_NAME
 from quarterdeck.workspaces.service import FirstStart, first_start
 from tests.fault.postgres import Postgres
 from tests.harness import launch

@@ -13,12 +13,12 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from quarterdeck.changes import store as receipts
+from quarterdeck.changes.store import Claim
+from quarterdeck.conversations.events import log
+from quarterdeck.conversations.runs import lifecycle, lifecycle_store
+from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.events import log
-from quarterdeck.idempotency import store as receipts
-from quarterdeck.idempotency.store import Claim
-from quarterdeck.runs import lifecycle, lifecycle_store
-from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.skills.bundle_store import BundleStore
 
 _SAVE_IF_FIRST = """

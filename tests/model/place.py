@@ -14,14 +14,14 @@ from uuid import UUID, uuid4
 import httpx
 import psycopg
 from psycopg import AsyncConnection
+from quarterdeck.core.actors import Permission
 
-from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import CreateApiKeyBody, CreatedApiKeyBody
 from quarterdeck.app import build_parts
+from quarterdeck.core.ids import created_at, first_id_at
+from quarterdeck.core.settings import DatabaseSettings, Settings, with_server
 from quarterdeck.db.database import connection_options
-from quarterdeck.ids import created_at, first_id_at
-from quarterdeck.settings import DatabaseSettings, Settings, with_server
-from quarterdeck.sweep import sweep
+from quarterdeck.retention import sweep
 from quarterdeck.workspaces import service as workspaces
 from tests.fault.stand_in import asking
 from tests.model.held_model import ANSWER, HeldModel

@@ -9,8 +9,8 @@ import pytest
 
 from quarterdeck.audit import store
 from quarterdeck.audit.model import AuditFilter, ObjectType
+from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.workspaces import service as workspaces
 from tests.store.test_sql_prepares import as_prepared
 from tests.world import AS_OWNER

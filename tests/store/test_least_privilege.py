@@ -13,10 +13,10 @@ from psycopg import AsyncConnection, sql
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from quarterdeck.core.settings import AuditSettings, DatabaseSettings
 from quarterdeck.db.database import Connection, Database, connection_options
 from quarterdeck.db.migrate import MigrationError, is_current, migrate
 from quarterdeck.db.roles import AppRole, RoleError
-from quarterdeck.settings import AuditSettings, DatabaseSettings
 from quarterdeck.worker.queue import _queue_options
 from tests.pages import blocks_of
 from tests.workers import eventually, working

@@ -14,12 +14,12 @@ from psycopg import AsyncConnection
 from quarterdeck.api_keys import store as api_keys
 from quarterdeck.audit import store as audit
 from quarterdeck.audit.model import AuditFilter, ObjectType
+from quarterdeck.changes import store as receipts
+from quarterdeck.conversations.runs import store as runs
+from quarterdeck.conversations.session_tokens import store as session_tokens
+from quarterdeck.conversations.sessions import store as sessions
+from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.db.database import Connection
-from quarterdeck.idempotency import store as receipts
-from quarterdeck.ids import HIGHEST_ID, LOWEST_ID
-from quarterdeck.runs import store as runs
-from quarterdeck.session_tokens import store as session_tokens
-from quarterdeck.sessions import store as sessions
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import delivery_store
 from quarterdeck.webhooks import store as webhooks

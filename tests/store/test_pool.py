@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import psycopg
 
+from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import make_pool
 from quarterdeck.db.pool import Connection, Pool
-from quarterdeck.settings import DatabaseSettings
 
 
 @asynccontextmanager

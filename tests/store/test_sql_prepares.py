@@ -13,8 +13,8 @@ import pytest
 from msgspec import Struct
 
 import quarterdeck
+from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import connection_options
-from quarterdeck.settings import DatabaseSettings
 from tests.world import AS_OWNER, app_url
 
 SOURCE = Path(quarterdeck.__file__).parent

@@ -8,13 +8,13 @@ from uuid import UUID, uuid4
 
 import msgspec
 import pytest
+from quarterdeck.core.actors import Credential, CredentialKind, Permission
 
-from quarterdeck import errors
-from quarterdeck.access.model import Credential, CredentialKind, Permission
-from quarterdeck.errors import ServiceError
-from quarterdeck.runs.model import Submission, Verdict
-from quarterdeck.runs.submissions import Submissions
-from quarterdeck.settings import DatabaseSettings, SubmitSettings
+from quarterdeck.conversations.runs.input_batcher import Submissions
+from quarterdeck.conversations.runs.model import Submission, Verdict
+from quarterdeck.core import errors
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.settings import DatabaseSettings, SubmitSettings
 from tests.workers import eventually
 from tests.world import World
 
@@ -54,7 +54,7 @@ async def test_what_comes_while_a_call_is_under_way_goes_together(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The first call is held for as long as the test wants, and counts as quick all the while.
-    monkeypatch.setattr("quarterdeck.runs.submissions._QUICK_SECONDS", 60.0)
+    monkeypatch.setattr("quarterdeck.conversations.runs.input_batcher._QUICK_SECONDS", 60.0)
     sessions = [UUID(await world.new_session()) for _ in range(21)]
     calls: list[set[UUID]] = []
     async with submitting(world, calls) as submissions, await world.connect() as holding:

@@ -11,19 +11,19 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from quarterdeck.core.actors import Origin
 
 from quarterdeck.app import build_parts
-from quarterdeck.audit.model import Origin
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.ids import first_id_at, new_id
+from quarterdeck.core.settings import AuditSettings, DatabaseSettings, ServerSettings, Settings
 from quarterdeck.db.database import Connection
 from quarterdeck.db.migrate import migrate
-from quarterdeck.errors import ServiceError
-from quarterdeck.ids import first_id_at, new_id
 from quarterdeck.parts import Parts
-from quarterdeck.settings import AuditSettings, DatabaseSettings, ServerSettings, Settings
+from quarterdeck.retention import sweep
 from quarterdeck.skills import store
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.skills.model import NewVersion, Pushed, PushVerdict
-from quarterdeck.sweep import sweep
 from quarterdeck.workspaces import service as workspaces
 from tests.world import AS_OWNER, app_url, bundle
 

@@ -13,34 +13,34 @@ import msgspec
 import pytest
 from msgspec import Struct
 from psycopg import AsyncConnection
+from quarterdeck.core.actors import ActorBody, Credential, CredentialKind, Origin, Permission, Principal
 
-from quarterdeck.access import last_used
-from quarterdeck.access import store as access
-from quarterdeck.access.model import Credential, CredentialKind, Permission, Principal
 from quarterdeck.activity import rules as activity_rules
 from quarterdeck.activity import store as activity
 from quarterdeck.activity.model import Window
 from quarterdeck.api_keys import store as api_keys
 from quarterdeck.api_keys.model import NewApiKey
 from quarterdeck.audit import store as audit
-from quarterdeck.audit.model import AuditFilter, Change, ObjectType, Origin
+from quarterdeck.audit.model import AuditFilter, Change, ObjectType
+from quarterdeck.auth import last_used
+from quarterdeck.auth import store as access
+from quarterdeck.changes import store as receipts
+from quarterdeck.conversations.events import log
+from quarterdeck.conversations.events import store as events
+from quarterdeck.conversations.events.model import EventType, NewEvent
+from quarterdeck.conversations.runs import lifecycle_store as lifecycle
+from quarterdeck.conversations.runs import recovery_store as recovery
+from quarterdeck.conversations.runs import store as runs
+from quarterdeck.conversations.runs.model import Submission, Verdict
+from quarterdeck.conversations.session_tokens import store as session_tokens
+from quarterdeck.conversations.session_tokens.model import NewSessionToken
+from quarterdeck.conversations.sessions import store as sessions
+from quarterdeck.conversations.sessions.model import CreateSessionBody, SessionBody, SessionSkill
+from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
+from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.arrays import text_array, uuid_array
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import is_current
-from quarterdeck.events import log
-from quarterdeck.events import store as events
-from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.idempotency import store as receipts
-from quarterdeck.ids import HIGHEST_ID, LOWEST_ID, new_id
-from quarterdeck.runs import lifecycle_store as lifecycle
-from quarterdeck.runs import recovery_store as recovery
-from quarterdeck.runs import store as runs
-from quarterdeck.runs.model import Submission, Verdict
-from quarterdeck.session_tokens import store as session_tokens
-from quarterdeck.session_tokens.model import NewSessionToken
-from quarterdeck.sessions import store as sessions
-from quarterdeck.sessions.model import CreateSessionBody, SessionBody, SessionSkill
-from quarterdeck.settings import DatabaseSettings
 from quarterdeck.skills import store as skills
 from quarterdeck.skills.model import NewVersion, Pushed, Pusher, PushVerdict, TouchedBundle
 from quarterdeck.webhooks import delivery_store as deliveries
@@ -56,7 +56,6 @@ from quarterdeck.webhooks.model import (
     WebhookBody,
 )
 from quarterdeck.workspaces import store as workspaces
-from quarterdeck.workspaces.model import ActorBody
 from tests.store.test_sql_prepares import ALL
 from tests.store.two_workspaces import Remembering, Workspace, fill, plan, rows_of, tables
 from tests.world import AS_OWNER, app_url

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Struct
 from psycopg import AsyncConnection, AsyncCursor
 
+from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import new_id
 
 
 class Workspace(Struct, frozen=True):

@@ -4,7 +4,7 @@ import random
 import zlib
 from collections.abc import Callable
 
-from quarterdeck.settings import BundleSettings
+from quarterdeck.core.settings import BundleSettings
 from tests.unit.archives import (
     BLOCK,
     GNU,

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.settings import BundleSettings
+from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.skills.model import Bundle, BundleError
 from tests.fuzzing import cases

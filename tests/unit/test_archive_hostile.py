@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.settings import BundleSettings
+from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.skills.model import BundleError
 from tests.unit.archives import empty_deflate_blocks

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.errors import Kind, ServiceError
-from quarterdeck.http.download import byte_span, safe_name
+from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.http.downloads import byte_span, safe_name
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from quarterdeck.cli import profiles
 from quarterdeck.cli.connection import LOCAL_URL, ConnectionInfo, connect
-from quarterdeck.cli.exits import Complaint
+from quarterdeck.cli.exit_codes import Complaint
 from quarterdeck.cli.profiles import Login
 
 STORED = Login("https://stored.example", "stored-key", "stored-workspace")

@@ -12,7 +12,7 @@ from quarterdeck.cli.conversation import Block, Cancel, Conversation, Kind, Leav
 from quarterdeck.cli.rendering import clean, cut, lines_of, live_lines, plain, wrap
 from quarterdeck.cli.watching import as_line, as_text
 from quarterdeck.client.model import Delta, Event
-from quarterdeck.runs.model import Outcome
+from quarterdeck.conversations.runs.model import Outcome
 
 SESSION = UUID(int=1)
 RUN = UUID(int=2)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.settings import BundleSettings
-from quarterdeck.skills.comparing import Pair, differing, within
+from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.diff import changes, unified_diff
 from quarterdeck.skills.model import Manifest, ManifestFile
+from quarterdeck.skills.version_diff import Pair, differing, within
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@\n")
 _NO_NEWLINE = "\\ No newline at end of file\n"

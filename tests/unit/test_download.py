@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from quarterdeck import errors
-from quarterdeck.errors import ServiceError
-from quarterdeck.http.download import Download
+from quarterdeck.core import errors
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.http.downloads import Download
 from quarterdeck.wire.exchange import HANG_UP
 
 SCOPE: dict[str, Any] = {"type": "http", "method": "GET", HANG_UP: lambda: None}

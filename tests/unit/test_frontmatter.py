@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from quarterdeck.settings import BundleSettings
+from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.frontmatter import read_frontmatter
 from quarterdeck.skills.model import BundleError
 from tests.unit.archives import frontmatter

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.rate_limits import rules
-from quarterdeck.rate_limits.memory import Memory
-from quarterdeck.rate_limits.model import Rate, Standing
-from quarterdeck.settings import LimitSettings
+from quarterdeck.auth.rate_limits import rules
+from quarterdeck.auth.rate_limits.memory import Memory
+from quarterdeck.auth.rate_limits.model import Rate, Standing
+from quarterdeck.core.settings import LimitSettings
 
 HOLDER, OTHER = UUID(int=1), UUID(int=2)
 # Of a clock that has run for a while.

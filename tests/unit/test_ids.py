@@ -4,7 +4,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.ids import created_at, first_id_at, new_id, new_id_text, new_ids, parse_id
+from quarterdeck.core.ids import created_at, first_id_at, new_id, new_id_text, new_ids, parse_id
 
 # The same in every process of a parallel run.
 SOME_ID = UUID("8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55")

@@ -6,9 +6,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from quarterdeck.agents.model import AssistantTurn, Step, ToolCall, ToolResult, Turn, UserTurn
-from quarterdeck.events.model import NewEvent
-from quarterdeck.runs.journal import END, MODEL, TOOLS, add_result, entries_of, entry_of, next_action, turns_of
-from quarterdeck.runs.model import Entry
+from quarterdeck.conversations.events.model import NewEvent
+from quarterdeck.conversations.runs.model import Entry
+from quarterdeck.worker.journal import END, MODEL, TOOLS, add_result, entries_of, entry_of, next_action, turns_of
 
 RUN = uuid4()
 

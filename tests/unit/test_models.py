@@ -6,8 +6,8 @@ from quarterdeck.agents.demo import DemoModel
 from quarterdeck.agents.model import ModelFailure, Step, TransientFailure
 from quarterdeck.agents.models import Models
 from quarterdeck.agents.stepping import model_step, pause_before_retry
-from quarterdeck.settings import ModelSettings
-from quarterdeck.texts import storable
+from quarterdeck.core.settings import ModelSettings
+from quarterdeck.core.text_types import storable
 
 
 async def resolved(name: str | None, **settings: str) -> str:

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from quarterdeck.core.logging import log
 from quarterdeck.http.request_log import RequestLog, _pieces
-from quarterdeck.logs import log
 
 
 @pytest.fixture(autouse=True)

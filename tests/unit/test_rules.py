@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
+from quarterdeck.core.actors import Permission, Principal
 
-from quarterdeck.access.model import Permission, Principal
 from quarterdeck.api_keys import rules
-from quarterdeck.errors import Kind, ServiceError
-from quarterdeck.session_tokens.rules import token_expiry
-from quarterdeck.settings import TokenSettings
+from quarterdeck.conversations.session_tokens.rules import token_expiry
+from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.settings import TokenSettings
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -3,10 +3,10 @@ import logging
 import sys
 
 import pytest
+from quarterdeck.core.actors import CredentialKind
 
-from quarterdeck.access.model import CredentialKind
-from quarterdeck.access.secrets import mint, recognise, redact
-from quarterdeck.logs import JsonLines, fields
+from quarterdeck.core.logging import JsonLines, fields
+from quarterdeck.core.secrets import mint, recognise, redact
 
 
 @pytest.mark.parametrize(("kind", "marker"), [(CredentialKind.API_KEY, "qd"), (CredentialKind.SESSION_TOKEN, "qds")])

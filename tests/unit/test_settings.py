@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quarterdeck.settings import (
+from quarterdeck.core.settings import (
     Settings,
     SettingsError,
     read_settings,

@@ -10,10 +10,10 @@ from uuid import uuid4
 import pytest
 from obstore.store import MemoryStore
 
-from quarterdeck import errors
 from quarterdeck.agents.model import MALFORMED_ARGUMENTS, ToolCall
 from quarterdeck.agents.tools import ReadFile, SessionSkill, Toolbox, skill_instructions, skills_offered
-from quarterdeck.settings import BundleSettings
+from quarterdeck.core import errors
+from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills import archive, service
 from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
 from quarterdeck.skills.model import Archive, BundleError, ManifestFile

@@ -6,8 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from quarterdeck.errors import ServiceError
-from quarterdeck.settings import Settings, SettingsError, WebhookSettings, read_settings
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.settings import Settings, SettingsError, WebhookSettings, read_settings
 from quarterdeck.webhooks import rules
 from quarterdeck.webhooks.rules import Target, is_public, read_url
 

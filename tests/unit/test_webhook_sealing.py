@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.settings import WebhookSettings
+from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.webhooks.sealing import KEY_FILE, Sealer, SealingFault
 
 OLD, NEW = (base64.b64encode(bytes([number]) * 32).decode() for number in (0xA7, 0x5C))

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from quarterdeck.access.secrets import redact
+from quarterdeck.core.secrets import redact
 from quarterdeck.webhooks import signing
 from tests.pages import blocks_of, texts_of
 from tests.receivers import verify

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.errors import ServiceError
+from quarterdeck.core.errors import ServiceError
 from quarterdeck.wire.framing import Chunked, Sized
 
 MOST_LINE_BYTES = 16 * 1024

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from quarterdeck.errors import Kind, ServiceError
+from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.wire.head import MOST_BYTES, Head, read_head, split_head
 
 Outcome = tuple[Head, bytes] | Kind | None

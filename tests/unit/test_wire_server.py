@@ -5,7 +5,7 @@ import socket
 
 from starlette.types import Receive, Scope, Send
 
-from quarterdeck.settings import HttpSettings
+from quarterdeck.core.settings import HttpSettings
 from quarterdeck.wire.server import serve
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

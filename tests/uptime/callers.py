@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import cast
 
-from quarterdeck.access.model import Permission
+from quarterdeck.core.actors import Permission
+
 from quarterdeck.client import AsyncClient, QuarterdeckError
 from quarterdeck.client.calls import Answer
 from quarterdeck.client.errors import ConnectionFailed

@@ -12,7 +12,7 @@ import msgspec
 from bench.wire import Answer, Wire, request
 from msgspec import Struct
 
-from quarterdeck.errors import ErrorCode
+from quarterdeck.core.errors import ErrorCode
 from tests.world import World, bundle
 
 # Far more than is promised: who waits for so long was not answered.

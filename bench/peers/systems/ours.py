@@ -11,9 +11,9 @@ from psycopg import AsyncConnection
 import quarterdeck
 from bench.peers.processes import Command
 from bench.peers.system import Request, System, new_database
+from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
-from quarterdeck.settings import DatabaseSettings
 from quarterdeck.workspaces.service import first_start
 
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from quarterdeck.activity.model import ActivityBody, InputCount, RunsByState, TimeToStart
-from quarterdeck.story import EVENING
+from quarterdeck.core.example_ids import EVENING
 
 EXAMPLES = (
     ActivityBody(

@@ -1,11 +1,11 @@
 """GET /v1/activity."""
 
-from quarterdeck.access.model import Permission
 from quarterdeck.activity import service
 from quarterdeck.activity.model import ActivityBody
-from quarterdeck.http.incoming import Incoming
+from quarterdeck.auth.access import Access
+from quarterdeck.core.actors import Permission
 from quarterdeck.http.operation import Query, operation
-from quarterdeck.parts import Parts
+from quarterdeck.http.request import Request
 
 _DEFAULT_MINUTES = 60
 _LEAST_MINUTES, _MOST_MINUTES = 5, 7 * 24 * 60
@@ -26,6 +26,6 @@ _LEAST_MINUTES, _MOST_MINUTES = 5, 7 * 24 * 60
         ),
     ),
 )
-async def get_activity(parts: Parts, incoming: Incoming) -> ActivityBody:
-    minutes = incoming.query_number("minutes", least=_LEAST_MINUTES, most=_MOST_MINUTES) or _DEFAULT_MINUTES
-    return await service.get_activity(parts, incoming.call_without_body(), minutes)
+async def get_activity(request: Request, access: Access) -> ActivityBody:
+    minutes = request.query_number("minutes", least=_LEAST_MINUTES, most=_MOST_MINUTES) or _DEFAULT_MINUTES
+    return await service.get_activity(access, request.call_without_body(), minutes)

@@ -5,9 +5,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from quarterdeck.activity.model import CountedRuns, Window
-from quarterdeck.db.arrays import text_array, uuid_array
+from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, created_at, first_id_at
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import HIGHEST_ID, LOWEST_ID, created_at, first_id_at
 
 # The workspace is part of the bounds and of the order, so that only the index that begins with it serves. It knows runs
 # for which `attempt >= 0`, which are all: see 0008_activity.sql. The first 48 bits of an id are its milliseconds. They
@@ -57,7 +56,7 @@ ORDER BY created_at DESC OFFSET %s LIMIT 1
 async def runs(connection: Connection, workspace_id: UUID, window: Window, most: int) -> CountedRuns:
     """The newest of those that were created since the window began."""
     starts = [first_id_at(start) for start in window.starts]
-    values = (uuid_array(starts), workspace_id, starts[0], workspace_id, HIGHEST_ID, most)
+    values = (starts, workspace_id, starts[0], workspace_id, HIGHEST_ID, most)
     by_state: Counter[str] = Counter()
     started: dict[int, tuple[int, int, int]] = {}
     for state, place, count, percentiles in await (await connection.execute(_RUNS, values)).fetchall():
@@ -83,7 +82,7 @@ async def active_before(connection: Connection, workspace_id: UUID, since: datet
 
 async def inputs(connection: Connection, workspace_id: UUID, window: Window, most: int) -> Counter[int]:
     """The newest of those that were accepted since the window began, by the place of their stretch in it."""
-    starts = text_array(start.isoformat() for start in window.starts)
+    starts = list(window.starts)
     values = (starts, workspace_id, window.since, most)
     return Counter(dict(await (await connection.execute(_INPUTS, values)).fetchall()))
 

@@ -24,7 +24,7 @@ from pydantic_core import PydanticSerializationError
 
 from quarterdeck.agents.context import paired
 from quarterdeck.agents.model import MALFORMED_ARGUMENTS, AssistantTurn, ToolCall, ToolResult, ToolSpec, Turn, UserTurn
-from quarterdeck.texts import storable
+from quarterdeck.core.text_types import storable
 
 # Providers refuse messages without a visible character; a session does not.
 _EMPTY = "(an empty message)"

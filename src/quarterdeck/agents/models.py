@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from quarterdeck.agents.demo import DEMO, DemoModel
 from quarterdeck.agents.model import Model, ModelFailure
-from quarterdeck.settings import ModelSettings, variable
+from quarterdeck.core.settings import ModelSettings, variable
 from quarterdeck.skills.model import shown
 
 if TYPE_CHECKING:

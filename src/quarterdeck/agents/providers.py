@@ -36,10 +36,10 @@ from pydantic_ai.messages import (
     ToolCallPartDelta,
 )
 
-from quarterdeck.access.secrets import redact
 from quarterdeck.agents.messages import to_definition, to_messages, to_turn
 from quarterdeck.agents.model import ContextExceeded, ModelFailure, OnText, Step, ToolSpec, TransientFailure, Turn
-from quarterdeck.texts import storable
+from quarterdeck.core.secrets import redact
+from quarterdeck.core.text_types import storable
 
 OPENAI_URL = "https://api.openai.com/v1"
 ANTHROPIC_URL = "https://api.anthropic.com"

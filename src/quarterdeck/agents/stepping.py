@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import count
 
 from quarterdeck.agents.model import Model, ModelFailure, OnText, Step, ToolSpec, TransientFailure, Turn
-from quarterdeck.logs import fields, log
-from quarterdeck.settings import ModelSettings
+from quarterdeck.core.logging import fields, log
+from quarterdeck.core.settings import ModelSettings
 
 
 async def model_step(

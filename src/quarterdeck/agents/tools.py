@@ -11,8 +11,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from quarterdeck.agents.model import MALFORMED_ARGUMENTS, ToolCall, ToolResult, ToolSpec
-from quarterdeck.errors import ServiceError
-from quarterdeck.logs import fields, log
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.logging import fields, log
 from quarterdeck.skills.model import Archive, BundleError, ManifestFile, shown
 
 CURRENT_TIME, READ_SKILL_FILE, LIST_SKILL_FILES = "current_time", "read_skill_file", "list_skill_files"

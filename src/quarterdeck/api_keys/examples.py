@@ -2,10 +2,9 @@
 
 from msgspec.structs import asdict, replace
 
-from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody, RotateApiKeyBody
-from quarterdeck.story import API_KEY, EVENING, MORNING
-from quarterdeck.workspaces.examples import ADA
+from quarterdeck.core.actors import Permission
+from quarterdeck.core.example_ids import ADA, API_KEY, EVENING, MORNING
 
 # Cut short on purpose: a whole one would look real to people and to secret scanners.
 _SECRET = "qd_live_4fT9wKx2…"

@@ -1,13 +1,15 @@
 """API keys over HTTP."""
 
-from quarterdeck import errors
-from quarterdeck.access.model import Permission
 from quarterdeck.api_keys import service
 from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody, CreatedApiKeyBody, RotateApiKeyBody
-from quarterdeck.http.incoming import Incoming
+from quarterdeck.auth.access import Access
+from quarterdeck.changes.perform import Changes
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission
+from quarterdeck.core.call import Answer
+from quarterdeck.core.settings import KeySettings
 from quarterdeck.http.operation import Refusal, operation
-from quarterdeck.idempotency.service import Answer
-from quarterdeck.parts import Parts
+from quarterdeck.http.request import Request
 
 _EXCEEDS_CALLER = Refusal(
     "exceeds_caller",
@@ -27,9 +29,9 @@ _EXCEEDS_CALLER = Refusal(
     paged=True,
     hides_forbidden=True,
 )
-async def list_api_keys(parts: Parts, incoming: Incoming) -> ApiKeyPage:
-    request = incoming.page_request()
-    return await service.list_api_keys(parts, incoming.call_without_body(workspace_required=True), request)
+async def list_api_keys(request: Request, access: Access) -> ApiKeyPage:
+    page = request.page_request()
+    return await service.list_api_keys(access, request.call_without_body(workspace_required=True), page)
 
 
 @operation(
@@ -38,9 +40,9 @@ async def list_api_keys(parts: Parts, incoming: Incoming) -> ApiKeyPage:
     success_type=ApiKeyBody,
     success="The key, without its secret.",
 )
-async def get_api_key(parts: Parts, incoming: Incoming) -> ApiKeyBody:
-    api_key_id = incoming.path_id("api_key_id")
-    return await service.get_api_key(parts, incoming.call_without_body(), api_key_id)
+async def get_api_key(request: Request, access: Access) -> ApiKeyBody:
+    api_key_id = request.path_id("api_key_id")
+    return await service.get_api_key(access, request.call_without_body(), api_key_id)
 
 
 @operation(
@@ -55,8 +57,8 @@ async def get_api_key(parts: Parts, incoming: Incoming) -> ApiKeyBody:
     idempotent=True,
     refusals=(_EXCEEDS_CALLER,),
 )
-async def create_api_key(parts: Parts, incoming: Incoming) -> Answer:
-    return await service.create_api_key(parts, await incoming.call(CreateApiKeyBody))
+async def create_api_key(request: Request, changes: Changes, key_settings: KeySettings) -> Answer:
+    return await service.create_api_key(changes, key_settings, await request.call(CreateApiKeyBody))
 
 
 @operation(
@@ -67,9 +69,9 @@ async def create_api_key(parts: Parts, incoming: Incoming) -> Answer:
     success="The revoked key.",
     idempotent=True,
 )
-async def revoke_api_key(parts: Parts, incoming: Incoming) -> Answer:
-    api_key_id = incoming.path_id("api_key_id")
-    return await service.revoke_api_key(parts, incoming.call_without_body(), api_key_id)
+async def revoke_api_key(request: Request, changes: Changes) -> Answer:
+    api_key_id = request.path_id("api_key_id")
+    return await service.revoke_api_key(changes, request.call_without_body(), api_key_id)
 
 
 @operation(
@@ -93,6 +95,6 @@ async def revoke_api_key(parts: Parts, incoming: Incoming) -> Answer:
         ),
     ),
 )
-async def rotate_api_key(parts: Parts, incoming: Incoming) -> Answer:
-    api_key_id = incoming.path_id("api_key_id")
-    return await service.rotate_api_key(parts, await incoming.call(RotateApiKeyBody), api_key_id)
+async def rotate_api_key(request: Request, changes: Changes, key_settings: KeySettings) -> Answer:
+    api_key_id = request.path_id("api_key_id")
+    return await service.rotate_api_key(changes, key_settings, await request.call(RotateApiKeyBody), api_key_id)

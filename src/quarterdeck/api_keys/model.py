@@ -6,9 +6,8 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from quarterdeck.access.model import Permission
-from quarterdeck.texts import Line, Moment
-from quarterdeck.workspaces.model import ActorBody
+from quarterdeck.core.actors import ActorBody, Permission
+from quarterdeck.core.text_types import Line, Moment
 
 
 class CreateApiKeyBody(Struct, frozen=True):

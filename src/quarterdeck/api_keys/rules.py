@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from quarterdeck import errors
-from quarterdeck.access.model import Permission, Principal
 from quarterdeck.api_keys.model import RotatedKey
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission, Principal
 
 # PostgreSQL knows later times, but no datetime can read them back.
 _LATEST = datetime.max.replace(tzinfo=UTC)

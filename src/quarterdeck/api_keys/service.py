@@ -6,11 +6,6 @@ from uuid import UUID
 
 import msgspec
 
-from quarterdeck import errors
-from quarterdeck.access import secrets
-from quarterdeck.access.call import Call, Hold, See, see_workspace, seize
-from quarterdeck.access.model import CredentialKind, Permission, Principal
-from quarterdeck.access.reading import look, read
 from quarterdeck.api_keys import rules, store
 from quarterdeck.api_keys.model import (
     ApiKeyBody,
@@ -21,15 +16,19 @@ from quarterdeck.api_keys.model import (
     RotateApiKeyBody,
 )
 from quarterdeck.audit.model import ObjectType
+from quarterdeck.auth.access import Access, Hold, See, block_credentials, see_workspace
+from quarterdeck.changes.perform import Changes, Made
+from quarterdeck.core import errors, secrets
+from quarterdeck.core.actors import CredentialKind, Permission, Principal
+from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.ids import new_id
+from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.settings import KeySettings
 from quarterdeck.db.database import Connection
-from quarterdeck.errors import Kind, ServiceError
-from quarterdeck.idempotency.service import Answer, Made, perform
-from quarterdeck.ids import new_id
-from quarterdeck.pages import PageRequest, take_page
-from quarterdeck.parts import Parts
 
 
-async def list_api_keys(parts: Parts, call: Call[None], request: PageRequest) -> ApiKeyPage:
+async def list_api_keys(access: Access, call: Call[None], request: PageRequest) -> ApiKeyPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> ApiKeyPage:
         async def fetch(start: UUID, count: int) -> list[ApiKeyBody]:
             return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
@@ -38,7 +37,7 @@ async def list_api_keys(parts: Parts, call: Call[None], request: PageRequest) ->
         return ApiKeyPage(items, next_cursor)
 
     try:
-        return await read(parts, call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+        return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
     except ServiceError as fault:
         # The interface lists no 403 here: a workspace that may not be read is not seen.
         if fault.kind is Kind.FORBIDDEN:
@@ -46,21 +45,20 @@ async def list_api_keys(parts: Parts, call: Call[None], request: PageRequest) ->
         raise
 
 
-async def get_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> ApiKeyBody:
-    return await look(parts, call, _see_api_key(call.workspace_id, api_key_id), Permission.WORKSPACE_READ)
+async def get_api_key(access: Access, call: Call[None], api_key_id: UUID) -> ApiKeyBody:
+    return await access.look(call, _see_api_key(call.workspace_id, api_key_id), Permission.WORKSPACE_READ)
 
 
-async def create_api_key(parts: Parts, call: Call[CreateApiKeyBody]) -> Answer:
+async def create_api_key(changes: Changes, key_settings: KeySettings, call: Call[CreateApiKeyBody]) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateApiKeyBody) -> Made:
         rules.check_expiry(body.expires_at, datetime.now(UTC))
         await check_maximum(connection, workspace_id, body.expires_at)
         rules.check_within(principal, body.permissions, body.expires_at)
-        created = await issue_api_key(connection, parts.settings.key.environment, workspace_id, principal.user_id, body)
+        created = await issue_api_key(connection, key_settings.environment, workspace_id, principal.user_id, body)
         kept = msgspec.structs.replace(created, secret=msgspec.UNSET)
         return Made(shown=created, kept=kept, object_id=created.id, detail=told(created))
 
-    return await perform(
-        parts,
+    return await changes.perform(
         call,
         operation="create_api_key",
         see=see_workspace(call.workspace_id),
@@ -71,11 +69,13 @@ async def create_api_key(parts: Parts, call: Call[CreateApiKeyBody]) -> Answer:
     )
 
 
-async def rotate_api_key(parts: Parts, call: Call[RotateApiKeyBody], api_key_id: UUID) -> Answer:
+async def rotate_api_key(
+    changes: Changes, key_settings: KeySettings, call: Call[RotateApiKeyBody], api_key_id: UUID
+) -> Answer:
     """A new secret under a new key of the same lineage, so that receipts of the old one are found by the new one."""
 
     async def effect(connection: Connection, principal: Principal, old: ApiKeyBody, body: RotateApiKeyBody) -> Made:
-        await seize(connection, [old.id])
+        await block_credentials(connection, [old.id])
         locked = await store.lock(connection, principal.workspace_id, old.id)
         rules.check_rotatable(locked)
         max_days = await store.max_days(connection, principal.workspace_id)
@@ -83,7 +83,7 @@ async def rotate_api_key(parts: Parts, call: Call[RotateApiKeyBody], api_key_id:
         rules.check_within(principal, old.permissions, expires_at)
         created = await issue_api_key(
             connection,
-            parts.settings.key.environment,
+            key_settings.environment,
             principal.workspace_id,
             principal.user_id,
             CreateApiKeyBody(old.label, old.permissions, expires_at),
@@ -94,8 +94,7 @@ async def rotate_api_key(parts: Parts, call: Call[RotateApiKeyBody], api_key_id:
         detail = told(created) | {"replaced_by": str(created.id), "overlap_seconds": body.overlap_seconds}
         return Made(shown=created, kept=kept, object_id=old.id, detail=detail)
 
-    return await perform(
-        parts,
+    return await changes.perform(
         call,
         operation="rotate_api_key",
         see=_see_api_key(call.workspace_id, api_key_id),
@@ -103,7 +102,7 @@ async def rotate_api_key(parts: Parts, call: Call[RotateApiKeyBody], api_key_id:
         resource=(api_key_id,),
         about=ObjectType.API_KEY,
         effect=effect,
-        hold=Hold.ALONE,
+        hold=Hold.EXCLUSIVE,
     )
 
 
@@ -141,18 +140,17 @@ async def issue_api_key(
     return CreatedApiKeyBody(**msgspec.structs.asdict(stored), secret=secret.text)
 
 
-async def revoke_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> Answer:
+async def revoke_api_key(changes: Changes, call: Call[None], api_key_id: UUID) -> Answer:
     """Ends a key at once. Revoking it again changes nothing and is no error."""
 
     async def effect(connection: Connection, principal: Principal, key: ApiKeyBody, _: None) -> Made:
-        await seize(connection, [key.id])
+        await block_credentials(connection, [key.id])
         changed = await store.revoke(connection, principal.workspace_id, key.id)
         revoked = await store.get(connection, principal.workspace_id, key.id)
         assert revoked is not None
         return Made(shown=revoked, kept=revoked, object_id=key.id, detail={"label": key.label}, changed=changed)
 
-    return await perform(
-        parts,
+    return await changes.perform(
         call,
         operation="revoke_api_key",
         see=_see_api_key(call.workspace_id, api_key_id),
@@ -160,7 +158,7 @@ async def revoke_api_key(parts: Parts, call: Call[None], api_key_id: UUID) -> An
         resource=(api_key_id,),
         about=ObjectType.API_KEY,
         effect=effect,
-        hold=Hold.ALONE,
+        hold=Hold.EXCLUSIVE,
     )
 
 
@@ -169,7 +167,7 @@ async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UU
     revoked: list[UUID] = []
     # Until there is nothing left: while the first round waits for a key that is in use, that key can make another.
     while alive := await store.alive_of_user(connection, workspace_id, user_id):
-        await seize(connection, alive)
+        await block_credentials(connection, alive)
         revoked += await store.revoke_all(connection, workspace_id, alive)
     return revoked
 

@@ -3,12 +3,11 @@
 from typing import Any
 from uuid import UUID
 
-from quarterdeck.access.model import PERMISSIONS
 from quarterdeck.api_keys.model import ApiKeyBody, NewApiKey, RotatedKey
+from quarterdeck.core.actors import ActorBody, Permission
+from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, created_at
+from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import HIGHEST_ID, LOWEST_ID, created_at
-from quarterdeck.pages import bounds
-from quarterdeck.workspaces.model import ActorBody
 
 _ADD = """
 INSERT INTO api_keys
@@ -151,7 +150,7 @@ def _body(row: tuple[Any, ...]) -> ApiKeyBody:
         id=api_key_id,
         label=label,
         prefix=prefix,
-        permissions=[PERMISSIONS[permission] for permission in permissions],
+        permissions=[Permission(permission) for permission in permissions],
         created_at=created_at(api_key_id),
         created_by=ActorBody(user_id, name, email),
         expires_at=expires_at,

@@ -3,8 +3,7 @@
 from uuid import UUID
 
 from quarterdeck.audit.model import AuditEventBody, AuditEventPage, ObjectType
-from quarterdeck.story import API_KEY, EVENING, SESSION
-from quarterdeck.workspaces.examples import ADA
+from quarterdeck.core.example_ids import ADA, API_KEY, EVENING, SESSION
 
 _EVENT = AuditEventBody(
     id=UUID("0192f0d4-1f30-7c55-b2e8-4a9d6c1f7e07"),

@@ -1,12 +1,12 @@
 """GET /v1/audit-events."""
 
-from quarterdeck.access.model import Permission
 from quarterdeck.audit import service
 from quarterdeck.audit.model import AuditEventPage, AuditFilter, ObjectType
-from quarterdeck.http.incoming import Incoming
-from quarterdeck.http.openapi_parts import MOMENT, UUID
+from quarterdeck.auth.access import Access
+from quarterdeck.core.actors import Permission
 from quarterdeck.http.operation import Query, operation
-from quarterdeck.parts import Parts
+from quarterdeck.http.request import Request
+from quarterdeck.http.schemas import MOMENT, UUID
 
 _ACTION = {"type": "string", "pattern": "^[^\\u0000]*$"}
 _OBJECT_TYPE = {"type": "string", "enum": list(ObjectType)}
@@ -31,14 +31,14 @@ _OBJECT_TYPE = {"type": "string", "enum": list(ObjectType)}
         Query("until", MOMENT, "Only events before this time."),
     ),
 )
-async def list_audit_events(parts: Parts, incoming: Incoming) -> AuditEventPage:
+async def list_audit_events(request: Request, access: Access) -> AuditEventPage:
     wanted = AuditFilter(
-        action=incoming.query_text("action"),
-        object_type=incoming.query_choice("object_type", ObjectType),
-        object_id=incoming.query_id("object_id"),
-        user_id=incoming.query_id("user_id"),
-        since=incoming.query_moment("since"),
-        until=incoming.query_moment("until"),
+        action=request.query_text("action"),
+        object_type=request.query_choice("object_type", ObjectType),
+        object_id=request.query_id("object_id"),
+        user_id=request.query_id("user_id"),
+        since=request.query_moment("since"),
+        until=request.query_moment("until"),
     )
-    request = incoming.page_request()
-    return await service.list_audit_events(parts, incoming.call_without_body(), wanted, request)
+    page = request.page_request()
+    return await service.list_audit_events(access, request.call_without_body(), wanted, page)

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from quarterdeck.texts import Moment
-from quarterdeck.workspaces.model import ActorBody
+from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.text_types import Moment
 
 
 class ObjectType(StrEnum):
@@ -20,13 +20,6 @@ class ObjectType(StrEnum):
     SKILL_VERSION = "skill_version"
     WEBHOOK = "webhook"
     WORKSPACE = "workspace"
-
-
-class Origin(Struct, frozen=True):
-    """Where a request came from, as far as the server can tell."""
-
-    address: str | None = None
-    request_id: str | None = None
 
 
 class Change(Struct, frozen=True):

@@ -2,20 +2,19 @@
 
 from uuid import UUID
 
-from quarterdeck.access.call import Call, see_workspace
-from quarterdeck.access.model import Permission, Principal
-from quarterdeck.access.reading import read
 from quarterdeck.audit import store
 from quarterdeck.audit.model import AuditEventBody, AuditEventPage, AuditFilter
+from quarterdeck.auth.access import Access, see_workspace
+from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.call import Call
+from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.pages import PageRequest, take_page
-from quarterdeck.parts import Parts
 
 _SWEEP_BATCH = 1000
 
 
 async def list_audit_events(
-    parts: Parts, call: Call[None], wanted: AuditFilter, request: PageRequest
+    access: Access, call: Call[None], wanted: AuditFilter, request: PageRequest
 ) -> AuditEventPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> AuditEventPage:
         async def fetch(start: UUID, count: int) -> list[AuditEventBody]:
@@ -26,7 +25,7 @@ async def list_audit_events(
         items, next_cursor = await take_page(request, fetch, lasting=False)
         return AuditEventPage(items, next_cursor)
 
-    return await read(parts, call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def sweep_audit_events(database: Database) -> int:

@@ -5,11 +5,10 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from quarterdeck.access.model import Principal
-from quarterdeck.audit.model import AuditEventBody, AuditFilter, Change, ObjectType, Origin
+from quarterdeck.audit.model import AuditEventBody, AuditFilter, Change, ObjectType
+from quarterdeck.core.actors import ActorBody, Origin, Principal
+from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, created_at, first_id_at
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import HIGHEST_ID, LOWEST_ID, created_at, first_id_at
-from quarterdeck.workspaces.model import ActorBody
 
 _ADD = """
 INSERT INTO audit_events

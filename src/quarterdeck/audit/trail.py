@@ -2,11 +2,11 @@
 
 from uuid import UUID
 
-from quarterdeck.access.model import Principal
 from quarterdeck.audit import store
-from quarterdeck.audit.model import Change, Origin
+from quarterdeck.audit.model import Change
+from quarterdeck.core.actors import Origin, Principal
+from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import new_id
 
 
 async def record(connection: Connection, principal: Principal, origin: Origin, change: Change) -> None:

@@ -9,11 +9,11 @@ from uuid import UUID
 import typer
 from msgspec import UNSET, UnsetType
 
-from quarterdeck.access.model import Permission
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.cli.options import AsJson, email, line, moment, uuid
 from quarterdeck.cli.output import print_json, say
-from quarterdeck.settings import Settings, read_settings, with_server
+from quarterdeck.core.actors import Permission
+from quarterdeck.core.settings import Settings, read_settings, with_server
 from quarterdeck.workspaces.model import WorkspaceBody
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from uuid import UUID
 import typer
 
 from quarterdeck.cli.connection import connect
-from quarterdeck.ids import parse_id
+from quarterdeck.core.ids import parse_id
 
 
 def _session_id(text: str) -> UUID:
@@ -35,7 +35,7 @@ def chat_command(
         raise typer.BadParameter("--title and --model are for new sessions")
     import asyncio
 
-    from quarterdeck.cli.chatting import chat
+    from quarterdeck.cli.chat_runner import chat
 
     raise typer.Exit(asyncio.run(chat(connect(profile), session, title=title, model=model)))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from quarterdeck.cli import profiles
-from quarterdeck.cli.exits import Complaint, Exit
+from quarterdeck.cli.exit_codes import Complaint, Exit
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck.client.model import Delta, Event
-from quarterdeck.events.model import EventType
-from quarterdeck.runs.model import Outcome
+from quarterdeck.conversations.events.model import EventType
+from quarterdeck.conversations.runs.model import Outcome
 
 # Long enough to press a key twice, short enough that two wishes to cancel are not taken for one to leave.
 _TWICE_SECONDS = 2.0

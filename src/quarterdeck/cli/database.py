@@ -10,14 +10,14 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.cli.output import note
-from quarterdeck.db import embedded
-from quarterdeck.db.database import Connection, connection_options
+from quarterdeck.core.settings import Settings
+from quarterdeck.db.database import Connection, Database, connection_options
 from quarterdeck.db.migrate import migrate
 from quarterdeck.db.roles import AppRole
-from quarterdeck.settings import Settings, with_database_url
+from quarterdeck.server import embedded_postgres
 
 if TYPE_CHECKING:
-    from quarterdeck.sweep import Swept
+    from quarterdeck.retention import Deleted
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ def owner_url(settings: Settings) -> Iterator[str]:
     if not settings.data_dir.exists():
         # Whoever is in the wrong folder should know.
         note(f"{settings.data_dir.absolute()} is not there: a new database is made in it.")
-    with embedded.running(settings.data_dir) as url:
+    with embedded_postgres.running(settings.data_dir) as url:
         yield url
 
 
@@ -63,18 +63,20 @@ def on_database(settings: Settings, work: Callable[[Connection], Awaitable[T]]) 
         return asyncio.run(connected(url))
 
 
-def sweep_now(settings: Settings) -> "Swept":
-    # Here, not above: other commands need a connection and not all that an API process is made of.
-    from quarterdeck.app import build_parts
-    from quarterdeck.sweep import sweep
+def sweep_now(settings: Settings) -> "Deleted":
+    # Imported here because it is slow, and other commands do not need it.
+    from quarterdeck.retention import delete_expired
+    from quarterdeck.skills.bundle_store import open_bundle_store
 
-    async def work(url: str) -> "Swept":
-        parts = build_parts(with_database_url(settings, url))
-        await parts.database.open()
+    async def work(url: str) -> "Deleted":
+        database = Database(url, settings.database)
+        await database.open()
         try:
-            return await sweep(parts)
+            return await delete_expired(
+                database, open_bundle_store(settings.bundle.store_url, settings.data_dir), settings
+            )
         finally:
-            await parts.database.close()
+            await database.close()
 
     with migrated(settings) as url:
         return asyncio.run(work(url))

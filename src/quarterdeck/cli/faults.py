@@ -5,12 +5,13 @@ Imported when something went wrong: what it must know of takes long to import.
 
 import os
 import re
+import sys
 
 from quarterdeck.cli.connection import KEY
-from quarterdeck.cli.exits import Complaint, Exit
+from quarterdeck.cli.exit_codes import Complaint, Exit
 from quarterdeck.client import errors as client
-from quarterdeck.errors import ServiceError
-from quarterdeck.settings import SettingsError
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.settings import SettingsError
 
 _CODES: dict[type[client.QuarterdeckError], Exit] = {
     client.InvalidArgument: Exit.WRONG_INPUT,
@@ -45,6 +46,12 @@ def explained(fault: Exception) -> tuple[str, Exit] | None:
         return fault.message, Exit.WRONG_INPUT
     if isinstance(fault, SettingsError):
         return str(fault), Exit.WRONG_INPUT
+    if isinstance(fault, ModuleNotFoundError) and fault.name is not None and not fault.name.startswith("quarterdeck"):
+        extra = "redis" if fault.name == "redis" else "server"
+        return (
+            f"The Python package {fault.name} is not installed. `pip install 'quarterdeck[{extra}]'` installs it.",
+            Exit.WRONG_INPUT,
+        )
     if isinstance(fault, OSError) and fault.strerror:
         # A full disk, a file that may not be read: of the machine's making, not of ours.
         return f"{fault.filename}: {fault.strerror}" if fault.filename else fault.strerror, Exit.WRONG_INPUT
@@ -63,12 +70,15 @@ def _told(fault: client.QuarterdeckError) -> str:
 
 
 def _of_the_database(fault: Exception) -> tuple[str, Exit] | None:
+    if "psycopg" not in sys.modules:
+        # Not a database error, and in a plain install psycopg cannot be imported.
+        return None
     from psycopg import Error as DatabaseFault
     from psycopg import ProgrammingError
 
-    from quarterdeck.db.embedded import EmbeddedError
     from quarterdeck.db.migrate import MigrationError
     from quarterdeck.db.roles import RoleError
+    from quarterdeck.server.embedded_postgres import EmbeddedError
 
     if isinstance(fault, (EmbeddedError, MigrationError, RoleError)):
         return str(fault), Exit.WRONG_INPUT

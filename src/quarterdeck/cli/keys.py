@@ -6,10 +6,10 @@ from uuid import UUID
 
 import typer
 
-from quarterdeck.access.model import Permission
 from quarterdeck.cli.connection import client_of, connect, open_client
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, duration, line, moment, uuid
 from quarterdeck.cli.output import note, print_json, print_list, say, when
+from quarterdeck.core.actors import Permission
 
 if TYPE_CHECKING:
     from quarterdeck.api_keys.model import ApiKeyBody, CreatedApiKeyBody

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from quarterdeck.client.errors import InvalidBundle
 from quarterdeck.client.packing import File, bundle_files, pack_folder
-from quarterdeck.settings import BundleSettings
+from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.archive import SKILL_MD
 from quarterdeck.skills.bundle import missing_skill_md, read_bundle
 from quarterdeck.skills.frontmatter import frontmatter_faults

@@ -11,12 +11,12 @@ from msgspec.structs import asdict
 
 from quarterdeck.cli import connection, profiles
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.exits import Complaint, Exit
+from quarterdeck.cli.exit_codes import Complaint, Exit
 from quarterdeck.cli.options import AsJson, Profile, line, uuid
 from quarterdeck.cli.output import actor, note, print_facts, print_json, say, when
 
 if TYPE_CHECKING:
-    from quarterdeck.access.model import CallerBody
+    from quarterdeck.auth.model import CallerBody
 
 
 def login(

@@ -11,9 +11,9 @@ import msgspec
 import typer
 
 from quarterdeck.cli import admin, chat, keys, login, runs, sessions, skills
-from quarterdeck.cli.exits import Exit
+from quarterdeck.cli.exit_codes import Exit
 from quarterdeck.cli.output import printable
-from quarterdeck.settings import Settings, read_settings, with_server
+from quarterdeck.core.settings import Settings, read_settings, with_server
 
 app = typer.Typer(
     name="qd",

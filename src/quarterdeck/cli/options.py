@@ -8,8 +8,8 @@ from uuid import UUID
 import msgspec
 import typer
 
-from quarterdeck.ids import parse_id
-from quarterdeck.texts import Line
+from quarterdeck.core.ids import parse_id
+from quarterdeck.core.text_types import Line
 
 _DURATION = re.compile(r"([0-9]{1,6})([smhdw])", re.ASCII)
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from quarterdeck.workspaces.model import ActorBody
+    from quarterdeck.core.actors import ActorBody
 
 T = TypeVar("T")
 

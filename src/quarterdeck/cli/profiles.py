@@ -9,7 +9,7 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from quarterdeck.cli.exits import Complaint, Exit
+from quarterdeck.cli.exit_codes import Complaint, Exit
 
 DEFAULT = "default"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

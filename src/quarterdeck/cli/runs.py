@@ -10,7 +10,7 @@ from quarterdeck.cli.options import AsJson, Profile, uuid
 from quarterdeck.cli.output import note, print_facts, print_json, say, when
 
 if TYPE_CHECKING:
-    from quarterdeck.runs.model import RunBody
+    from quarterdeck.conversations.runs.model import RunBody
 
 app = typer.Typer(rich_markup_mode=None, help="Look at runs and cancel them.")
 

@@ -12,13 +12,13 @@ from psycopg.conninfo import conninfo_to_dict
 
 from quarterdeck.app import load_app
 from quarterdeck.cli.database import app_role, app_url
+from quarterdeck.core.settings import Settings, SettingsError
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
-from quarterdeck.processes import lifeline
-from quarterdeck.processes.api_server import serve_api
-from quarterdeck.processes.listener import address
-from quarterdeck.processes.supervisor import supervise
-from quarterdeck.settings import Settings, SettingsError
+from quarterdeck.server import lifeline
+from quarterdeck.server.api_server import serve_api
+from quarterdeck.server.listener import address
+from quarterdeck.server.supervisor import supervise
 from quarterdeck.workspaces.service import FirstStart, first_start
 
 
@@ -51,7 +51,7 @@ def _check_redis_url(settings: Settings) -> None:
     """Here, not with the other settings, whose faults are quoted: it may hold a password."""
     if settings.limit.redis_url is None:
         return
-    from quarterdeck.rate_limits.shared import is_redis_url
+    from quarterdeck.auth.rate_limits.shared import is_redis_url
 
     if not is_redis_url(settings.limit.redis_url):
         raise SettingsError("QUARTERDECK_LIMIT_REDIS_URL is not a redis://, rediss:// or unix:// URL")

@@ -9,14 +9,14 @@ import typer
 
 from quarterdeck.cli import runs
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exits import Exit
+from quarterdeck.cli.exit_codes import Exit
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text, uuid
 from quarterdeck.cli.output import actor, note, print_facts, print_json, print_list, print_table, read_input, say, when
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
-    from quarterdeck.runs.model import SubmitKindBody
-    from quarterdeck.sessions.model import SessionSkill, SessionSummary
+    from quarterdeck.conversations.runs.model import SubmitKindBody
+    from quarterdeck.conversations.sessions.model import SessionSkill, SessionSummary
 
 app = typer.Typer(rich_markup_mode=None, help="Manage sessions.")
 
@@ -175,7 +175,7 @@ def _wait(client: "Client", session_id: UUID, sent: "SubmitKindBody", *, as_json
 
 def _skill(client: "Client", given: str) -> "SessionSkill":
     from quarterdeck.cli.skills import find_skill
-    from quarterdeck.sessions.model import SessionSkill
+    from quarterdeck.conversations.sessions.model import SessionSkill
 
     name, at, version = given.rpartition("@")
     if at and version.isascii() and version.isdigit():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exits import Complaint, Exit
+from quarterdeck.cli.exit_codes import Complaint, Exit
 from quarterdeck.cli.options import AsJson, Limit, Profile, file_name, text
 from quarterdeck.cli.output import (
     Column,
@@ -22,7 +22,7 @@ from quarterdeck.cli.output import (
     size,
     when,
 )
-from quarterdeck.ids import parse_id
+from quarterdeck.core.ids import parse_id
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
@@ -91,7 +91,7 @@ def init(folder: Annotated[str, typer.Argument(parser=file_name, metavar="DIR", 
 def lint(folder: Folder, as_json: AsJson = False) -> None:
     """Check a skill by the rules of the server, without one. Faults make the exit code 1, warnings do not."""
     from quarterdeck.cli.linting import lint as look
-    from quarterdeck.settings import read_settings
+    from quarterdeck.core.settings import read_settings
 
     try:
         report = look(Path(folder), read_settings(os.environ).bundle)

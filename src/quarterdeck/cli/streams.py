@@ -5,7 +5,7 @@ import io
 import os
 import sys
 
-from quarterdeck.cli.exits import Exit
+from quarterdeck.cli.exit_codes import Exit
 
 
 def prepare() -> None:

@@ -14,10 +14,10 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.renderer import print_formatted_text
 
+from quarterdeck.cli.chat_session import Talk, first_to_end
 from quarterdeck.cli.conversation import Block, Cancel, Kind, Leave
 from quarterdeck.cli.rendering import STYLE, Fragments, lines_of, live_lines
-from quarterdeck.cli.talking import Talk, first_to_end
-from quarterdeck.texts import storable
+from quarterdeck.core.text_types import storable
 
 HELP = """\
 Enter sends. What you send while the agent works steers it.

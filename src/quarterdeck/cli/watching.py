@@ -10,13 +10,13 @@ from uuid import UUID
 import msgspec
 import typer
 
+from quarterdeck.cli.chat_session import Talk, first_to_end, open_client
 from quarterdeck.cli.connection import ConnectionInfo
 from quarterdeck.cli.conversation import Block, call_text
 from quarterdeck.cli.output import print_json_text
 from quarterdeck.cli.rendering import clean, plain
-from quarterdeck.cli.talking import Talk, first_to_end, open_client
 from quarterdeck.client import AsyncClient, Event
-from quarterdeck.events.model import EventType
+from quarterdeck.conversations.events.model import EventType
 
 _ENDS = (EventType.RUN_SUCCEEDED, EventType.RUN_FAILED, EventType.RUN_CANCELLED)
 # JSON may hold these as they are, but a terminal obeys some of them.

@@ -18,7 +18,7 @@ from quarterdeck.client.errors import (
 )
 from quarterdeck.client.requests import Request
 from quarterdeck.client.retrying import Outcome, Policy, may_repeat, retry_after_seconds, wait_seconds
-from quarterdeck.errors import ErrorCode
+from quarterdeck.core.errors import ErrorCode
 
 T = TypeVar("T")
 

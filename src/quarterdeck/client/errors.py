@@ -4,7 +4,7 @@ one line, without a secret."""
 from typing import Any
 from uuid import UUID
 
-from quarterdeck.errors import ErrorCode
+from quarterdeck.core.errors import ErrorCode
 
 
 class QuarterdeckError(Exception):

@@ -6,10 +6,10 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from quarterdeck.access.model import CallerBody, Permission
 from quarterdeck.activity.model import ActivityBody
 from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreatedApiKeyBody
 from quarterdeck.audit.model import AuditEventBody, AuditEventPage
+from quarterdeck.auth.model import CallerBody
 from quarterdeck.client.connection import Connection
 from quarterdeck.client.model import EventPage
 from quarterdeck.client.operations import (
@@ -59,9 +59,10 @@ from quarterdeck.client.operations import (
 from quarterdeck.client.paging import walk
 from quarterdeck.client.requests import Id, IfMatch
 from quarterdeck.client.transfers import Progress, Sink, Source
-from quarterdeck.runs.model import CancelledRunBody, RunBody, RunPage, SubmitKindBody
-from quarterdeck.session_tokens.model import CreatedSessionTokenBody, SessionTokenBody, SessionTokenPage
-from quarterdeck.sessions.model import ListedSession, SessionBody, SessionPage, SessionSkill
+from quarterdeck.conversations.runs.model import CancelledRunBody, RunBody, RunPage, SubmitKindBody
+from quarterdeck.conversations.session_tokens.model import CreatedSessionTokenBody, SessionTokenBody, SessionTokenPage
+from quarterdeck.conversations.sessions.model import ListedSession, SessionBody, SessionPage, SessionSkill
+from quarterdeck.core.actors import Permission
 from quarterdeck.skills.model import (
     SkillBody,
     SkillDiffBody,

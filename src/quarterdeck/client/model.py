@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.texts import Moment
+from quarterdeck.core.text_types import Moment
 
 
 class Event(Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from quarterdeck.client.errors import InvalidArgument
-from quarterdeck.ids import parse_id
+from quarterdeck.core.ids import parse_id
 
 Id = UUID | str
 # A revision is what an ETag is made of.

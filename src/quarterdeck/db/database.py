@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import psycopg
 
-from quarterdeck import errors
-from quarterdeck.db import faults, pool
-from quarterdeck.errors import ServiceError
-from quarterdeck.settings import DatabaseSettings
+from quarterdeck.core import errors
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.settings import DatabaseSettings
+from quarterdeck.db import driver_errors, pool
 
 T = TypeVar("T")
 Connection = pool.Connection
@@ -78,14 +78,14 @@ class Database:
     async def _run(self, work: Work[T], *, in_transaction: bool, repeatable: bool) -> T:
         try:
             return await self._once(work, in_transaction=in_transaction, repeatable=repeatable)
-        except (_Again, *faults.CONTENTION):
+        except (_Again, *driver_errors.CONTENTION):
             pass
         try:
             return await self._once(work, in_transaction=in_transaction, repeatable=repeatable)
         except _Again as again:
             raise errors.unavailable() from again.__cause__
         except psycopg.Error as fault:
-            raise faults.translate(fault) from fault
+            raise driver_errors.translate(fault) from fault
 
     async def _once(self, work: Work[T], *, in_transaction: bool, repeatable: bool) -> T:
         committing = False
@@ -99,14 +99,14 @@ class Database:
                     result = await work(connection)
                     committing = True
                 return result
-        except faults.CONTENTION:
+        except driver_errors.CONTENTION:
             raise
         except psycopg.Error as fault:
-            if faults.connection_lost(fault):
+            if driver_errors.connection_lost(fault):
                 if committing and not repeatable:
                     raise errors.outcome_unknown() from fault
                 raise _Again from fault
-            raise faults.translate(fault) from fault
+            raise driver_errors.translate(fault) from fault
 
 
 class _Again(Exception):

@@ -16,9 +16,9 @@ import psycopg
 from msgspec import Struct
 from psycopg import sql
 
+from quarterdeck.core.settings import AuditSettings
 from quarterdeck.db.database import SCHEMA, Connection
 from quarterdeck.db.roles import USUAL_ROLE, AppRole, OwnConnection, close_database, granted, prepare_role
-from quarterdeck.settings import AuditSettings
 
 JOBS_SCHEMA = "jobs"
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from psycopg import errors as pg
 from psycopg import sql
 
-from quarterdeck.settings import DatabaseSettings
+from quarterdeck.core.settings import DatabaseSettings
 
 # More than databases that are migrated at the same moment.
 _ATTEMPTS = 20

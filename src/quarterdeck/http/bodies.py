@@ -1,5 +1,6 @@
 """Receiving request bodies: bounded in size and in time, whatever the client does."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
@@ -7,9 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.types import Receive
 
-from quarterdeck import errors
-from quarterdeck.patience import within
-from quarterdeck.settings import HttpSettings
+from quarterdeck.core import errors
+from quarterdeck.core.settings import HttpSettings
 
 T = TypeVar("T")
 
@@ -48,7 +48,8 @@ class Arriving:
             self._deadline = now + self._settings.body_seconds
         patience = min(self._settings.body_stall_seconds, self._deadline - now)
         try:
-            message = await within(patience, self._receive())
+            async with asyncio.timeout(patience):
+                message = await self._receive()
         except TimeoutError:
             raise errors.too_slow("The request body arrived too slowly.") from None
         if message["type"] != "http.request":

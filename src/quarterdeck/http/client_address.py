@@ -7,8 +7,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from starlette.types import Scope
 
+from quarterdeck.core.settings import Networks
 from quarterdeck.http.headers import headers_of
-from quarterdeck.settings import Networks
 
 Address = IPv4Address | IPv6Address
 

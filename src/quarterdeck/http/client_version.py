@@ -4,9 +4,9 @@ import re
 
 from starlette.types import Scope
 
-from quarterdeck import errors
+from quarterdeck.core import errors
+from quarterdeck.core.settings import HttpSettings
 from quarterdeck.http.headers import headers_of
-from quarterdeck.settings import HttpSettings
 
 CLIENT = "Quarterdeck-Client"
 _HEADER = CLIENT.lower().encode()

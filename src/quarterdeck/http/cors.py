@@ -5,9 +5,9 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.types import Scope
 
+from quarterdeck.core.settings import Origins
 from quarterdeck.http.client_version import CLIENT
 from quarterdeck.http.headers import headers_of
-from quarterdeck.settings import Origins
 
 # Under this name the edge leaves an origin that is listed in the request's scope.
 _ORIGIN_STATE = "quarterdeck.origin"

@@ -1,20 +1,22 @@
 """What an operation of the API is: enough to route it, to document it, and to test it against every kind of caller."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Any
+from functools import partial
+from typing import Any, get_type_hints
 
 from msgspec import Struct
 from starlette.responses import Response
 
-from quarterdeck.access.model import Permission
-from quarterdeck.errors import ServiceError
-from quarterdeck.http.incoming import Incoming
-from quarterdeck.idempotency.service import Answer
-from quarterdeck.parts import Parts
+from quarterdeck.core.actors import Permission
+from quarterdeck.core.call import Answer
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.http.request import Request
 
-Handler = Callable[[Parts, Incoming], Awaitable[Answer | Response | Struct]]
+Result = Answer | Response | Struct
+# Takes the request, and by the types of its other parameters whatever the operation needs.
+Handler = Callable[..., Awaitable[Result]]
 
 
 class Payload(Enum):
@@ -105,3 +107,9 @@ def at(method: str, path: str, described: Described) -> Operation:
     return Operation(
         method=method, path=path, **{name: getattr(described, name) for name in described.__struct_fields__}
     )
+
+
+def bind(handler: Handler, provided: Mapping[type, object]) -> Callable[[Request], Awaitable[Result]]:
+    """Give a handler what it asks for: each parameter besides the request is filled by its type."""
+    types = get_type_hints(handler)
+    return partial(handler, **{name: provided[types[name]] for name in types if name not in ("request", "return")})

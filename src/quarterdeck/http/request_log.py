@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from quarterdeck.access.secrets import redact
-from quarterdeck.logs import log
+from quarterdeck.core.logging import log
+from quarterdeck.core.secrets import redact
 
 _LOGGED_CHARACTERS = 200
 _PIPE_BYTES = 4096

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from quarterdeck.settings import BundleSettings
+from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills import tar
 from quarterdeck.skills.gunzip import Gunzip, Source
+from quarterdeck.skills.hashing import Sums
 from quarterdeck.skills.model import BundleError, ManifestFile
 from quarterdeck.skills.paths import bundle_path, check_collisions
-from quarterdeck.skills.sums import Sums
 
 if TYPE_CHECKING:
     from hashlib import _Hash

@@ -5,7 +5,7 @@ Takes up to a second of processor time, so it does not belong on an event loop.
 
 from collections.abc import Mapping
 
-from quarterdeck.settings import BundleSettings
+from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.archive import SKILL_MD, read_archive
 from quarterdeck.skills.frontmatter import read_frontmatter
 from quarterdeck.skills.gunzip import Source

@@ -14,8 +14,8 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
-from quarterdeck import errors
-from quarterdeck.settings import SettingsError
+from quarterdeck.core import errors
+from quarterdeck.core.settings import SettingsError
 from quarterdeck.skills.gunzip import PIECE_BYTES, Source
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+from quarterdeck.core.example_ids import ADA, MORNING, SKILL, WORKSPACE
 from quarterdeck.skills.model import (
     ChangeSkillBody,
     CreateSkillBody,
@@ -16,8 +17,6 @@ from quarterdeck.skills.model import (
     SkillVersionItem,
     SkillVersionPage,
 )
-from quarterdeck.story import MORNING, SKILL, WORKSPACE
-from quarterdeck.workspaces.examples import ADA
 
 _VERSION = UUID("0192f0da-6f3c-7b18-8d94-4e1a7c5f2b08")
 _FRONTMATTER = {"name": "incident-report", "description": "Writes the weekly incident report."}

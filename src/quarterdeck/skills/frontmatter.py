@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from quarterdeck.settings import BundleSettings
+from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.model import BundleError, shown
 
 NAME_LENGTH = 64

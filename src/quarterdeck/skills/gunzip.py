@@ -10,9 +10,9 @@ from typing import Protocol
 
 from zlib_ng import zlib_ng
 
-from quarterdeck.settings import BundleSettings
+from quarterdeck.core.settings import BundleSettings
+from quarterdeck.skills.hashing import Sums
 from quarterdeck.skills.model import BundleError
-from quarterdeck.skills.sums import Sums
 
 PIECE_BYTES = 64 * 1024
 

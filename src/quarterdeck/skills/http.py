@@ -4,15 +4,19 @@ from functools import partial
 
 from starlette.responses import Response
 
-from quarterdeck import errors
-from quarterdeck.access.model import Permission
-from quarterdeck.http.download import Content, download, safe_name
-from quarterdeck.http.incoming import GZIP, Incoming
-from quarterdeck.http.openapi_parts import NUMBER
+from quarterdeck.auth.access import Access
+from quarterdeck.changes.perform import Changes
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission
+from quarterdeck.core.call import Answer
+from quarterdeck.core.settings import BundleSettings
+from quarterdeck.db.database import Database
+from quarterdeck.http.downloads import Content, Downloads, safe_name
 from quarterdeck.http.operation import Payload, Query, Refusal, operation
-from quarterdeck.idempotency.service import Answer
-from quarterdeck.parts import Parts
+from quarterdeck.http.request import GZIP, Request
+from quarterdeck.http.schemas import NUMBER
 from quarterdeck.skills import service
+from quarterdeck.skills.bundle_store import BundleStore
 from quarterdeck.skills.model import (
     ChangeSkillBody,
     CreateSkillBody,
@@ -22,6 +26,7 @@ from quarterdeck.skills.model import (
     SkillVersionBody,
     SkillVersionPage,
 )
+from quarterdeck.skills.uploads import Uploads
 
 # Whatever the file is: what strangers packed is never shown as a page of this server.
 _BYTES = "application/octet-stream"
@@ -38,8 +43,8 @@ _BYTES = "application/octet-stream"
     etag=True,
     idempotent=True,
 )
-async def create_skill(parts: Parts, incoming: Incoming) -> Answer:
-    return await service.create_skill(parts, await incoming.call(CreateSkillBody))
+async def create_skill(request: Request, changes: Changes) -> Answer:
+    return await service.create_skill(changes, await request.call(CreateSkillBody))
 
 
 @operation(
@@ -51,9 +56,9 @@ async def create_skill(parts: Parts, incoming: Incoming) -> Answer:
     paged=True,
     queries=(Query("archived", {"type": "boolean", "default": False}, "Whether to list the archived ones instead."),),
 )
-async def list_skills(parts: Parts, incoming: Incoming) -> SkillPage:
-    request, archived = incoming.page_request(), incoming.query_flag("archived")
-    return await service.list_skills(parts, incoming.call_without_body(), request, archived=archived)
+async def list_skills(request: Request, access: Access) -> SkillPage:
+    page, archived = request.page_request(), request.query_flag("archived")
+    return await service.list_skills(access, request.call_without_body(), page, archived=archived)
 
 
 @operation(
@@ -63,9 +68,9 @@ async def list_skills(parts: Parts, incoming: Incoming) -> SkillPage:
     success="The skill.",
     etag=True,
 )
-async def get_skill(parts: Parts, incoming: Incoming) -> SkillBody:
-    skill_id = incoming.path_id("skill_id")
-    return await service.get_skill(parts, incoming.call_without_body(), skill_id)
+async def get_skill(request: Request, access: Access) -> SkillBody:
+    skill_id = request.path_id("skill_id")
+    return await service.get_skill(access, request.call_without_body(), skill_id)
 
 
 @operation(
@@ -81,9 +86,9 @@ async def get_skill(parts: Parts, incoming: Incoming) -> SkillBody:
     conditional=True,
     idempotent=True,
 )
-async def change_skill(parts: Parts, incoming: Incoming) -> Answer:
-    skill_id = incoming.path_id("skill_id")
-    return await service.change_skill(parts, await incoming.call(ChangeSkillBody), skill_id)
+async def change_skill(request: Request, changes: Changes) -> Answer:
+    skill_id = request.path_id("skill_id")
+    return await service.change_skill(changes, await request.call(ChangeSkillBody), skill_id)
 
 
 @operation(
@@ -105,11 +110,19 @@ async def change_skill(parts: Parts, incoming: Incoming) -> Answer:
         ),
     ),
 )
-async def push_skill_version(parts: Parts, incoming: Incoming) -> Answer:
-    skill_id = incoming.path_id("skill_id")
-    call = incoming.call_without_body(gzip=True)
-    limit_bytes = parts.settings.bundle.request_bytes
-    return await service.push_skill_version(parts, call, skill_id, incoming.archive(limit_bytes))
+async def push_skill_version(
+    request: Request,
+    access: Access,
+    changes: Changes,
+    database: Database,
+    settings: BundleSettings,
+    uploads: Uploads,
+    bundles: BundleStore,
+) -> Answer:
+    skill_id = request.path_id("skill_id")
+    call = request.call_without_body(gzip=True)
+    archive = request.archive(settings.request_bytes)
+    return await service.push_skill_version(access, changes, database, uploads, bundles, call, skill_id, archive)
 
 
 @operation(
@@ -120,9 +133,9 @@ async def push_skill_version(parts: Parts, incoming: Incoming) -> Answer:
     success="One page. next_cursor is null on the last.",
     paged=True,
 )
-async def list_skill_versions(parts: Parts, incoming: Incoming) -> SkillVersionPage:
-    skill_id, request = incoming.path_id("skill_id"), incoming.page_request()
-    return await service.list_skill_versions(parts, incoming.call_without_body(), skill_id, request)
+async def list_skill_versions(request: Request, access: Access) -> SkillVersionPage:
+    skill_id, page = request.path_id("skill_id"), request.page_request()
+    return await service.list_skill_versions(access, request.call_without_body(), skill_id, page)
 
 
 @operation(
@@ -132,9 +145,9 @@ async def list_skill_versions(parts: Parts, incoming: Incoming) -> SkillVersionP
     success_type=SkillVersionBody,
     success="The version.",
 )
-async def get_skill_version(parts: Parts, incoming: Incoming) -> SkillVersionBody:
-    skill_id, number = incoming.path_id("skill_id"), incoming.path_number("version")
-    return (await service.get_skill_version(parts, incoming.call_without_body(), skill_id, number)).body
+async def get_skill_version(request: Request, access: Access) -> SkillVersionBody:
+    skill_id, number = request.path_id("skill_id"), request.path_number("version")
+    return (await service.get_skill_version(access, request.call_without_body(), skill_id, number)).body
 
 
 @operation(
@@ -144,17 +157,19 @@ async def get_skill_version(parts: Parts, incoming: Incoming) -> SkillVersionBod
     download=GZIP,
     success="The archive.",
 )
-async def download_skill_bundle(parts: Parts, incoming: Incoming) -> Response:
-    skill_id, number = incoming.path_id("skill_id"), incoming.path_number("version")
-    version = await service.get_skill_version(parts, incoming.call_without_body(), skill_id, number)
+async def download_skill_bundle(
+    request: Request, access: Access, bundles: BundleStore, downloads: Downloads
+) -> Response:
+    skill_id, number = request.path_id("skill_id"), request.path_number("version")
+    version = await service.get_skill_version(access, request.call_without_body(), skill_id, number)
     content = Content(
         media_type=GZIP,
         sha256=version.archive.sha256,
         size=version.body.bundle_bytes,
         file_name=f"{safe_name(version.skill_name)}-{number}.tar.gz",
-        pieces=partial(service.bundle_pieces, parts, version),
+        pieces=partial(service.bundle_pieces, bundles, version),
     )
-    return download(parts, incoming, content)
+    return downloads.respond(request, content)
 
 
 @operation(
@@ -178,19 +193,26 @@ async def download_skill_bundle(parts: Parts, incoming: Incoming) -> Response:
         ),
     ),
 )
-async def download_skill_file(parts: Parts, incoming: Incoming) -> Response:
-    skill_id, number = incoming.path_id("skill_id"), incoming.path_number("version")
-    path = incoming.query_text("path", required=True) or ""
-    version = await service.get_skill_version(parts, incoming.call_without_body(), skill_id, number)
+async def download_skill_file(
+    request: Request,
+    access: Access,
+    settings: BundleSettings,
+    uploads: Uploads,
+    bundles: BundleStore,
+    downloads: Downloads,
+) -> Response:
+    skill_id, number = request.path_id("skill_id"), request.path_number("version")
+    path = request.query_text("path", required=True) or ""
+    version = await service.get_skill_version(access, request.call_without_body(), skill_id, number)
     file = service.file_of(version, path)
     content = Content(
         media_type=_BYTES,
         sha256=file.sha256,
         size=file.bytes,
         file_name=safe_name(path.rpartition("/")[2]),
-        pieces=partial(service.file_pieces, parts, version, file),
+        pieces=partial(service.file_pieces, settings, uploads, bundles, version, file),
     )
-    return download(parts, incoming, content)
+    return downloads.respond(request, content)
 
 
 @operation(
@@ -212,9 +234,13 @@ async def download_skill_file(parts: Parts, incoming: Incoming) -> Response:
         ),
     ),
 )
-async def diff_skill_versions(parts: Parts, incoming: Incoming) -> SkillDiffBody:
-    skill_id = incoming.path_id("skill_id")
+async def diff_skill_versions(
+    request: Request, access: Access, settings: BundleSettings, uploads: Uploads, bundles: BundleStore
+) -> SkillDiffBody:
+    skill_id = request.path_id("skill_id")
     # A missing one is remembered as a fault, which is raised before the numbers are used.
-    base = incoming.query_number("base", required=True) or 0
-    head = incoming.query_number("head", required=True) or 0
-    return await service.diff_skill_versions(parts, incoming.call_without_body(), skill_id, base, head)
+    base = request.query_number("base", required=True) or 0
+    head = request.query_number("head", required=True) or 0
+    return await service.diff_skill_versions(
+        access, settings, uploads, bundles, request.call_without_body(), skill_id, base, head
+    )

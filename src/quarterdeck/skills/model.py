@@ -9,9 +9,8 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from quarterdeck.audit.model import Origin
-from quarterdeck.texts import Line, Moment
-from quarterdeck.workspaces.model import ActorBody
+from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.text_types import Line, Moment
 
 Number = Annotated[int, Meta(ge=1, le=2**31 - 1, extra_json_schema={"format": "int32"})]
 Bytes = Annotated[int, Meta(ge=0, extra_json_schema={"format": "int64"})]
@@ -107,57 +106,6 @@ class Bundle(Struct, frozen=True):
     manifest: Manifest
     # The archive as it was sent, compressed.
     bundle_bytes: int
-
-
-class Pusher(Struct, frozen=True):
-    """Who is about to push, and to what. `workspace_id` is the one that was named, if any."""
-
-    secret_hash: bytes
-    skill_id: UUID
-    workspace_id: UUID | None
-
-
-class TouchedBundle(Struct, frozen=True):
-    sha256: bytes
-    # Where it is to be stored if it is not there yet.
-    generation: UUID
-    bytes: int
-
-
-class NewVersion(Struct, frozen=True, kw_only=True):
-    """What a push is about to add, and by whom."""
-
-    secret_hash: bytes
-    origin: Origin
-    if_match: frozenset[str] | None
-    idempotency_key: str | None
-    fingerprint: bytes | None
-    id: UUID
-    skill_id: UUID
-    bundle_sha256: bytes
-    bundle_bytes: int
-    # JSON.
-    frontmatter: str
-    manifest: str
-
-
-class PushVerdict(StrEnum):
-    PUSHED = "pushed"
-    REPLAYED = "replayed"
-    UNAUTHORIZED = "unauthorized"
-    FORBIDDEN = "forbidden"
-    NOT_FOUND = "not_found"
-    CONFLICT = "conflict"
-    CHANGED = "changed"
-    ARCHIVED = "archived"
-
-
-class Pushed(Struct, frozen=True):
-    """The number of a version that was added, or the receipt of one that was added before."""
-
-    verdict: PushVerdict
-    version: int | None
-    receipt: bytes | None
 
 
 class Archive(Struct, frozen=True):

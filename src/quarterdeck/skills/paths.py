@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from unicodedata import normalize
 
-from quarterdeck.settings import BundleSettings
+from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.model import BundleError, shown
 
 ROOT = ""

@@ -1,25 +1,11 @@
 """Decisions about skills."""
 
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET
 
-from quarterdeck import errors
-from quarterdeck.access.model import Permission
-from quarterdeck.errors import ServiceError
-from quarterdeck.skills.model import ChangeSkillBody, PushVerdict, SkillState
-
-_PUSH_REFUSALS: dict[PushVerdict, Callable[[], ServiceError]] = {
-    PushVerdict.UNAUTHORIZED: errors.unauthorized,
-    PushVerdict.FORBIDDEN: lambda: errors.forbidden(Permission.SKILL_MANAGE),
-    PushVerdict.NOT_FOUND: lambda: errors.not_found("skill"),
-    PushVerdict.CONFLICT: errors.key_reused,
-    PushVerdict.CHANGED: errors.precondition_failed,
-    PushVerdict.ARCHIVED: lambda: errors.conflict(
-        "This skill is archived and takes no further versions. Bring it back first."
-    ),
-}
+from quarterdeck.core import errors
+from quarterdeck.skills.model import ChangeSkillBody, SkillState
 
 
 def changed(state: SkillState, wanted: ChangeSkillBody) -> dict[str, Any]:
@@ -38,6 +24,6 @@ def check_default_version(state: SkillState) -> None:
         raise errors.invalid("default_version is not a version of this skill.")
 
 
-def check_pushed(verdict: PushVerdict) -> None:
-    if verdict in _PUSH_REFUSALS:
-        raise _PUSH_REFUSALS[verdict]()
+def check_takes_versions(state: SkillState) -> None:
+    if state.archived:
+        raise errors.conflict("This skill is archived and takes no further versions. Bring it back first.")

@@ -2,35 +2,32 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from typing import IO, cast
 from uuid import UUID
 
 import msgspec
-from msgspec import Raw
+from msgspec.structs import replace
 
-from quarterdeck import errors
-from quarterdeck.access.call import Call, See, see_workspace
-from quarterdeck.access.model import CredentialKind, Permission, Principal
-from quarterdeck.access.reading import look, read
 from quarterdeck.audit.model import ObjectType
+from quarterdeck.auth.access import Access, See, see_workspace
+from quarterdeck.changes.perform import Changes, Made
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.ids import new_id
+from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.settings import BundleSettings
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.idempotency.service import Answer, Made, fingerprint, perform
-from quarterdeck.ids import new_id
-from quarterdeck.pages import PageRequest, take_page
-from quarterdeck.parts import Parts
-from quarterdeck.settings import BundleSettings
-from quarterdeck.skills import rules, store, stored
+from quarterdeck.skills import bundle_files, rules, store
 from quarterdeck.skills.bundle_store import BundleStore
-from quarterdeck.skills.comparing import compare
 from quarterdeck.skills.model import (
     Archive,
+    Bundle,
     BundleError,
     ChangeSkillBody,
     CreateSkillBody,
     Manifest,
     ManifestFile,
-    NewVersion,
-    Pusher,
-    PushVerdict,
     SkillBody,
     SkillDiffBody,
     SkillPage,
@@ -40,13 +37,15 @@ from quarterdeck.skills.model import (
     StoredVersion,
     UsableVersion,
 )
+from quarterdeck.skills.uploads import Uploads
+from quarterdeck.skills.version_diff import compare
 
 _SWEEP_BATCH = 100
 # What a download holds of its content at a time.
 _PIECE_BYTES = 256 * 1024
 
 
-async def create_skill(parts: Parts, call: Call[CreateSkillBody]) -> Answer:
+async def create_skill(changes: Changes, call: Call[CreateSkillBody]) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSkillBody) -> Made:
         skill_id = new_id()
         await store.add(connection, skill_id, workspace_id, body.name, principal.user_id)
@@ -54,8 +53,7 @@ async def create_skill(parts: Parts, call: Call[CreateSkillBody]) -> Answer:
         assert skill is not None
         return Made.plain(skill, skill_id, name=body.name)
 
-    return await perform(
-        parts,
+    return await changes.perform(
         call,
         operation="create_skill",
         see=see_workspace(call.workspace_id),
@@ -66,7 +64,7 @@ async def create_skill(parts: Parts, call: Call[CreateSkillBody]) -> Answer:
     )
 
 
-async def list_skills(parts: Parts, call: Call[None], request: PageRequest, *, archived: bool) -> SkillPage:
+async def list_skills(access: Access, call: Call[None], request: PageRequest, *, archived: bool) -> SkillPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> SkillPage:
         async def fetch(start: UUID, count: int) -> list[SkillBody]:
             first = request.newest_first
@@ -75,14 +73,14 @@ async def list_skills(parts: Parts, call: Call[None], request: PageRequest, *, a
         items, next_cursor = await take_page(request, fetch)
         return SkillPage(items, next_cursor)
 
-    return await read(parts, call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
-async def get_skill(parts: Parts, call: Call[None], skill_id: UUID) -> SkillBody:
-    return await look(parts, call, _see_skill(call.workspace_id, skill_id), Permission.WORKSPACE_READ)
+async def get_skill(access: Access, call: Call[None], skill_id: UUID) -> SkillBody:
+    return await access.look(call, _see_skill(call.workspace_id, skill_id), Permission.WORKSPACE_READ)
 
 
-async def change_skill(parts: Parts, call: Call[ChangeSkillBody], skill_id: UUID) -> Answer:
+async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: UUID) -> Answer:
     """Asking for what is so already changes nothing: the revision stays, and the audit log says nothing."""
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, body: ChangeSkillBody) -> Made:
@@ -99,8 +97,7 @@ async def change_skill(parts: Parts, call: Call[ChangeSkillBody], skill_id: UUID
         assert skill is not None
         return Made(shown=skill, kept=skill, object_id=skill_id, detail=changes, changed=bool(changes))
 
-    return await perform(
-        parts,
+    return await changes.perform(
         call,
         operation="change_skill",
         see=_see_skill(call.workspace_id, skill_id),
@@ -111,61 +108,68 @@ async def change_skill(parts: Parts, call: Call[ChangeSkillBody], skill_id: UUID
     )
 
 
-async def push_skill_version(parts: Parts, call: Call[None], skill_id: UUID, archive: AsyncIterator[bytes]) -> Answer:
-    """Checks who asks before reading a byte, and again with the version: the body may have taken a minute. The archive
-    is written before the version: a crash between the two leaves at most an archive that nothing names, which the sweep
+async def push_skill_version(
+    access: Access,
+    changes: Changes,
+    database: Database,
+    uploads: Uploads,
+    bundles: BundleStore,
+    call: Call[None],
+    skill_id: UUID,
+    archive: AsyncIterator[bytes],
+) -> Answer:
+    """Check the caller before reading a byte, and again with the write: the body may take a minute.
+
+    The archive is stored before its row. A crash between the two leaves an unreferenced archive, which the sweep
     removes."""
-    await _admit_pusher(parts, call, skill_id)
-    async with parts.uploads.spool() as spool:
+    see = _see_skill(call.workspace_id, skill_id)
+    await access.look(call, see, Permission.SKILL_MANAGE)
+    async with uploads.spool() as spool:
         async for chunk in archive:
             spool.write(chunk)
         try:
-            bundle = await parts.uploads.scan(spool)
+            bundle = await uploads.scan(spool)
         except BundleError as fault:
             raise errors.invalid(fault.message) from fault
-        sha256 = bundle.manifest.archive_sha256
-        generation = await parts.pushes.touch(bytes.fromhex(sha256), bundle.bundle_bytes)
-        await parts.bundles.put(sha256, generation, spool)
-    key = call.idempotency_key
-    new = NewVersion(
-        secret_hash=call.credential.secret_hash,
-        origin=call.origin,
-        if_match=call.if_match,
-        idempotency_key=key,
-        fingerprint=None if key is None else fingerprint((skill_id,), sha256),
-        id=new_id(),
-        skill_id=skill_id,
-        bundle_sha256=bytes.fromhex(sha256),
-        bundle_bytes=bundle.bundle_bytes,
-        frontmatter=msgspec.json.encode(bundle.frontmatter).decode(),
-        manifest=msgspec.json.encode(bundle.manifest).decode(),
+        await _store_archive(database, bundles, bundle, spool)
+
+    async def effect(connection: Connection, principal: Principal, _: SkillBody, __: str) -> Made:
+        version_id, workspace_id = new_id(), principal.workspace_id
+        before = await store.add_version(connection, version_id, workspace_id, skill_id, bundle, principal.user_id)
+        # Raising rolls the new version back.
+        call.check_unchanged(before.revision)
+        rules.check_takes_versions(before)
+        version = before.latest_version + 1
+        made = SkillVersionBody(version_id, skill_id, version, bundle.bundle_bytes, bundle.frontmatter, bundle.manifest)
+        return Made.plain(made, version_id, skill_id=str(skill_id), version=version)
+
+    # Two pushes are the same request if their archives have the same bytes.
+    archive_sha256 = bundle.manifest.archive_sha256
+    return await changes.perform(
+        cast("Call[str]", replace(call, read_body=lambda: archive_sha256)),
+        operation="push_skill_version",
+        see=see,
+        permission=Permission.SKILL_MANAGE,
+        resource=(skill_id,),
+        about=ObjectType.SKILL_VERSION,
+        effect=effect,
     )
-    pushed = await parts.pushes.push(new)
-    if pushed.verdict is PushVerdict.UNAUTHORIZED:
-        call.allowance.void(call.credential)
-    rules.check_pushed(pushed.verdict)
-    if pushed.receipt is not None:
-        # Our own first try may have been committed and only its answer lost.
-        return Answer(pushed.receipt, replayed=str(new.id).encode() not in pushed.receipt)
-    assert pushed.version is not None
-    frontmatter, manifest = Raw(new.frontmatter.encode()), Raw(new.manifest.encode())
-    made = SkillVersionBody(new.id, skill_id, pushed.version, new.bundle_bytes, frontmatter, manifest)
-    return Answer(msgspec.json.encode(made))
 
 
-async def _admit_pusher(parts: Parts, call: Call[None], skill_id: UUID) -> None:
-    """All is well, as a rule, and one statement tells. If not, what is wrong is found out in the promised order."""
-    if call.fault is None and call.allowance.is_granted and call.credential.kind is CredentialKind.API_KEY:
-        pusher = Pusher(call.credential.secret_hash, skill_id, call.workspace_id)
-        api_key_id = await parts.pushes.may_push(pusher)
-        if api_key_id is not None:
-            parts.last_used.note(api_key_id)
-            return
+async def _store_archive(database: Database, bundles: BundleStore, bundle: Bundle, spool: IO[bytes]) -> None:
+    """The row is touched first, so that the sweep of unreferenced archives leaves this one alone."""
+    sha256 = bundle.manifest.archive_sha256
 
-    await look(parts, call, _see_skill(call.workspace_id, skill_id), Permission.SKILL_MANAGE)
+    async def touch(connection: Connection) -> UUID:
+        return await store.touch_bundle(connection, bytes.fromhex(sha256), new_id(), bundle.bundle_bytes)
+
+    generation = await database.statement(touch, repeatable=True)
+    await bundles.put(sha256, generation, spool)
 
 
-async def list_skill_versions(parts: Parts, call: Call[None], skill_id: UUID, request: PageRequest) -> SkillVersionPage:
+async def list_skill_versions(
+    access: Access, call: Call[None], skill_id: UUID, request: PageRequest
+) -> SkillVersionPage:
     async def show(connection: Connection, _: Principal, __: SkillBody) -> SkillVersionPage:
         async def fetch(start: UUID, count: int) -> list[SkillVersionItem]:
             return await store.versions(connection, skill_id, start, count, newest_first=request.newest_first)
@@ -174,17 +178,26 @@ async def list_skill_versions(parts: Parts, call: Call[None], skill_id: UUID, re
         return SkillVersionPage(items, next_cursor)
 
     see = _see_skill(call.workspace_id, skill_id)
-    return await read(parts, call, see, Permission.WORKSPACE_READ, show)
+    return await access.read(call, see, Permission.WORKSPACE_READ, show)
 
 
-async def get_skill_version(parts: Parts, call: Call[None], skill_id: UUID, version: int) -> StoredVersion:
-    (found,) = await _versions(parts, call, skill_id, version)
+async def get_skill_version(access: Access, call: Call[None], skill_id: UUID, version: int) -> StoredVersion:
+    (found,) = await _versions(access, call, skill_id, version)
     return found
 
 
-async def diff_skill_versions(parts: Parts, call: Call[None], skill_id: UUID, base: int, head: int) -> SkillDiffBody:
-    before, after = await _versions(parts, call, skill_id, base, head)
-    return await parts.uploads.compare(lambda: compare(parts.bundles, before, after, parts.settings.bundle))
+async def diff_skill_versions(
+    access: Access,
+    settings: BundleSettings,
+    uploads: Uploads,
+    bundles: BundleStore,
+    call: Call[None],
+    skill_id: UUID,
+    base: int,
+    head: int,
+) -> SkillDiffBody:
+    before, after = await _versions(access, call, skill_id, base, head)
+    return await uploads.compare(lambda: compare(bundles, before, after, settings))
 
 
 def file_of(version: StoredVersion, path: str) -> ManifestFile:
@@ -195,26 +208,32 @@ def file_of(version: StoredVersion, path: str) -> ManifestFile:
     raise errors.not_found("file")
 
 
-async def bundle_pieces(parts: Parts, version: StoredVersion, start: int, end: int) -> AsyncGenerator[bytes, None]:
+async def bundle_pieces(
+    bundles: BundleStore, version: StoredVersion, start: int, end: int
+) -> AsyncGenerator[bytes, None]:
     """The archive as it was pushed, from one byte up to another."""
     sha256, generation = version.archive.sha256, version.archive.generation
     for at in range(start, end, _PIECE_BYTES):
         try:
-            piece = await parts.bundles.read(sha256, generation, at, min(at + _PIECE_BYTES, end))
+            piece = await bundles.read(sha256, generation, at, min(at + _PIECE_BYTES, end))
         except FileNotFoundError as fault:
             raise errors.internal() from fault
         yield piece
 
 
 async def file_pieces(
-    parts: Parts, version: StoredVersion, file: ManifestFile, start: int, end: int
+    settings: BundleSettings,
+    uploads: Uploads,
+    bundles: BundleStore,
+    version: StoredVersion,
+    file: ManifestFile,
+    start: int,
+    end: int,
 ) -> AsyncGenerator[bytes, None]:
     """One file of the archive, from one byte up to another. Unpacked and checked before the first byte is given."""
-    async with parts.uploads.unpacking() as spool:
+    async with uploads.unpacking() as spool:
         takers = {file: spool.write}
-        await parts.uploads.read(
-            lambda: stored.take_files(parts.bundles, version.archive, takers, parts.settings.bundle)
-        )
+        await uploads.read(lambda: bundle_files.take_files(bundles, version.archive, takers, settings))
         spool.seek(start)
         for at in range(start, end, _PIECE_BYTES):
             yield spool.read(min(_PIECE_BYTES, end - at))
@@ -237,7 +256,7 @@ async def read_file(
     bundles: BundleStore, archive: Archive, path: str, limits: BundleSettings, max_bytes: int
 ) -> bytes | None:
     """The first bytes of one file of a stored version; None if it has no such file."""
-    return await asyncio.to_thread(stored.read_file, bundles, archive, path, limits, max_bytes)
+    return await asyncio.to_thread(bundle_files.read_file, bundles, archive, path, limits, max_bytes)
 
 
 async def sweep_bundles(database: Database, bundles: BundleStore, orphan_hours: int) -> int:
@@ -280,7 +299,7 @@ def _see_skill(named: UUID | None, skill_id: UUID) -> See[SkillBody]:
     return see
 
 
-async def _versions(parts: Parts, call: Call[None], skill_id: UUID, *numbers: int) -> list[StoredVersion]:
+async def _versions(access: Access, call: Call[None], skill_id: UUID, *numbers: int) -> list[StoredVersion]:
     see_skill = _see_skill(call.workspace_id, skill_id)
 
     async def see(connection: Connection, principal: Principal) -> list[StoredVersion]:
@@ -291,4 +310,4 @@ async def _versions(parts: Parts, call: Call[None], skill_id: UUID, *numbers: in
             raise errors.not_found("skill version")
         return seen
 
-    return await look(parts, call, see, Permission.WORKSPACE_READ)
+    return await access.look(call, see, Permission.WORKSPACE_READ)

@@ -1,32 +1,26 @@
 """Skills, their versions, and the rows that stand for stored archives."""
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import msgspec
 from msgspec import Raw
 
-from quarterdeck.db.arrays import bytea_array, text_array, uuid_array
+from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.ids import created_at
+from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import created_at, new_id
-from quarterdeck.pages import bounds
 from quarterdeck.skills.model import (
     Archive,
+    Bundle,
     Manifest,
-    NewVersion,
-    Pushed,
-    Pusher,
-    PushVerdict,
     SkillBody,
     SkillState,
     SkillVersionBody,
     SkillVersionItem,
     StoredVersion,
-    TouchedBundle,
     UsableVersion,
 )
-from quarterdeck.workspaces.model import ActorBody
 
 _ADD = "INSERT INTO skills (id, workspace_id, name, created_by) VALUES (%s, %s, %s, %s)"
 _GET = """
@@ -138,34 +132,24 @@ _LOCK = """
 SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL
 FROM skills WHERE workspace_id = %s AND id = %s FOR NO KEY UPDATE
 """
-# Whoever is found here may push to the skill; whoever is not has still to be told why. Not as a join, for which a table
-# that is small when it is planned would be read as a whole.
-_MAY_PUSH = """
-SELECT (
-    SELECT k.id FROM api_keys k
-    WHERE k.secret_hash = caller.secret_hash AND k.revoked_at IS NULL
-      AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp()) AND 'skill.manage' = ANY (k.permissions)
-      AND k.workspace_id = (
-        SELECT s.workspace_id FROM skills s
-        WHERE s.id = caller.skill_id AND s.workspace_id = coalesce(caller.workspace_id, s.workspace_id))
+# Pushes to one skill queue on its row; a number is only used up when its version is committed with it. One statement
+# suffices: it reads no other row, so it sees what it waited for. Returns the skill as it was before.
+_ADD_VERSION = """
+WITH numbered AS (
+    UPDATE skills SET latest_version = latest_version + 1, revision = revision + 1
+    WHERE workspace_id = %s AND id = %s
+    RETURNING id, latest_version, revision, name, default_version, archived_at IS NOT NULL AS archived
+), added AS (
+    INSERT INTO skill_versions
+        (id, skill_id, version, bundle_sha256, bundle_bytes, frontmatter, manifest, created_by)
+    SELECT %s, id, latest_version, %s, %s, %s, %s, %s FROM numbered
 )
-FROM unnest(%s::bytea[], %s::uuid[], %s::uuid[]) WITH ORDINALITY
-    AS caller (secret_hash, skill_id, workspace_id, place)
-ORDER BY caller.place
+SELECT revision - 1, name, latest_version - 1, default_version, archived FROM numbered
 """
-_PUSH = """
-SELECT verdict, version, body
-FROM push_skill_version(%s, %s, %s::text[], %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-"""
-_PUSH_VERDICTS = {verdict.value: verdict for verdict in PushVerdict}
-# In order, so that two who touch the same ones wait for each other and not both.
-_TOUCH_BUNDLES = """
-INSERT INTO bundles (sha256, generation, bytes)
-SELECT DISTINCT ON (sha256) sha256, generation, bytes
-FROM unnest(%s::bytea[], %s::uuid[], %s::bigint[]) AS touched (sha256, generation, bytes)
-ORDER BY sha256
+_TOUCH_BUNDLE = """
+INSERT INTO bundles (sha256, generation, bytes) VALUES (%s, %s, %s)
 ON CONFLICT (sha256) DO UPDATE SET touched_at = clock_timestamp()
-RETURNING sha256, generation
+RETURNING generation
 """
 _OLD_BUNDLES = """
 SELECT b.sha256 FROM bundles b
@@ -279,60 +263,34 @@ async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> Sk
     return SkillState(*row)
 
 
-async def may_push(connection: Connection, pushers: Sequence[Pusher]) -> list[UUID | None]:
-    """The key of each that sees its skill and may push to it."""
+async def add_version(
+    connection: Connection, version_id: UUID, workspace_id: UUID, skill_id: UUID, bundle: Bundle, user_id: UUID
+) -> SkillState:
+    """Returns the skill as it was before: the version has the number after its latest."""
     cursor = await connection.execute(
-        _MAY_PUSH,
+        _ADD_VERSION,
         (
-            bytea_array(pusher.secret_hash for pusher in pushers),
-            uuid_array(pusher.skill_id for pusher in pushers),
-            uuid_array(pusher.workspace_id for pusher in pushers),
+            workspace_id,
+            skill_id,
+            version_id,
+            bytes.fromhex(bundle.manifest.archive_sha256),
+            bundle.bundle_bytes,
+            msgspec.json.encode(bundle.frontmatter).decode(),
+            msgspec.json.encode(bundle.manifest).decode(),
+            user_id,
         ),
-        prepare=True,
-    )
-    return [api_key_id for (api_key_id,) in await cursor.fetchall()]
-
-
-async def push(connection: Connection, new: NewVersion) -> Pushed:
-    """A transaction of its own."""
-    cursor = await connection.execute(
-        _PUSH,
-        (
-            new.secret_hash,
-            new.skill_id,
-            None if new.if_match is None else text_array(new.if_match),
-            new.idempotency_key,
-            new.fingerprint,
-            new.id,
-            new.bundle_sha256,
-            new.bundle_bytes,
-            new.frontmatter,
-            new.manifest,
-            new_id(),
-            new.origin.address,
-            new.origin.request_id,
-        ),
-        prepare=True,
     )
     row = await cursor.fetchone()
     assert row is not None
-    verdict, version, receipt = row
-    return Pushed(_PUSH_VERDICTS[verdict], version, receipt)
+    return SkillState(*row)
 
 
-async def touch_bundles(connection: Connection, touched: Sequence[TouchedBundle]) -> list[UUID]:
-    """The generation under which each archive is, or is to be, stored: the given one if there was none."""
-    cursor = await connection.execute(
-        _TOUCH_BUNDLES,
-        (
-            bytea_array(one.sha256 for one in touched),
-            uuid_array(one.generation for one in touched),
-            [one.bytes for one in touched],
-        ),
-        prepare=True,
-    )
-    generations: dict[bytes, UUID] = dict(await cursor.fetchall())
-    return [generations[one.sha256] for one in touched]
+async def touch_bundle(connection: Connection, sha256: bytes, generation: UUID, size: int) -> UUID:
+    """The generation under which the archive is, or will be, stored: the given one if there was none."""
+    row = await (await connection.execute(_TOUCH_BUNDLE, (sha256, generation, size))).fetchone()
+    assert row is not None
+    found: UUID = row[0]
+    return found
 
 
 async def old_bundles(connection: Connection, hours: int, count: int) -> list[bytes]:

@@ -10,8 +10,8 @@ from typing import IO, TypeVar
 
 from msgspec.structs import replace
 
-from quarterdeck import errors
-from quarterdeck.settings import BundleSettings
+from quarterdeck.core import errors
+from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.skills.model import Bundle, BundleError
 

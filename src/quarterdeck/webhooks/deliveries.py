@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from secrets import SystemRandom
 
+from quarterdeck.core.logging import fields, log
+from quarterdeck.core.settings import WebhookSettings
+from quarterdeck.core.text_types import storable
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.logs import fields, log
-from quarterdeck.settings import WebhookSettings
-from quarterdeck.texts import storable
 from quarterdeck.webhooks import delivery_store, rules, signing, store
 from quarterdeck.webhooks.model import Claimed, Outcome, Receiver
 from quarterdeck.webhooks.sealing import Sealer, SealingFault

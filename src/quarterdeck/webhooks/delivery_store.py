@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from quarterdeck.core.ids import created_at
+from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import created_at
-from quarterdeck.pages import bounds
 from quarterdeck.webhooks.model import Claimed, DeliveryState, NewDelivery, Outcome, WebhookDeliveryBody
 
 _ADD = "INSERT INTO webhook_deliveries (id, webhook_id, event, run_id, payload) VALUES (%s, %s, %s, %s, %s)"

@@ -2,7 +2,7 @@
 
 from msgspec.structs import asdict, replace
 
-from quarterdeck.story import DELIVERY, EVENING, MORNING, RUN, WEBHOOK
+from quarterdeck.core.example_ids import ADA, DELIVERY, EVENING, MORNING, RUN, WEBHOOK
 from quarterdeck.webhooks.model import (
     ChangeWebhookBody,
     CreatedWebhookBody,
@@ -15,7 +15,6 @@ from quarterdeck.webhooks.model import (
     WebhookDeliveryPage,
     WebhookPage,
 )
-from quarterdeck.workspaces.examples import ADA
 
 # Cut short on purpose: a whole one would look real to people and to secret scanners.
 _SECRET = "whsec_MfKQ9r8G…"

@@ -1,11 +1,13 @@
 """Webhooks over HTTP."""
 
-from quarterdeck import errors
-from quarterdeck.access.model import Permission
-from quarterdeck.http.incoming import Incoming
+from quarterdeck.auth.access import Access
+from quarterdeck.changes.perform import Changes
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission
+from quarterdeck.core.call import Answer
+from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.http.operation import Query, Refusal, operation
-from quarterdeck.idempotency.service import Answer
-from quarterdeck.parts import Parts
+from quarterdeck.http.request import Request
 from quarterdeck.webhooks import service
 from quarterdeck.webhooks.model import (
     ChangeWebhookBody,
@@ -18,6 +20,7 @@ from quarterdeck.webhooks.model import (
     WebhookDeliveryPage,
     WebhookPage,
 )
+from quarterdeck.webhooks.sealing import Sealer
 
 _DISABLED = Refusal(
     "disabled",
@@ -36,9 +39,9 @@ _DISABLED = Refusal(
     paged=True,
     lasting=False,
 )
-async def list_webhooks(parts: Parts, incoming: Incoming) -> WebhookPage:
-    request = incoming.page_request()
-    return await service.list_webhooks(parts, incoming.call_without_body(), request)
+async def list_webhooks(request: Request, access: Access) -> WebhookPage:
+    page = request.page_request()
+    return await service.list_webhooks(access, request.call_without_body(), page)
 
 
 @operation(
@@ -63,8 +66,8 @@ async def list_webhooks(parts: Parts, incoming: Incoming) -> WebhookPage:
         ),
     ),
 )
-async def create_webhook(parts: Parts, incoming: Incoming) -> Answer:
-    return await service.create_webhook(parts, await incoming.call(CreateWebhookBody))
+async def create_webhook(request: Request, changes: Changes, settings: WebhookSettings, sealer: Sealer) -> Answer:
+    return await service.create_webhook(changes, settings, sealer, await request.call(CreateWebhookBody))
 
 
 @operation(
@@ -74,9 +77,9 @@ async def create_webhook(parts: Parts, incoming: Incoming) -> Answer:
     success="The webhook.",
     etag=True,
 )
-async def get_webhook(parts: Parts, incoming: Incoming) -> WebhookBody:
-    webhook_id = incoming.path_id("webhook_id")
-    return await service.get_webhook(parts, incoming.call_without_body(), webhook_id)
+async def get_webhook(request: Request, access: Access) -> WebhookBody:
+    webhook_id = request.path_id("webhook_id")
+    return await service.get_webhook(access, request.call_without_body(), webhook_id)
 
 
 @operation(
@@ -93,9 +96,9 @@ async def get_webhook(parts: Parts, incoming: Incoming) -> WebhookBody:
     etag=True,
     conditional=True,
 )
-async def change_webhook(parts: Parts, incoming: Incoming) -> Answer:
-    webhook_id = incoming.path_id("webhook_id")
-    return await service.change_webhook(parts, await incoming.call(ChangeWebhookBody), webhook_id)
+async def change_webhook(request: Request, changes: Changes, settings: WebhookSettings) -> Answer:
+    webhook_id = request.path_id("webhook_id")
+    return await service.change_webhook(changes, settings, await request.call(ChangeWebhookBody), webhook_id)
 
 
 @operation(
@@ -107,9 +110,9 @@ async def change_webhook(parts: Parts, incoming: Incoming) -> Answer:
     success="It is deleted.",
     conditional=True,
 )
-async def delete_webhook(parts: Parts, incoming: Incoming) -> Answer:
-    webhook_id = incoming.path_id("webhook_id")
-    return await service.delete_webhook(parts, incoming.call_without_body(), webhook_id)
+async def delete_webhook(request: Request, changes: Changes) -> Answer:
+    webhook_id = request.path_id("webhook_id")
+    return await service.delete_webhook(changes, request.call_without_body(), webhook_id)
 
 
 @operation(
@@ -126,9 +129,9 @@ async def delete_webhook(parts: Parts, incoming: Incoming) -> Answer:
     etag=True,
     conditional=True,
 )
-async def rotate_webhook_secret(parts: Parts, incoming: Incoming) -> Answer:
-    webhook_id = incoming.path_id("webhook_id")
-    return await service.rotate_webhook_secret(parts, await incoming.call(RotateWebhookSecretBody), webhook_id)
+async def rotate_webhook_secret(request: Request, changes: Changes, sealer: Sealer) -> Answer:
+    webhook_id = request.path_id("webhook_id")
+    return await service.rotate_webhook_secret(changes, sealer, await request.call(RotateWebhookSecretBody), webhook_id)
 
 
 @operation(
@@ -141,9 +144,9 @@ async def rotate_webhook_secret(parts: Parts, incoming: Incoming) -> Answer:
     idempotent=True,
     refusals=(_DISABLED,),
 )
-async def test_webhook(parts: Parts, incoming: Incoming) -> Answer:
-    webhook_id = incoming.path_id("webhook_id")
-    return await service.test_webhook(parts, incoming.call_without_body(), webhook_id)
+async def test_webhook(request: Request, changes: Changes) -> Answer:
+    webhook_id = request.path_id("webhook_id")
+    return await service.test_webhook(changes, request.call_without_body(), webhook_id)
 
 
 @operation(
@@ -158,10 +161,10 @@ async def test_webhook(parts: Parts, incoming: Incoming) -> Answer:
         Query("state", {"type": "string", "enum": list(DeliveryState)}, "Only deliveries that are in this state."),
     ),
 )
-async def list_webhook_deliveries(parts: Parts, incoming: Incoming) -> WebhookDeliveryPage:
-    webhook_id, request = incoming.path_id("webhook_id"), incoming.page_request()
-    state = incoming.query_choice("state", DeliveryState)
-    return await service.list_webhook_deliveries(parts, incoming.call_without_body(), webhook_id, state, request)
+async def list_webhook_deliveries(request: Request, access: Access) -> WebhookDeliveryPage:
+    webhook_id, page = request.path_id("webhook_id"), request.page_request()
+    state = request.query_choice("state", DeliveryState)
+    return await service.list_webhook_deliveries(access, request.call_without_body(), webhook_id, state, page)
 
 
 @operation(
@@ -174,6 +177,6 @@ async def list_webhook_deliveries(parts: Parts, incoming: Incoming) -> WebhookDe
     idempotent=True,
     refusals=(_DISABLED,),
 )
-async def redeliver_webhook(parts: Parts, incoming: Incoming) -> Answer:
-    webhook_id, delivery_id = incoming.path_id("webhook_id"), incoming.path_id("delivery_id")
-    return await service.redeliver_webhook(parts, incoming.call_without_body(), webhook_id, delivery_id)
+async def redeliver_webhook(request: Request, changes: Changes) -> Answer:
+    webhook_id, delivery_id = request.path_id("webhook_id"), request.path_id("delivery_id")
+    return await service.redeliver_webhook(changes, request.call_without_body(), webhook_id, delivery_id)

@@ -7,9 +7,8 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from quarterdeck.runs.model import RunState, Usage
-from quarterdeck.texts import Line, Moment
-from quarterdeck.workspaces.model import ActorBody
+from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.text_types import Line, Moment
 
 MAX_URL_CHARACTERS = 2000
 _DAY_SECONDS = 24 * 3600
@@ -135,21 +134,6 @@ class NewDelivery(Struct, frozen=True):
     payload: bytes
 
 
-class RunEnded(Struct, frozen=True, kw_only=True):
-    """The `data` of an event about a run."""
-
-    run_id: UUID
-    session_id: UUID
-    workspace_id: UUID
-    state: RunState
-    failure: str | None
-    steps: int
-    usage: Usage
-    created_at: Moment
-    started_at: Moment | None
-    finished_at: Moment | None
-
-
 class Tested(Struct, frozen=True):
     """The `data` of a test."""
 
@@ -162,7 +146,7 @@ class Message(Struct, frozen=True):
 
     type: str
     timestamp: Moment
-    data: RunEnded | Tested
+    data: Struct
 
 
 class Claimed(Struct, frozen=True):

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 
+from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import new_id
 from quarterdeck.webhooks import delivery_store, store
-from quarterdeck.webhooks.model import TEST_EVENT, Message, NewDelivery, RunEnded, RunEvent, Tested
+from quarterdeck.webhooks.model import TEST_EVENT, Message, NewDelivery, RunEvent, Tested
 
 
 async def wanting(connection: Connection, workspace_id: UUID, event: RunEvent) -> list[UUID]:
@@ -19,9 +20,11 @@ async def wanting(connection: Connection, workspace_id: UUID, event: RunEvent) -
     return await store.wanting(connection, workspace_id, event)
 
 
-async def tell(connection: Connection, webhook_ids: Sequence[UUID], event: RunEvent, run: RunEnded) -> None:
-    payload = _encoded(event, run)
-    deliveries = [NewDelivery(new_id(), webhook_id, event, run.run_id, payload) for webhook_id in webhook_ids]
+async def tell(
+    connection: Connection, webhook_ids: Sequence[UUID], event: RunEvent, run_id: UUID, data: Struct
+) -> None:
+    payload = _encoded(event, data)
+    deliveries = [NewDelivery(new_id(), webhook_id, event, run_id, payload) for webhook_id in webhook_ids]
     await delivery_store.add(connection, deliveries)
 
 
@@ -31,5 +34,5 @@ async def test(connection: Connection, tested: Tested) -> UUID:
     return delivery.id
 
 
-def _encoded(event: str, data: RunEnded | Tested) -> bytes:
+def _encoded(event: str, data: Struct) -> bytes:
     return msgspec.json.encode(Message(event, datetime.now(UTC), data))

@@ -9,8 +9,8 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 import idna
 from msgspec import Struct
 
-from quarterdeck import errors
-from quarterdeck.settings import WebhookSettings
+from quarterdeck.core import errors
+from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.webhooks.model import MAX_URL_CHARACTERS, RunEvent
 
 IpAddress = IPv4Address | IPv6Address

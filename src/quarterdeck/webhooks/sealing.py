@@ -13,7 +13,7 @@ from uuid import UUID
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from quarterdeck.settings import WebhookSettings
+from quarterdeck.core.settings import WebhookSettings
 
 KEY_FILE = "webhook.keys"
 _KEY_BYTES = 32

@@ -14,8 +14,8 @@ from ipaddress import ip_address
 import httpcore2
 from msgspec import Struct
 
-from quarterdeck.errors import ServiceError
-from quarterdeck.settings import WebhookSettings
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.webhooks.rules import IpAddress, Target, is_public, read_url
 
 # The addresses of a name, in the order in which they are to be tried.

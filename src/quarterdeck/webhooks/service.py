@@ -7,16 +7,16 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET
 
-from quarterdeck import errors
-from quarterdeck.access.call import Call, See, see_workspace
-from quarterdeck.access.model import Permission, Principal
-from quarterdeck.access.reading import look, read
 from quarterdeck.audit.model import ObjectType
+from quarterdeck.auth.access import Access, See, see_workspace
+from quarterdeck.changes.perform import Changes, Effect, Made
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.ids import first_id_at, new_id
+from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.idempotency.service import Answer, Effect, Made, perform
-from quarterdeck.ids import first_id_at, new_id
-from quarterdeck.pages import PageRequest, take_page
-from quarterdeck.parts import Parts
 from quarterdeck.webhooks import delivery_store, outbox, rules, signing, store
 from quarterdeck.webhooks.model import (
     ChangeWebhookBody,
@@ -36,7 +36,7 @@ from quarterdeck.webhooks.sealing import Sealer, SealingFault
 Body = TypeVar("Body")
 
 
-async def list_webhooks(parts: Parts, call: Call[None], request: PageRequest) -> WebhookPage:
+async def list_webhooks(access: Access, call: Call[None], request: PageRequest) -> WebhookPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> WebhookPage:
         async def fetch(start: UUID, count: int) -> list[WebhookBody]:
             return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
@@ -44,15 +44,17 @@ async def list_webhooks(parts: Parts, call: Call[None], request: PageRequest) ->
         items, next_cursor = await take_page(request, fetch, lasting=False)
         return WebhookPage(items, next_cursor)
 
-    return await read(parts, call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
-async def get_webhook(parts: Parts, call: Call[None], webhook_id: UUID) -> WebhookBody:
-    return await look(parts, call, _see_webhook(call.workspace_id, webhook_id), Permission.WORKSPACE_READ)
+async def get_webhook(access: Access, call: Call[None], webhook_id: UUID) -> WebhookBody:
+    return await access.look(call, _see_webhook(call.workspace_id, webhook_id), Permission.WORKSPACE_READ)
 
 
-async def create_webhook(parts: Parts, call: Call[CreateWebhookBody]) -> Answer:
-    settings = parts.settings.webhook
+async def create_webhook(
+    changes: Changes, settings: WebhookSettings, sealer: Sealer, call: Call[CreateWebhookBody]
+) -> Answer:
+    settings = settings
 
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateWebhookBody) -> Made:
         target = rules.read_url(body.url, settings)
@@ -67,14 +69,13 @@ async def create_webhook(parts: Parts, call: Call[CreateWebhookBody]) -> Answer:
             host=target.host,
             events=rules.ordered(body.events),
             description=body.description,
-            secret=_seal(parts.sealer, webhook_id, secret),
+            secret=_seal(sealer, webhook_id, secret),
             created_by=principal.user_id,
         )
         await store.add(connection, webhook)
         return _made_with_secret(await _stored(connection, workspace_id, webhook_id), secret)
 
-    return await perform(
-        parts,
+    return await changes.perform(
         call,
         operation="create_webhook",
         see=see_workspace(call.workspace_id),
@@ -85,7 +86,9 @@ async def create_webhook(parts: Parts, call: Call[CreateWebhookBody]) -> Answer:
     )
 
 
-async def change_webhook(parts: Parts, call: Call[ChangeWebhookBody], webhook_id: UUID) -> Answer:
+async def change_webhook(
+    changes: Changes, settings: WebhookSettings, call: Call[ChangeWebhookBody], webhook_id: UUID
+) -> Answer:
     async def effect(connection: Connection, principal: Principal, _: WebhookBody, body: ChangeWebhookBody) -> Made:
         found = await _locked(connection, call, principal, webhook_id)
         given = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}
@@ -98,24 +101,26 @@ async def change_webhook(parts: Parts, call: Call[ChangeWebhookBody], webhook_id
             return Made(shown=found, kept=found, object_id=webhook_id, changed=False)
         # One that stays is not judged again: whatever the settings say by now, a webhook can be disabled.
         moved = wanted.url != found.url
-        host = rules.read_url(wanted.url, parts.settings.webhook).host if moved else None
+        host = rules.read_url(wanted.url, settings).host if moved else None
         await store.change(connection, principal.workspace_id, wanted, host)
         changed = await _stored(connection, principal.workspace_id, webhook_id)
         return Made.plain(changed, webhook_id, changed=sorted(given), **({"host": host} if moved else {}))
 
-    return await _perform_on(parts, call, "change_webhook", webhook_id, effect)
+    return await _perform_on(changes, call, "change_webhook", webhook_id, effect)
 
 
-async def delete_webhook(parts: Parts, call: Call[None], webhook_id: UUID) -> Answer:
+async def delete_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -> Answer:
     async def effect(connection: Connection, principal: Principal, _: WebhookBody, __: None) -> Made:
         found = await _locked(connection, call, principal, webhook_id)
         await store.delete(connection, principal.workspace_id, webhook_id)
         return Made(shown=None, kept=None, object_id=webhook_id, detail={"description": found.description})
 
-    return await _perform_on(parts, call, "delete_webhook", webhook_id, effect)
+    return await _perform_on(changes, call, "delete_webhook", webhook_id, effect)
 
 
-async def rotate_webhook_secret(parts: Parts, call: Call[RotateWebhookSecretBody], webhook_id: UUID) -> Answer:
+async def rotate_webhook_secret(
+    changes: Changes, sealer: Sealer, call: Call[RotateWebhookSecretBody], webhook_id: UUID
+) -> Answer:
     """A secret that was still being phased out ends with this: there are two at most."""
 
     async def effect(
@@ -123,26 +128,26 @@ async def rotate_webhook_secret(parts: Parts, call: Call[RotateWebhookSecretBody
     ) -> Made:
         await _locked(connection, call, principal, webhook_id)
         secret = signing.mint()
-        workspace_id, sealed = principal.workspace_id, _seal(parts.sealer, webhook_id, secret)
+        workspace_id, sealed = principal.workspace_id, _seal(sealer, webhook_id, secret)
         await store.rotate(connection, workspace_id, webhook_id, sealed, body.overlap_seconds)
         rotated = await _stored(connection, workspace_id, webhook_id)
         return _made_with_secret(rotated, secret, overlap_seconds=body.overlap_seconds)
 
-    return await _perform_on(parts, call, "rotate_webhook_secret", webhook_id, effect)
+    return await _perform_on(changes, call, "rotate_webhook_secret", webhook_id, effect)
 
 
-async def test_webhook(parts: Parts, call: Call[None], webhook_id: UUID) -> Answer:
+async def test_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -> Answer:
     async def effect(connection: Connection, principal: Principal, webhook: WebhookBody, _: None) -> Made:
         _check_enabled(webhook)
         workspace_id = principal.workspace_id
         delivery_id = await outbox.test(connection, Tested(webhook_id, workspace_id))
         return Made.plain(await _delivery(connection, workspace_id, webhook_id, delivery_id), webhook_id)
 
-    return await _perform_on(parts, call, "test_webhook", webhook_id, effect)
+    return await _perform_on(changes, call, "test_webhook", webhook_id, effect)
 
 
 async def list_webhook_deliveries(
-    parts: Parts, call: Call[None], webhook_id: UUID, state: DeliveryState | None, request: PageRequest
+    access: Access, call: Call[None], webhook_id: UUID, state: DeliveryState | None, request: PageRequest
 ) -> WebhookDeliveryPage:
     async def show(connection: Connection, _: Principal, __: WebhookBody) -> WebhookDeliveryPage:
         async def fetch(start: UUID, count: int) -> list[WebhookDeliveryBody]:
@@ -153,10 +158,10 @@ async def list_webhook_deliveries(
         return WebhookDeliveryPage(items, next_cursor)
 
     see = _see_webhook(call.workspace_id, webhook_id)
-    return await read(parts, call, see, Permission.WORKSPACE_READ, show)
+    return await access.read(call, see, Permission.WORKSPACE_READ, show)
 
 
-async def redeliver_webhook(parts: Parts, call: Call[None], webhook_id: UUID, delivery_id: UUID) -> Answer:
+async def redeliver_webhook(changes: Changes, call: Call[None], webhook_id: UUID, delivery_id: UUID) -> Answer:
     async def see(connection: Connection, principal: Principal) -> WebhookDeliveryBody:
         if principal.may_see_workspace(call.workspace_id):
             delivery = await delivery_store.get(connection, principal.workspace_id, webhook_id, delivery_id)
@@ -171,8 +176,7 @@ async def redeliver_webhook(parts: Parts, call: Call[None], webhook_id: UUID, de
         shown = await _delivery(connection, workspace_id, webhook_id, delivery_id)
         return Made.plain(shown, webhook_id, delivery_id=str(delivery_id))
 
-    return await perform(
-        parts,
+    return await changes.perform(
         call,
         operation="redeliver_webhook",
         see=see,
@@ -209,10 +213,9 @@ async def sweep_deliveries(database: Database, keep_days: int, batch: int) -> in
 
 
 async def _perform_on(
-    parts: Parts, call: Call[Body], operation: str, webhook_id: UUID, effect: Effect[WebhookBody, Body]
+    changes: Changes, call: Call[Body], operation: str, webhook_id: UUID, effect: Effect[WebhookBody, Body]
 ) -> Answer:
-    return await perform(
-        parts,
+    return await changes.perform(
         call,
         operation=operation,
         see=_see_webhook(call.workspace_id, webhook_id),

@@ -3,11 +3,11 @@
 from typing import Any
 from uuid import UUID
 
+from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.ids import created_at
+from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import created_at
-from quarterdeck.pages import bounds
 from quarterdeck.webhooks.model import NewWebhook, Receiver, RunEvent, WebhookBody
-from quarterdeck.workspaces.model import ActorBody
 
 # 0 to 3 are those of sessions, keys, receipts and places.
 _LOCK_WORKSPACE = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 4))"

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from starlette.types import ASGIApp
 
-from quarterdeck.errors import ServiceError
-from quarterdeck.settings import HttpSettings
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.settings import HttpSettings
 from quarterdeck.wire.exchange import Exchange
 from quarterdeck.wire.head import MOST_BYTES, Head, read_head, split_head
 from quarterdeck.wire.lingering import Lingering

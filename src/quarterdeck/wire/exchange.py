@@ -5,7 +5,7 @@ from typing import Protocol
 
 from starlette.types import Message, Scope
 
-from quarterdeck.errors import ServiceError
+from quarterdeck.core.errors import ServiceError
 from quarterdeck.wire.answer import CONTINUE, LAST_CHUNK, Framing, answer_head, framed
 from quarterdeck.wire.framing import Chunked, Sized
 from quarterdeck.wire.head import Head

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from quarterdeck import errors
+from quarterdeck.core import errors
 from quarterdeck.wire.head import read_fields
 
 # Of one chunk's size and extensions, and of all trailers together.

@@ -6,7 +6,7 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
-from quarterdeck import errors
+from quarterdeck.core import errors
 
 # Every connection may hold as much in memory, and keep it for as long as a head may take.
 MOST_BYTES = 64 * 1024

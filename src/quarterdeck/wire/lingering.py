@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from quarterdeck.settings import HttpSettings
+from quarterdeck.core.settings import HttpSettings
 
 
 class Lingering:

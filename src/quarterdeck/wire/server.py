@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from starlette.types import ASGIApp
 
-from quarterdeck.settings import HttpSettings
+from quarterdeck.core.settings import HttpSettings
 from quarterdeck.wire.connection import Connection
 from quarterdeck.wire.lifespan import alive
 

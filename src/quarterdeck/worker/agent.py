@@ -6,12 +6,12 @@ from quarterdeck.agents.context import fit
 from quarterdeck.agents.model import ContextExceeded, Model, OnText, Step, ToolCall, ToolResult, Turn
 from quarterdeck.agents.stepping import model_step
 from quarterdeck.agents.tools import SessionSkill, Toolbox, skill_instructions
+from quarterdeck.conversations.events.model import EventType, NewEvent
+from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
+from quarterdeck.conversations.sessions import service as sessions
+from quarterdeck.conversations.sessions.model import AgentSetup
+from quarterdeck.core.settings import ModelSettings
 from quarterdeck.db.database import Connection
-from quarterdeck.events.model import EventType, NewEvent
-from quarterdeck.runs.lifecycle import Lease, Superseded
-from quarterdeck.sessions import service as sessions
-from quarterdeck.sessions.model import AgentSetup
-from quarterdeck.settings import ModelSettings
 from quarterdeck.skills import service as skills
 from quarterdeck.skills.model import UsableVersion
 from quarterdeck.worker.parts import WorkerParts

@@ -5,10 +5,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from quarterdeck.conversations.events.signals import delta, notify
+from quarterdeck.conversations.runs.lifecycle import Lease
+from quarterdeck.core.errors import ServiceError
 from quarterdeck.db.database import Connection
-from quarterdeck.errors import ServiceError
-from quarterdeck.events.signals import delta, notify
-from quarterdeck.runs.lifecycle import Lease
 from quarterdeck.worker.parts import WorkerParts
 
 

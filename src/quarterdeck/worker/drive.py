@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from quarterdeck.agents.model import ModelFailure, Turn, UserTurn
-from quarterdeck.errors import ServiceError
-from quarterdeck.logs import fields, log
-from quarterdeck.runs import journal, lifecycle
-from quarterdeck.runs.lifecycle import Lease, Superseded
-from quarterdeck.runs.model import Input
+from quarterdeck.conversations.runs import lifecycle
+from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
+from quarterdeck.conversations.runs.model import Input
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.logging import fields, log
+from quarterdeck.worker import journal
 from quarterdeck.worker.agent import Agent, load_agent
 from quarterdeck.worker.deltas import Deltas
 from quarterdeck.worker.parts import WorkerParts

@@ -3,8 +3,8 @@
 from msgspec import Struct
 
 from quarterdeck.agents.models import Models
+from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Database
-from quarterdeck.settings import Settings
 from quarterdeck.skills.bundle_store import BundleStore
 
 

@@ -14,13 +14,13 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.agents.models import Models
+from quarterdeck.conversations.runs.recovery import recover
+from quarterdeck.conversations.sessions.service import purge_deleted_sessions
+from quarterdeck.core.logging import configure_logs, log
+from quarterdeck.core.settings import DatabaseSettings, Settings
 from quarterdeck.db.database import SCHEMA, Database, role_options
 from quarterdeck.db.migrate import JOBS_SCHEMA
-from quarterdeck.db.pool import RECONNECT_SECONDS, WATCHFUL
-from quarterdeck.logs import configure_logs, log
-from quarterdeck.runs.recovery import recover
-from quarterdeck.sessions.service import purge_deleted_sessions
-from quarterdeck.settings import DatabaseSettings, Settings
+from quarterdeck.db.pool import KEEPALIVE, RECONNECT_SECONDS
 from quarterdeck.skills.bundle_store import open_bundle_store
 from quarterdeck.worker.drive import drive_run
 from quarterdeck.worker.parts import WorkerParts
@@ -79,7 +79,7 @@ async def _keep_working(parts: WorkerParts, url: str, stopping: asyncio.Event) -
         began = None
         try:
             # The library opens its pool for half a minute, with ever longer pauses between two tries.
-            await (await AsyncConnection.connect(make_conninfo(url, options=options, **WATCHFUL))).close()
+            await (await AsyncConnection.connect(make_conninfo(url, options=options, **KEEPALIVE))).close()
             began = time.monotonic()
             await _run_queue(parts, url)
         except Exception as fault:
@@ -100,7 +100,7 @@ async def _run_queue(parts: WorkerParts, url: str) -> None:
     options = _queue_options(parts.settings.database)
     connector = PsycopgConnector(
         conninfo=url,
-        kwargs={"options": options, **WATCHFUL},
+        kwargs={"options": options, **KEEPALIVE},
         # With the library's own patience it would wait for half a minute on a pool that sleeps, and only then give up.
         timeout=parts.settings.database.pool_wait_seconds,
         reconnect_timeout=RECONNECT_SECONDS,

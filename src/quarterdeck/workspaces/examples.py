@@ -1,9 +1,7 @@
 """A workspace and a person, made up for the document."""
 
-from quarterdeck.story import MORNING, USER, WORKSPACE
-from quarterdeck.workspaces.model import ActorBody, MemberBody, MemberPage, MemberRole, WorkspaceBody
-
-ADA = ActorBody(USER, "Ada Byron", "ada@example.com")
+from quarterdeck.core.example_ids import ADA, MORNING, WORKSPACE
+from quarterdeck.workspaces.model import MemberBody, MemberPage, MemberRole, WorkspaceBody
 
 EXAMPLES = (
     WorkspaceBody(WORKSPACE, "Analytical engines", MORNING, ADA, 90),

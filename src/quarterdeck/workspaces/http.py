@@ -1,9 +1,9 @@
 """The workspace and its members. They are changed by the operator only: `qd admin`."""
 
-from quarterdeck.access.model import Permission
-from quarterdeck.http.incoming import Incoming
+from quarterdeck.auth.access import Access
+from quarterdeck.core.actors import Permission
 from quarterdeck.http.operation import operation
-from quarterdeck.parts import Parts
+from quarterdeck.http.request import Request
 from quarterdeck.workspaces import service
 from quarterdeck.workspaces.model import MemberPage, WorkspaceBody
 
@@ -15,8 +15,8 @@ from quarterdeck.workspaces.model import MemberPage, WorkspaceBody
     success_type=WorkspaceBody,
     success="The workspace.",
 )
-async def get_workspace(parts: Parts, incoming: Incoming) -> WorkspaceBody:
-    return await service.get_workspace(parts, incoming.call_without_body())
+async def get_workspace(request: Request, access: Access) -> WorkspaceBody:
+    return await service.get_workspace(access, request.call_without_body())
 
 
 @operation(
@@ -28,6 +28,6 @@ async def get_workspace(parts: Parts, incoming: Incoming) -> WorkspaceBody:
     success="One page. next_cursor is null on the last.",
     paged=True,
 )
-async def list_members(parts: Parts, incoming: Incoming) -> MemberPage:
-    request = incoming.page_request()
-    return await service.list_members(parts, incoming.call_without_body(), request)
+async def list_members(request: Request, access: Access) -> MemberPage:
+    page = request.page_request()
+    return await service.list_members(access, request.call_without_body(), page)

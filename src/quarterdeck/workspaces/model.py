@@ -6,15 +6,8 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from quarterdeck.texts import Moment
-
-
-class ActorBody(Struct, frozen=True):
-    """Who did something, resolved for display. Still renders after the person has left."""
-
-    user_id: UUID
-    display_name: str | None
-    primary_email: str | None
+from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.text_types import Moment
 
 
 class WorkspaceBody(Struct, frozen=True):

@@ -8,21 +8,20 @@ from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType
 
-from quarterdeck import errors
-from quarterdeck.access.call import Call, see_workspace
-from quarterdeck.access.model import Permission, Principal
-from quarterdeck.access.reading import read
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody, CreatedApiKeyBody
 from quarterdeck.api_keys.rules import check_expiry
 from quarterdeck.audit import trail
 from quarterdeck.audit.model import Change, ObjectType
+from quarterdeck.auth.access import Access, see_workspace
+from quarterdeck.core import errors
+from quarterdeck.core.actors import ActorBody, Permission, Principal
+from quarterdeck.core.call import Call
+from quarterdeck.core.ids import LOWEST_ID, new_id
+from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import LOWEST_ID, new_id
-from quarterdeck.pages import PageRequest, take_page
-from quarterdeck.parts import Parts
 from quarterdeck.workspaces import store
-from quarterdeck.workspaces.model import ActorBody, MemberBody, MemberPage, WorkspaceBody
+from quarterdeck.workspaces.model import MemberBody, MemberPage, WorkspaceBody
 
 _FIRST_NAME = "First workspace"
 _FIRST_OWNER = "owner@localhost"
@@ -34,14 +33,14 @@ class FirstStart(Struct, frozen=True):
     secret: str
 
 
-async def get_workspace(parts: Parts, call: Call[None]) -> WorkspaceBody:
+async def get_workspace(access: Access, call: Call[None]) -> WorkspaceBody:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> WorkspaceBody:
         return await show_workspace(connection, workspace_id)
 
-    return await read(parts, call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
-async def list_members(parts: Parts, call: Call[None], request: PageRequest) -> MemberPage:
+async def list_members(access: Access, call: Call[None], request: PageRequest) -> MemberPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> MemberPage:
         async def fetch(start: UUID, count: int) -> list[MemberBody]:
             return await store.members(connection, workspace_id, start, count, newest_first=request.newest_first)
@@ -49,7 +48,7 @@ async def list_members(parts: Parts, call: Call[None], request: PageRequest) -> 
         items, next_cursor = await take_page(request, fetch)
         return MemberPage(items, next_cursor)
 
-    return await read(parts, call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 # --- by the operator ---

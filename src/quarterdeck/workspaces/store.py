@@ -3,9 +3,10 @@
 from typing import Any
 from uuid import UUID
 
+from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.ids import created_at
 from quarterdeck.db.database import Connection
-from quarterdeck.ids import created_at
-from quarterdeck.workspaces.model import ActorBody, MemberBody, MemberRole, WorkspaceBody
+from quarterdeck.workspaces.model import MemberBody, MemberRole, WorkspaceBody
 
 _ADD_USER = """
 INSERT INTO users (id, email) VALUES (%s, %s)

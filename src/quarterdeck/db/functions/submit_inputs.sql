@@ -1,22 +1,55 @@
--- Submits a batch of inputs: for each one, in the order given, finds the credential, checks that it sees the session
--- and may write to it, returns the receipt of an earlier request, or steers the active run or starts one, with the job that will drive it.
+-- Submits a batch of inputs. For each one, in the given order: check the caller, then return the receipt of an earlier
+-- request, or steer the active run, or start a run together with its job.
 --
--- Lock first, then look. All locks of the batch are taken in sorted order before anything is read; each statement
--- after that has a snapshot of its own (VOLATILE, READ COMMITTED) and so sees what the last holder committed.
--- Written as one data-modifying statement, the reads would keep the snapshot from before the wait and lose inputs.
+-- Three steps:
+--   1. Check every caller without a lock. A caller that may not write to a session must neither take its lock nor wait
+--      for it.
+--   2. Take the locks of all remaining sessions and Idempotency-Keys in sorted order, so that two batches cannot
+--      deadlock.
+--   3. Go through the inputs. Each statement now has a fresh snapshot (VOLATILE, READ COMMITTED), so it sees what the
+--      previous holder of the lock committed. The caller is checked again, because it may have lost access during the
+--      wait. A single data-modifying statement would keep the snapshot from before the wait and lose inputs.
 --
--- Who may be a stranger to the session is looked at before that, so that nobody takes or waits for the lock of a session
--- that they do not see; and then like everybody else.
---
--- Every writer of a session takes session_lock() of it, first and in a statement of its own.
+-- Every writer of a session takes session_lock() first, in a statement of its own.
 
 CREATE OR REPLACE FUNCTION session_lock(session_id uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN hashtextextended(session_id::text, 0);
 
+-- Whether a caller may submit inputs to a session: one row, whose `refusal` is NULL if it may. RETURNS TABLE and STABLE
+-- let the planner inline it, and find_principals() with it; otherwise every call would be planned anew.
+CREATE OR REPLACE FUNCTION check_submitter(
+    presented_hash bytea,
+    target_session_id uuid,
+    named_workspace_id uuid      -- the Service-Workspace header, or NULL
+)
+RETURNS TABLE (
+    refusal text,
+    api_key_id uuid,             -- NULL for a session token
+    workspace_id uuid,
+    scope_id uuid,
+    is_archived boolean
+)
+LANGUAGE sql STABLE ROWS 1
+AS $$
+    SELECT CASE
+               WHEN p.scope_id IS NULL THEN 'unauthorized'
+               WHEN s.id IS NULL THEN 'not_found'
+               WHEN p.session_id IS NULL AND NOT 'session.manage' = ANY (p.permissions) THEN 'forbidden'
+           END,
+           CASE WHEN p.session_id IS NULL THEN p.api_key_id END,
+           p.workspace_id, p.scope_id, s.archived_at IS NOT NULL
+    FROM (VALUES (1)) AS one
+    LEFT JOIN find_principals(ARRAY[presented_hash]) p ON true
+    LEFT JOIN sessions s
+        ON s.id = target_session_id AND s.workspace_id = p.workspace_id
+       AND s.id = coalesce(p.session_id, s.id)
+       AND s.workspace_id = coalesce(named_workspace_id, s.workspace_id)
+$$;
+
 CREATE OR REPLACE FUNCTION submit_inputs(
     secret_hashes bytea[],
-    session_tokens_presented boolean[],  -- or NULL: an API key that was not seen yet to have access to the session
+    session_tokens_presented boolean[],  -- not used any more; processes of release 0.1 pass it
     session_ids uuid[],
     workspace_ids uuid[],        -- the Service-Workspace header, or NULL
     texts text[],
@@ -27,46 +60,31 @@ CREATE OR REPLACE FUNCTION submit_inputs(
 )
 RETURNS TABLE (verdict text, body bytea, api_key_id uuid)
 LANGUAGE plpgsql VOLATILE
+-- Plans that were cached while the tables were nearly empty would scan them for ever after.
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
+    caller record;
+    admitted boolean[] := '{}';
     lock_key bigint;
-    -- Whose credential it is. Looked for once where one credential sends several inputs in a row, as most batches are.
-    secret_hash bytea;
-    key_id uuid;
-    caller_workspace_id uuid;
-    only_session uuid;
-    caller_scope_id uuid;
-    may boolean;
     receipt record;
     event_id bigint;
     run_id uuid;
     outcome text;
-    is_archived boolean;
 BEGIN
-    IF array_position(session_tokens_presented, NULL) IS NOT NULL THEN
-        FOR i IN 1 .. cardinality(session_ids) LOOP
-            IF session_tokens_presented[i] IS NULL THEN
-                -- Not as a join, for which a small table of keys would be read by another index than that of hashes.
-                PERFORM FROM sessions s
-                WHERE s.id = session_ids[i] AND s.workspace_id = coalesce(workspace_ids[i], s.workspace_id)
-                  AND s.workspace_id = (
-                    SELECT k.workspace_id FROM api_keys k
-                    WHERE k.secret_hash = secret_hashes[i] AND k.revoked_at IS NULL
-                      AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
-                      AND 'session.manage' = ANY (k.permissions));
-                IF NOT FOUND THEN
-                    -- Without a session a stranger is refused below, as one who does not see it.
-                    session_ids[i] := NULL;
-                END IF;
-            END IF;
-        END LOOP;
-    END IF;
+    FOR i IN 1 .. cardinality(session_ids) LOOP
+        SELECT * INTO caller FROM check_submitter(secret_hashes[i], session_ids[i], workspace_ids[i]);
+        admitted[i] := caller.refusal IS NULL;
+    END LOOP;
 
     FOR lock_key IN
-        SELECT session_lock(s) FROM unnest(session_ids) AS s
+        SELECT session_lock(item.session_id)
+        FROM unnest(session_ids, admitted) AS item(session_id, is_admitted) WHERE item.is_admitted
         UNION
-        SELECT hashtextextended(encode(h, 'hex') || k, 1)
-        FROM unnest(secret_hashes, idempotency_keys) AS item(h, k) WHERE k IS NOT NULL
+        SELECT hashtextextended(encode(item.secret_hash, 'hex') || item.key, 1)
+        FROM unnest(secret_hashes, idempotency_keys, admitted) AS item(secret_hash, key, is_admitted)
+        WHERE item.is_admitted AND item.key IS NOT NULL
         ORDER BY 1
     LOOP
         PERFORM pg_advisory_xact_lock(lock_key);
@@ -74,48 +92,11 @@ BEGIN
 
     FOR i IN 1 .. cardinality(session_ids) LOOP
         body := NULL;
-        api_key_id := NULL;
-
-        IF secret_hash IS DISTINCT FROM secret_hashes[i] THEN
-            secret_hash := secret_hashes[i];
-            IF session_tokens_presented[i] THEN
-                SELECT k.id, s.workspace_id, t.session_id, t.session_id, true
-                INTO key_id, caller_workspace_id, only_session, caller_scope_id, may
-                FROM session_tokens t
-                JOIN sessions s ON s.id = t.session_id
-                JOIN api_keys k ON k.id = t.api_key_id
-                WHERE t.secret_hash = secret_hashes[i] AND t.revoked_at IS NULL
-                  AND t.expires_at > clock_timestamp() AND k.revoked_at IS NULL;
-            ELSE
-                SELECT k.id, k.workspace_id, NULL, k.lineage_id, 'session.manage' = ANY (k.permissions)
-                INTO key_id, caller_workspace_id, only_session, caller_scope_id, may
-                FROM api_keys k
-                WHERE k.secret_hash = secret_hashes[i] AND k.revoked_at IS NULL
-                  AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp());
-            END IF;
-        END IF;
-        IF key_id IS NULL THEN
-            verdict := 'unauthorized';
-            RETURN NEXT;
-            CONTINUE;
-        END IF;
-        IF only_session IS NULL THEN
-            api_key_id := key_id;
-        END IF;
-
-        SELECT s.archived_at IS NOT NULL INTO is_archived
-        FROM sessions s
-        WHERE s.id = session_ids[i] AND s.workspace_id = caller_workspace_id
-          AND s.id = coalesce(only_session, s.id)
-          AND s.workspace_id = coalesce(workspace_ids[i], s.workspace_id);
-        IF NOT FOUND THEN
-            verdict := 'not_found';
-            RETURN NEXT;
-            CONTINUE;
-        END IF;
-
-        IF NOT may THEN
-            verdict := 'forbidden';
+        SELECT * INTO caller FROM check_submitter(secret_hashes[i], session_ids[i], workspace_ids[i]);
+        api_key_id := caller.api_key_id;
+        IF caller.refusal IS NOT NULL OR NOT admitted[i] THEN
+            -- A caller refused in step 1 holds no locks, so it stays refused even if it has gained access meanwhile.
+            verdict := coalesce(caller.refusal, 'not_found');
             RETURN NEXT;
             CONTINUE;
         END IF;
@@ -123,7 +104,7 @@ BEGIN
         IF idempotency_keys[i] IS NOT NULL THEN
             SELECT r.fingerprint, r.body INTO receipt
             FROM receipts r
-            WHERE r.scope_id = caller_scope_id AND r.operation = 'submit_input' AND r.key = idempotency_keys[i];
+            WHERE r.scope_id = caller.scope_id AND r.operation = 'submit_input' AND r.key = idempotency_keys[i];
             IF FOUND THEN
                 verdict := CASE WHEN receipt.fingerprint = fingerprints[i] THEN 'replayed' ELSE 'conflict' END;
                 body := CASE verdict WHEN 'replayed' THEN receipt.body END;
@@ -132,7 +113,7 @@ BEGIN
             END IF;
         END IF;
 
-        IF is_archived THEN
+        IF caller.is_archived THEN
             verdict := 'archived';
             RETURN NEXT;
             CONTINUE;
@@ -147,22 +128,21 @@ BEGIN
         ELSE
             outcome := 'new_run';
             run_id := fresh_run_ids[i];
-            -- Just before this input: from 0 the run would take up the session's whole history again.
+            -- consumed_through lies just before this input. Starting at 0, the run would consume the whole history.
             INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through)
-            VALUES (run_id, session_ids[i], caller_workspace_id, 'queued', event_id, event_id - 1);
+            VALUES (run_id, session_ids[i], caller.workspace_id, 'queued', event_id, event_id - 1);
             PERFORM enqueue_run(session_ids[i], run_id);
         END IF;
 
         INSERT INTO session_events (id, session_id, run_id, workspace_id, type, data)
-        VALUES (event_id, session_ids[i], run_id, caller_workspace_id, 'input.accepted',
+        VALUES (event_id, session_ids[i], run_id, caller.workspace_id, 'input.accepted',
                 jsonb_build_object('input_id', input_ids[i], 'text', texts[i]));
 
         verdict := 'accepted';
-        -- Not by format(), which looks up how to write each of its arguments.
         body := convert_to('{"outcome":"' || outcome || '","run_id":"' || run_id || '"}', 'UTF8');
         IF idempotency_keys[i] IS NOT NULL THEN
             INSERT INTO receipts (scope_id, operation, key, fingerprint, body)
-            VALUES (caller_scope_id, 'submit_input', idempotency_keys[i], fingerprints[i], body);
+            VALUES (caller.scope_id, 'submit_input', idempotency_keys[i], fingerprints[i], body);
         END IF;
         RETURN NEXT;
     END LOOP;

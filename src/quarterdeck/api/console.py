@@ -1,0 +1,115 @@
+"""The web console: the files beside `console/index.html`, as they are. Their address holds a hash of them all, so a
+browser keeps them for ever and a new release is new at once; modules find each other by relative paths."""
+
+import gzip
+import hashlib
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import NamedTuple
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope
+
+from quarterdeck.api.endpoint import Respond
+from quarterdeck.core import errors
+from quarterdeck.core.etags import matches_weakly, parse_tags
+from quarterdeck.http.accept import takes
+from quarterdeck.http.headers import headers_of
+
+_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+_INDEX = "index.html"
+_FIRST_STYLE = "style/base.css"
+# Nothing from elsewhere, no script or style inside the page, and no place that reads text as markup.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_ANY = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin", "Vary": "Accept-Encoding"}
+_PAGE = {
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    # Asked for each time: it names the files of the release.
+    "Cache-Control": "no-cache",
+}
+_FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
+
+
+class _File(NamedTuple):
+    media_type: str
+    plain: bytes
+    packed: bytes
+
+
+class Console:
+    def __init__(self) -> None:
+        found = dict(_read(files("quarterdeck") / "console"))
+        index = found.pop(_INDEX).decode()
+        self.hash = _hash_of(found)
+        self._files = {name: _file(_TYPES[name.rpartition(".")[2]], data) for name, data in found.items()}
+        self._page = _file("text/html; charset=utf-8", _filled(index, f"assets/{self.hash}", found).encode())
+        # Weak: the packed and the plain page are two representations of one.
+        self._page_tag = f'W/"{hashlib.sha256(self._page.plain).hexdigest()[:32]}"'
+
+    def page(self) -> Respond:
+        async def respond(scope: Scope, _: Receive) -> Response:
+            headers = _PAGE | {"ETag": self._page_tag}
+            held = _header(scope, b"if-none-match")
+            if matches_weakly(parse_tags(held) or frozenset(), self._page_tag):
+                return Response(status_code=304, headers=_ANY | headers)
+            return _sent(scope, self._page, headers)
+
+        return respond
+
+    def asset(self) -> Respond:
+        async def respond(scope: Scope, _: Receive) -> Response:
+            given = scope["path_params"]
+            found = self._files.get(given["name"])
+            # Another release's hash must not bring this one's file: it would be kept for ever.
+            if given["hash"] != self.hash or found is None:
+                raise errors.not_found("path")
+            return _sent(scope, found, _FOR_EVER)
+
+        return respond
+
+
+def _read(folder: Traversable, before: str = "") -> Iterator[tuple[str, bytes]]:
+    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+        if entry.is_dir():
+            yield from _read(entry, f"{before}{entry.name}/")
+        else:
+            yield f"{before}{entry.name}", entry.read_bytes()
+
+
+def _hash_of(found: dict[str, bytes]) -> str:
+    whole = hashlib.sha256()
+    for name, data in found.items():
+        whole.update(b"%b\0%d\0%b" % (name.encode(), len(data), data))
+    return whole.hexdigest()[:20]
+
+
+def _filled(index: str, assets: str, found: dict[str, bytes]) -> str:
+    """All modules are named at once: a browser that found them one in the other would wait for each."""
+    # The first is what the others build on: of two rules that weigh the same, the later one counts.
+    sheets = sorted((name for name in found if name.endswith(".css")), key=lambda name: (name != _FIRST_STYLE, name))
+    styles = [f'<link rel="stylesheet" href="{assets}/{name}">' for name in sheets]
+    modules = [f'<link rel="modulepreload" href="{assets}/{name}">' for name in found if name.endswith(".js")]
+    parts = {"{styles}": "\n  ".join(styles), "{modules}": "\n  ".join(modules), "{assets}": assets}
+    for mark, text in parts.items():
+        index = index.replace(mark, text)
+    return index
+
+
+def _file(media_type: str, data: bytes) -> _File:
+    return _File(media_type, data, gzip.compress(data, mtime=0))
+
+
+def _sent(scope: Scope, file: _File, headers: dict[str, str]) -> Response:
+    if takes(_header(scope, b"accept-encoding"), "gzip"):
+        return Response(file.packed, media_type=file.media_type, headers=_ANY | headers | {"Content-Encoding": "gzip"})
+    return Response(file.plain, media_type=file.media_type, headers=_ANY | headers)
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    return ", ".join(value.decode("latin-1") for value in headers_of(scope).all(name))

@@ -1,0 +1,90 @@
+"""One path with all its methods: `Allow` on a 405 is only right when they are together."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from quarterdeck.auth.rate_limits.allowance import Allowance, RateLimits
+from quarterdeck.auth.rate_limits.headers import rate_limit_headers
+from quarterdeck.core import etags
+from quarterdeck.core.call import Answer
+from quarterdeck.core.errors import Kind, ServiceError
+from quarterdeck.core.settings import HttpSettings
+from quarterdeck.http.client_version import check_client
+from quarterdeck.http.cors import is_preflight, preflight_response
+from quarterdeck.http.middleware import EXTRA_HEADERS
+from quarterdeck.http.operation import Operation, Result, bind
+from quarterdeck.http.request import Request
+from quarterdeck.http.responses import error_response, json_response
+
+Respond = Callable[[Scope, Receive], Awaitable[Response]]
+
+_NOT_MODIFIED = 304
+_REPLAYED = {"Idempotency-Replayed": "true"}
+
+
+class Endpoint:
+    def __init__(self, methods: dict[str, Respond]) -> None:
+        self._methods = dict(methods)
+        if "GET" in methods:
+            self._methods["HEAD"] = methods["GET"]
+        self._allow = ", ".join(sorted(self._methods))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        respond = self._methods.get(scope["method"])
+        if respond is not None:
+            response = await respond(scope, receive)
+        elif is_preflight(scope):
+            response = preflight_response(self._allow)
+        else:
+            fault = ServiceError(Kind.WRONG_METHOD, f"This path answers {self._allow}.")
+            response = error_response(fault, {"Allow": self._allow})
+        await response(scope, receive, send)
+
+
+class Executor:
+    """Runs operations: client version, rate limit, handler, response."""
+
+    def __init__(self, settings: HttpSettings, rate_limits: RateLimits, provided: Mapping[type, object]) -> None:
+        self._settings = settings
+        self._rate_limits = rate_limits
+        self._provided = provided
+
+    def endpoint(self, operations: Iterable[Operation]) -> Endpoint:
+        """`operations` share one path."""
+        return Endpoint({operation.method: self._responder(operation) for operation in operations})
+
+    def _responder(self, operation: Operation) -> Respond:
+        handle = bind(operation.handler, self._provided)
+
+        async def respond(scope: Scope, receive: Receive) -> Response:
+            check_client(scope, self._settings)
+            allowance = Allowance(self._rate_limits)
+            scope[EXTRA_HEADERS] = partial(rate_limit_headers, allowance)
+            request = Request(scope, receive, self._settings, allowance)
+            await allowance.charge_ahead(request.credential)
+            return _response(operation, request, await handle(request))
+
+        return respond
+
+
+def _response(operation: Operation, request: Request, result: Result) -> Response:
+    if isinstance(result, Response):
+        return result
+    answer = result if isinstance(result, Answer) else Answer(msgspec.json.encode(result))
+    headers = dict(_REPLAYED) if answer.replayed else {}
+    if operation.etag:
+        headers["ETag"] = etags.etag(msgspec.json.decode(answer.body, type=_Revised).revision)
+        if operation.method == "GET" and request.has(headers["ETag"]):
+            return Response(status_code=_NOT_MODIFIED, headers=headers)
+    return json_response(answer.body, operation.success_status, headers)
+
+
+class _Revised(Struct, frozen=True):
+    """A record that has an ETag, as far as that goes."""
+
+    revision: int

@@ -1,0 +1,263 @@
+"""The OpenAPI 3.1 document, made from the route table and the very types that the handlers read and write."""
+
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope
+
+from quarterdeck.api.endpoint import Respond
+from quarterdeck.api.error_docs import noun, refusals
+from quarterdeck.api.examples import EXAMPLES
+from quarterdeck.api.openapi_parts import (
+    DESCRIPTION,
+    DOWNLOAD_HEADERS,
+    EVENT_STREAM_CONTENT,
+    PARAMETERS,
+    PART_HEADERS,
+    RESPONSE_HEADERS,
+    SECURITY_SCHEMES,
+)
+from quarterdeck.core.errors import Kind
+from quarterdeck.http.operation import Operation, Payload, Query, Refusal
+from quarterdeck.http.request import GZIP
+from quarterdeck.http.responses import JSON, STATUS, ErrorBody, ErrorDetail, headers_of, json_response
+from quarterdeck.http.schemas import BINARY, NUMBER, UUID
+
+Json = dict[str, Any]
+
+_LIMITS = ("RateLimit", "RateLimit-Policy")
+# Answers to callers that nobody knows yet.
+_UNCHARGED = {Kind.UNAUTHORIZED, Kind.OUTDATED}
+_SCHEMAS = "#/components/schemas/{name}"
+# By the first part of the path.
+_TAGS = {
+    "sessions": ("Sessions", "Conversations with an agent, and the turns that people add to them."),
+    "runs": ("Runs", "An agent at work on one or more inputs of a session. At most one a session is active."),
+    "whoami": ("Caller", "The credential that a call carries."),
+    "api-keys": ("API keys", "Credentials of a workspace. A key's secret is shown once, when it is made."),
+    "workspace": ("Workspace", "The tenant that a key belongs to."),
+    "members": ("Members", "The people of a workspace. The operator adds and removes them."),
+    "activity": ("Activity", "What went on in a workspace, in figures for charts."),
+    "audit-events": ("Audit log", "Who did what to which object from where, written down with every change."),
+    "skills": ("Skills", "Named bundles of files for agents, in numbered versions that never change."),
+    "webhooks": ("Webhooks", "Addresses that are told of runs that end, and what was sent to them."),
+}
+
+
+def openapi_document(operations: Iterable[Operation]) -> Json:
+    operations = tuple(operations)
+    types: list[Any] = [ErrorBody]
+    types += [operation.success_type for operation in operations if operation.success_type is not None]
+    types += [operation.payload for operation in operations if not isinstance(operation.payload, Payload)]
+    refs, schemas = msgspec.json.schema_components(types, ref_template=_SCHEMAS)
+    ref_of = dict(zip(types, refs, strict=True))
+    paths: Json = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, ref_of)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Quarterdeck", "version": version("quarterdeck"), "description": DESCRIPTION},
+        "servers": [{"url": "/"}],
+        "tags": _tags(operations),
+        "paths": paths,
+        "components": {
+            "schemas": {name: _tidied(schemas[name]) for name in sorted(schemas)},
+            "parameters": PARAMETERS,
+            "headers": RESPONSE_HEADERS,
+            "securitySchemes": SECURITY_SCHEMES,
+        },
+    }
+
+
+def serve_document(document: Json) -> Respond:
+    body = msgspec.json.encode(document)
+
+    async def respond(_: Scope, __: Receive) -> Response:
+        return json_response(body, 200)
+
+    return respond
+
+
+def _operation(operation: Operation, ref_of: dict[Any, Json]) -> Json:
+    described: Json = {"operationId": operation.name, "summary": operation.summary}
+    if operation.description:
+        described["description"] = operation.description
+    described["tags"] = [_tag(operation)[0]]
+    # OpenAPI 3.1 lets the list name what a credential must hold, for any kind of scheme.
+    described["security"] = [{"api_key": [] if operation.permission is None else [str(operation.permission)]}]
+    if operation.session_token:
+        described["security"].append({"session_token": []})
+    described["parameters"] = _parameters(operation)
+    if operation.payload is Payload.GZIP:
+        content: Json = {GZIP: {"schema": BINARY}}
+        described["requestBody"] = {"required": True, "content": content}
+    elif operation.payload is not Payload.NONE:
+        content = {JSON: _media(ref_of[operation.payload], operation.payload)}
+        described["requestBody"] = {"required": True, "content": content}
+    described["responses"] = {
+        str(operation.success_status): _success(operation, ref_of.get(operation.success_type)),
+        **_part(operation),
+        **_not_modified(operation),
+        **_errors(refusals(operation)),
+    }
+    return described
+
+
+def _parameters(operation: Operation) -> list[Json]:
+    found: list[Json] = [
+        {"name": name, "in": "path", "required": True, "description": f"The {noun(name)}.", "schema": UUID}
+        for name in operation.path_ids
+    ]
+    found += [
+        {"name": name, "in": "path", "required": True, "description": f"The number of the {name}.", "schema": NUMBER}
+        for name in operation.path_numbers
+    ]
+    found += [_query(query) for query in operation.queries]
+    found.append(_parameter("RequiredWorkspace" if operation.workspace_required else "Workspace"))
+    if operation.idempotent:
+        found.append(_parameter("IdempotencyKey"))
+    if operation.conditional:
+        found.append(_parameter("IfMatch"))
+    if _may_be_known(operation):
+        found.append(_parameter("IfNoneMatch"))
+    if operation.download:
+        found += [_parameter("Range"), _parameter("IfRange")]
+    if operation.paged:
+        found += [_parameter(name) for name in ("Limit", "After", "Order")]
+    if operation.log:
+        found += [_parameter(name) for name in ("Limit", "AfterEvent", "LastEventId")]
+    return found
+
+
+def _query(query: Query) -> Json:
+    described: Json = {
+        "name": query.name,
+        "in": "query",
+        "required": query.required,
+        "description": query.description,
+        "schema": query.schema,
+    }
+    return described if query.example is None else described | {"example": query.example}
+
+
+def _may_be_known(operation: Operation) -> bool:
+    """Whether a caller can have what is asked for already."""
+    return operation.download is not None or (operation.etag and operation.method == "GET")
+
+
+def _parameter(name: str) -> Json:
+    return {"$ref": f"#/components/parameters/{name}"}
+
+
+def _media(schema: Json, type_: Any) -> Json:
+    example = EXAMPLES.get(type_)
+    return {"schema": schema} if example is None else {"schema": schema, "example": msgspec.to_builtins(example)}
+
+
+def _success(operation: Operation, schema: Json | None) -> Json:
+    if operation.download:
+        return _content(operation.download, operation.success, DOWNLOAD_HEADERS)
+    headers = ["X-Request-Id", *_LIMITS]
+    headers += ["Idempotency-Replayed"] if operation.idempotent else []
+    headers += ["ETag"] if operation.etag else []
+    described: Json = {"description": operation.success, "headers": {name: _header(name) for name in headers}}
+    if schema is not None:
+        content = {JSON: _media(schema, operation.success_type)}
+        described["content"] = content | (EVENT_STREAM_CONTENT if operation.log else {})
+    return described
+
+
+def _content(media_type: str, description: str, headers: Json) -> Json:
+    return {
+        "description": description,
+        "headers": {name: _header(name) for name in ("X-Request-Id", *_LIMITS)} | headers,
+        "content": {media_type: {"schema": BINARY}},
+    }
+
+
+def _part(operation: Operation) -> Json:
+    if not operation.download:
+        return {}
+    return {"206": _content(operation.download, "The bytes that Range asked for.", DOWNLOAD_HEADERS | PART_HEADERS)}
+
+
+def _not_modified(operation: Operation) -> Json:
+    if not _may_be_known(operation):
+        return {}
+    etag = DOWNLOAD_HEADERS["ETag"] if operation.download else _header("ETag")
+    headers = {name: _header(name) for name in ("X-Request-Id", *_LIMITS)} | {"ETag": etag}
+    return {"304": {"description": "The caller has it already, by If-None-Match.", "headers": headers}}
+
+
+def _errors(all_refusals: list[Refusal]) -> Json:
+    by_status: dict[int, list[Refusal]] = {}
+    for refusal in all_refusals:
+        by_status.setdefault(STATUS[refusal.fault.kind], []).append(refusal)
+    return {str(status): _error(by_status[status]) for status in sorted(by_status)}
+
+
+def _error(together: list[Refusal]) -> Json:
+    """One status. Each refusal is a named example: when it happens, what to do, and the body as it would be sent."""
+    codes = sorted({str(refusal.fault.kind.code) for refusal in together})
+    restricted = {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}
+    return {
+        "description": " ".join([f"`{'` or `'.join(codes)}`:", *(refusal.when for refusal in together)]),
+        "headers": _error_headers(together),
+        "content": {
+            JSON: {
+                "schema": {"allOf": [{"$ref": _SCHEMAS.format(name="ErrorBody")}, restricted]},
+                "examples": {refusal.name: _error_example(refusal) for refusal in together},
+            }
+        },
+    }
+
+
+def _error_example(refusal: Refusal) -> Json:
+    body = ErrorBody(ErrorDetail(refusal.fault.kind.code, refusal.fault.message))
+    return {"summary": refusal.when, "description": refusal.remedy, "value": msgspec.to_builtins(body)}
+
+
+def _error_headers(together: list[Refusal]) -> Json:
+    """A header that only some refusals of a status carry is in the document, but not as required."""
+    sent = [headers_of(refusal.fault) for refusal in together]
+    found = {"X-Request-Id": _header("X-Request-Id")}
+    if any(refusal.fault.kind not in _UNCHARGED for refusal in together):
+        found |= {name: _header(name) for name in _LIMITS}
+    for name in ("WWW-Authenticate", "Retry-After"):
+        carriers = sum(name in headers for headers in sent)
+        if carriers == len(sent):
+            found[name] = RESPONSE_HEADERS[name] | {"required": True}
+        elif carriers:
+            found[name] = _header(name)
+    return found
+
+
+def _header(name: str) -> Json:
+    return {"$ref": f"#/components/headers/{name}"}
+
+
+def _tag(operation: Operation) -> tuple[str, str]:
+    resource = operation.path.split("/")[2]
+    return _TAGS.get(resource, (resource.replace("-", " ").capitalize(), ""))
+
+
+def _tags(operations: tuple[Operation, ...]) -> list[Json]:
+    # A dict keeps the order of the route table and each tag once.
+    tags = dict(_tag(operation) for operation in operations)
+    return [{"name": name, "description": text} if text else {"name": name} for name, text in tags.items()]
+
+
+def _tidied(schema: Any) -> Any:
+    """msgspec leaves the type of an enum to be guessed and writes empty lists of required fields."""
+    if isinstance(schema, list):
+        return [_tidied(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    tidied = {key: _tidied(value) for key, value in schema.items() if not (key == "required" and value == [])}
+    values = tidied.get("enum")
+    if isinstance(values, list) and "type" not in tidied and all(isinstance(value, str) for value in values):
+        tidied["type"] = "string"
+    return tidied

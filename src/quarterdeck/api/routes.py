@@ -1,0 +1,90 @@
+"""The whole API on a page. What each operation is stands beside its handler."""
+
+from quarterdeck.activity.http import get_activity
+from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys, revoke_api_key, rotate_api_key
+from quarterdeck.audit.http import list_audit_events
+from quarterdeck.auth.http import whoami
+from quarterdeck.conversations.events.http import list_session_events
+from quarterdeck.conversations.runs.http import cancel_run, get_run, list_session_runs, submit_input
+from quarterdeck.conversations.session_tokens.http import (
+    create_session_token,
+    list_session_tokens,
+    revoke_session_token,
+)
+from quarterdeck.conversations.sessions.http import (
+    change_session,
+    create_session,
+    delete_session,
+    get_session,
+    list_sessions,
+)
+from quarterdeck.http.operation import at
+from quarterdeck.skills.http import (
+    change_skill,
+    create_skill,
+    diff_skill_versions,
+    download_skill_bundle,
+    download_skill_file,
+    get_skill,
+    get_skill_version,
+    list_skill_versions,
+    list_skills,
+    push_skill_version,
+)
+from quarterdeck.webhooks.http import (
+    change_webhook,
+    create_webhook,
+    delete_webhook,
+    get_webhook,
+    list_webhook_deliveries,
+    list_webhooks,
+    redeliver_webhook,
+    rotate_webhook_secret,
+    test_webhook,
+)
+from quarterdeck.workspaces.http import get_workspace, list_members
+
+OPERATIONS = (
+    at("POST", "/v1/sessions/{session_id}/events", submit_input),
+    at("GET", "/v1/sessions/{session_id}/events", list_session_events),
+    at("GET", "/v1/sessions", list_sessions),
+    at("POST", "/v1/sessions", create_session),
+    at("GET", "/v1/sessions/{session_id}", get_session),
+    at("PATCH", "/v1/sessions/{session_id}", change_session),
+    at("DELETE", "/v1/sessions/{session_id}", delete_session),
+    at("GET", "/v1/sessions/{session_id}/tokens", list_session_tokens),
+    at("POST", "/v1/sessions/{session_id}/tokens", create_session_token),
+    at("POST", "/v1/sessions/{session_id}/tokens/{session_token_id}/revoke", revoke_session_token),
+    at("GET", "/v1/sessions/{session_id}/runs", list_session_runs),
+    at("GET", "/v1/runs/{run_id}", get_run),
+    at("POST", "/v1/runs/{run_id}/cancel", cancel_run),
+    at("GET", "/v1/whoami", whoami),
+    at("GET", "/v1/api-keys", list_api_keys),
+    at("POST", "/v1/api-keys", create_api_key),
+    at("GET", "/v1/api-keys/{api_key_id}", get_api_key),
+    at("POST", "/v1/api-keys/{api_key_id}/revoke", revoke_api_key),
+    at("POST", "/v1/api-keys/{api_key_id}/rotate", rotate_api_key),
+    at("POST", "/v1/skills", create_skill),
+    at("GET", "/v1/skills", list_skills),
+    at("GET", "/v1/skills/{skill_id}", get_skill),
+    at("PATCH", "/v1/skills/{skill_id}", change_skill),
+    at("POST", "/v1/skills/{skill_id}/versions", push_skill_version),
+    at("GET", "/v1/skills/{skill_id}/versions", list_skill_versions),
+    at("GET", "/v1/skills/{skill_id}/versions/{version}", get_skill_version),
+    at("GET", "/v1/skills/{skill_id}/versions/{version}/bundle", download_skill_bundle),
+    at("GET", "/v1/skills/{skill_id}/versions/{version}/file", download_skill_file),
+    at("GET", "/v1/skills/{skill_id}/diff", diff_skill_versions),
+    at("GET", "/v1/workspace", get_workspace),
+    at("GET", "/v1/members", list_members),
+    at("GET", "/v1/activity", get_activity),
+    at("GET", "/v1/audit-events", list_audit_events),
+    at("GET", "/v1/webhooks", list_webhooks),
+    at("POST", "/v1/webhooks", create_webhook),
+    at("GET", "/v1/webhooks/{webhook_id}", get_webhook),
+    at("PATCH", "/v1/webhooks/{webhook_id}", change_webhook),
+    at("DELETE", "/v1/webhooks/{webhook_id}", delete_webhook),
+    at("POST", "/v1/webhooks/{webhook_id}/rotate-secret", rotate_webhook_secret),
+    at("POST", "/v1/webhooks/{webhook_id}/test", test_webhook),
+    at("GET", "/v1/webhooks/{webhook_id}/deliveries", list_webhook_deliveries),
+    at("POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", redeliver_webhook),
+)

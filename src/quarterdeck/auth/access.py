@@ -1,0 +1,100 @@
+"""Admission: the first half of the order of checks, for every operation."""
+
+from collections.abc import Awaitable, Callable, Collection
+from enum import Enum
+from typing import TypeVar
+from uuid import UUID
+
+from quarterdeck.auth import store
+from quarterdeck.auth.last_used import LastUsed
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Credential, Permission, Principal
+from quarterdeck.core.call import Body, Call
+from quarterdeck.db.database import Connection, Database
+
+Subject = TypeVar("Subject")
+Shown = TypeVar("Shown")
+# Finds the object an operation is about, or raises not_found if the caller cannot see it.
+See = Callable[[Connection, Principal], Awaitable[Subject]]
+
+
+class Hold(Enum):
+    """How a transaction locks the credential it uses. EXCLUSIVE is for operations that may revoke that credential."""
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
+
+
+class Access:
+    def __init__(self, database: Database, last_used: LastUsed) -> None:
+        self._database = database
+        self._last_used = last_used
+
+    async def admit(
+        self,
+        connection: Connection,
+        call: Call[Body],
+        see: See[Subject],
+        permission: Permission | None,
+        *,
+        hold: Hold | None = None,
+    ) -> tuple[Principal, Subject]:
+        """Check 401 → 429 → 400 of path, query and headers → 404 → 403, in this order. `hold` keeps the credential
+        from being revoked before the transaction ends, so that no key writes anything after its revocation."""
+        if hold is not None:
+            await store.hold(connection, call.credential, exclusive=hold is Hold.EXCLUSIVE)
+        principal = (await store.find_principals(connection, [call.credential])).get(call.credential)
+        if principal is None:
+            call.allowance.void(call.credential)
+            raise errors.unauthorized()
+        await call.allowance.settle(call.credential, principal)
+        if principal.session_id is None:
+            self._last_used.note(principal.api_key_id)
+        if call.fault is not None:
+            raise call.fault
+        subject = await see(connection, principal)
+        if permission is not None and not principal.may(permission):
+            raise errors.forbidden(permission)
+        return principal, subject
+
+    async def read(
+        self,
+        call: Call[Body],
+        see: See[Subject],
+        permission: Permission | None,
+        show: Callable[[Connection, Principal, Subject], Awaitable[Shown]],
+    ) -> Shown:
+        async def work(connection: Connection) -> Shown:
+            principal, subject = await self.admit(connection, call, see, permission)
+            return await show(connection, principal, subject)
+
+        return await self._database.read(work)
+
+    async def look(self, call: Call[Body], see: See[Subject], permission: Permission | None) -> Subject:
+        """Admit the caller and return the object, without reading anything else."""
+
+        async def work(connection: Connection) -> Subject:
+            return (await self.admit(connection, call, see, permission))[1]
+
+        return await self._database.read(work)
+
+
+async def block_credentials(connection: Connection, ids: Collection[UUID]) -> None:
+    """Before keys or tokens are revoked: wait for transactions that use them, and keep new ones from starting."""
+    await store.block(connection, ids)
+
+
+async def find_principals(connection: Connection, credentials: Collection[Credential]) -> dict[Credential, Principal]:
+    """The principals of those credentials that are still valid, for callers that were admitted earlier."""
+    return await store.find_principals(connection, credentials)
+
+
+def see_workspace(named: UUID | None) -> See[UUID]:
+    """The workspace that the caller names, or its own."""
+
+    async def see(_: Connection, principal: Principal) -> UUID:
+        if not principal.may_see_workspace(named):
+            raise errors.not_found("workspace")
+        return principal.workspace_id
+
+    return see

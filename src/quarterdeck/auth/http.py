@@ -1,0 +1,20 @@
+"""GET /v1/whoami."""
+
+from quarterdeck.auth import service
+from quarterdeck.auth.access import Access
+from quarterdeck.auth.model import CallerBody
+from quarterdeck.http.operation import operation
+from quarterdeck.http.request import Request
+
+
+@operation(
+    summary="Show who the caller is",
+    description="The credential that the call carries: what it may do, where, until when, and who made it. Any key or "
+    "session token may ask.",
+    permission=None,
+    success_type=CallerBody,
+    success="The credential, without its secret.",
+    session_token=True,
+)
+async def whoami(request: Request, access: Access) -> CallerBody:
+    return await service.whoami(access, request.call_without_body())

@@ -1,0 +1,30 @@
+"""The calling credential, as it is shown to the caller."""
+
+from enum import StrEnum
+from typing import Annotated
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from quarterdeck.core.actors import ActorBody, Permission
+from quarterdeck.core.text_types import Moment
+
+
+class CallerKind(StrEnum):
+    API_KEY = "api_key"
+    SESSION_TOKEN = "session_token"
+
+
+class CallerBody(Struct, frozen=True, kw_only=True):
+    """The credential that asked, as it may be shown."""
+
+    kind: CallerKind
+    id: Annotated[UUID, Meta(description="Of the key or token.")]
+    prefix: Annotated[str, Meta(description="Marker, environment and eight characters of the secret.")]
+    label: Annotated[str | None, Meta(description="What people call the key. A token has none.")]
+    permissions: Annotated[list[Permission], Meta(description="None for a token: its session is all that it sees.")]
+    workspace_id: UUID
+    workspace_name: str
+    session_id: Annotated[UUID | None, Meta(description="The session of a token. null: a key.")]
+    expires_at: Annotated[Moment | None, Meta(description="null: never.")]
+    user: Annotated[ActorBody, Meta(description="Who made the credential.")]

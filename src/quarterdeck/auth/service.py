@@ -1,0 +1,25 @@
+"""Who the caller is."""
+
+from quarterdeck.auth import store
+from quarterdeck.auth.access import Access
+from quarterdeck.auth.model import CallerBody
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Principal
+from quarterdeck.core.call import Call
+from quarterdeck.db.database import Connection
+
+
+async def whoami(access: Access, call: Call[None]) -> CallerBody:
+    """For every credential that is alive, whatever it may do."""
+
+    async def see(_: Connection, principal: Principal) -> None:
+        if call.workspace_id not in (None, principal.workspace_id):
+            raise errors.not_found("workspace")
+
+    async def show(connection: Connection, principal: Principal, _: None) -> CallerBody:
+        caller = await store.caller(connection, principal)
+        if caller is None:
+            raise errors.unauthorized()
+        return caller
+
+    return await access.read(call, see, None, show)

@@ -1,0 +1,103 @@
+"""Looking credentials up by their hashes, and showing the one that asks."""
+
+from collections.abc import Collection
+from datetime import datetime
+from uuid import UUID
+
+from quarterdeck.auth.model import CallerBody, CallerKind
+from quarterdeck.core.actors import ActorBody, Credential, CredentialKind, Permission, Principal
+from quarterdeck.db.database import Connection
+
+_FIND = """
+SELECT secret_hash, workspace_id, api_key_id, user_id, scope_id, permissions, expires_at, session_id, session_token_id
+FROM find_principals(%b)
+"""
+# Locks of their own, not of the rows: who waits to end a credential is next in line, whereas a row lock that is shared
+# is given to newcomers first, so that a key in constant use could never be revoked.
+_HOLD_API_KEYS = """
+SELECT pg_advisory_xact_lock_shared(credential_lock(id)) FROM api_keys WHERE secret_hash = %s
+"""
+_HOLD_SESSION_TOKENS = """
+SELECT pg_advisory_xact_lock_shared(credential_lock(api_key_id)), pg_advisory_xact_lock_shared(credential_lock(id))
+FROM session_tokens WHERE secret_hash = %s
+"""
+_HOLD_API_KEYS_EXCLUSIVELY = """
+SELECT pg_advisory_xact_lock(credential_lock(id)) FROM api_keys WHERE secret_hash = %s
+"""
+_BLOCK = """
+SELECT pg_advisory_xact_lock(credential_lock(id)) FROM (SELECT id FROM unnest(%s) AS id ORDER BY id) AS sorted
+"""
+_KEY_CALLER = """
+SELECT k.prefix, k.label, w.name, u.id, u.display_name, u.email
+FROM api_keys k JOIN workspaces w ON w.id = k.workspace_id JOIN users u ON u.id = k.created_by
+WHERE k.id = %s
+"""
+_TOKEN_CALLER = """
+SELECT t.prefix, NULL, w.name, u.id, u.display_name, u.email
+FROM session_tokens t
+JOIN api_keys k ON k.id = t.api_key_id
+JOIN workspaces w ON w.id = k.workspace_id
+JOIN users u ON u.id = k.created_by
+WHERE t.id = %s
+"""
+
+
+async def hold(connection: Connection, credential: Credential, *, exclusive: bool) -> None:
+    """Until the transaction ends the credential does not. A statement of its own: what is looked up next must see what
+    whoever ended it committed. `alone` is for those who may end the very key they come with: two who share it and both
+    want it alone would wait for each other."""
+    if credential.kind is CredentialKind.SESSION_TOKEN:
+        query = _HOLD_SESSION_TOKENS
+    else:
+        query = _HOLD_API_KEYS_EXCLUSIVELY if exclusive else _HOLD_API_KEYS
+    await connection.execute(query, (credential.secret_hash,))
+
+
+async def block(connection: Connection, ids: Collection[UUID]) -> None:
+    """Before keys or tokens are ended: nobody is at work with them from here on."""
+    await connection.execute(_BLOCK, (list(ids),))
+
+
+async def find_principals(connection: Connection, credentials: Collection[Credential]) -> dict[Credential, Principal]:
+    """The principals of those credentials that are valid. Requests and open streams both ask here, so that a
+    revocation ends both."""
+    hashes = [credential.secret_hash for credential in credentials]
+    rows = await (await connection.execute(_FIND, (hashes,))).fetchall()
+    found = {secret_hash: _principal(*columns) for secret_hash, *columns in rows}
+    return {credential: found[credential.secret_hash] for credential in credentials if credential.secret_hash in found}
+
+
+def _principal(
+    workspace_id: UUID,
+    api_key_id: UUID,
+    user_id: UUID,
+    scope_id: UUID,
+    permissions: list[str],
+    expires_at: datetime | None,
+    session_id: UUID | None,
+    session_token_id: UUID | None,
+) -> Principal:
+    held = frozenset(map(Permission, permissions))
+    return Principal(workspace_id, api_key_id, user_id, scope_id, held, expires_at, session_id, session_token_id)
+
+
+async def caller(connection: Connection, principal: Principal) -> CallerBody | None:
+    """None: the token went with its session just now."""
+    token_id = principal.session_token_id
+    query, identifier = (_KEY_CALLER, principal.api_key_id) if token_id is None else (_TOKEN_CALLER, token_id)
+    row = await (await connection.execute(query, (identifier,))).fetchone()
+    if row is None:
+        return None
+    prefix, label, workspace_name, *actor = row
+    return CallerBody(
+        kind=CallerKind.API_KEY if token_id is None else CallerKind.SESSION_TOKEN,
+        id=identifier,
+        prefix=prefix,
+        label=label,
+        permissions=[permission for permission in Permission if permission in principal.permissions],
+        workspace_id=principal.workspace_id,
+        workspace_name=workspace_name,
+        session_id=principal.session_id,
+        expires_at=principal.expires_at,
+        user=ActorBody(*actor),
+    )

@@ -1,0 +1,64 @@
+"""The log of a session over HTTP: JSON pages, or Server-Sent Events."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import msgspec
+
+from quarterdeck.auth.access import Access
+from quarterdeck.conversations.events import service
+from quarterdeck.conversations.events.feed import Feed
+from quarterdeck.conversations.events.model import DeltaBody, EventBody, EventPage
+from quarterdeck.conversations.events.shared_pages import SharedPages
+from quarterdeck.core.actors import Permission
+from quarterdeck.core.settings import StreamSettings
+from quarterdeck.http.operation import operation
+from quarterdeck.http.request import Request
+from quarterdeck.http.sse import EVENT_STREAM, EventStream
+
+# How long a client waits before it comes back.
+_RETRY = b"retry: 1000\n\n"
+_HEARTBEAT = b": still here\n\n"
+
+
+@operation(
+    summary="Read the log of a session",
+    description="Oldest first: what was asked, what the agent did, how its runs ended. One page per call, or, "
+    "with `Accept: text/event-stream`, everything from `after` on and then what comes, as it comes.",
+    permission=Permission.WORKSPACE_READ,
+    success_type=EventPage,
+    success="One page. next_cursor is null at the current end; go on later with the id of the last event.",
+    log=True,
+    session_token=True,
+)
+async def list_session_events(
+    request: Request, access: Access, settings: StreamSettings, feed: Feed, pages: SharedPages
+) -> EventPage | EventStream:
+    session_id = request.path_id("session_id")
+    page = request.log_page_request()
+    call = request.call_without_body()
+    if not request.prefers(EVENT_STREAM):
+        return await service.list_session_events(access, call, session_id, page)
+    stream = await service.follow_session_events(access, settings, feed, pages, call, session_id, page.after)
+    return EventStream(_written(stream), stream.ended, settings.send_seconds)
+
+
+async def _written(stream: service.Stream) -> AsyncGenerator[bytes, None]:
+    yield _RETRY
+    async with aclosing(stream.items) as items:
+        async for item in items:
+            if item is None:
+                yield _HEARTBEAT
+            elif isinstance(item, DeltaBody):
+                yield b"event: message.delta\ndata: %b\n\n" % msgspec.json.encode(item)
+            else:
+                yield item.written(_entries)
+
+
+def _entries(events: list[EventBody]) -> bytes:
+    return b"".join(map(_entry, events))
+
+
+def _entry(event: EventBody) -> bytes:
+    # JSON holds no raw line break: one `data` line each.
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (event.id, event.type.encode(), msgspec.json.encode(event))

@@ -1,0 +1,26 @@
+"""Writing to a session's log: what every feature that changes a session does, under the session's lock."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from quarterdeck.conversations.events.model import NewEvent
+from quarterdeck.db.database import Connection
+
+# Every writer of a session takes it first, in a statement of its own: what follows must see what the last holder
+# committed, and ids drawn under it are in commit order.
+_LOCK = "SELECT pg_advisory_xact_lock(session_lock(%s))"
+_APPEND = "INSERT INTO session_events (session_id, run_id, type, data, record) VALUES (%s, %s, %s, %s, %s)"
+
+
+async def lock_session(connection: Connection, session_id: UUID) -> None:
+    await connection.execute(_LOCK, (session_id,))
+
+
+async def append(connection: Connection, session_id: UUID, run_id: UUID, events: Sequence[NewEvent]) -> None:
+    rows = [
+        (session_id, run_id, event.type, Jsonb(event.data), None if event.record is None else Jsonb(event.record))
+        for event in events
+    ]
+    await connection.cursor().executemany(_APPEND, rows)

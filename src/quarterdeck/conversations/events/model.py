@@ -1,0 +1,68 @@
+"""The entries of a session's log."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from quarterdeck.core.text_types import Moment
+
+
+class EventType(StrEnum):
+    INPUT_ACCEPTED = "input.accepted"
+    INPUT_CONSUMED = "input.consumed"
+    INPUT_DISCARDED = "input.discarded"
+    RUN_STARTED = "run.started"
+    RUN_REQUEUED = "run.requeued"
+    MESSAGE = "message"
+    TOOL_CALL = "tool.call"
+    TOOL_RESULT = "tool.result"
+    CONTEXT_TRIMMED = "context.trimmed"
+    RUN_SUCCEEDED = "run.succeeded"
+    RUN_FAILED = "run.failed"
+    RUN_CANCELLED = "run.cancelled"
+
+
+# A worker of a newer release may write others, and its entries are read by processes of this one.
+_TYPES = f"One of {', '.join(f'`{one}`' for one in EventType)}; newer releases may add others."
+
+
+class EventBody(Struct, frozen=True):
+    """One entry. Ids increase; within a session they are in the order in which entries became visible."""
+
+    id: int
+    session_id: UUID
+    run_id: UUID | None
+    type: Annotated[str, Meta(description=_TYPES)]
+    created_at: Moment
+    data: dict[str, Any]
+
+
+class EventPage(Struct, frozen=True):
+    items: list[EventBody]
+    next_cursor: Annotated[int | None, Meta(description="null at the current end; go on later with the last id.")]
+
+
+class DeltaBody(Struct, frozen=True):
+    """Text of a message that is still being written. Sent live, stored nowhere."""
+
+    session_id: UUID
+    run_id: UUID
+    attempt: int
+    text: str
+
+
+class Head(Struct, frozen=True):
+    """Where a session's log ends, and whose it is. 0: it holds nothing yet."""
+
+    workspace_id: UUID
+    last_id: int
+
+
+class NewEvent(Struct, frozen=True):
+    """An entry about to be written. `record` is for the model that made it and is never shown."""
+
+    type: EventType
+    data: dict[str, Any]
+    record: Any = None

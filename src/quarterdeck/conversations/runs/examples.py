@@ -1,0 +1,43 @@
+"""A run, made up for the document."""
+
+from uuid import UUID
+
+from msgspec.structs import asdict, replace
+
+from quarterdeck.conversations.runs.model import (
+    CancelledRunBody,
+    InputEvent,
+    Outcome,
+    RunBody,
+    RunPage,
+    RunState,
+    SubmitKindBody,
+    Usage,
+)
+from quarterdeck.core.example_ids import EVENING, RUN, SESSION
+
+_RUN = RunBody(
+    id=RUN,
+    session_id=SESSION,
+    state=RunState.RUNNING,
+    attempts=1,
+    steps=2,
+    inputs_accepted=2,
+    inputs_consumed=1,
+    usage=Usage(1840, 212),
+    failure=None,
+    created_at=EVENING,
+    started_at=EVENING,
+    finished_at=None,
+)
+
+EXAMPLES = (
+    _RUN,
+    RunPage([_RUN], None),
+    CancelledRunBody(
+        **asdict(replace(_RUN, state=RunState.CANCELLED, finished_at=EVENING)),
+        discarded_input_ids=[UUID("0192f0d3-a1b2-7c03-8d72-3b7c5e9d1f07")],
+    ),
+    InputEvent("Summarise the incidents of this week.", "input"),
+    SubmitKindBody(Outcome.NEW_RUN, RUN),
+)

@@ -1,0 +1,236 @@
+"""What happens to a run from its start to its end. Each function is one transaction: the session's lock first, then
+the look, then the writes. No transaction is open while a model thinks.
+"""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from msgspec import Struct
+
+from quarterdeck.conversations.events import log as events
+from quarterdeck.conversations.events.model import EventType, NewEvent
+from quarterdeck.conversations.events.signals import hints, notify
+from quarterdeck.conversations.runs import lifecycle_store as store
+from quarterdeck.conversations.runs import store as run_store
+from quarterdeck.conversations.runs.model import Entry, Input, RunEnded
+from quarterdeck.core.ids import new_id
+from quarterdeck.core.settings import RunSettings
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.webhooks import outbox
+from quarterdeck.webhooks.model import RunEvent
+
+# Far more than a model's window holds; older ones would be left out anyway.
+_JOURNAL_ENTRIES = 20_000
+
+
+class Superseded(Exception):
+    """The run is not this attempt's any more: cancelled, or taken over by another worker. Nothing was written."""
+
+
+class Lease(Struct, frozen=True):
+    """The right to drive a run, for as long as no other attempt begins."""
+
+    run_id: UUID
+    session_id: UUID
+    workspace_id: UUID
+    attempt: int
+    steps: int
+    tokens: int
+    # Of the run, at the start of this attempt.
+    seconds: float
+
+
+async def begin(database: Database, run_id: UUID, settings: RunSettings, *, again: bool) -> Lease | None:
+    """Start an attempt and take up what is there, before anything can fail: a run that fails at once has consumed its
+    input and cannot hand it on for ever. None when there is nothing to do, or no place free in the workspace.
+    `again` says that this worker lived through the last attempt, which therefore counts for no crash."""
+
+    async def work(connection: Connection) -> Lease | None:
+        found = await store.find(connection, run_id)
+        if found is None:
+            return None
+        session_id, workspace_id = found
+        await events.lock_session(connection, session_id)
+        await store.lock_places(connection, workspace_id)
+        run = await store.active(connection, run_id)
+        if run is None:
+            return None
+        if run.state == "queued" and await store.running(connection, workspace_id) >= settings.active_per_workspace:
+            await store.park(connection, run_id)
+            return None
+        if run.barren_attempts >= settings.barren_attempts:
+            reason = f"Its worker ended {run.barren_attempts} times in a row before a step was stored."
+            await _fail(connection, (run_id, session_id, workspace_id, run.attempt), reason)
+            return None
+        attempt, seconds = await store.start_attempt(connection, run_id, 0 if again else 1)
+        lease = Lease(run_id, session_id, workspace_id, attempt, run.steps, run.tokens, seconds)
+        if run.state == "running" and not again:
+            await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": "Its worker was lost."}))
+        await _log(connection, lease, NewEvent(EventType.RUN_STARTED, {"attempt": attempt}))
+        await _take(connection, lease, run.steps + 1)
+        return lease
+
+    return await database.transaction(work, repeatable=True)
+
+
+async def entries(database: Database, lease: Lease) -> list[Entry]:
+    """The conversation so far, as entries of the log."""
+
+    async def read(connection: Connection) -> list[Entry]:
+        return await store.journal(connection, lease.session_id, _JOURNAL_ENTRIES)
+
+    return await database.read(read)
+
+
+async def take(database: Database, lease: Lease, step: int) -> list[Input]:
+    """The inputs that came in since the last look. They are consumed with this."""
+
+    async def work(connection: Connection) -> list[Input]:
+        await events.lock_session(connection, lease.session_id)
+        return await _take(connection, lease, step)
+
+    return await database.transaction(work, repeatable=False)
+
+
+async def record(
+    database: Database,
+    lease: Lease,
+    entries: Sequence[NewEvent],
+    *,
+    steps: int = 0,
+    input_tokens: int = 0,
+    output_tokens: int = 0,
+) -> None:
+    """Store what came out of a step."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        if not await store.count_step(connection, lease.run_id, lease.attempt, steps, input_tokens, output_tokens):
+            raise Superseded
+        await _log(connection, lease, *entries)
+
+    await database.transaction(work, repeatable=False)
+
+
+async def finish(database: Database, lease: Lease) -> bool:
+    """End the run, unless an input came in at the last moment: then False, and the run goes on."""
+
+    async def work(connection: Connection) -> bool:
+        await events.lock_session(connection, lease.session_id)
+        if not await store.succeed(connection, lease.run_id, lease.attempt):
+            return False
+        await _log(connection, lease, NewEvent(EventType.RUN_SUCCEEDED, {}))
+        await _tell_webhooks(connection, lease.workspace_id, lease.run_id, RunEvent.SUCCEEDED)
+        await _free_place(connection, lease.workspace_id)
+        return True
+
+    return await database.transaction(work, repeatable=False)
+
+
+async def fail(database: Database, lease: Lease, reason: str) -> None:
+    """End the run with a reason. Inputs that it did not take up start the next one, in the same transaction."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        await _fail(connection, (lease.run_id, lease.session_id, lease.workspace_id, lease.attempt), reason)
+
+    await database.transaction(work, repeatable=True)
+
+
+async def hand_back(database: Database, lease: Lease, reason: str) -> None:
+    """Give a running run to whichever worker is free, with what it has stored so far."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        if not await store.give_back(connection, lease.run_id, lease.attempt):
+            raise Superseded
+        await store.enqueue(connection, lease.session_id, lease.run_id)
+        await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": reason}))
+        await _free_place(connection, lease.workspace_id)
+
+    await database.transaction(work, repeatable=True)
+
+
+async def cancel(connection: Connection, run_id: UUID, session_id: UUID, workspace_id: UUID) -> list[Input]:
+    """Ends a run for a person and tells which inputs it had not taken up. Part of the caller's transaction.
+
+    The worker hears of it by the abort of its job; whatever it still tries to write is refused."""
+    await events.lock_session(connection, session_id)
+    left = await store.unconsumed(connection, run_id)
+    if not await store.cancel(connection, run_id):
+        return []
+    await store.abort_jobs(connection, run_id)
+    entries = [
+        NewEvent(EventType.INPUT_DISCARDED, {"input_id": one.id, "reason": "The run was cancelled."}) for one in left
+    ]
+    entries.append(NewEvent(EventType.RUN_CANCELLED, {"discarded_input_ids": [one.id for one in left]}))
+    await events.append(connection, session_id, run_id, entries)
+    await _tell_webhooks(connection, workspace_id, run_id, RunEvent.CANCELLED)
+    await _free_place(connection, workspace_id)
+    await notify(connection, hints([session_id]))
+    return left
+
+
+async def cancel_active(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
+    """For whoever ends the session itself and holds its lock."""
+    run_id = await store.active_of(connection, session_id)
+    if run_id is not None:
+        await cancel(connection, run_id, session_id, workspace_id)
+
+
+async def _take(connection: Connection, lease: Lease, step: int) -> list[Input]:
+    inputs = await store.unconsumed(connection, lease.run_id)
+    if not await store.mark_taken(connection, lease.run_id, lease.attempt, len(inputs)):
+        raise Superseded
+    if inputs:
+        entries = [NewEvent(EventType.INPUT_CONSUMED, {"input_id": one.id, "step": step}) for one in inputs]
+        await _log(connection, lease, *entries)
+    return inputs
+
+
+async def _fail(connection: Connection, run: tuple[UUID, UUID, UUID, int], reason: str) -> None:
+    run_id, session_id, workspace_id, attempt = run
+    failed = await store.fail(connection, run_id, attempt, reason)
+    if failed is None:
+        raise Superseded
+    last_input, consumed_through = failed
+    next_run_id = new_id() if last_input > consumed_through else None
+    data = {"reason": reason} | ({} if next_run_id is None else {"next_run_id": str(next_run_id)})
+    await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_FAILED, data)])
+    await _tell_webhooks(connection, workspace_id, run_id, RunEvent.FAILED)
+    if next_run_id is not None:
+        await store.continue_in(connection, run_id, next_run_id)
+        await store.enqueue(connection, session_id, next_run_id)
+    await _free_place(connection, workspace_id)
+    await notify(connection, hints([session_id]))
+
+
+async def _free_place(connection: Connection, workspace_id: UUID) -> None:
+    await store.lock_places(connection, workspace_id)
+    await store.unpark_next(connection, workspace_id)
+
+
+async def _tell_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: RunEvent) -> None:
+    wanting = await outbox.wanting(connection, workspace_id, event)
+    if not wanting:
+        return
+    run = await run_store.get(connection, workspace_id, run_id)
+    assert run is not None
+    ended = RunEnded(
+        run_id=run.id,
+        session_id=run.session_id,
+        workspace_id=workspace_id,
+        state=run.state,
+        failure=run.failure,
+        steps=run.steps,
+        usage=run.usage,
+        created_at=run.created_at,
+        started_at=run.started_at,
+        finished_at=run.finished_at,
+    )
+    await outbox.tell(connection, wanting, event, run_id, ended)
+
+
+async def _log(connection: Connection, lease: Lease, *entries: NewEvent) -> None:
+    await events.append(connection, lease.session_id, lease.run_id, entries)
+    await notify(connection, hints([lease.session_id]))

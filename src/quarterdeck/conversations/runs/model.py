@@ -1,0 +1,129 @@
+"""Inputs, the runs they start or steer, and what became of both."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from quarterdeck.core.actors import Credential
+from quarterdeck.core.text_types import Moment, Text
+
+
+class InputEvent(Struct, frozen=True):
+    text: Text
+    type: Literal["input"]
+
+
+class Outcome(StrEnum):
+    NEW_RUN = "new_run"
+    STEERED = "steered"
+
+
+class SubmitKindBody(Struct, frozen=True):
+    outcome: Outcome
+    run_id: UUID
+
+
+# Inputs of one session and credential keep their order.
+Lane = tuple[UUID, bytes]
+
+
+class Submission(Struct, frozen=True, eq=False):
+    """One input on its way to the database."""
+
+    credential: Credential
+    session_id: UUID
+    workspace_id: UUID | None
+    text: str
+    idempotency_key: str | None
+    # None without an Idempotency-Key.
+    fingerprint: bytes | None
+
+    @property
+    def lane(self) -> Lane:
+        return self.session_id, self.credential.secret_hash
+
+
+class Verdict(StrEnum):
+    ACCEPTED = "accepted"
+    REPLAYED = "replayed"
+    UNAUTHORIZED = "unauthorized"
+    NOT_FOUND = "not_found"
+    FORBIDDEN = "forbidden"
+    CONFLICT = "conflict"
+    ARCHIVED = "archived"
+
+
+class Submitted(Struct, frozen=True):
+    """What the database decided about one submission. `body` is the encoded SubmitKindBody."""
+
+    verdict: Verdict
+    body: bytes | None
+    api_key_id: UUID | None
+
+
+class RunState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Usage(Struct, frozen=True):
+    input_tokens: int
+    output_tokens: int
+
+
+class RunBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    session_id: UUID
+    state: RunState
+    attempts: Annotated[int, Meta(description="How often a worker took it up.")]
+    steps: Annotated[int, Meta(description="Answers of the model that are stored.")]
+    inputs_accepted: int
+    inputs_consumed: int
+    usage: Usage
+    failure: Annotated[str | None, Meta(description="Why it failed, if it did.")]
+    created_at: Moment
+    started_at: Moment | None
+    finished_at: Moment | None
+
+
+class CancelledRunBody(RunBody, frozen=True, kw_only=True):
+    discarded_input_ids: Annotated[list[UUID], Meta(description="Inputs that the run had not taken up.")]
+
+
+class RunPage(Struct, frozen=True):
+    items: list[RunBody]
+    next_cursor: UUID | None
+
+
+class Entry(Struct, frozen=True):
+    """An entry of the log as a run reads it, with the model's own record."""
+
+    run_id: UUID | None
+    type: str
+    data: dict[str, Any]
+    record: Any
+
+
+class Input(Struct, frozen=True):
+    id: str
+    text: str
+
+
+class RunEnded(Struct, frozen=True, kw_only=True):
+    """The `data` of a webhook about a run."""
+
+    run_id: UUID
+    session_id: UUID
+    workspace_id: UUID
+    state: RunState
+    failure: str | None
+    steps: int
+    usage: Usage
+    created_at: Moment
+    started_at: Moment | None
+    finished_at: Moment | None

@@ -1,0 +1,130 @@
+"""Submitting an input, which starts a run or steers the active one and says which; reading and cancelling runs."""
+
+from uuid import UUID
+
+import msgspec
+
+from quarterdeck.audit.model import ObjectType
+from quarterdeck.auth.access import Access, See
+from quarterdeck.auth.last_used import LastUsed
+from quarterdeck.changes.perform import Changes, Made, fingerprint
+from quarterdeck.conversations.runs import lifecycle, store
+from quarterdeck.conversations.runs.input_batcher import InputBatcher
+from quarterdeck.conversations.runs.model import (
+    CancelledRunBody,
+    InputEvent,
+    RunBody,
+    RunPage,
+    RunState,
+    Submission,
+    Verdict,
+)
+from quarterdeck.conversations.visibility import see_session
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.db.database import Connection
+
+_REFUSALS = {
+    Verdict.UNAUTHORIZED: errors.unauthorized,
+    Verdict.NOT_FOUND: lambda: errors.not_found("session"),
+    Verdict.FORBIDDEN: lambda: errors.forbidden(Permission.SESSION_MANAGE),
+    Verdict.CONFLICT: errors.key_reused,
+    Verdict.ARCHIVED: errors.archived_session,
+}
+
+
+async def submit_input(
+    access: Access, inputs: InputBatcher, last_used: LastUsed, call: Call[InputEvent], session_id: UUID
+) -> Answer:
+    if call.fault is not None or not call.allowance.is_granted:
+        # A request that cannot be carried out does not enter the queue: this raises the error that comes first.
+        await _admit(access, call, session_id)
+    try:
+        event = call.read_body()
+    except ServiceError:
+        # 401, 404 and 403 win over a bad body.
+        await _admit(access, call, session_id)
+        raise
+    submission = Submission(
+        credential=call.credential,
+        session_id=session_id,
+        workspace_id=call.workspace_id,
+        text=event.text,
+        idempotency_key=call.idempotency_key,
+        fingerprint=None if call.idempotency_key is None else fingerprint((session_id,), event),
+    )
+    submitted = await inputs.submit(submission)
+    if submitted.api_key_id is not None:
+        last_used.note(submitted.api_key_id)
+    if submitted.verdict is Verdict.UNAUTHORIZED:
+        call.allowance.void(call.credential)
+    if submitted.body is None:
+        raise _REFUSALS[submitted.verdict]()
+    return Answer(submitted.body, replayed=submitted.verdict is Verdict.REPLAYED)
+
+
+async def _admit(access: Access, call: Call[InputEvent], session_id: UUID) -> None:
+    see = see_session(call.workspace_id, session_id, own_token=True)
+    await access.look(call, see, Permission.SESSION_MANAGE)
+
+
+async def get_run(access: Access, call: Call[None], run_id: UUID) -> RunBody:
+    return await access.look(call, _see_run(call.workspace_id, run_id), Permission.WORKSPACE_READ)
+
+
+async def list_session_runs(access: Access, call: Call[None], session_id: UUID, request: PageRequest) -> RunPage:
+    async def show(connection: Connection, _: Principal, __: UUID) -> RunPage:
+        async def fetch(start: UUID, count: int) -> list[RunBody]:
+            return await store.page(connection, session_id, start, count, newest_first=request.newest_first)
+
+        items, next_cursor = await take_page(request, fetch)
+        return RunPage(items, next_cursor)
+
+    see = see_session(call.workspace_id, session_id, own_token=True)
+    return await access.read(call, see, Permission.WORKSPACE_READ, show)
+
+
+async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer:
+    """Ends a run at once. Cancelling one that has ended changes nothing and is no error."""
+
+    async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> Made:
+        discarded = await lifecycle.cancel(connection, run_id, run.session_id, principal.workspace_id)
+        ended = await store.get(connection, principal.workspace_id, run_id)
+        if ended is None:
+            # Deleted with its session while that was waited for.
+            raise errors.not_found("run")
+        ids = [UUID(one.id) for one in discarded]
+        body = CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=ids)
+        # It may have ended by itself, now or long ago: what was seen before the session's lock does not tell.
+        changed = ended.state is RunState.CANCELLED and run.state is not RunState.CANCELLED
+        detail = {"session_id": str(run.session_id)}
+        return Made(shown=body, kept=body, object_id=run_id, detail=detail, changed=changed)
+
+    return await changes.perform(
+        call,
+        operation="cancel_run",
+        see=_see_run(call.workspace_id, run_id),
+        permission=Permission.SESSION_MANAGE,
+        resource=(run_id,),
+        about=ObjectType.RUN,
+        effect=effect,
+    )
+
+
+def _see_run(named: UUID | None, run_id: UUID) -> See[RunBody]:
+    """A run is seen by whoever sees its session."""
+
+    async def see(connection: Connection, principal: Principal) -> RunBody:
+        run = await store.get(connection, principal.workspace_id, run_id)
+        if run is None:
+            raise errors.not_found("run")
+        try:
+            await see_session(named, run.session_id, own_token=True)(connection, principal)
+        except ServiceError:
+            raise errors.not_found("run") from None
+        return run
+
+    return see

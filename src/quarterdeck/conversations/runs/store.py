@@ -1,0 +1,80 @@
+"""The one call that submits inputs, and runs as they are shown."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from quarterdeck.conversations.runs.model import RunBody, RunState, Submission, Submitted, Usage, Verdict
+from quarterdeck.core.ids import created_at, new_id
+from quarterdeck.core.pages import bounds
+from quarterdeck.db.database import Connection
+
+_SUBMIT = "SELECT verdict, body, api_key_id FROM submit_inputs(%b, NULL, %b, %b, %b, %b, %b, %b, %b)"
+_GET = """
+SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, output_tokens, failure,
+       started_at, finished_at
+FROM runs WHERE workspace_id = %s AND id = %s
+"""
+_NEWEST_FIRST = """
+SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, output_tokens, failure,
+       started_at, finished_at
+FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id DESC, id DESC LIMIT %s
+"""
+_OLDEST_FIRST = """
+SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, output_tokens, failure,
+       started_at, finished_at
+FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id, id LIMIT %s
+"""
+
+
+async def submit(connection: Connection, batch: Sequence[Submission]) -> list[Submitted]:
+    """One verdict for each submission, in their order, all in one transaction."""
+    cursor = await connection.execute(
+        _SUBMIT,
+        (
+            [item.credential.secret_hash for item in batch],
+            [item.session_id for item in batch],
+            [item.workspace_id for item in batch],
+            [item.text for item in batch],
+            [new_id() for _ in batch],
+            [new_id() for _ in batch],
+            [item.idempotency_key for item in batch],
+            [item.fingerprint for item in batch],
+        ),
+        prepare=True,
+        binary=True,
+    )
+    return [Submitted(Verdict(verdict), body, api_key_id) for verdict, body, api_key_id in await cursor.fetchall()]
+
+
+async def get(connection: Connection, workspace_id: UUID, run_id: UUID) -> RunBody | None:
+    row = await (await connection.execute(_GET, (workspace_id, run_id))).fetchone()
+    return None if row is None else _body(row)
+
+
+async def page(
+    connection: Connection, session_id: UUID, start: UUID, count: int, *, newest_first: bool
+) -> list[RunBody]:
+    """`count` runs from `start` on, itself included."""
+    query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
+    lowest, highest = bounds(start, newest_first=newest_first)
+    rows = await (await connection.execute(query, (session_id, lowest, session_id, highest, count))).fetchall()
+    return [_body(row) for row in rows]
+
+
+def _body(row: tuple[Any, ...]) -> RunBody:
+    run_id, session_id, state, attempts, steps, accepted, consumed, tokens_in, tokens_out, failure, start, end = row
+    return RunBody(
+        id=run_id,
+        session_id=session_id,
+        state=RunState(state),
+        attempts=attempts,
+        steps=steps,
+        inputs_accepted=accepted,
+        inputs_consumed=consumed,
+        usage=Usage(tokens_in, tokens_out),
+        failure=failure,
+        created_at=created_at(run_id),
+        started_at=start,
+        finished_at=end,
+    )

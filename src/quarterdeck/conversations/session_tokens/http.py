@@ -1,0 +1,71 @@
+"""Tokens of sessions over HTTP."""
+
+from quarterdeck.auth.access import Access
+from quarterdeck.changes.perform import Changes
+from quarterdeck.conversations.session_tokens import service
+from quarterdeck.conversations.session_tokens.model import (
+    CreatedSessionTokenBody,
+    CreateSessionTokenBody,
+    SessionTokenBody,
+    SessionTokenPage,
+)
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission
+from quarterdeck.core.call import Answer
+from quarterdeck.core.settings import KeySettings, TokenSettings
+from quarterdeck.http.operation import Refusal, operation
+from quarterdeck.http.request import Request
+
+
+@operation(
+    summary="List the tokens of a session",
+    description="One page per call, newest first unless order=asc. Ended tokens are listed too.",
+    permission=Permission.WORKSPACE_READ,
+    success_type=SessionTokenPage,
+    success="One page. next_cursor is null on the last.",
+    paged=True,
+)
+async def list_session_tokens(request: Request, access: Access) -> SessionTokenPage:
+    session_id, page = request.path_id("session_id"), request.page_request()
+    return await service.list_session_tokens(access, request.call_without_body(), session_id, page)
+
+
+@operation(
+    summary="Create a token for one session",
+    description="It holds no permissions, works on its own session only, and ends when the key that made it is "
+    "revoked.",
+    permission=Permission.SESSION_MANAGE,
+    payload=CreateSessionTokenBody,
+    success_status=201,
+    success_type=CreatedSessionTokenBody,
+    success="The new token, which is shown only now.",
+    idempotent=True,
+    refusals=(
+        Refusal(
+            "exceeds_caller",
+            errors.exceeds_caller("A key cannot give a longer life than its own."),
+            "The token would outlive the calling key.",
+            "Ask for an earlier `expires_at`, or leave it out.",
+        ),
+    ),
+)
+async def create_session_token(
+    request: Request, changes: Changes, key_settings: KeySettings, token_settings: TokenSettings
+) -> Answer:
+    session_id = request.path_id("session_id")
+    return await service.create_session_token(
+        changes, key_settings, token_settings, await request.call(CreateSessionTokenBody), session_id
+    )
+
+
+@operation(
+    summary="Revoke a token of a session",
+    description="Takes effect at once, on open event streams too. Again is no error.",
+    permission=Permission.SESSION_MANAGE,
+    success_type=SessionTokenBody,
+    success="The revoked token.",
+    idempotent=True,
+)
+async def revoke_session_token(request: Request, changes: Changes) -> Answer:
+    session_id, token_id = request.path_id("session_id"), request.path_id("session_token_id")
+    return await service.revoke_session_token(changes, request.call_without_body(), session_id, token_id)

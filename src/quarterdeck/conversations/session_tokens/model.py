@@ -1,0 +1,44 @@
+"""Tokens of sessions as they are asked for and shown."""
+
+from typing import Annotated
+from uuid import UUID
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.text_types import Moment
+
+
+class CreateSessionTokenBody(Struct, frozen=True):
+    expires_at: Annotated[Moment | None, Meta(description="By default and at most as the server is set.")] = None
+
+
+class SessionTokenBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    session_id: UUID
+    prefix: str
+    api_key_id: Annotated[UUID, Meta(description="The key that made it. It ends when that key is revoked.")]
+    created_by: ActorBody
+    created_at: Moment
+    expires_at: Moment
+    revoked_at: Moment | None
+
+
+class CreatedSessionTokenBody(SessionTokenBody, frozen=True, kw_only=True):
+    token: Annotated[str | UnsetType, Meta(description="Shown once: a replayed answer does not hold it.")] = UNSET
+
+
+class SessionTokenPage(Struct, frozen=True):
+    items: list[SessionTokenBody]
+    next_cursor: UUID | None
+
+
+class NewSessionToken(Struct, frozen=True):
+    """A token about to be stored."""
+
+    id: UUID
+    session_id: UUID
+    api_key_id: UUID
+    secret_hash: bytes
+    prefix: str
+    expires_at: Moment

@@ -1,0 +1,112 @@
+"""Operations on the tokens of a session."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import msgspec
+
+from quarterdeck.audit.model import ObjectType
+from quarterdeck.auth.access import Access, See, block_credentials
+from quarterdeck.changes.perform import Changes, Made
+from quarterdeck.conversations.session_tokens import rules, store
+from quarterdeck.conversations.session_tokens.model import (
+    CreatedSessionTokenBody,
+    CreateSessionTokenBody,
+    NewSessionToken,
+    SessionTokenBody,
+    SessionTokenPage,
+)
+from quarterdeck.conversations.sessions import service as sessions
+from quarterdeck.conversations.visibility import see_session
+from quarterdeck.core import errors, secrets
+from quarterdeck.core.actors import CredentialKind, Permission, Principal
+from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.ids import new_id
+from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.settings import KeySettings, TokenSettings
+from quarterdeck.db.database import Connection
+
+
+async def list_session_tokens(
+    access: Access, call: Call[None], session_id: UUID, request: PageRequest
+) -> SessionTokenPage:
+    async def show(connection: Connection, _: Principal, __: UUID) -> SessionTokenPage:
+        async def fetch(start: UUID, count: int) -> list[SessionTokenBody]:
+            return await store.page(connection, session_id, start, count, newest_first=request.newest_first)
+
+        items, next_cursor = await take_page(request, fetch)
+        return SessionTokenPage(items, next_cursor)
+
+    see = see_session(call.workspace_id, session_id, own_token=False)
+    return await access.read(call, see, Permission.WORKSPACE_READ, show)
+
+
+async def create_session_token(
+    changes: Changes,
+    key_settings: KeySettings,
+    token_settings: TokenSettings,
+    call: Call[CreateSessionTokenBody],
+    session_id: UUID,
+) -> Answer:
+    async def effect(connection: Connection, principal: Principal, _: UUID, body: CreateSessionTokenBody) -> Made:
+        await sessions.keep(connection, session_id)
+        expires_at = rules.token_expiry(body.expires_at, datetime.now(UTC), principal, token_settings)
+        secret = secrets.mint(CredentialKind.SESSION_TOKEN, key_settings.environment)
+        token = NewSessionToken(new_id(), session_id, principal.api_key_id, secret.hash, secret.prefix, expires_at)
+        await store.add(connection, token)
+        stored = await store.get(connection, session_id, token.id)
+        assert stored is not None
+        created = CreatedSessionTokenBody(**msgspec.structs.asdict(stored), token=secret.text)
+        kept = msgspec.structs.replace(created, token=msgspec.UNSET)
+        return Made(shown=created, kept=kept, object_id=token.id, detail=_told(stored))
+
+    return await changes.perform(
+        call,
+        operation="create_session_token",
+        see=see_session(call.workspace_id, session_id, own_token=False),
+        permission=Permission.SESSION_MANAGE,
+        resource=(session_id,),
+        about=ObjectType.SESSION_TOKEN,
+        effect=effect,
+    )
+
+
+async def revoke_session_token(changes: Changes, call: Call[None], session_id: UUID, token_id: UUID) -> Answer:
+    """Ends a token at once. Revoking it again changes nothing and is no error."""
+
+    async def effect(connection: Connection, _: Principal, token: SessionTokenBody, __: None) -> Made:
+        await block_credentials(connection, [token.id])
+        changed = await store.revoke(connection, session_id, token.id)
+        revoked = await store.get(connection, session_id, token.id)
+        if revoked is None:
+            # With its session, since it was seen.
+            raise errors.not_found("session token")
+        return Made(shown=revoked, kept=revoked, object_id=token.id, detail=_told(token), changed=changed)
+
+    return await changes.perform(
+        call,
+        operation="revoke_session_token",
+        see=_see_token(call.workspace_id, session_id, token_id),
+        permission=Permission.SESSION_MANAGE,
+        resource=(session_id, token_id),
+        about=ObjectType.SESSION_TOKEN,
+        effect=effect,
+    )
+
+
+def _told(token: SessionTokenBody) -> dict[str, str]:
+    """For the audit log."""
+    return {"session_id": str(token.session_id), "prefix": token.prefix}
+
+
+def _see_token(named: UUID | None, session_id: UUID, token_id: UUID) -> See[SessionTokenBody]:
+    see_it = see_session(named, session_id, own_token=False)
+
+    async def see(connection: Connection, principal: Principal) -> SessionTokenBody:
+        await see_it(connection, principal)
+        token = await store.get(connection, session_id, token_id)
+        if token is None:
+            raise errors.not_found("session token")
+        return token
+
+    return see

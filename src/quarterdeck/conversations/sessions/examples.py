@@ -1,0 +1,33 @@
+"""A session, made up for the document."""
+
+from msgspec.structs import asdict
+
+from quarterdeck.conversations.sessions.model import (
+    ActiveRun,
+    ChangeSessionBody,
+    CreateSessionBody,
+    ListedSession,
+    SessionBody,
+    SessionPage,
+    SessionSummary,
+)
+from quarterdeck.core.example_ids import ADA, MORNING, RUN, SESSION, WORKSPACE
+
+_SUMMARY = SessionSummary(
+    id=SESSION,
+    workspace_id=WORKSPACE,
+    title="Incident review",
+    model=None,
+    skills=[],
+    created_at=MORNING,
+    created_by=ADA,
+    archived_at=None,
+    revision=1,
+)
+
+EXAMPLES = (
+    CreateSessionBody("Incident review"),
+    ChangeSessionBody(title="Incident review, week 9"),
+    SessionBody(**asdict(_SUMMARY), instructions=None),
+    SessionPage([ListedSession(**asdict(_SUMMARY), active_run=ActiveRun(RUN, "running"))], None),
+)

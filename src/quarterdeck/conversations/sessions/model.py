@@ -1,0 +1,82 @@
+"""Sessions as they are asked for and shown."""
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.text_types import Line, Moment, Text
+
+
+class SessionSkill(Struct, frozen=True):
+    skill_id: UUID
+    version: Annotated[
+        Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
+        Meta(description="null follows the skill: its default version, or else its latest."),
+    ] = None
+
+
+Title = Line | None
+Model = Annotated[Line | None, Meta(description="`provider:name`, or `demo`. By default as the server is set.")]
+Instructions = Annotated[Text | None, Meta(description="What the agent is told before everything else.")]
+Skills = Annotated[list[SessionSkill], Meta(max_length=100)]
+
+
+class CreateSessionBody(Struct, frozen=True):
+    title: Title = None
+    model: Model = None
+    instructions: Instructions = None
+    skills: Skills = []
+
+
+class ChangeSessionBody(Struct, frozen=True):
+    """What is left out stays as it is."""
+
+    title: Title | UnsetType = UNSET
+    model: Model | UnsetType = UNSET
+    instructions: Instructions | UnsetType = UNSET
+    skills: Skills | UnsetType = UNSET
+    archived: Annotated[
+        bool | UnsetType,
+        Meta(description="An archived session takes no input. It still reads, and can be brought back."),
+    ] = UNSET
+
+
+class SessionSummary(Struct, frozen=True, kw_only=True):
+    """A session but for its instructions, which may be long."""
+
+    id: UUID
+    workspace_id: UUID
+    title: str | None
+    model: str | None
+    skills: list[SessionSkill]
+    created_at: Moment
+    created_by: ActorBody
+    archived_at: Moment | None
+    revision: Annotated[int, Meta(ge=1, description="Counts changes. The ETag is made of it.")]
+
+
+class SessionBody(SessionSummary, frozen=True, kw_only=True):
+    instructions: str | None
+
+
+class ActiveRun(Struct, frozen=True):
+    id: UUID
+    state: Literal["queued", "running"]
+
+
+class ListedSession(SessionSummary, frozen=True, kw_only=True):
+    active_run: Annotated[ActiveRun | None, Meta(description="What is going on in it now. null: nothing.")]
+
+
+class SessionPage(Struct, frozen=True):
+    items: list[ListedSession]
+    next_cursor: UUID | None
+
+
+class AgentSetup(Struct, frozen=True):
+    """What a session asks of the agent that works in it."""
+
+    model: str | None
+    instructions: str | None

@@ -1,0 +1,166 @@
+"""Operations on sessions."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from msgspec import UNSET
+
+from quarterdeck.audit.model import ObjectType
+from quarterdeck.auth.access import Access, see_workspace
+from quarterdeck.changes.perform import Changes, Made
+from quarterdeck.conversations.events.log import lock_session
+from quarterdeck.conversations.runs import lifecycle
+from quarterdeck.conversations.sessions import rules, store
+from quarterdeck.conversations.sessions.model import (
+    AgentSetup,
+    ChangeSessionBody,
+    CreateSessionBody,
+    ListedSession,
+    SessionBody,
+    SessionPage,
+    SessionSkill,
+)
+from quarterdeck.conversations.visibility import see_session
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.ids import new_id
+from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.skills import service as skills
+
+# Entries of the log removed at a time. They hold up to a megabyte each, and a batch must end within a statement's time.
+_PURGE_BATCH = 100
+
+
+async def create_session(changes: Changes, call: Call[CreateSessionBody]) -> Answer:
+    async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody) -> Made:
+        await _check_skills(connection, workspace_id, body.skills)
+        session_id = new_id()
+        await store.add(connection, session_id, workspace_id, body, principal.user_id)
+        return Made.plain(await _existing(connection, workspace_id, session_id), session_id)
+
+    return await changes.perform(
+        call,
+        operation="create_session",
+        see=see_workspace(call.workspace_id),
+        permission=Permission.SESSION_MANAGE,
+        resource=(),
+        about=ObjectType.SESSION,
+        effect=effect,
+    )
+
+
+async def list_sessions(
+    access: Access, call: Call[None], request: PageRequest, *, archived: bool, search: str | None
+) -> SessionPage:
+    async def show(connection: Connection, _: Principal, workspace_id: UUID) -> SessionPage:
+        async def fetch(start: UUID, count: int) -> list[ListedSession]:
+            newest_first = request.newest_first
+            return await store.page(
+                connection, workspace_id, start, count, archived=archived, search=search, newest_first=newest_first
+            )
+
+        items, next_cursor = await take_page(request, fetch, lasting=False)
+        return SessionPage(items, next_cursor)
+
+    return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+
+
+async def get_session(access: Access, call: Call[None], session_id: UUID) -> SessionBody:
+    async def show(connection: Connection, principal: Principal, _: UUID) -> SessionBody:
+        return await _existing(connection, principal.workspace_id, session_id)
+
+    see = see_session(call.workspace_id, session_id, own_token=True)
+    return await access.read(call, see, Permission.WORKSPACE_READ, show)
+
+
+async def change_session(changes: Changes, call: Call[ChangeSessionBody], session_id: UUID) -> Answer:
+    """Runs read what they need when they begin: a change reaches the next one."""
+
+    async def effect(connection: Connection, principal: Principal, _: UUID, change: ChangeSessionBody) -> Made:
+        before = await _locked(connection, principal.workspace_id, session_id)
+        call.check_unchanged(before.revision)
+        if change.skills is not UNSET:
+            known = {one.skill_id: one for one in before.skills}
+            fresh = [one for one in change.skills if known.get(one.skill_id) != one]
+            rules.check_distinct(change.skills)
+            await _check_skills(connection, principal.workspace_id, fresh)
+        after = rules.changed(before, change, datetime.now(UTC))
+        if after != before:
+            await store.change(connection, after)
+        fields = rules.changed_fields(before, after)
+        return Made(shown=after, kept=after, object_id=session_id, detail={"fields": fields}, changed=after != before)
+
+    return await changes.perform(
+        call,
+        operation="change_session",
+        see=see_session(call.workspace_id, session_id, own_token=False),
+        permission=Permission.SESSION_MANAGE,
+        resource=(session_id,),
+        about=ObjectType.SESSION,
+        effect=effect,
+    )
+
+
+async def delete_session(changes: Changes, call: Call[None], session_id: UUID) -> Answer:
+    """The session is gone with the commit, its run cancelled; its log is removed by `purge_deleted_sessions`."""
+
+    async def effect(connection: Connection, principal: Principal, _: UUID, __: None) -> Made:
+        session = await _locked(connection, principal.workspace_id, session_id)
+        call.check_unchanged(session.revision)
+        await lifecycle.cancel_active(connection, session_id, principal.workspace_id)
+        await store.delete(connection, principal.workspace_id, session_id)
+        return Made(shown=None, kept=None, object_id=session_id)
+
+    return await changes.perform(
+        call,
+        operation="delete_session",
+        see=see_session(call.workspace_id, session_id, own_token=False),
+        permission=Permission.SESSION_MANAGE,
+        resource=(session_id,),
+        about=ObjectType.SESSION,
+        effect=effect,
+    )
+
+
+async def purge_deleted_sessions(database: Database) -> int:
+    """Removes the logs of deleted sessions, a batch a transaction. Several processes may be at it."""
+    purged = 0
+
+    async def purge(connection: Connection) -> bool | None:
+        session_id = await store.lock_deleted(connection)
+        return None if session_id is None else await store.purge(connection, session_id, _PURGE_BATCH)
+
+    while (was_last := await database.transaction(purge, repeatable=True)) is not None:
+        purged += was_last
+    return purged
+
+
+async def keep(connection: Connection, session_id: UUID) -> None:
+    """For those who add what hangs on a session that they have seen: it is not deleted under their hands."""
+    if not await store.keep(connection, session_id):
+        raise errors.not_found("session")
+
+
+async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup | None:
+    return await store.agent_setup(connection, session_id)
+
+
+async def _check_skills(connection: Connection, workspace_id: UUID, wanted: list[SessionSkill]) -> None:
+    rules.check_distinct(wanted)
+    for one in wanted:
+        await skills.check_usable(connection, workspace_id, one.skill_id, one.version)
+
+
+async def _locked(connection: Connection, workspace_id: UUID, session_id: UUID) -> SessionBody:
+    """As every writer of a session, behind its lock. It may have been deleted while that was waited for."""
+    await lock_session(connection, session_id)
+    return await _existing(connection, workspace_id, session_id)
+
+
+async def _existing(connection: Connection, workspace_id: UUID, session_id: UUID) -> SessionBody:
+    session = await store.get(connection, workspace_id, session_id)
+    if session is None:
+        raise errors.not_found("session")
+    return session

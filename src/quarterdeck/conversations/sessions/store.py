@@ -1,0 +1,232 @@
+"""Sessions in the database."""
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from quarterdeck.conversations.sessions.model import (
+    ActiveRun,
+    AgentSetup,
+    CreateSessionBody,
+    ListedSession,
+    SessionBody,
+    SessionSkill,
+)
+from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.ids import created_at
+from quarterdeck.core.pages import bounds
+from quarterdeck.db.database import Connection
+
+_ADD = """
+INSERT INTO sessions (id, workspace_id, title, model, instructions, created_by) VALUES (%s, %s, %s, %s, %s, %s)
+"""
+_ADD_SKILL = "INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%s, %s, %s, %s)"
+_DROP_SKILLS = """
+DELETE FROM session_skills WHERE session_id IN (SELECT id FROM sessions WHERE workspace_id = %s AND id = %s)
+"""
+_CHANGE = """
+UPDATE sessions SET title = %s, model = %s, instructions = %s, archived_at = %s, revision = %s
+WHERE workspace_id = %s AND id = %s
+"""
+_AGENT_SETUP = "SELECT model, instructions FROM sessions WHERE id = %s"
+# The weakest lock that a deletion waits for: taken before rows are added that hang on the session.
+_KEEP = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
+_GET = """
+SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
+       u.id, u.display_name, u.email, s.instructions
+FROM sessions s JOIN users u ON u.id = s.created_by
+CROSS JOIN LATERAL (
+    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
+    FROM session_skills k WHERE k.session_id = s.id
+) AS used
+WHERE s.workspace_id = %s AND s.id = %s
+"""
+# The page first, then what is told of each of its sessions: so nothing is looked up for those that are not listed.
+#
+# Each list has an index of its own: of a million sessions, the archived ones are found without looking at the others.
+# The workspace is part of the bounds and of the order, so that no other index serves: with `workspace_id = …` the few
+# sessions of a small workspace were looked for among everybody's.
+#
+# A search walks the same index and looks at each title: docs/decisions/0020. strpos takes % and _ for what they are.
+_ACTIVE_NEWEST_FIRST = """
+SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
+       u.id, u.display_name, u.email, active.id, active.state
+FROM (
+    SELECT id, workspace_id, title, model, archived_at, revision, created_by FROM sessions
+    WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS NULL
+      AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
+    ORDER BY workspace_id DESC, id DESC LIMIT %s
+) AS s JOIN users u ON u.id = s.created_by
+CROSS JOIN LATERAL (
+    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
+    FROM session_skills k WHERE k.session_id = s.id
+) AS used
+LEFT JOIN LATERAL (
+    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running') LIMIT 1
+) AS active ON true
+ORDER BY s.id DESC
+"""
+_ACTIVE_OLDEST_FIRST = """
+SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
+       u.id, u.display_name, u.email, active.id, active.state
+FROM (
+    SELECT id, workspace_id, title, model, archived_at, revision, created_by FROM sessions
+    WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS NULL
+      AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
+    ORDER BY workspace_id, id LIMIT %s
+) AS s JOIN users u ON u.id = s.created_by
+CROSS JOIN LATERAL (
+    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
+    FROM session_skills k WHERE k.session_id = s.id
+) AS used
+LEFT JOIN LATERAL (
+    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running') LIMIT 1
+) AS active ON true
+ORDER BY s.id
+"""
+_ARCHIVED_NEWEST_FIRST = """
+SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
+       u.id, u.display_name, u.email, active.id, active.state
+FROM (
+    SELECT id, workspace_id, title, model, archived_at, revision, created_by FROM sessions
+    WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS NOT NULL
+      AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
+    ORDER BY workspace_id DESC, id DESC LIMIT %s
+) AS s JOIN users u ON u.id = s.created_by
+CROSS JOIN LATERAL (
+    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
+    FROM session_skills k WHERE k.session_id = s.id
+) AS used
+LEFT JOIN LATERAL (
+    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running') LIMIT 1
+) AS active ON true
+ORDER BY s.id DESC
+"""
+_ARCHIVED_OLDEST_FIRST = """
+SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
+       u.id, u.display_name, u.email, active.id, active.state
+FROM (
+    SELECT id, workspace_id, title, model, archived_at, revision, created_by FROM sessions
+    WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS NOT NULL
+      AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
+    ORDER BY workspace_id, id LIMIT %s
+) AS s JOIN users u ON u.id = s.created_by
+CROSS JOIN LATERAL (
+    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
+    FROM session_skills k WHERE k.session_id = s.id
+) AS used
+LEFT JOIN LATERAL (
+    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running') LIMIT 1
+) AS active ON true
+ORDER BY s.id
+"""
+# Only what was deleted is remembered: its log goes next.
+_DELETE = """
+WITH gone AS (DELETE FROM sessions WHERE workspace_id = %s AND id = %s RETURNING id)
+INSERT INTO deleted_sessions (session_id) SELECT id FROM gone
+"""
+_DELETED = "SELECT session_id FROM deleted_sessions ORDER BY deleted_at LIMIT 1 FOR UPDATE SKIP LOCKED"
+# Found first and then deleted by where they are: IN (SELECT …) lets PostgreSQL read the whole table to join it.
+_PURGE_EVENTS = """
+DELETE FROM session_events
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM session_events WHERE session_id = %s ORDER BY id LIMIT %s))
+"""
+_PURGE_RECEIPTS = """
+DELETE FROM receipts WHERE ctid = ANY (ARRAY(SELECT ctid FROM receipts WHERE scope_id = %s LIMIT %s))
+"""
+_FORGET_DELETED = "DELETE FROM deleted_sessions WHERE session_id = %s"
+
+
+async def add(
+    connection: Connection, session_id: UUID, workspace_id: UUID, session: CreateSessionBody, user_id: UUID
+) -> None:
+    values = (session_id, workspace_id, session.title, session.model, session.instructions, user_id)
+    await connection.execute(_ADD, values)
+    await _add_skills(connection, session_id, session.skills)
+
+
+async def change(connection: Connection, session: SessionBody) -> None:
+    values = (session.title, session.model, session.instructions, session.archived_at, session.revision)
+    await connection.execute(_CHANGE, (*values, session.workspace_id, session.id))
+    await connection.execute(_DROP_SKILLS, (session.workspace_id, session.id))
+    await _add_skills(connection, session.id, session.skills)
+
+
+async def get(connection: Connection, workspace_id: UUID, session_id: UUID) -> SessionBody | None:
+    row = await (await connection.execute(_GET, (workspace_id, session_id))).fetchone()
+    return None if row is None else SessionBody(**_fields(row[:10]), instructions=row[10])
+
+
+async def page(
+    connection: Connection,
+    workspace_id: UUID,
+    start: UUID,
+    count: int,
+    *,
+    archived: bool,
+    search: str | None,
+    newest_first: bool,
+) -> list[ListedSession]:
+    """`count` sessions from `start` on, itself included: the archived ones or the others, by a part of their titles."""
+    if archived:
+        query = _ARCHIVED_NEWEST_FIRST if newest_first else _ARCHIVED_OLDEST_FIRST
+    else:
+        query = _ACTIVE_NEWEST_FIRST if newest_first else _ACTIVE_OLDEST_FIRST
+    lowest, highest = bounds(start, newest_first=newest_first)
+    values = (workspace_id, lowest, workspace_id, highest, search, search, count)
+    rows = await (await connection.execute(query, values)).fetchall()
+    return [
+        ListedSession(**_fields(row[:10]), active_run=None if row[10] is None else ActiveRun(*row[10:])) for row in rows
+    ]
+
+
+async def keep(connection: Connection, session_id: UUID) -> bool:
+    """Whether it is there, and stays so until the transaction ends."""
+    return (await connection.execute(_KEEP, (session_id,))).rowcount == 1
+
+
+async def delete(connection: Connection, workspace_id: UUID, session_id: UUID) -> None:
+    await connection.execute(_DELETE, (workspace_id, session_id))
+
+
+async def lock_deleted(connection: Connection) -> UUID | None:
+    """A deleted session whose log is still there and that nobody else is at."""
+    row = await (await connection.execute(_DELETED)).fetchone()
+    return None if row is None else row[0]
+
+
+async def purge(connection: Connection, session_id: UUID, batch: int) -> bool:
+    """Removes some of what a deleted session left. Whether that was the last of it."""
+    events = (await connection.execute(_PURGE_EVENTS, (session_id, batch))).rowcount
+    receipts = (await connection.execute(_PURGE_RECEIPTS, (session_id, batch))).rowcount
+    if events == batch or receipts == batch:
+        return False
+    await connection.execute(_FORGET_DELETED, (session_id,))
+    return True
+
+
+async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup | None:
+    row = await (await connection.execute(_AGENT_SETUP, (session_id,))).fetchone()
+    return None if row is None else AgentSetup(*row)
+
+
+async def _add_skills(connection: Connection, session_id: UUID, skills: list[SessionSkill]) -> None:
+    if skills:
+        rows = [(session_id, position, one.skill_id, one.version) for position, one in enumerate(skills)]
+        await connection.cursor().executemany(_ADD_SKILL, rows)
+
+
+def _fields(row: tuple[Any, ...]) -> dict[str, Any]:
+    session_id, workspace_id, title, model, skills, archived_at, revision, user_id, name, email = row
+    return {
+        "id": session_id,
+        "workspace_id": workspace_id,
+        "title": title,
+        "model": model,
+        "skills": msgspec.convert(skills or [], list[SessionSkill]),
+        "created_at": created_at(session_id),
+        "created_by": ActorBody(user_id, name, email),
+        "archived_at": archived_at,
+        "revision": revision,
+    }

@@ -1,0 +1,29 @@
+"""Who can see a session."""
+
+from uuid import UUID
+
+from quarterdeck.auth.access import See
+from quarterdeck.conversations import visibility_store as store
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Principal
+from quarterdeck.db.database import Connection
+
+
+def sees_session(
+    principal: Principal, session_id: UUID, workspace_id: UUID | None, named: UUID | None, *, own_token: bool
+) -> bool:
+    """`workspace_id` is the session's, or None if there is no such session. `named` is the caller's Service-Workspace.
+    `own_token` says whether the operation is open to the session's own tokens."""
+    if principal.session_id is not None and not (own_token and principal.session_id == session_id):
+        return False
+    return workspace_id == principal.workspace_id and named in (None, workspace_id)
+
+
+def see_session(named: UUID | None, session_id: UUID, *, own_token: bool) -> See[UUID]:
+    async def see(connection: Connection, principal: Principal) -> UUID:
+        workspace_id = await store.workspace_of(connection, session_id)
+        if sees_session(principal, session_id, workspace_id, named, own_token=own_token):
+            return session_id
+        raise errors.not_found("session")
+
+    return see

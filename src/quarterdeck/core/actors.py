@@ -1,0 +1,63 @@
+"""Who acts: the credential a caller presents, the principal it belongs to, the person behind it."""
+
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from msgspec import Struct
+
+
+class ActorBody(Struct, frozen=True):
+    """Who did something, resolved for display. Still renders after the person has left."""
+
+    user_id: UUID
+    display_name: str | None
+    primary_email: str | None
+
+
+class Permission(StrEnum):
+    WORKSPACE_READ = "workspace.read"
+    KEY_MANAGE = "key.manage"
+    SESSION_MANAGE = "session.manage"
+    SKILL_MANAGE = "skill.manage"
+
+
+class CredentialKind(StrEnum):
+    API_KEY = "qd"
+    SESSION_TOKEN = "qds"
+
+
+class Credential(Struct, frozen=True):
+    """A well-formed credential that has not been looked up yet."""
+
+    kind: CredentialKind
+    secret_hash: bytes
+
+
+class Principal(Struct, frozen=True):
+    """The owner of a valid credential. A session token has a session and no permissions."""
+
+    workspace_id: UUID
+    api_key_id: UUID
+    user_id: UUID
+    # Scope of Idempotency-Keys: the first key of a chain of rotations, or a token's session.
+    scope_id: UUID
+    permissions: frozenset[Permission]
+    expires_at: datetime | None
+    session_id: UUID | None = None
+    session_token_id: UUID | None = None
+
+    def may(self, permission: Permission) -> bool:
+        """A session token needs no permission for its own session."""
+        return self.session_id is not None or permission in self.permissions
+
+    def may_see_workspace(self, named: UUID | None) -> bool:
+        """`named` is the Service-Workspace header. Without it a key means its own workspace. Tokens see none."""
+        return self.session_id is None and named in (None, self.workspace_id)
+
+
+class Origin(Struct, frozen=True):
+    """Where a request came from, as far as the server can tell."""
+
+    address: str | None = None
+    request_id: str | None = None

@@ -1,0 +1,56 @@
+"""One call of an operation: the parsed request, and the answer to it. Nothing here knows HTTP.
+
+Errors in the request are kept in `fault` instead of being raised where they are found, because the order of checks
+is a promise: an invalid credential wins over a bad path, and an invisible object wins over a bad body.
+"""
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+from uuid import UUID
+
+from msgspec import Struct
+
+from quarterdeck.core import errors, etags
+from quarterdeck.core.actors import Credential, Origin, Principal
+from quarterdeck.core.errors import ServiceError
+
+Body = TypeVar("Body")
+
+
+class Allowance(Protocol):
+    """The rate limit of one request, charged when its caller is known."""
+
+    @property
+    def is_granted(self) -> bool: ...
+
+    async def settle(self, credential: Credential, principal: Principal) -> None:
+        """Raise if the caller of a valid credential has used up its limit."""
+
+    def void(self, credential: Credential) -> None:
+        """Take the charge back: the credential is not valid any more."""
+
+
+class Call(Struct, Generic[Body], frozen=True):
+    credential: Credential
+    workspace_id: UUID | None
+    idempotency_key: str | None
+    # The first error in path, query and headers.
+    fault: ServiceError | None
+    # Raises if the body is invalid.
+    read_body: Callable[[], Body]
+    allowance: Allowance
+    origin: Origin = Origin()
+    # The tags of If-Match, or None.
+    if_match: frozenset[str] | None = None
+
+    def check_unchanged(self, revision: int) -> None:
+        """`revision` must come from a locked row, so that it cannot change before the transaction ends."""
+        if self.if_match is not None and not etags.matches(self.if_match, etags.etag(revision)):
+            raise errors.precondition_failed()
+
+
+class Answer(Struct, frozen=True):
+    """The encoded record. Its status belongs to the operation, so a receipt need not hold it."""
+
+    body: bytes
+    replayed: bool = False

@@ -1,0 +1,19 @@
+"""Ids, times and a person for the examples in the OpenAPI document. Examples of all features share them, so they fit
+together."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from quarterdeck.core.actors import ActorBody
+
+WORKSPACE = UUID("0192f0c1-2a00-7c3e-9d4b-3f1a5c7e9b01")
+SESSION = UUID("0192f0c4-77d8-7a10-8e52-6b0d4f8a1c02")
+SKILL = UUID("0192f0c9-10e4-7f6b-a3c1-90e27d5b4f03")
+API_KEY = UUID("0192f0c2-5b90-7d21-b6f8-1c4e8a2d7f04")
+USER = UUID("0192f0c0-9e11-7b44-8a07-5d2c6f3e8b05")
+RUN = UUID("0192f0d3-8c5e-7e02-9f71-2a6b4d8c0e06")
+WEBHOOK = UUID("0192f0d5-40b2-7c19-b2e6-7d3f5a9c1e07")
+DELIVERY = UUID("0192f0d8-6a27-7908-8c4d-1e5b3f7a9d08")
+MORNING = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
+EVENING = datetime(2026, 3, 2, 18, 5, tzinfo=UTC)
+ADA = ActorBody(USER, "Ada Byron", "ada@example.com")

@@ -1,0 +1,71 @@
+"""Minting and recognising secrets. Only their SHA-256 leaves this room for storage.
+
+Form: `<marker>_<environment>_<40 random base62 characters><CRC32 of those in 6 base62 characters>`. The checksum
+lets a secret scanner, and this service, tell a real one from a typo without the database.
+"""
+
+import hashlib
+import re
+import secrets
+import zlib
+
+from msgspec import Struct
+
+from quarterdeck.core.actors import Credential, CredentialKind
+
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_RANDOM_CHARACTERS = 40
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+_SHOWN_CHARACTERS = 8
+_FORM = re.compile(r"(qds?)_[a-z0-9]{1,16}_([0-9A-Za-z]{40})([0-9A-Za-z]{6})", re.ASCII)
+# With its marker, or the random part alone: a path that was encoded twice hides the marker.
+_SUSPECT = re.compile(r"(qds?_)[0-9A-Za-z_]+|(whsec_)[0-9A-Za-z+/=]+|[0-9A-Za-z]{40,}", re.ASCII)
+# What has neither a marker nor so many in a row, as nearly every path, needs no closer look.
+_LONG = re.compile(r"[0-9A-Za-z]{40}", re.ASCII)
+_KINDS = {kind.value: kind for kind in CredentialKind}
+_DIGEST = re.compile(r"[0-9a-f]+", re.ASCII)
+
+
+class Secret(Struct, frozen=True):
+    text: str
+    hash: bytes
+    prefix: str
+
+    def __repr__(self) -> str:
+        return f"Secret({self.prefix}…)"
+
+
+def mint(kind: CredentialKind, environment: str) -> Secret:
+    random = "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM_CHARACTERS))
+    head = f"{kind}_{environment}_"
+    text = head + random + _checksum(random)
+    return Secret(text=text, hash=_hash(text), prefix=head + random[:_SHOWN_CHARACTERS])
+
+
+def recognise(text: str) -> Credential | None:
+    match = _FORM.fullmatch(text)
+    if match is None or _checksum(match[2]) != match[3]:
+        return None
+    return Credential(_KINDS[match[1]], _hash(text))
+
+
+def redact(text: str) -> str:
+    """For log lines: whatever looks like a secret of ours keeps only its marker. Digests stay: they name archives."""
+
+    def redacted(found: re.Match[str]) -> str:
+        return found[0] if _DIGEST.fullmatch(found[0]) else f"{found[1] or found[2] or ''}[redacted]"
+
+    if "qd" not in text and "whsec_" not in text and not _LONG.search(text):
+        return text
+    return _SUSPECT.sub(redacted, text)
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _checksum(random: str) -> str:
+    """Six digits, two at a time."""
+    rest, last = divmod(zlib.crc32(random.encode()), len(_PAIRS))
+    first, middle = divmod(rest, len(_PAIRS))
+    return _PAIRS[first] + _PAIRS[middle] + _PAIRS[last]

@@ -1,0 +1,158 @@
+"""Content as an answer: whole or in part, a piece at a time, never more of it in memory.
+
+A reader that does not read is hung up on: see `event_stream.py`.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from msgspec import Struct
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from quarterdeck.core import errors
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.http.disconnect import hang_up, left
+from quarterdeck.http.request import Request
+from quarterdeck.http.responses import error_response
+
+_WHOLE, _PART, _NOT_MODIFIED = 200, 206, 304
+# Several ranges, other units and what is malformed are ignored, as RFC 9110 allows: the answer is the whole.
+_RANGE = re.compile(r"\s*bytes=(?:([0-9]{1,19})-([0-9]{1,19})?|-([0-9]{1,19}))\s*", re.IGNORECASE | re.ASCII)
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_NAME_CHARACTERS = 100
+# What a stopping server still gives a reader for each piece.
+_PARTING_SECONDS = 1.0
+
+
+class Content(Struct, frozen=True):
+    media_type: str
+    sha256: str
+    size: int
+    file_name: str
+    # From one byte up to another. Its first step is done before the answer begins, so it can still fail in form.
+    pieces: Callable[[int, int], AsyncGenerator[bytes, None]]
+
+
+class Downloads:
+    def __init__(self, send_seconds: float, shutdown: asyncio.Event) -> None:
+        self._send_seconds = send_seconds
+        self._shutdown = shutdown
+
+    def respond(self, request: Request, content: Content) -> Response:
+        etag = f'"{content.sha256}"'
+        headers = {
+            "ETag": etag,
+            # It never changes, but who may read it does.
+            "Cache-Control": "private, no-cache",
+        }
+        if request.has(etag):
+            return Response(status_code=_NOT_MODIFIED, headers=headers)
+        asked = request.requested_range(etag)
+        try:
+            span = None if asked is None else byte_span(asked, content.size)
+        except ServiceError as fault:
+            return error_response(fault, {"Content-Range": f"bytes */{content.size}"})
+        start, end = span or (0, content.size)
+        headers |= {
+            "Content-Type": content.media_type,
+            "Content-Length": str(end - start),
+            # Strangers packed this: a browser is to save it, and to make nothing else of it.
+            "Content-Disposition": f'attachment; filename="{content.file_name}"',
+            "X-Content-Type-Options": "nosniff",
+            "Accept-Ranges": "bytes",
+        }
+        if span is not None:
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{content.size}"
+        pieces = content.pieces(start, end)
+        return Download(pieces, _WHOLE if span is None else _PART, headers, self._send_seconds, self._shutdown)
+
+
+def byte_span(text: str, size: int) -> tuple[int, int] | None:
+    """What a Range header asks for, the end exclusive; None: the whole. Raises when it begins behind the end."""
+    match = _RANGE.fullmatch(text)
+    if match is None or size == 0:
+        return None
+    first, last, suffix = match.groups()
+    if suffix is not None:
+        start, end = max(0, size - int(suffix)), size
+    else:
+        start, end = int(first), size if last is None else min(int(last) + 1, size)
+        if last is not None and int(last) < start:
+            return None
+    if start >= size:
+        raise errors.unsatisfiable_range()
+    return start, end
+
+
+def safe_name(text: str) -> str:
+    """A name for a file that means the same to every header parser and file system, and leads nowhere."""
+    return _UNSAFE.sub("-", text).strip("-.")[:_NAME_CHARACTERS] or "download"
+
+
+class Download(Response):
+    def __init__(
+        self,
+        pieces: AsyncGenerator[bytes, None],
+        status: int,
+        headers: dict[str, str],
+        send_seconds: float,
+        stopping: asyncio.Event,
+    ) -> None:
+        self.status_code = status
+        self.background = None
+        self.init_headers(headers)
+        self._pieces = pieces
+        self._send_seconds = send_seconds
+        self._stopping = stopping
+        # Of the piece that is being sent.
+        self._timeout: asyncio.Timeout | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._pieces):
+            wanted = scope["method"] != "HEAD"
+            # Before the status: a store that is away is answered in form.
+            first = await anext(self._pieces, b"") if wanted else b""
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if wanted:
+                await self._send_all(first, scope, receive, send)
+            else:
+                await send({"type": "http.response.body", "body": b""})
+
+    async def _send_all(self, first: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.create_task(self._send_pieces(first, send))
+        leaving = asyncio.create_task(left(receive))
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({sending, leaving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if stopping.done():
+                self._hurry()
+                await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            has_left = leaving.done()
+            for task in (sending, leaving, stopping):
+                task.cancel()
+            outcome, *_ = await asyncio.gather(sending, leaving, stopping, return_exceptions=True)
+        if has_left or outcome is None:
+            return
+        hang_up(scope)
+        if not isinstance(outcome, TimeoutError):
+            raise outcome
+
+    def _hurry(self) -> None:
+        self._send_seconds = min(self._send_seconds, _PARTING_SECONDS)
+        if self._timeout is not None:
+            self._timeout.reschedule(asyncio.get_running_loop().time() + self._send_seconds)
+
+    async def _send_pieces(self, first: bytes, send: Send) -> None:
+        await self._send(send, first, more=True)
+        async for piece in self._pieces:
+            await self._send(send, piece, more=True)
+        await self._send(send, b"", more=False)
+
+    async def _send(self, send: Send, piece: bytes, *, more: bool) -> None:
+        async with asyncio.timeout(self._send_seconds) as self._timeout:
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+            self._timeout = None

@@ -1,0 +1,293 @@
+"""One HTTP request, read strictly. Faults of path, query and headers are remembered, not raised: `access/call.py`."""
+
+import re
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import parse_qsl
+from uuid import UUID
+
+import msgspec
+from starlette.types import Receive, Scope
+
+from quarterdeck.core import errors, secrets
+from quarterdeck.core.actors import Credential, Origin
+from quarterdeck.core.call import Allowance, Call
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.etags import matches_weakly, parse_tags
+from quarterdeck.core.ids import LOWEST_ID, parse_id
+from quarterdeck.core.pages import DEFAULT_LIMIT, MAX_LIMIT, LogPageRequest, PageRequest
+from quarterdeck.core.settings import HttpSettings
+from quarterdeck.core.text_types import Moment
+from quarterdeck.http.accept import prefers
+from quarterdeck.http.bodies import Arriving, decode_json
+from quarterdeck.http.client_address import client_address
+from quarterdeck.http.headers import headers_of
+from quarterdeck.http.responses import JSON
+
+T = TypeVar("T")
+Choice = TypeVar("Choice", bound=StrEnum)
+
+GZIP = "application/gzip"
+# Where the middleware puts the id of the request in its scope.
+REQUEST_ID_STATE = "quarterdeck.request_id"
+_BEARER = re.compile(r"bearer +(\S+)", re.IGNORECASE | re.ASCII)
+# int() also takes signs, underscores, blanks and the digits of other scripts.
+_DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
+_JSON_TYPE = re.compile(r"""application/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?""", re.IGNORECASE | re.ASCII)
+_MAX_KEY_CHARACTERS = 255
+_MAX_QUERY_FIELDS = 100
+MAX_EVENT_ID = 2**63 - 1
+MAX_NUMBER = 2**31 - 1
+
+
+class Request:
+    def __init__(self, scope: Scope, receive: Receive, settings: HttpSettings, allowance: Allowance) -> None:
+        self._scope = scope
+        self._given = headers_of(scope)
+        self._receive = receive
+        self._settings = settings
+        self._allowance = allowance
+        self._fault: ServiceError | None = None
+        self._query: dict[str, str] | None = None
+        self.credential = self._read_credential()
+
+    def path_id(self, name: str) -> UUID:
+        found = parse_id(self._scope["path_params"][name])
+        if found is None:
+            self._remember(f"{name} is not a UUID.")
+        return found or LOWEST_ID
+
+    def path_number(self, name: str) -> int:
+        return self._number(name, self._scope["path_params"][name])
+
+    def query_number(self, name: str, *, required: bool = False, least: int = 1, most: int = MAX_NUMBER) -> int | None:
+        given = self._query_value(name)
+        if given is None:
+            if required:
+                self._remember(f"{name} is required.")
+            return None
+        return self._number(name, given, least, most)
+
+    def query_id(self, name: str) -> UUID | None:
+        given = self._query_value(name)
+        found = None if given is None else parse_id(given)
+        if given is not None and found is None:
+            self._remember(f"{name} is not a UUID.")
+        return found
+
+    def query_moment(self, name: str) -> datetime | None:
+        given = self._query_value(name)
+        try:
+            return None if given is None else msgspec.convert(given, Moment)
+        except msgspec.ValidationError:
+            self._remember(f"{name} must be a time with an offset, such as 2026-03-02T09:30:00Z.")
+            return None
+
+    def query_choice(self, name: str, options: type[Choice]) -> Choice | None:
+        given = self._query_value(name)
+        try:
+            return None if given is None else options(given)
+        except ValueError:
+            self._remember(f"{name} must be one of {', '.join(options)}.")
+            return None
+
+    def query_flag(self, name: str) -> bool:
+        given = self._query_value(name)
+        if given not in (None, "true", "false"):
+            self._remember(f"{name} must be true or false.")
+        return given == "true"
+
+    def query_text(self, name: str, *, required: bool = False, most_characters: int | None = None) -> str | None:
+        given = self._query_value(name)
+        if given is None and required:
+            self._remember(f"{name} is required.")
+        if given is not None and "\0" in given:
+            self._remember(f"{name} must not hold U+0000.")
+        if given is not None and most_characters is not None and len(given) > most_characters:
+            self._remember(f"{name} must have at most {most_characters} characters.")
+        return given
+
+    def page_request(self) -> PageRequest:
+        limit = self._query_value("limit")
+        after = self._query_value("after")
+        order = self._query_value("order")
+        number = DEFAULT_LIMIT if limit is None else self._limit(limit)
+        cursor = None if after is None else parse_id(after)
+        if after is not None and cursor is None:
+            self._remember("after is not a UUID.")
+        if order not in (None, "asc", "desc"):
+            self._remember("order must be asc or desc.")
+        return PageRequest(number, cursor, order != "asc")
+
+    def log_page_request(self) -> LogPageRequest:
+        """`Last-Event-ID` wins over `after`: a browser that comes back sends it with the address of the first time."""
+        limit = self._query_value("limit")
+        after = self._query_value("after")
+        number = DEFAULT_LIMIT if limit is None else self._limit(limit)
+        start = 0 if after is None else self._event_id("after", [after])
+        last_seen = self._headers(b"last-event-id")
+        return LogPageRequest(number, self._event_id("Last-Event-ID", last_seen) if last_seen else start)
+
+    def prefers(self, media_type: str) -> bool:
+        """To JSON, which everybody gets who does not ask for another."""
+        return prefers(",".join(self._headers(b"accept")), media_type, JSON)
+
+    def has(self, etag: str) -> bool:
+        """Whether the caller holds what this tag stands for already. A malformed If-None-Match is as good as none."""
+        given = self._headers(b"if-none-match")
+        tags = parse_tags(",".join(given)) if given else None
+        return tags is not None and matches_weakly(tags, etag)
+
+    def requested_range(self, etag: str) -> str | None:
+        """The Range header, where it counts: on a GET, and if the caller has the beginning of the same content."""
+        given, condition = self._headers(b"range"), self._headers(b"if-range")
+        if self._scope["method"] != "GET" or len(given) != 1 or (condition and condition != [etag]):
+            return None
+        return given[0]
+
+    async def call(self, body_type: type[T]) -> Call[T]:
+        """The whole request, with its JSON body."""
+        self._check_type(lambda given: _JSON_TYPE.fullmatch(given) is not None, "application/json")
+        head = self._head(workspace_required=False)
+        limit_bytes = self._settings.json_body_bytes
+        try:
+            value = decode_json(await self._arriving(limit_bytes).whole(), body_type)
+        except ServiceError as body_fault:
+            return Call(**head, read_body=_raiser(body_fault))
+        return Call(**head, read_body=lambda: value)
+
+    def call_without_body(self, *, workspace_required: bool = False, gzip: bool = False) -> Call[None]:
+        """The request but for its body, which is not wanted or comes by `archive`."""
+        if gzip:
+            self._check_type(lambda given: given.strip().lower() == GZIP, GZIP)
+        return Call(**self._head(workspace_required), read_body=lambda: None)
+
+    def archive(self, limit_bytes: int) -> AsyncIterator[bytes]:
+        return self._arriving(limit_bytes).pieces()
+
+    def _head(self, workspace_required: bool) -> dict[str, Any]:
+        workspace_id, key, if_match = self._workspace_id(workspace_required), self._idempotency_key(), self._if_match()
+        return {
+            "credential": self.credential,
+            "allowance": self._allowance,
+            "workspace_id": workspace_id,
+            "idempotency_key": key,
+            "if_match": if_match,
+            "origin": self._origin(),
+            # Last: it is the first fault of all that was read above.
+            "fault": self._fault,
+        }
+
+    def _origin(self) -> Origin:
+        address = client_address(self._scope, self._settings.trusted_proxies)
+        return Origin(address, self._scope.get(REQUEST_ID_STATE))
+
+    def _if_match(self) -> frozenset[str] | None:
+        given = self._headers(b"if-match")
+        if not given:
+            return None
+        tags = parse_tags(",".join(given))
+        if tags is None:
+            self._remember('If-Match must be * or ETags in quotes, such as "7".')
+        return tags
+
+    def _arriving(self, limit_bytes: int) -> Arriving:
+        return Arriving(self._receive, self._given.content_length, limit_bytes, self._settings)
+
+    def _read_credential(self) -> Credential:
+        given = self._headers(b"authorization")
+        match = _BEARER.fullmatch(given[0]) if len(given) == 1 else None
+        credential = secrets.recognise(match[1]) if match else None
+        if credential is None:
+            raise errors.unauthorized()
+        return credential
+
+    def _check_type(self, accepts: Callable[[str], bool], wanted: str) -> None:
+        given = self._headers(b"content-type")
+        if len(given) != 1 or not accepts(given[0]):
+            self._remember(f"Content-Type must be {wanted}.")
+        if self._headers(b"content-encoding"):
+            self._remember("Content-Encoding is not supported.")
+
+    def _workspace_id(self, required: bool) -> UUID | None:
+        given = self._headers(b"service-workspace")
+        if not given:
+            if required:
+                self._remember("The header Service-Workspace is required.")
+            return None
+        found = parse_id(given[0]) if len(given) == 1 else None
+        if found is None:
+            self._remember("Service-Workspace must be one UUID.")
+        return found
+
+    def _idempotency_key(self) -> str | None:
+        """None with DELETE, whose repetition finds nothing: its receipt could never be asked for."""
+        if self._scope["method"] == "DELETE":
+            return None
+        given = self._headers(b"idempotency-key")
+        if not given:
+            return None
+        if len(given) > 1 or not 1 <= len(given[0]) <= _MAX_KEY_CHARACTERS or not given[0].isprintable():
+            self._remember("Idempotency-Key must be one header of 1 to 255 printable characters.")
+        return given[0]
+
+    def _number(self, name: str, text: str, least: int = 1, most: int = MAX_NUMBER) -> int:
+        number = int(text) if _DIGITS.fullmatch(text) else 0
+        if not least <= number <= most:
+            self._remember(f"{name} must be a number from {least} to {most}.")
+        return number
+
+    def _limit(self, text: str) -> int:
+        return self._number("limit", text, most=MAX_LIMIT)
+
+    def _event_id(self, name: str, given: list[str]) -> int:
+        number = int(given[0]) if len(given) == 1 and _DIGITS.fullmatch(given[0]) else MAX_EVENT_ID + 1
+        if number > MAX_EVENT_ID:
+            self._remember(f"{name} must be the id of an event, or 0.")
+        return number
+
+    def _query_value(self, name: str) -> str | None:
+        if self._query is None:
+            self._query = self._read_query()
+        return self._query.get(name)
+
+    def _read_query(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        try:
+            pairs = parse_qsl(
+                self._scope["query_string"].decode("ascii"),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=_MAX_QUERY_FIELDS,
+            )
+        except ValueError:
+            self._remember("The query is malformed.")
+            return found
+        for name, value in pairs:
+            if name in found:
+                self._remember("A query parameter is given twice.")
+            found[name] = value
+        return found
+
+    def _headers(self, name: bytes) -> list[str]:
+        return [_decoded(value) for value in self._given.all(name)] if name in self._given else []
+
+    def _remember(self, reason: str) -> None:
+        if self._fault is None:
+            self._fault = errors.invalid(reason)
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def _raiser(fault: ServiceError) -> Callable[[], NoReturn]:
+    def read() -> NoReturn:
+        raise fault
+
+    return read

@@ -1,0 +1,161 @@
+"""The process beside the embedded PostgreSQL: its parent, alive as long as somebody uses it.
+
+Run as `python -m quarterdeck.server.postgres_guard DATA_DIR`. It makes the cluster if need be, starts the
+server and ends with it; starting it again is up to who uses it. See `db/embedded.py` for the locks. A fault is one
+line on stderr and exit code 1.
+"""
+
+import ctypes
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from quarterdeck.server import data_directory as files
+from quarterdeck.server.data_directory import Account, Cluster, EmbeddedError
+
+# Processes of a killed server hold its memory until they notice, and a new server refuses to start till then.
+MEMORY_IN_USE = "pre-existing shared memory block"
+START_ATTEMPTS = 30
+START_PAUSE_SECONDS = 0.5
+LOG_BYTES = 16 * 1024 * 1024
+LOG_CHECK_SECONDS = 60.0
+
+
+class Guard:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._server: subprocess.Popen[bytes] | None = None
+        self._unused = False
+
+    def run(self) -> None:
+        """Serve until nobody uses the server. A second guard of the folder waits here to take over."""
+        with (
+            files.open_file(self._cluster.guard_lock, os.O_RDWR) as own_lock,
+            files.open_file(self._cluster.users_lock, os.O_RDWR) as users_lock,
+        ):
+            fcntl.flock(own_lock, fcntl.LOCK_EX)
+            own_lock.truncate(0)
+            if not _in_use(users_lock.fileno()):
+                return
+            # A service manager signals every process of the service at once. The server must outlast those that
+            # use it, so only the end of their claims counts here. Not SIG_IGN: the server would inherit that.
+            for order in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(order, lambda *_: None)
+            account = files.prepare(self._cluster)
+            for action in (lambda: self._stop_when_unused(users_lock.fileno()), self._bound_log):
+                threading.Thread(target=action, daemon=True).start()
+            try:
+                self._serve(account, own_lock)
+            finally:
+                if self._cluster.socket_dir != self._cluster.pgdata:
+                    with suppress(OSError):
+                        self._cluster.socket_dir.rmdir()
+
+    def _serve(self, account: Account | None, own_lock: BinaryIO) -> None:
+        for attempt in range(1, START_ATTEMPTS + 1):
+            files.clear_leftovers(self._cluster)
+            with files.open_file(self._cluster.log, os.O_WRONLY | os.O_APPEND) as log:
+                log_start = log.seek(0, os.SEEK_END)
+                self._server = subprocess.Popen(
+                    files.server_command(self._cluster),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd="/",
+                    env=files.clean_environment(),
+                    start_new_session=True,
+                    preexec_fn=_ask_to_stop_with_parent(),
+                    **files.identity(account),
+                )
+            # Tells our server from one that outlived its guard and that we have just stopped.
+            os.ftruncate(own_lock.fileno(), 0)
+            os.pwrite(own_lock.fileno(), str(self._server.pid).encode(), 0)
+            if self._unused:
+                self._server.send_signal(signal.SIGINT)
+            code = self._server.wait()
+            if code == 0 or self._unused:
+                return
+            reason = _complaint(self._cluster.log, log_start)
+            if MEMORY_IN_USE not in reason or attempt == START_ATTEMPTS:
+                raise EmbeddedError(f"PostgreSQL ended with code {code}: {reason} (log: {self._cluster.log})")
+            time.sleep(START_PAUSE_SECONDS)
+
+    def _stop_when_unused(self, users_lock: int) -> None:
+        fcntl.flock(users_lock, fcntl.LOCK_EX)
+        self._unused = True
+        for order in (signal.SIGINT, signal.SIGQUIT):
+            if self._server is not None:
+                self._server.send_signal(order)
+            time.sleep(files.FAST_SHUTDOWN_SECONDS)
+
+    def _bound_log(self) -> None:
+        """The server appends, so cutting its file short under it loses nothing but what is cut."""
+        while True:
+            with suppress(OSError):
+                if self._cluster.log.stat().st_size > LOG_BYTES:
+                    with files.open_file(self._cluster.log, os.O_RDWR) as log:
+                        with files.open_file(self._cluster.log.with_suffix(".log.1"), os.O_WRONLY | os.O_TRUNC) as old:
+                            shutil.copyfileobj(log, old)
+                        log.truncate(0)
+            time.sleep(LOG_CHECK_SECONDS)
+
+
+def _in_use(users_lock: int) -> bool:
+    """Somebody holds a claim; not when somebody is just stopping the server and holds the lock alone."""
+    try:
+        fcntl.flock(users_lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    try:
+        fcntl.flock(users_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        # Linux has dropped our share by now; not every system has, and a guard that keeps one would wait for itself.
+        fcntl.flock(users_lock, fcntl.LOCK_UN)
+        return True
+    return False
+
+
+def _ask_to_stop_with_parent() -> Callable[[], None] | None:
+    """On Linux the kernel asks the server for a fast shutdown when the guard is killed. Elsewhere the next
+    guard finds the orphan and stops it."""
+    if sys.platform != "linux":
+        return None
+    set_death_signal, pr_set_pdeathsig = ctypes.CDLL(None).prctl, 1
+
+    def ask() -> None:
+        set_death_signal(pr_set_pdeathsig, int(signal.SIGINT))
+
+    return ask
+
+
+def _complaint(log: Path, start: int) -> str:
+    with log.open("rb") as file:
+        file.seek(start)
+        lines = file.read(64 * 1024).decode(errors="replace").splitlines()
+    fatal = [line for line in lines if "FATAL" in line or "PANIC" in line] or lines[-1:]
+    return fatal[-1].strip() if fatal else "it said nothing"
+
+
+def main() -> int:
+    try:
+        Guard(Cluster(Path(sys.argv[1]))).run()
+    except EmbeddedError as fault:
+        # Whoever started us may be gone.
+        with suppress(OSError):
+            sys.stderr.write(f"{fault}\n")
+            sys.stderr.flush()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

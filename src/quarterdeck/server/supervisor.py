@@ -1,0 +1,185 @@
+"""What `qd serve` runs: the embedded PostgreSQL unless an address is set, then the API, all kept running.
+
+The supervisor itself does no work that could fail: it starts, waits and passes signals on. When it is killed, its
+children find out by themselves (`lifeline.py`, and the lock in `db/embedded_postgres.py`).
+"""
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+
+import msgspec
+
+from quarterdeck.core.settings import Settings, variable
+from quarterdeck.server import embedded_postgres, lifeline, listener
+from quarterdeck.server.child import Child
+from quarterdeck.server.embedded_postgres import EmbeddedError
+from quarterdeck.server.listener import ListenError
+from quarterdeck.server.signals import Signals
+
+logger = logging.getLogger(__name__)
+
+# -P: as for the guard, the current folder is no place to import from.
+API_COMMAND = (sys.executable, "-P", "-m", "quarterdeck", "api")
+WORKER_COMMAND = (sys.executable, "-P", "-m", "quarterdeck", "worker")
+# The orphaned workers of a killed supervisor let go of the port within milliseconds; a busy machine takes longer.
+PORT_PATIENCE_SECONDS = 2.0
+EXIT_FAILED = 1
+EXIT_ADDRESS = 2
+EXIT_FORCED = 130
+
+
+def supervise(
+    settings: Settings,
+    before_api: Callable[[str], str],
+    *,
+    announce: Callable[[str], None] = lambda address: None,
+    api_command: Sequence[str] = API_COMMAND,
+) -> int:
+    """Run until a signal; the exit code. `before_api` gets the address of the database's owner once that answers, and
+    returns the one that API and workers are to use; `announce` gets the `host:port` that was bound once the API has
+    been started. What `before_api` raises comes out of here, after everything was stopped."""
+    signals = Signals()
+    supervisor = _Supervisor(settings, signals)
+    with signals.caught():
+        try:
+            # First: a second `qd serve` should say so before it touches anything.
+            address = supervisor.listen()
+            url = before_api(supervisor.start_database())
+            supervisor.start_api(url, api_command)
+            supervisor.start_workers(url)
+            announce(address)
+            signals.started()
+            supervisor.watch()
+        except KeyboardInterrupt:
+            pass
+        except (ListenError, EmbeddedError) as fault:
+            sys.stderr.write(f"{fault}\n")
+            return EXIT_ADDRESS if isinstance(fault, ListenError) else EXIT_FAILED
+        finally:
+            signals.started()
+            supervisor.stop()
+    return EXIT_FORCED if signals.received > 1 else 0
+
+
+class _Supervisor:
+    def __init__(self, settings: Settings, signals: Signals) -> None:
+        self._settings = settings
+        self._signals = signals
+        self._listeners: list[socket.socket] = []
+        # Never written to, and held by nobody else: its readers see the end of file when this process is gone.
+        self._lifeline_reader, self._lifeline_writer = os.pipe()
+        self._children: list[Child] = []
+        self._claim: embedded_postgres.Claim | None = None
+        self._postgres: Child | None = None
+
+    def listen(self) -> str:
+        server = self._settings.server
+        self._listeners = listener.listen(server.host, server.port, server.processes, PORT_PATIENCE_SECONDS)
+        return listener.address(*self._listeners[0].getsockname()[:2])
+
+    def start_database(self) -> str:
+        database = self._settings.database
+        if database.url is not None:
+            return database.owner_url or database.url
+        data_dir = self._settings.data_dir
+        self._claim = embedded_postgres.Claim(data_dir)
+        self._postgres = Child(
+            "postgres", partial(embedded_postgres.start_guard, data_dir), embedded_postgres.last_words
+        )
+        self._claim.wait_until_ready()
+        # None when a command that ran before us has started the server: `watch` then starts a guard that stands by.
+        self._postgres.process = self._claim.guard
+        return self._claim.url
+
+    def start_api(self, url: str, command: Sequence[str]) -> None:
+        environment = {
+            variable("database", "url"): url,
+            variable("server", "data_dir"): str(self._settings.data_dir),
+            variable("server", "port"): str(self._listeners[0].getsockname()[1]),
+            listener.VARIABLE: ",".join(str(one.fileno()) for one in self._listeners),
+        }
+        self._start(Child("api", partial(self._spawn, command, environment, self._listeners)))
+
+    def start_workers(self, url: str) -> None:
+        environment = {
+            variable("database", "url"): url,
+            variable("server", "data_dir"): str(self._settings.data_dir),
+        }
+        for number in range(self._settings.worker.processes):
+            self._start(Child(f"worker {number + 1}", partial(self._spawn, WORKER_COMMAND, environment)))
+
+    def _start(self, child: Child) -> None:
+        self._children.append(child)
+        child.start()
+
+    def _spawn(
+        self, command: Sequence[str], environment: dict[str, str], sockets: Sequence[socket.socket] = ()
+    ) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+            pass_fds=[self._lifeline_reader, *(one.fileno() for one in sockets)],
+            env={
+                **os.environ,
+                **settings_environment(self._settings),
+                **environment,
+                # Not theirs: they are to have no more than the role's rights.
+                variable("database", "owner_url"): "",
+                lifeline.VARIABLE: str(self._lifeline_reader),
+            },
+        )
+
+    def watch(self) -> None:
+        watched = [*([self._postgres] if self._postgres else []), *self._children]
+        while not self._signals.received:
+            pauses = [child.tend() for child in watched]
+            self._signals.wait(min((pause for pause in pauses if pause is not None), default=None))
+
+    def stop(self) -> None:
+        """The processes that use the database first, the database last."""
+        with ExitStack() as at_the_end:
+            at_the_end.callback(os.close, self._lifeline_reader)
+            at_the_end.callback(os.close, self._lifeline_writer)
+            for one in self._listeners:
+                one.close()
+            self._stop_children()
+            if self._claim is not None:
+                if self._postgres is not None and self._postgres.process is not None:
+                    self._claim.guard = self._postgres.process
+                self._claim.release(hurried=self._hurried)
+
+    def _stop_children(self) -> None:
+        for child in self._children:
+            child.terminate()
+        deadline = time.monotonic() + self._settings.server.shutdown_seconds
+        while any(child.is_running() for child in self._children):
+            left_seconds = deadline - time.monotonic()
+            if left_seconds <= 0 or self._hurried():
+                break
+            self._signals.wait(left_seconds)
+        for child in self._children:
+            if child.is_running():
+                logger.warning("%s did not end in time and is killed", child.name)
+                child.kill()
+
+    def _hurried(self) -> bool:
+        return self._signals.received > 1
+
+
+def settings_environment(settings: Settings) -> dict[str, str]:
+    """The variables from which a child reads these very settings, wherever they came from."""
+    return {
+        variable(section, field): str(value)
+        for section, fields in msgspec.to_builtins(settings).items()
+        for field, value in fields.items()
+        if value is not None
+    }
