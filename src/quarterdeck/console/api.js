@@ -24,6 +24,7 @@ export class ApiError extends Error {
   }
 }
 
+/** @type {(error: ApiError) => void} */
 let unauthorized = () => {};
 /** Registers the handler that is called when the credential is no longer accepted. */
 export function onUnauthorized(handler) {
@@ -50,8 +51,14 @@ export function newIdempotencyKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Sends a request and returns the JSON body. Retryable errors are retried up to `attempts` times. */
-export async function call(method, path, { query, body, signal, key, attempts = MAX_ATTEMPTS } = {}) {
+/**
+ * Sends a request and returns the JSON body. Retryable errors are retried up to `attempts` times.
+ * @param {string} method
+ * @param {string} path
+ * @param {{query?: object, body?: unknown, signal?: AbortSignal, key?: string, attempts?: number}} [options]
+ */
+export async function call(method, path, options = {}) {
+  const { query, body, signal, key, attempts = MAX_ATTEMPTS } = options;
   for (let attempt = 1; ; attempt += 1) {
     try {
       const response = await send(method, apiUrl(path, query), { body, signal, key });
@@ -73,8 +80,14 @@ async function readJson(response, signal) {
   }
 }
 
-/** Sends one request and returns the response. Throws ApiError unless the status is a success. */
-export async function send(method, url, { body, signal, key, headers = {} } = {}) {
+/**
+ * Sends one request and returns the response. Throws ApiError unless the status is a success.
+ * @param {string} method
+ * @param {URL} url
+ * @param {{body?: unknown, signal?: AbortSignal, key?: string, headers?: Record<string, string>}} [options]
+ */
+export async function send(method, url, options = {}) {
+  const { body, signal, key, headers = {} } = options;
   const sentSecret = secret();
   const allHeaders = { ...headers, Authorization: `Bearer ${sentSecret}` };
   // Listing keys requires the workspace; session tokens must not send it.
@@ -130,7 +143,7 @@ export function backoffMs(attempt) {
 
 /** Rejects as soon as the signal is aborted. */
 export function sleep(ms, signal) {
-  return new Promise((resolve, reject) => {
+  return /** @type {Promise<void>} */ (new Promise((resolve, reject) => {
     signal?.throwIfAborted();
     const timer = setTimeout(() => {
       signal?.removeEventListener("abort", abort);
@@ -141,7 +154,7 @@ export function sleep(ms, signal) {
       reject(signal.reason);
     }
     signal?.addEventListener("abort", abort, { once: true });
-  });
+  }));
 }
 
 /** Yields all items of a paged list. */

@@ -8,7 +8,9 @@ import { errorBox } from "./notices.js";
  * would take it out of the top layer.
  */
 export function replacePage(...children) {
-  for (const node of [...document.body.childNodes]) if (!node.classList?.contains("undismissable")) node.remove();
+  for (const node of [...document.body.childNodes]) {
+    if (!(node instanceof Element && node.classList.contains("undismissable"))) node.remove();
+  }
   document.body.prepend(...flatChildren(children));
 }
 
@@ -61,7 +63,7 @@ export function formDialog({ title, fields, confirm, danger = false, act }) {
 
 /** Resolves when the dialog is closed. `undismissable`: only the button closes it, for content that cannot be shown again. */
 export function messageDialog({ title, body, confirm = "Done", undismissable = false }) {
-  return new Promise((resolve) => {
+  return /** @type {Promise<void>} */ (new Promise((resolve) => {
     const headingId = uniqueId("dialog");
     // Preventing `cancel` works only for the first Escape, so the key itself is blocked. `closedby` covers the other
     // ways to dismiss a dialog, such as the back gesture on phones.
@@ -80,7 +82,7 @@ export function messageDialog({ title, body, confirm = "Done", undismissable = f
     );
     document.body.append(dialog);
     dialog.showModal();
-  });
+  }));
 }
 
 /** A labelled form control with an optional hint below it. */

@@ -5,12 +5,14 @@ import { el, fill } from "./dom.js";
 import { errorBox, loading } from "./notices.js";
 
 const PAGE_SIZE = 50;
+/** @type {(item: object) => object} */
+const noAttributes = () => ({});
 
 /**
  * `columns`: `{name, cell(item), class?}`. `row(item)` returns attributes of the row. Roles are explicit because a table
  * that CSS lays out as cards loses its implicit roles.
  */
-export function table(caption, columns, items, row) {
+export function table(caption, columns, items, row = noAttributes) {
   const head = el("tr", { role: "row" }, columns.map((column) => el("th", { role: "columnheader", scope: "col", class: column.class }, column.name)));
   return el(
     "table",
@@ -21,13 +23,13 @@ export function table(caption, columns, items, row) {
   );
 }
 
-export function tableRow(columns, item, row = () => ({})) {
+export function tableRow(columns, item, row = noAttributes) {
   const cells = columns.map((column) => el("td", { role: "cell", "data-label": column.name, class: column.class }, column.cell(item)));
   return el("tr", { role: "row", ...row(item) }, cells);
 }
 
 /** The first page of a list, with a button that loads more. `empty()` is shown if the list has no items. */
-export function pagedTable({ caption, columns, path, query = {}, signal, empty, row }) {
+export function pagedTable({ caption, columns, path, query = {}, signal, empty, row = noAttributes }) {
   const place = el("div", {}, loading(caption.toLowerCase()));
   let body = null;
   let after = null;

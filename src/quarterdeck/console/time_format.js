@@ -2,6 +2,7 @@
 
 import { el } from "./dom.js";
 
+/** @type {[number, Intl.RelativeTimeFormatUnit][]} */
 const UNITS = [
   [60, "second"],
   [60, "minute"],
@@ -32,7 +33,7 @@ export function formatDateTime(time) {
 /** A `<time>` element such as "2 hours ago" with the date as its tooltip. `missing` is shown if the time is null. */
 export function relativeTime(time, missing = "Never") {
   if (time === null) return el("span", { class: "muted" }, missing);
-  return el("time", { datetime: time, title: formatDateTime(time), class: "relative" }, relativeText(time));
+  return el("time", { datetime: time, title: formatDateTime(time) }, relativeText(time));
 }
 
 /** `1.2 s`, `3 min 20 s`. */
@@ -44,5 +45,5 @@ export function formatDuration(ms) {
 }
 
 setInterval(() => {
-  for (const node of document.querySelectorAll("time.relative")) node.textContent = relativeText(node.dateTime);
+  for (const node of document.querySelectorAll("time")) node.textContent = relativeText(node.dateTime);
 }, REFRESH_MS);

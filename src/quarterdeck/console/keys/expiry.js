@@ -7,6 +7,7 @@ import { formatDateTime } from "../time_format.js";
 const DAY_MS = 86_400_000;
 // The server measures the maximum lifetime with its own clock when the request arrives.
 const CLOCK_SKEW_MS = 120_000;
+/** @type {[number, string][]} */
 const LIFETIMES = [
   [7, "7 days"],
   [30, "30 days"],

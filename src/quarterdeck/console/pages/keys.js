@@ -109,12 +109,12 @@ function permissions(key) {
 function state(key) {
   if (key.revoked_at !== null) return el("div", {}, tag("Revoked", "bad"), " ", relativeTime(key.revoked_at));
   if (hasEnded(key)) return tag("Expired", "bad");
-  const expiresSoon = key.expires_at !== null && new Date(key.expires_at) - Date.now() < EXPIRES_SOON_MS;
+  const expiresSoon = key.expires_at !== null && Date.parse(key.expires_at) - Date.now() < EXPIRES_SOON_MS;
   return expiresSoon ? tag("Expires soon", "warn") : tag("Active", "good");
 }
 
 function hasEnded(key) {
-  return key.revoked_at !== null || (key.expires_at !== null && new Date(key.expires_at) <= Date.now());
+  return key.revoked_at !== null || (key.expires_at !== null && Date.parse(key.expires_at) <= Date.now());
 }
 
 function tag(label, tone) {

@@ -41,7 +41,7 @@ function block(lines, at, budget, depth) {
   const line = lines[at];
   if (line.length > MAX_MARKED_LINE) return null;
   const fence = FENCE.exec(line);
-  if (fence) return code(lines, at, fence);
+  if (fence) return code(lines, at, fence[1]);
   const heading = HEADING.exec(line);
   if (heading) {
     // The page itself uses levels 1 and 2.
@@ -53,7 +53,7 @@ function block(lines, at, budget, depth) {
   return ITEM.test(line) ? list(lines, at, budget, depth) : null;
 }
 
-function code(lines, at, [, mark]) {
+function code(lines, at, mark) {
   let end = at + 1;
   while (end < lines.length && !closes(lines[end], mark)) end += 1;
   const inside = lines.slice(at + 1, end).join("\n");

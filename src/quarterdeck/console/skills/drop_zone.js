@@ -92,7 +92,7 @@ function acceptDrops(zone, signal, onDrop) {
     onDrop(event.dataTransfer);
   });
   // The browser would open a file that is dropped outside of the zone.
-  for (const name of ["dragover", "drop"]) {
+  for (const name of /** @type {const} */ (["dragover", "drop"])) {
     window.addEventListener(
       name,
       (event) => {
