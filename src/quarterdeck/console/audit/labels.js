@@ -1,6 +1,6 @@
-// What the audit log calls things, and what people do.
+// Labels for the actions and object types of the audit log.
 
-/** Action, what somebody did, and what it is called in a list of choices. */
+/** Action: [phrase after the user's name, label in the filter]. */
 const ACTIONS = {
   create_api_key: ["created the API key", "Key created"],
   rotate_api_key: ["rotated the API key", "Key rotated"],
@@ -8,23 +8,23 @@ const ACTIONS = {
   create_session: ["created a session", "Session created"],
   change_session: ["changed a session", "Session changed"],
   delete_session: ["deleted a session", "Session deleted"],
-  create_session_token: ["made a session token", "Session token made"],
+  create_session_token: ["created a session token", "Session token created"],
   revoke_session_token: ["revoked a session token", "Session token revoked"],
   cancel_run: ["cancelled a run", "Run cancelled"],
   create_skill: ["created the skill", "Skill created"],
   change_skill: ["changed a skill", "Skill changed"],
-  push_skill_version: ["pushed a version of a skill", "Skill version pushed"],
+  push_skill_version: ["pushed a skill version", "Skill version pushed"],
   create_webhook: ["created a webhook", "Webhook created"],
   change_webhook: ["changed a webhook", "Webhook changed"],
   delete_webhook: ["deleted a webhook", "Webhook deleted"],
-  rotate_webhook_secret: ["rotated the secret of a webhook", "Webhook secret rotated"],
+  rotate_webhook_secret: ["rotated a webhook secret", "Webhook secret rotated"],
   test_webhook: ["tested a webhook", "Webhook tested"],
-  redeliver_webhook: ["delivered again to a webhook", "Webhook delivered again"],
+  redeliver_webhook: ["redelivered a webhook", "Webhook redelivered"],
   create_workspace: ["created the workspace", "Workspace created"],
   change_workspace: ["changed the workspace", "Workspace changed"],
   add_member: ["added the member", "Member added"],
   remove_member: ["removed the member", "Member removed"],
-  set_user: ["named the member", "Member named"],
+  set_user: ["renamed the member", "Member renamed"],
 };
 
 const OBJECT_TYPES = {
@@ -39,23 +39,23 @@ const OBJECT_TYPES = {
   workspace: "Workspace",
 };
 
-/** `[value, words]` for a list of choices. */
-export const ACTION_CHOICES = Object.entries(ACTIONS).map(([action, [, words]]) => [action, words]);
+/** `[value, label]` for the filters. */
+export const ACTION_CHOICES = Object.entries(ACTIONS).map(([action, [, label]]) => [action, label]);
 export const TYPE_CHOICES = Object.entries(OBJECT_TYPES);
 
-/** An action that a later server knows and this list does not is told by its name. */
-export function done({ action, detail }) {
+/** Unknown actions, from a newer server, are shown by their name. */
+export function actionPhrase({ action, detail }) {
   if (action === "push_skill_version") return `pushed version ${detail.version} of a skill`;
   return ACTIONS[action]?.[0] ?? action.replaceAll("_", " ");
 }
 
-/** What the object of an entry is called, as far as the entry says; else null. */
+/** The name of the object, or null if the entry does not contain it. */
 export function objectName({ detail }) {
   return detail.label ?? detail.name ?? detail.email ?? detail.display_name ?? detail.description ?? null;
 }
 
-/** Where the console shows the object of an entry; null for what has no page. */
-export function placeOf({ object_type: type, object_id: id, action, detail }) {
+/** The address of the object in the console, or null if it has no page. */
+export function objectLink({ object_type: type, object_id: id, action, detail }) {
   if (action.startsWith("delete_")) return null;
   if (type === "session") return `#/sessions/${id}`;
   if (type === "run" || type === "session_token") return `#/sessions/${detail.session_id}`;

@@ -1,68 +1,67 @@
-// What stands inside a line of Markdown: code, emphasis, links. One walk over the text: every step forward is made
-// once, so a hostile text takes no longer than a kind one of its length.
+// Inline Markdown: code, emphasis, links. Parses the text in one pass, so the time is linear for any input.
 
 import { el } from "../dom.js";
-import { link, webAddress } from "./links.js";
-import { Ticks } from "./ticks.js";
+import { BacktickRuns } from "./backtick_runs.js";
+import { link, webUrl } from "./links.js";
 
 const ESCAPABLE = /[!-/:-@[-`{-~]/;
 const MARKS = "\\`*_![]h";
 const SPACE = /\s/;
 const WORD = /[\p{L}\p{N}]/u;
-const NO_ADDRESS = /[\s<>"`[\]]/;
-// What ends a sentence, and not the address that it ends with.
-const AFTER_ADDRESS = /[.,;:!?'")*_]/;
-const BARE = /https?:\/\//y;
-// Browsers lay out by recursion: what is nested without bound could end the tab.
-const MOST_DEPTH = 16;
+const URL_END = /[\s<>"`[\]]/;
+// Punctuation after a bare URL belongs to the sentence, not to the URL.
+const AFTER_URL = /[.,;:!?'")*_]/;
+const BARE_URL = /https?:\/\//y;
+// Browsers lay out nested elements recursively; unlimited nesting can crash the tab.
+const MAX_DEPTH = 16;
 
-/** Nodes for a text. `budget.left` bounds how many elements may be made; when it is spent, the rest is text. */
+/** Returns nodes. `budget.left` limits the number of elements; the rest of the text stays plain. */
 export function inline(text, budget) {
-  return new Walk(text, budget).nodes();
+  return new InlineParser(text, budget).nodes();
 }
 
-class Walk {
+class InlineParser {
   #text;
   #budget;
   #at = 0;
-  /** Where the text begins that is not yet among the parts. */
+  /** The start of the text that is not yet in `#parts`. */
   #from = 0;
-  /** Texts, and `{node, depth}`, in order. What turns out to belong together is taken out again and put into one. */
+  /** Strings and `{node, depth}` in order. When a closing mark is found, the parts since its opening mark are wrapped. */
   #parts = [];
-  /** Marks that may begin something: `{mark, place}`, where the place is its own among the parts. */
+  /** Opening marks without a closing mark yet: `{mark, place}`, `place` is the index in `#parts`. */
   #open = [];
   #counts = new Map();
-  /** Those of them that may begin a link. */
+  /** The opening marks that can start a link. */
   #brackets = [];
-  #ticks;
+  #backticks;
 
   constructor(text, budget) {
     this.#text = text;
     this.#budget = budget;
-    this.#ticks = new Ticks(text);
+    this.#backticks = new BacktickRuns(text);
   }
 
   nodes() {
     const text = this.#text;
     while (this.#at < text.length && this.#budget.left > 0) {
-      if (!MARKS.includes(text[this.#at]) || !this.#taken(text[this.#at])) this.#at += 1;
+      if (!MARKS.includes(text[this.#at]) || !this.#parseMark(text[this.#at])) this.#at += 1;
     }
     this.#at = text.length;
     this.#flush();
-    return joined(this.#parts);
+    return joinText(this.#parts);
   }
 
-  /** Whether the mark meant something; it is behind us then. */
-  #taken(mark) {
+  /** Returns whether the mark was consumed. */
+  #parseMark(mark) {
     switch (mark) {
       case "\\": return this.#escape();
       case "`": return this.#code();
       case "*":
       case "_": return this.#emphasis(mark);
-      case "!": return this.#text[this.#at + 1] === "[" && this.#begin("![", 2);
-      case "[": return this.#begin("[", 1);
+      case "!": return this.#text[this.#at + 1] === "[" && this.#openMark("![", 2);
+      case "[": return this.#openMark("[", 1);
       case "]": return this.#endLink();
-      default: return this.#bareAddress();
+      default: return this.#bareUrl();
     }
   }
 
@@ -75,8 +74,8 @@ class Walk {
   }
 
   #code() {
-    const length = this.#ticks.lengthAt(this.#at);
-    const end = this.#ticks.closing(this.#at, length);
+    const length = this.#backticks.lengthAt(this.#at);
+    const end = this.#backticks.closingIndex(this.#at, length);
     if (end === -1) {
       this.#at += length;
       return true;
@@ -97,15 +96,15 @@ class Walk {
     const before = text[this.#at - 1] ?? " ";
     const after = text[end] ?? " ";
     const name = mark.repeat(Math.min(length, 4));
-    // Names with underscores in them are names.
+    // Underscores inside a word, as in snake_case, are not emphasis.
     const inWord = mark === "_" && WORD.test(before) && WORD.test(after);
     if (length > 3 || inWord) {
       this.#at = end;
     } else if (!SPACE.test(before) && this.#counts.get(name) > 0) {
       this.#flush();
-      this.#wrap(name, end, (children) => emphasised(length, children));
+      this.#wrap(name, end, (children) => emphasis(length, children));
     } else if (!SPACE.test(after)) {
-      this.#begin(name, length);
+      this.#openMark(name, length);
     } else {
       this.#at = end;
     }
@@ -115,27 +114,27 @@ class Walk {
   #endLink() {
     const name = this.#lastBracket();
     if (name === null) return false;
-    const end = this.#text[this.#at + 1] === "(" ? this.#addressEnd(this.#at + 2) : -1;
-    const address = end === -1 ? null : webAddress(this.#text.slice(this.#at + 2, end));
-    if (address === null) {
-      // It stays as it was written: brackets that are no link, or a link to where one may not go.
-      this.#forget(name);
+    const end = this.#text[this.#at + 1] === "(" ? this.#urlEnd(this.#at + 2) : -1;
+    const url = end === -1 ? null : webUrl(this.#text.slice(this.#at + 2, end));
+    if (url === null) {
+      // Not a link, or a link with a forbidden scheme: keep the text as it is.
+      this.#closeMark(name);
       return false;
     }
     this.#flush();
     this.#wrap(name, end + 1, (children) => {
-      const label = children.length > 0 ? children : [address];
-      return name === "![" ? link(address, "Image: ", label) : link(address, label);
+      const label = children.length > 0 ? children : [url];
+      return name === "![" ? link(url, "Image: ", label) : link(url, label);
     });
     return true;
   }
 
-  /** Ends at every bracket, so what is looked at here is not looked at again. */
-  #addressEnd(from) {
+  /** Stops at every bracket, so no character is scanned twice. */
+  #urlEnd(from) {
     let depth = 0;
     for (let at = from; at < this.#text.length; at += 1) {
       const one = this.#text[at];
-      if (NO_ADDRESS.test(one)) return -1;
+      if (URL_END.test(one)) return -1;
       if (one === "(") depth += 1;
       else if (one === ")") {
         if (depth === 0) return at;
@@ -145,27 +144,27 @@ class Walk {
     return -1;
   }
 
-  #bareAddress() {
-    BARE.lastIndex = this.#at;
-    if (!BARE.test(this.#text) || WORD.test(this.#text[this.#at - 1] ?? " ")) return false;
+  #bareUrl() {
+    BARE_URL.lastIndex = this.#at;
+    if (!BARE_URL.test(this.#text) || WORD.test(this.#text[this.#at - 1] ?? " ")) return false;
     if (this.#lastBracket() !== null) return false;
     let found = this.#at;
-    while (found < this.#text.length && !NO_ADDRESS.test(this.#text[found])) found += 1;
+    while (found < this.#text.length && !URL_END.test(this.#text[found])) found += 1;
     let end = found;
-    while (AFTER_ADDRESS.test(this.#text[end - 1])) end -= 1;
+    while (AFTER_URL.test(this.#text[end - 1])) end -= 1;
     const shown = this.#text.slice(this.#at, end);
-    const address = webAddress(shown);
-    if (address === null) {
+    const url = webUrl(shown);
+    if (url === null) {
       this.#at = found;
       return true;
     }
     this.#flush();
-    this.#put(link(address, shown));
+    this.#put(link(url, shown));
     this.#skipTo(end);
     return true;
   }
 
-  #begin(mark, length) {
+  #openMark(mark, length) {
     this.#flush();
     this.#open.push({ mark, place: this.#parts.length });
     if (isBracket(mark)) this.#brackets.push(mark);
@@ -175,13 +174,13 @@ class Walk {
     return true;
   }
 
-  /** What came since the last such mark becomes one node. */
+  /** Wraps the parts since the last such opening mark into one node. */
   #wrap(mark, end, make) {
-    const place = this.#forget(mark);
+    const place = this.#closeMark(mark);
     const inside = this.#parts.splice(place + 1);
     const depth = inside.reduce((deepest, part) => Math.max(deepest, part.depth ?? 0), 0) + 1;
-    if (depth > MOST_DEPTH) {
-      // Whatever began before would hold this too, so nothing can come of it; looking again and again would take hours.
+    if (depth > MAX_DEPTH) {
+      // Every enclosing mark would be too deep as well. Dropping them all keeps the time linear.
       this.#open = [];
       this.#brackets = [];
       this.#counts.clear();
@@ -190,12 +189,12 @@ class Walk {
       return;
     }
     this.#parts.pop();
-    this.#put(make(joined(inside)), depth);
+    this.#put(make(joinText(inside)), depth);
     this.#skipTo(end);
   }
 
-  /** The last such mark, and those behind it, begin nothing any more. Its place. */
-  #forget(mark) {
+  /** Removes the last such opening mark and all after it. Returns its index in `#parts`. */
+  #closeMark(mark) {
     for (;;) {
       const found = this.#open.pop();
       this.#counts.set(found.mark, this.#counts.get(found.mark) - 1);
@@ -228,8 +227,8 @@ function isBracket(mark) {
   return mark === "[" || mark === "![";
 }
 
-/** Nodes, and texts that stand side by side as one: a million of them could not be handed over. */
-function joined(parts) {
+/** Joins adjacent strings: `append` fails with too many arguments. */
+function joinText(parts) {
   const nodes = [];
   let texts = [];
   for (const part of [...parts, null]) {
@@ -244,7 +243,7 @@ function joined(parts) {
   return nodes;
 }
 
-function emphasised(length, children) {
+function emphasis(length, children) {
   if (length === 1) return el("em", {}, children);
   return el("strong", {}, length === 2 ? children : el("em", {}, children));
 }

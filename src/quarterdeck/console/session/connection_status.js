@@ -1,15 +1,15 @@
-// Whether the page still hears of news. Only a loss is worth a word, and its end.
+// Tells the user when the live connection is lost and when it is restored.
 
 import { el } from "../dom.js";
 
-const SAID_MS = 5000;
+const RESTORED_MS = 5000;
 
-export function connection() {
+export function connectionStatus() {
   const node = el("p", { class: "connection", role: "status" });
   let isLost = false;
   let timer = null;
 
-  function say(text, tone) {
+  function show(text, tone) {
     clearTimeout(timer);
     node.className = `connection ${tone}`;
     node.textContent = text;
@@ -17,12 +17,12 @@ export function connection() {
 
   return {
     node,
-    told(isConnected) {
+    update(isConnected) {
       if (isConnected && isLost) {
-        say("Connected again.", "good");
-        timer = setTimeout(() => node.replaceChildren(), SAID_MS);
+        show("Reconnected", "good");
+        timer = setTimeout(() => node.replaceChildren(), RESTORED_MS);
       } else if (!isConnected && !isLost) {
-        say("Connection lost. Trying again…", "warn");
+        show("Connection lost. Reconnecting…", "warn");
       }
       isLost = !isConnected;
     },
