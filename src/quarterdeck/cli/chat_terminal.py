@@ -15,8 +15,8 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.renderer import print_formatted_text
 
 from quarterdeck.cli.chat_session import Talk, first_to_end
-from quarterdeck.cli.conversation import Block, Cancel, Kind, Leave
 from quarterdeck.cli.chat_view import STYLE, Fragments, lines_of, live_lines
+from quarterdeck.cli.conversation import Block, Cancel, Kind, Leave
 from quarterdeck.core.text_types import storable
 
 HELP = """\

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from quarterdeck.client.errors import InvalidBundle
 from quarterdeck.client.bundle_archive import File, bundle_files, pack_folder
+from quarterdeck.client.errors import InvalidBundle
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.archive import SKILL_MD
 from quarterdeck.skills.bundle import missing_skill_md, read_bundle

@@ -11,10 +11,10 @@ import msgspec
 import typer
 
 from quarterdeck.cli.chat_session import Talk, first_to_end, open_client
+from quarterdeck.cli.chat_view import clean, plain
 from quarterdeck.cli.connection import ConnectionInfo
 from quarterdeck.cli.conversation import Block, call_text
 from quarterdeck.cli.output import print_json_text
-from quarterdeck.cli.chat_view import clean, plain
 from quarterdeck.client import AsyncClient, Event
 from quarterdeck.conversations.events.model import EventType
 
