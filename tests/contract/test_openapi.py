@@ -92,7 +92,7 @@ def test_the_codes_are_the_nine() -> None:
 def test_every_situation_the_edge_knows_is_documented() -> None:
     documented = {refusal.fault.kind for operation in OPERATIONS for refusal in refusals(operation)}
     # A wrong method belongs to no operation; the introduction tells of it. What is no request belongs to none either.
-    assert set(Kind) - documented == {Kind.WRONG_METHOD, Kind.MALFORMED, Kind.LONG_LINE, Kind.LARGE_HEAD}
+    assert set(Kind) - documented == {Kind.WRONG_METHOD, Kind.MALFORMED}
     assert "405" in DOCUMENT["info"]["description"]
 
 
