@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.client import InvalidBundle
+from quarterdeck.client.bundle_archive import bundle_files, open_archive, pack_folder
 from quarterdeck.client.gitignore import IgnoreRules, parse_patterns
-from quarterdeck.client.bundle_archive import open_archive, bundle_files, pack_folder
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.skills.model import Bundle, BundleError

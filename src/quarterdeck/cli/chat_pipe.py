@@ -1,5 +1,5 @@
-"""`qd chat` without a terminal: each line of stdin is an input. The conversation goes to stdout as plain text, everything
-else to stderr."""
+"""`qd chat` without a terminal: each line of stdin is an input. The conversation goes to stdout as plain text, and
+everything else to stderr."""
 
 import asyncio
 import signal

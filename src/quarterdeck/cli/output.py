@@ -158,7 +158,7 @@ def size(count: int) -> str:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Yields a callback for the bytes done and the total. The bar appears on terminals only, and disappears at the end."""
+    """Yields a callback for the bytes done and the total. The bar is shown on terminals only."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     target = console(stderr=True)

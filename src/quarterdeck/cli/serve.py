@@ -16,8 +16,8 @@ from quarterdeck.core.settings import Settings, SettingsError
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
 from quarterdeck.server import lifeline
+from quarterdeck.server.address import address_text
 from quarterdeck.server.api_server import serve_api
-from quarterdeck.server.listener import address
 from quarterdeck.server.supervisor import supervise
 from quarterdeck.workspaces.service import FirstStart, first_start
 
@@ -51,7 +51,7 @@ def _check_redis_url(settings: Settings) -> None:
     """Separate from the other settings, because their error messages quote the value and this may hold a password."""
     if settings.limit.redis_url is None:
         return
-    from quarterdeck.auth.rate_limits.shared import is_redis_url
+    from quarterdeck.auth.rate_limits.redis_backend import is_redis_url
 
     if not is_redis_url(settings.limit.redis_url):
         raise SettingsError("QUARTERDECK_LIMIT_REDIS_URL is not a redis://, rediss:// or unix:// URL")
@@ -68,7 +68,7 @@ def _prepare(settings: Settings, owner_url: str) -> str:
 
     first = asyncio.run(begin())
     if first is not None:
-        _welcome(first, f"http://{address(settings.server.host, settings.server.port)}")
+        _welcome(first, f"http://{address_text(settings.server.host, settings.server.port)}")
     return url
 
 
