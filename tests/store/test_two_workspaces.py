@@ -129,7 +129,7 @@ AFTER_A_CHECK = {
         "webhooks/store _NOTE_FAILURE",
         "webhooks/store _DISABLE",
         "webhooks/store _DISABLE_FAILING",
-        "webhooks/store _RESEAL",
+        "webhooks/store _SET_SECRETS",
     ),
     "the deleted session whose log is being removed": (
         "sessions/store _PURGE_EVENTS",
@@ -172,7 +172,7 @@ OF_ALL_WORKSPACES = {
     "a worker takes what is due": ("webhooks/delivery_store _CLAIM",),
     "tells every process; payloads name sessions and are told apart by their readers": ("events/store _NOTIFY",),
     "the operator's, who sees all": (
-        "webhooks/store _SEALED",
+        "webhooks/store _SECRETS",
         "workspaces/store _ALL",
         "workspaces/store _LOCK_FIRST_START",
         "workspaces/store _ANY_WORKSPACE",
@@ -312,7 +312,7 @@ def with_foreign_ids() -> Iterator[Visit]:
     yield lambda c, a, b: webhooks.change(c, a.workspace, webhook_of(b), "taken")
     yield lambda c, a, b: webhooks.rotate(c, a.workspace, b.webhook, b"taken", 60)
     yield lambda c, a, b: webhooks.delete(c, a.workspace, b.webhook)
-    yield lambda c, a, b: webhooks.wanting(c, a.workspace, RunEvent.SUCCEEDED)
+    yield lambda c, a, b: webhooks.subscribers(c, a.workspace, RunEvent.SUCCEEDED)
     yield lambda c, a, b: counted(deliveries.get(c, a.workspace, b.webhook, b.delivery), None)
     yield lambda c, a, b: counted(deliveries.get(c, a.workspace, a.webhook, b.delivery), None)
     yield lambda c, a, b: deliveries.send_again(c, a.webhook, b.delivery)
@@ -466,7 +466,7 @@ def _own_deliveries() -> Iterator[Visit]:
     yield lambda c, a, b: webhooks.note_success(c, a.webhook)
     yield lambda c, a, b: webhooks.disable(c, receiver, "x")
     yield lambda c, a, b: webhooks.disable_failing(c, receiver, "x", 5)
-    yield lambda c, a, b: webhooks.reseal(c, a.webhook, b"x", None)
+    yield lambda c, a, b: webhooks.set_secrets(c, a.webhook, b"x", None)
 
 
 def for_all_workspaces() -> Iterator[Visit]:
@@ -489,7 +489,7 @@ def for_all_workspaces() -> Iterator[Visit]:
     yield lambda c, a, b: skills.forget_bundle(c, a.condemned, a.version)
     yield _take_due
     yield lambda c, a, b: events.notify(c, ["x"])
-    yield lambda c, a, b: webhooks.sealed(c)
+    yield lambda c, a, b: webhooks.encrypted_secrets(c)
     yield lambda c, a, b: workspaces.all_workspaces(c)
     yield lambda c, a, b: workspaces.lock_first_start(c)
     yield lambda c, a, b: workspaces.any_workspace(c)

@@ -189,12 +189,12 @@ def set_user(
 def reseal_webhooks(as_json: AsJson = False, data: Data = None) -> None:
     """Encrypt all webhook secrets with the first sealing key. Older keys are no longer needed afterwards."""
     from quarterdeck.webhooks import service
-    from quarterdeck.webhooks.sealing import Sealer
+    from quarterdeck.webhooks.secret_encryption import SecretCipher
 
     async def reseal(connection: "Connection", settings: Settings) -> int:
-        sealer = Sealer(settings.webhook, settings.data_dir)
+        cipher = SecretCipher(settings.webhook, settings.data_dir)
         async with connection.transaction():
-            return await service.reseal_webhooks(connection, sealer)
+            return await service.reseal_webhooks(connection, cipher)
 
     resealed = _on_database(data, reseal)
     _show({"resealed": resealed}, f"resealed {resealed} webhooks", as_json=as_json)

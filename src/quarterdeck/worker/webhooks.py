@@ -1,7 +1,7 @@
-"""What a worker does beside its runs: it sends what webhooks are to hear."""
+"""Sends webhook deliveries in a worker process."""
 
-from quarterdeck.webhooks.deliveries import Deliveries
-from quarterdeck.webhooks.sealing import Sealer
+from quarterdeck.webhooks.deliveries import DeliverySender
+from quarterdeck.webhooks.secret_encryption import SecretCipher
 from quarterdeck.webhooks.sender import Sender
 from quarterdeck.worker.parts import WorkerParts
 
@@ -10,7 +10,7 @@ async def keep_delivering(parts: WorkerParts) -> None:
     settings = parts.settings
     sender = Sender(settings.webhook)
     try:
-        sealer = Sealer(settings.webhook, settings.data_dir)
-        await Deliveries(parts.database, settings.webhook, sealer, sender).keep_sending()
+        cipher = SecretCipher(settings.webhook, settings.data_dir)
+        await DeliverySender(parts.database, settings.webhook, cipher, sender).run()
     finally:
         sender.close()
