@@ -51,7 +51,8 @@ def run(copy: Path, *command: str) -> None:
 
 def contents(folder: Path) -> dict[str, bytes]:
     files = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
-    kept = (file for file in files if "__pycache__" not in file.parts and not file.parts[0].startswith("."))
+    generated = {"__pycache__", "node_modules"}
+    kept = (file for file in files if not generated & set(file.parts) and not file.parts[0].startswith("."))
     return {str(file): (folder / file).read_bytes() for file in kept}
 
 
@@ -70,8 +71,8 @@ def prepare(copy: Path) -> None:
 @pytest.mark.timeout(600)
 def test_following_the_page_needs_the_files_it_names_and_no_others(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    for name in ("src", "tests", "docs", "bench", "codegen", "supply", "requirements"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("src", "tests", "docs", "bench", "codegen", "requirements"):
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, copy)
     prepare(copy)

@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from quarterdeck.core.actors import CredentialKind
 
+from quarterdeck.core.actors import CredentialKind
 from quarterdeck.core.secrets import mint
 from tests.raw_http import RawAnswer, Wire, exchange, request
 from tests.world import Server, World

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope
 
 from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import Credential, Origin
-from quarterdeck.core.call import Allowance, Call
+from quarterdeck.core.call import Call, RateLimit
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.etags import matches_weakly, parse_tags
 from quarterdeck.core.ids import LOWEST_ID, parse_id
@@ -44,12 +44,12 @@ MAX_NUMBER = 2**31 - 1
 
 
 class Request:
-    def __init__(self, scope: Scope, receive: Receive, settings: HttpSettings, allowance: Allowance) -> None:
+    def __init__(self, scope: Scope, receive: Receive, settings: HttpSettings, rate_limit: RateLimit) -> None:
         self._scope = scope
         self._given = Headers(scope=scope)
         self._receive = receive
         self._settings = settings
-        self._allowance = allowance
+        self._rate_limit = rate_limit
         self._fault: ServiceError | None = None
         self._query: dict[str, str] | None = None
         self.credential = self._read_credential()
@@ -172,7 +172,7 @@ class Request:
         workspace_id, key, if_match = self._workspace_id(workspace_required), self._idempotency_key(), self._if_match()
         return {
             "credential": self.credential,
-            "allowance": self._allowance,
+            "rate_limit": self._rate_limit,
             "workspace_id": workspace_id,
             "idempotency_key": key,
             "if_match": if_match,

@@ -16,18 +16,21 @@ CREATE OR REPLACE FUNCTION session_lock(session_id uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN hashtextextended(session_id::text, 0);
 
--- Whether a caller may submit inputs to a session. `refusal` is NULL if it may.
+-- Whether a caller may submit inputs to a session: one row, whose `refusal` is NULL if it may. RETURNS TABLE and STABLE
+-- let the planner inline it, and find_principals() with it; otherwise every call would be planned anew.
 CREATE OR REPLACE FUNCTION check_submitter(
-    secret_hash bytea,
+    presented_hash bytea,
     target_session_id uuid,
-    named_workspace_id uuid,     -- the Service-Workspace header, or NULL
-    OUT refusal text,
-    OUT api_key_id uuid,         -- NULL for a session token
-    OUT workspace_id uuid,
-    OUT scope_id uuid,
-    OUT is_archived boolean
+    named_workspace_id uuid      -- the Service-Workspace header, or NULL
 )
-LANGUAGE sql STABLE
+RETURNS TABLE (
+    refusal text,
+    api_key_id uuid,             -- NULL for a session token
+    workspace_id uuid,
+    scope_id uuid,
+    is_archived boolean
+)
+LANGUAGE sql STABLE ROWS 1
 AS $$
     SELECT CASE
                WHEN p.scope_id IS NULL THEN 'unauthorized'
@@ -37,7 +40,7 @@ AS $$
            CASE WHEN p.session_id IS NULL THEN p.api_key_id END,
            p.workspace_id, p.scope_id, s.archived_at IS NOT NULL
     FROM (VALUES (1)) AS one
-    LEFT JOIN find_principals(ARRAY[check_submitter.secret_hash]) p ON true
+    LEFT JOIN find_principals(ARRAY[presented_hash]) p ON true
     LEFT JOIN sessions s
         ON s.id = target_session_id AND s.workspace_id = p.workspace_id
        AND s.id = coalesce(p.session_id, s.id)
@@ -60,20 +63,23 @@ LANGUAGE plpgsql VOLATILE
 -- Plans that were cached while the tables were nearly empty would scan them for ever after.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+-- Planning takes longer than the statements, and every set of values has the same best plan.
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     caller record;
-    admitted boolean[] := '{}';
+    admitted boolean[];
+    i integer;
     lock_key bigint;
     receipt record;
     event_id bigint;
     run_id uuid;
     outcome text;
 BEGIN
-    FOR i IN 1 .. cardinality(session_ids) LOOP
-        SELECT * INTO caller FROM check_submitter(secret_hashes[i], session_ids[i], workspace_ids[i]);
-        admitted[i] := caller.refusal IS NULL;
-    END LOOP;
+    SELECT array_agg(c.refusal IS NULL ORDER BY item.place) INTO admitted
+    FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
+        AS item(secret_hash, session_id, workspace_id, place)
+    CROSS JOIN LATERAL check_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c;
 
     FOR lock_key IN
         SELECT session_lock(item.session_id)
@@ -87,9 +93,15 @@ BEGIN
         PERFORM pg_advisory_xact_lock(lock_key);
     END LOOP;
 
-    FOR i IN 1 .. cardinality(session_ids) LOOP
+    FOR caller IN
+        SELECT item.place::integer, c.*
+        FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
+            AS item(secret_hash, session_id, workspace_id, place)
+        CROSS JOIN LATERAL check_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c
+        ORDER BY item.place
+    LOOP
+        i := caller.place;
         body := NULL;
-        SELECT * INTO caller FROM check_submitter(secret_hashes[i], session_ids[i], workspace_ids[i]);
         api_key_id := caller.api_key_id;
         IF caller.refusal IS NOT NULL OR NOT admitted[i] THEN
             -- A caller refused in step 1 holds no locks, so it stays refused even if it has gained access meanwhile.
