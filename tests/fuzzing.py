@@ -1,5 +1,5 @@
-"""How much generated input the tests try. `make test` tries a fifth of the usual number of cases, `make test-all` the usual
-number, `make fuzz TIMES=20` twenty times as many."""
+"""How much generated input the tests try. `make test` tries a fifth of the usual number of cases, `make test-all` the
+usual number, `make fuzz TIMES=20` twenty times as many."""
 
 import os
 
