@@ -5,9 +5,9 @@ from typing import Any
 
 import httpx
 from msgspec import Struct
-from quarterdeck.core.actors import Permission
 
 from quarterdeck.api_keys.model import CreateApiKeyBody
+from quarterdeck.core.actors import Permission
 from quarterdeck.workspaces import service as workspaces
 from tests.workers import at_rest, started
 from tests.world import EVERY_PERMISSION, World, bundle

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.async_api import Locator, Route, expect
-from quarterdeck.core.actors import Permission
 
+from quarterdeck.core.actors import Permission
 from quarterdeck.workspaces import service as workspaces
 from tests.console.browser import NARROW, Visitor
 from tests.world import World, error_of

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 from playwright.async_api import Page, Route, expect
-from quarterdeck.core.actors import Permission
 
+from quarterdeck.core.actors import Permission
 from tests.console.browser import Visitor
 from tests.world import World, bundle
 

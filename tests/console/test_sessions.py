@@ -2,8 +2,8 @@
 
 import pytest
 from playwright.async_api import expect
-from quarterdeck.core.actors import Permission
 
+from quarterdeck.core.actors import Permission
 from tests.console.browser import NARROW, Visitor, visiting
 from tests.workers import started
 from tests.world import Server, World, bundle

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page, expect
-from quarterdeck.core.actors import Permission
 
+from quarterdeck.core.actors import Permission
 from tests.console.browser import NARROW, Visitor, visiting
 from tests.world import Server, World, bundle
 

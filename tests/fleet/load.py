@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import httpx
 
-from quarterdeck.client.retrying import may_repeat
+from quarterdeck.client.retry import may_repeat
 from tests.fleet.fleet import Fleet
 from tests.fleet.history import Answer, History, Intent, Kind
 from tests.fleet.invariants import check_answers

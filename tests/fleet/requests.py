@@ -6,7 +6,7 @@ import time
 
 import httpx
 
-from quarterdeck.client.retrying import Outcome, may_repeat, retry_after_seconds
+from quarterdeck.client.retry import Outcome, may_repeat, retry_after_seconds
 from quarterdeck.core.errors import ErrorCode
 from tests.fleet.fleet import Fleet
 from tests.fleet.history import Answer, Attempt, History
