@@ -29,7 +29,7 @@ def chromium() -> str:
         return found
     if os.environ.get("QUARTERDECK_TEST_BROWSER") == "required":
         pytest.fail("no Chromium or no axe-core, and QUARTERDECK_TEST_BROWSER=required: run tests/console/install.sh")
-    pytest.skip("no Chromium or no axe-core here: `make test` installs them for root on Debian")
+    pytest.skip("no Chromium or no axe-core. `make browser` installs them (Debian, as root)")
 
 
 @asynccontextmanager
