@@ -70,6 +70,7 @@ check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 	tests/console/lint/run.sh
 
 format: .venv/.dev

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import httpx
 from msgspec import Struct
 
-from quarterdeck.conversations.events.signals import delta, notify
+from quarterdeck.conversations.events.notifications import delta_payloads, notify
 from tests.world import World
 
 # Only a fault takes this long.
@@ -102,7 +102,7 @@ async def reading(
 async def say(world: World, session_id: str, run_id: UUID, attempt: int, text: str) -> None:
     """What a worker says while its model writes."""
     async with await world.connect() as connection:
-        await notify(connection, delta(UUID(session_id), run_id, attempt, text))
+        await notify(connection, delta_payloads(UUID(session_id), run_id, attempt, text))
 
 
 async def heard(world: World, session_id: str, *readers: EventReader) -> None:

@@ -13,14 +13,14 @@ from quarterdeck.api.endpoint import Endpoint, Executor
 from quarterdeck.api.health import healthz, readyz
 from quarterdeck.api.openapi import openapi_document, serve_document
 from quarterdeck.api.routes import OPERATIONS
-from quarterdeck.api.shutdown import told_of_stop
+from quarterdeck.api.shutdown import on_shutdown_signal
 from quarterdeck.auth.access import Access
 from quarterdeck.auth.last_used import LastUsed
-from quarterdeck.auth.rate_limits.allowance import RateLimits
+from quarterdeck.auth.rate_limits.limiter import RateLimiter
 from quarterdeck.changes.perform import Changes
-from quarterdeck.conversations.events.feed import Feed
-from quarterdeck.conversations.events.hints import Hints
-from quarterdeck.conversations.events.shared_pages import SharedPages
+from quarterdeck.conversations.events.hub import EventHub
+from quarterdeck.conversations.events.notifications import Notifier
+from quarterdeck.conversations.events.page_loader import PageLoader
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
 from quarterdeck.core import errors
 from quarterdeck.core.logging import configure_logs, log
@@ -56,16 +56,16 @@ class Services:
         self.database = Database(url, settings.database)
         self.last_used = LastUsed()
         self.access = Access(self.database, self.last_used)
-        self.rate_limits = RateLimits(settings.limit, settings.server.processes)
-        self.hints = Hints(self.database)
-        self.inputs = InputBatcher(url, settings.database, settings.submit, self.hints.add)
-        self.feed = Feed(url, settings.database, settings.stream)
+        self.rate_limiter = RateLimiter(settings.limit, settings.server.processes)
+        self.notifier = Notifier(self.database)
+        self.inputs = InputBatcher(url, settings.database, settings.submit, self.notifier.add)
+        self.hub = EventHub(url, settings.database, settings.stream)
         self.bundles = open_bundle_store(settings.bundle.store_url, settings.data_dir)
         self.uploads = open_uploads(settings.bundle, settings.data_dir)
         self.shutdown = asyncio.Event()
 
     def routes(self) -> list[Route]:
-        executor = Executor(self.settings.http, self.rate_limits, self._provided())
+        executor = Executor(self.settings.http, self.rate_limiter, self._provided())
         paths: dict[str, list[Operation]] = {}
         for operation in OPERATIONS:
             paths.setdefault(operation.path, []).append(operation)
@@ -90,8 +90,8 @@ class Services:
             Database: self.database,
             LastUsed: self.last_used,
             InputBatcher: self.inputs,
-            Feed: self.feed,
-            SharedPages: SharedPages(self.database),
+            EventHub: self.hub,
+            PageLoader: PageLoader(self.database),
             BundleStore: self.bundles,
             Uploads: self.uploads,
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
@@ -105,31 +105,31 @@ class Services:
         async def lifespan(_: object) -> AsyncIterator[None]:
             await self.database.open()
             await self.inputs.open()
-            await self.feed.open()
+            await self.hub.open()
             sweep_seconds = self.settings.receipt.sweep_interval_seconds
             loops = [
                 asyncio.create_task(_every(self.settings.key.last_used_flush_seconds, self._flush)),
                 asyncio.create_task(_every(sweep_seconds, self._delete_expired)),
             ]
-            with told_of_stop(self._stop):
+            with on_shutdown_signal(self._stop):
                 yield
             for loop in loops:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
             with suppress(Exception):
                 await self._flush()
-            await self.feed.close()
+            await self.hub.close()
             self.uploads.close()
             await self.inputs.close()
-            await self.hints.close()
-            await self.rate_limits.close()
+            await self.notifier.close()
+            await self.rate_limiter.close()
             await self.database.close()
 
         return lifespan
 
     def _stop(self) -> None:
         self.shutdown.set()
-        self.feed.stop()
+        self.hub.stop()
 
     async def _flush(self) -> None:
         await self.last_used.flush(self.database)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from quarterdeck.client.packing import pack_folder
+from quarterdeck.client.bundle_archive import pack_folder
 from tests.client.misbehaving import Proxy, hangs, resets_after_the_effect, resets_at_once
 from tests.client.test_packing import skill, write
 from tests.console.browser import ConsolePage, open_console

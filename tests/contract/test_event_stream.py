@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
-from quarterdeck.core.actors import Permission
 
-from quarterdeck.conversations.events.signals import Signal, delta, hints, notify, parse
+from quarterdeck.conversations.events.notifications import Notification, delta_payloads, event_payloads, notify, parse
+from quarterdeck.core.actors import Permission
 from tests.contract.test_session_events import add_events, walk
 from tests.sse import PATIENCE_SECONDS, Sent, heard, reading, say
 from tests.world import Server, World, serving
@@ -159,14 +159,14 @@ async def test_deltas_come_before_the_message_they_belong_to(world: World, serve
         texts = []
         async with await world.connect() as connection:
             for step in range(20):
-                await notify(connection, delta(UUID(session_id), run_id, 1, f"{step}"))
+                await notify(connection, delta_payloads(UUID(session_id), run_id, 1, f"{step}"))
                 async with connection.transaction():
                     await connection.execute(
                         "INSERT INTO session_events (session_id, run_id, type, data)"
                         " VALUES (%s, %s, 'message', jsonb_build_object('text', %s::text))",
                         (session_id, run_id, f"{step}"),
                     )
-                    await notify(connection, hints([UUID(session_id)]))
+                    await notify(connection, event_payloads([UUID(session_id)]))
                 # As models do, it thinks before it goes on: a look that is under way would already meet the next.
                 for _ in range(2):
                     message = await reader.next()
@@ -186,25 +186,25 @@ async def test_foreign_and_broken_signals_are_ignored(world: World, server: Serv
         assert (await reader.delta())["text"] == "still here"
 
 
-def _parsed(payload: str) -> Signal:
-    signal_ = parse(payload)
-    assert signal_ is not None
-    return signal_
+def _parsed(payload: str) -> Notification:
+    notification = parse(payload)
+    assert notification is not None
+    return notification
 
 
 def test_signals_fit_into_a_notification() -> None:
     ids = [uuid4() for _ in range(1001)]
-    payloads = hints(ids)
+    payloads = event_payloads(ids)
     assert all(len(payload.encode()) < 8000 for payload in payloads)
-    assert [each for payload in payloads for each in _parsed(payload).s] == ids
+    assert [each for payload in payloads for each in _parsed(payload).session_ids] == ids
     for text in ("\x01" * 10_000, "🙂" * 10_000, '"\\' * 10_000, "a" * 10_000, "x", "\ud83d cut"):
-        pieces = delta(ids[0], ids[1], 2**31, text)
+        pieces = delta_payloads(ids[0], ids[1], 2**31, text)
         assert all(len(piece.encode()) < 8000 for piece in pieces)
         assert len(set(pieces)) == len(pieces), "PostgreSQL would drop one of two that are equal"
-        said = [_parsed(piece).d for piece in pieces]
+        said = [_parsed(piece).delta for piece in pieces]
         assert "".join(each.text for each in said if each) == text.replace("\ud83d", "?")
-    assert delta(ids[0], ids[1], 1, "") == []
-    assert hints([]) == []
+    assert delta_payloads(ids[0], ids[1], 1, "") == []
+    assert event_payloads([]) == []
 
 
 async def test_many_streams_at_once(world: World, server: Server) -> None:

@@ -1,8 +1,8 @@
 """The HTTP level under every operation: Host, paths, methods, credentials, connections. Over raw sockets."""
 
 import pytest
-from quarterdeck.core.actors import CredentialKind
 
+from quarterdeck.core.actors import CredentialKind
 from quarterdeck.core.secrets import mint
 from tests.raw_http import RawAnswer, Wire, exchange, request
 from tests.world import Server, World

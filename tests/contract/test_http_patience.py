@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from quarterdeck.core.actors import CredentialKind
 
+from quarterdeck.core.actors import CredentialKind
 from quarterdeck.core.secrets import mint
 from tests.processes import (
     UNKILLED,

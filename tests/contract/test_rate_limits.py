@@ -12,10 +12,10 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from quarterdeck.core.actors import CredentialKind, Permission
 
 from quarterdeck.auth.rate_limits.model import Rate
-from quarterdeck.auth.rate_limits.shared import Shared
+from quarterdeck.auth.rate_limits.redis_backend import RedisBackend
+from quarterdeck.core.actors import CredentialKind, Permission
 from quarterdeck.core.secrets import mint
 from tests.cli.command import qd
 from tests.sse import reading
@@ -278,17 +278,17 @@ async def test_machines_share_one_redis(database_url: str, tmp_path: Path, valke
 
 async def test_a_crowd_is_asked_about_together_and_each_gets_its_own_answer(valkey: Valkey) -> None:
     rate = Rate("credential", 1, 60_000_000)
-    shared = Shared(valkey.url, [rate], wait_seconds=30)
+    shared = RedisBackend(valkey.url, [rate], wait_seconds=30)
     try:
         holders = [uuid4() for _ in range(300)]
-        first = await asyncio.gather(*(shared.take([holder]) for holder in holders))
+        first = await asyncio.gather(*(shared.charge([holder]) for holder in holders))
         known = holders[::2]
-        mixed = await asyncio.gather(*(shared.take([each]) for holder in known for each in (holder, uuid4())))
+        mixed = await asyncio.gather(*(shared.charge([each]) for holder in known for each in (holder, uuid4())))
     finally:
         await shared.close()
     assert [taken is not None and taken.allowed for taken in first] == [True] * 300
     assert [taken is not None and taken.allowed for taken in mixed] == [False, True] * 150
-    assert all(taken is not None and 0 < taken.standings[0].backlog_us <= 60_000_000 for taken in mixed)
+    assert all(taken is not None and 0 < taken.states[0].backlog_us <= 60_000_000 for taken in mixed)
 
 
 # --- Redis away ---
@@ -321,10 +321,10 @@ async def test_without_redis_nothing_is_limited_until_it_is_back(database_url: s
             assert {answer.status_code for answer in answers} == {200}
             assert "ratelimit" not in answers[-1].headers, "nobody knows how many are left"
             assert set(items(answers[-1].headers["ratelimit-policy"])) == {"credential", "workspace"}
-            assert said(tmp_path, "rate limits do not hold") == 1
+            assert said(tmp_path, "rate limits are not enforced") == 1
             valkey.start()
             assert error_of(await until_limited(world)) == TOO_MANY
-            assert said(tmp_path, "rate limits hold again") == 1
+            assert said(tmp_path, "rate limits are enforced") == 1
 
 
 async def test_a_redis_that_hangs_holds_nobody_up(database_url: str, tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ async def test_a_redis_that_was_restarted_costs_nobody_anything(database_url: st
             valkey.stop()
             valkey.start()
             assert left(await world.list_keys()) == 2
-    assert said(tmp_path, "rate limits do not hold") == 0
+    assert said(tmp_path, "rate limits are not enforced") == 0
 
 
 async def test_an_api_that_starts_before_its_redis_serves(database_url: str, tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from uuid import UUID, uuid4
 
 import msgspec
 import pytest
-from quarterdeck.core.actors import Credential, CredentialKind, Permission
 
 from quarterdeck.conversations.runs.input_batcher import Submissions
 from quarterdeck.conversations.runs.model import Submission, Verdict
 from quarterdeck.core import errors
+from quarterdeck.core.actors import Credential, CredentialKind, Permission
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import DatabaseSettings, SubmitSettings
 from tests.workers import eventually

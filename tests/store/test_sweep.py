@@ -11,15 +11,15 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from quarterdeck.core.actors import Origin
+from quarterdeck.parts import Parts
 
 from quarterdeck.app import build_parts
+from quarterdeck.core.actors import Origin
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.ids import first_id_at, new_id
 from quarterdeck.core.settings import AuditSettings, DatabaseSettings, ServerSettings, Settings
 from quarterdeck.db.database import Connection
 from quarterdeck.db.migrate import migrate
-from quarterdeck.parts import Parts
 from quarterdeck.retention import sweep
 from quarterdeck.skills import store
 from quarterdeck.skills.bundle import read_bundle

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 from psycopg import AsyncConnection
-from quarterdeck.core.actors import ActorBody, Credential, CredentialKind, Origin, Permission, Principal
+from quarterdeck.db.arrays import text_array, uuid_array
 
 from quarterdeck.activity import rules as activity_rules
 from quarterdeck.activity import store as activity
@@ -36,9 +36,9 @@ from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.session_tokens.model import NewSessionToken
 from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.conversations.sessions.model import CreateSessionBody, SessionBody, SessionSkill
+from quarterdeck.core.actors import ActorBody, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.settings import DatabaseSettings
-from quarterdeck.db.arrays import text_array, uuid_array
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import is_current
 from quarterdeck.skills import store as skills

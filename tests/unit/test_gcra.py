@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.auth.rate_limits import rules
-from quarterdeck.auth.rate_limits.memory import Memory
-from quarterdeck.auth.rate_limits.model import Rate, Standing
+from quarterdeck.auth.rate_limits.memory_backend import MemoryBackend
+from quarterdeck.auth.rate_limits.model import Rate, RateState
 from quarterdeck.core.settings import LimitSettings
 
 HOLDER, OTHER = UUID(int=1), UUID(int=2)
@@ -21,10 +21,10 @@ rates = st.builds(Rate, st.just("credential"), st.integers(1, 50), st.integers(6
 @given(rates, st.lists(st.integers(0, 200), max_size=200))
 def test_never_more_than_the_burst_and_the_rate_times_the_time(rate: Rate, gaps: list[int]) -> None:
     """In every stretch of time, not only from the first request on. Gaps are in hundredths of an interval."""
-    memory, now, allowed = Memory(), START_US, []
+    memory, now, allowed = MemoryBackend(), START_US, []
     for gap in gaps:
         now += gap * rate.interval_us // 100
-        if memory.take([(rate, HOLDER)], now).allowed:
+        if memory.charge([(rate, HOLDER)], now).allowed:
             allowed.append(now)
     for first, began in enumerate(allowed):
         for last in range(first, len(allowed)):
@@ -33,68 +33,68 @@ def test_never_more_than_the_burst_and_the_rate_times_the_time(rate: Rate, gaps:
 
 @given(rates, st.lists(st.integers(100, 300), max_size=200))
 def test_who_keeps_to_the_rate_is_never_refused(rate: Rate, gaps: list[int]) -> None:
-    memory, now = Memory(), START_US
+    memory, now = MemoryBackend(), START_US
     for gap in gaps:
         now += rules.rounded_up(gap * rate.interval_us, 100)
-        assert memory.take([(rate, HOLDER)], now).allowed
+        assert memory.charge([(rate, HOLDER)], now).allowed
 
 
 @given(rates, st.lists(st.integers(0, 150), max_size=100))
 def test_what_is_told_is_what_happens(rate: Rate, gaps: list[int]) -> None:
     """As many as remain are allowed and no more; after the wait one is, and a moment before it is not."""
-    memory, now = Memory(), START_US
+    memory, now = MemoryBackend(), START_US
     for gap in gaps:
         now += gap * rate.interval_us // 100
-        taken = memory.take([(rate, HOLDER)], now)
-    (standing,) = memory.take([(rate, HOLDER)], now).standings
-    left = rules.remaining(standing)
-    assert [memory.take([(rate, HOLDER)], now).allowed for _ in range(left + 1)] == [True] * left + [False]
-    taken = memory.take([(rate, HOLDER)], now)
-    (standing,) = taken.standings
-    assert (taken.allowed, rules.remaining(standing)) == (False, 0)
-    wait = rules.wait_us(standing)
-    assert wait == rules.until_more_us(standing) > 0
-    assert not memory.take([(rate, HOLDER)], now + wait - 1).allowed
-    assert memory.take([(rate, HOLDER)], now + wait).allowed
+        taken = memory.charge([(rate, HOLDER)], now)
+    (state,) = memory.charge([(rate, HOLDER)], now).states
+    left = rules.remaining(state)
+    assert [memory.charge([(rate, HOLDER)], now).allowed for _ in range(left + 1)] == [True] * left + [False]
+    taken = memory.charge([(rate, HOLDER)], now)
+    (state,) = taken.states
+    assert (taken.allowed, rules.remaining(state)) == (False, 0)
+    wait = rules.wait_us(state)
+    assert wait == rules.until_more_us(state) > 0
+    assert not memory.charge([(rate, HOLDER)], now + wait - 1).allowed
+    assert memory.charge([(rate, HOLDER)], now + wait).allowed
 
 
 @given(rates, st.integers(0, 60 * 50 * rules.SECOND_US))
 def test_one_more_is_allowed_when_it_is_said(rate: Rate, backlog: int) -> None:
-    standing = Standing(rate, min(backlog, rate.burst * rate.interval_us))
-    more = rules.until_more_us(standing)
+    state = RateState(rate, min(backlog, rate.burst * rate.interval_us))
+    more = rules.until_more_us(state)
     if more == 0:
-        assert rules.remaining(standing) == rate.burst
+        assert rules.remaining(state) == rate.burst
         return
-    assert rules.remaining(Standing(rate, standing.backlog_us - more)) == rules.remaining(standing) + 1
-    assert rules.remaining(Standing(rate, standing.backlog_us - more + 1)) == rules.remaining(standing)
+    assert rules.remaining(RateState(rate, state.backlog_us - more)) == rules.remaining(state) + 1
+    assert rules.remaining(RateState(rate, state.backlog_us - more + 1)) == rules.remaining(state)
 
 
 def test_what_one_rate_refuses_is_not_charged_to_another() -> None:
     narrow, wide = Rate("credential", 1, rules.SECOND_US), Rate("workspace", 3, rules.SECOND_US)
-    memory = Memory()
-    assert memory.take([(narrow, HOLDER), (wide, OTHER)], START_US).allowed
+    memory = MemoryBackend()
+    assert memory.charge([(narrow, HOLDER), (wide, OTHER)], START_US).allowed
     for _ in range(5):
-        refused = memory.take([(narrow, HOLDER), (wide, OTHER)], START_US)
+        refused = memory.charge([(narrow, HOLDER), (wide, OTHER)], START_US)
         assert not refused.allowed
-        assert [rules.remaining(standing) for standing in refused.standings] == [0, 2]
-    assert memory.take([(narrow, uuid4()), (wide, OTHER)], START_US).allowed
+        assert [rules.remaining(state) for state in refused.states] == [0, 2]
+    assert memory.charge([(narrow, uuid4()), (wide, OTHER)], START_US).allowed
 
 
 def test_holders_and_rates_are_counted_apart() -> None:
     one, two = Rate("credential", 1, rules.SECOND_US), Rate("workspace", 1, rules.SECOND_US)
-    memory = Memory()
+    memory = MemoryBackend()
     for charge in ((one, HOLDER), (one, OTHER), (two, HOLDER)):
-        assert memory.take([charge], START_US).allowed
-        assert not memory.take([charge], START_US).allowed
+        assert memory.charge([charge], START_US).allowed
+        assert not memory.charge([charge], START_US).allowed
 
 
 def test_memory_is_bounded_by_those_who_have_a_backlog() -> None:
-    memory, rate = Memory(), Rate("credential", 2, rules.SECOND_US)
+    memory, rate = MemoryBackend(), Rate("credential", 2, rules.SECOND_US)
     for number in range(20_000):
         # A thousand a second, each once.
-        memory.take([(rate, UUID(int=number))], START_US + number * 1000)
+        memory.charge([(rate, UUID(int=number))], START_US + number * 1000)
         assert len(memory) < 5_000
-    assert memory.take([(rate, UUID(int=19_999))], START_US + 19_999 * 1000).standings[0].backlog_us > rate.interval_us
+    assert memory.charge([(rate, UUID(int=19_999))], START_US + 19_999 * 1000).states[0].backlog_us > rate.interval_us
 
 
 @pytest.mark.parametrize(

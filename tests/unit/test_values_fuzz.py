@@ -8,18 +8,18 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quarterdeck.core.actors import CredentialKind
+from quarterdeck.http.accept import prefers, takes
+from quarterdeck.http.bodies import decode_json
+from quarterdeck.http.headers import note_headers
 
 from quarterdeck.api.routes import OPERATIONS
+from quarterdeck.core.actors import CredentialKind
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.etags import matches, matches_weakly, parse_tags
 from quarterdeck.core.ids import parse_id
 from quarterdeck.core.secrets import mint
 from quarterdeck.core.settings import HttpSettings
-from quarterdeck.http.accept import prefers, takes
-from quarterdeck.http.bodies import decode_json
 from quarterdeck.http.downloads import byte_span
-from quarterdeck.http.headers import note_headers
 from quarterdeck.http.request import ALLOWANCE_STATE, MAX_EVENT_ID, MAX_NUMBER, Incoming
 
 T = TypeVar("T")

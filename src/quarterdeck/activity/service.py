@@ -5,7 +5,7 @@ from uuid import UUID
 
 from quarterdeck.activity import rules, store
 from quarterdeck.activity.model import REACH, ActivityBody, InputCount, Reach, RunsByState, TimeToStart, Window
-from quarterdeck.auth.access import Access, see_workspace
+from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.db.database import Connection
@@ -15,7 +15,7 @@ async def get_activity(access: Access, call: Call[None], minutes: int) -> Activi
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> ActivityBody:
         return await count(connection, workspace_id, rules.window(datetime.now(UTC), minutes), REACH)
 
-    return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def count(connection: Connection, workspace_id: UUID, window: Window, reach: Reach) -> ActivityBody:

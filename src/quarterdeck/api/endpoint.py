@@ -8,8 +8,8 @@ from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from quarterdeck.auth.rate_limits.allowance import Allowance, RateLimits
 from quarterdeck.auth.rate_limits.headers import rate_limit_headers
+from quarterdeck.auth.rate_limits.limiter import RateLimiter, RequestLimit
 from quarterdeck.core import etags
 from quarterdeck.core.call import Answer
 from quarterdeck.core.errors import Kind, ServiceError
@@ -49,9 +49,9 @@ class Endpoint:
 class Executor:
     """Runs operations: client version, rate limit, handler, response."""
 
-    def __init__(self, settings: HttpSettings, rate_limits: RateLimits, provided: Mapping[type, object]) -> None:
+    def __init__(self, settings: HttpSettings, rate_limiter: RateLimiter, provided: Mapping[type, object]) -> None:
         self._settings = settings
-        self._rate_limits = rate_limits
+        self._rate_limiter = rate_limiter
         self._provided = provided
 
     def endpoint(self, operations: Iterable[Operation]) -> Endpoint:
@@ -63,10 +63,10 @@ class Executor:
 
         async def respond(scope: Scope, receive: Receive) -> Response:
             check_client(scope, self._settings)
-            allowance = Allowance(self._rate_limits)
-            scope[EXTRA_HEADERS] = partial(rate_limit_headers, allowance)
-            request = Request(scope, receive, self._settings, allowance)
-            await allowance.charge_ahead(request.credential)
+            rate_limit = RequestLimit(self._rate_limiter)
+            scope[EXTRA_HEADERS] = partial(rate_limit_headers, rate_limit)
+            request = Request(scope, receive, self._settings, rate_limit)
+            await rate_limit.charge_known(request.credential)
             return _response(operation, request, await handle(request))
 
         return respond

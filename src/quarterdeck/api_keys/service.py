@@ -16,7 +16,7 @@ from quarterdeck.api_keys.model import (
     RotateApiKeyBody,
 )
 from quarterdeck.audit.model import ObjectType
-from quarterdeck.auth.access import Access, Hold, See, block_credentials, see_workspace
+from quarterdeck.auth.access import Access, Hold, Lookup, block_credentials, visible_workspace
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import CredentialKind, Permission, Principal
@@ -37,7 +37,7 @@ async def list_api_keys(access: Access, call: Call[None], request: PageRequest) 
         return ApiKeyPage(items, next_cursor)
 
     try:
-        return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+        return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
     except ServiceError as fault:
         # The interface lists no 403 here: a workspace that may not be read is not seen.
         if fault.kind is Kind.FORBIDDEN:
@@ -46,7 +46,7 @@ async def list_api_keys(access: Access, call: Call[None], request: PageRequest) 
 
 
 async def get_api_key(access: Access, call: Call[None], api_key_id: UUID) -> ApiKeyBody:
-    return await access.look(call, _see_api_key(call.workspace_id, api_key_id), Permission.WORKSPACE_READ)
+    return await access.find(call, _visible_api_key(call.workspace_id, api_key_id), Permission.WORKSPACE_READ)
 
 
 async def create_api_key(changes: Changes, key_settings: KeySettings, call: Call[CreateApiKeyBody]) -> Answer:
@@ -61,7 +61,7 @@ async def create_api_key(changes: Changes, key_settings: KeySettings, call: Call
     return await changes.perform(
         call,
         operation="create_api_key",
-        see=see_workspace(call.workspace_id),
+        lookup=visible_workspace(call.workspace_id),
         permission=Permission.KEY_MANAGE,
         resource=(),
         about=ObjectType.API_KEY,
@@ -97,7 +97,7 @@ async def rotate_api_key(
     return await changes.perform(
         call,
         operation="rotate_api_key",
-        see=_see_api_key(call.workspace_id, api_key_id),
+        lookup=_visible_api_key(call.workspace_id, api_key_id),
         permission=Permission.KEY_MANAGE,
         resource=(api_key_id,),
         about=ObjectType.API_KEY,
@@ -153,7 +153,7 @@ async def revoke_api_key(changes: Changes, call: Call[None], api_key_id: UUID) -
     return await changes.perform(
         call,
         operation="revoke_api_key",
-        see=_see_api_key(call.workspace_id, api_key_id),
+        lookup=_visible_api_key(call.workspace_id, api_key_id),
         permission=Permission.KEY_MANAGE,
         resource=(api_key_id,),
         about=ObjectType.API_KEY,
@@ -181,12 +181,12 @@ def told(key: ApiKeyBody) -> dict[str, Any]:
     return {"label": key.label, "prefix": key.prefix, "permissions": key.permissions}
 
 
-def _see_api_key(workspace_id: UUID | None, api_key_id: UUID) -> See[ApiKeyBody]:
-    async def see(connection: Connection, principal: Principal) -> ApiKeyBody:
+def _visible_api_key(workspace_id: UUID | None, api_key_id: UUID) -> Lookup[ApiKeyBody]:
+    async def lookup(connection: Connection, principal: Principal) -> ApiKeyBody:
         if principal.may_see_workspace(workspace_id):
             key = await store.get(connection, principal.workspace_id, api_key_id)
             if key is not None:
                 return key
         raise errors.not_found("API key")
 
-    return see
+    return lookup

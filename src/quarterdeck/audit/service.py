@@ -4,7 +4,7 @@ from uuid import UUID
 
 from quarterdeck.audit import store
 from quarterdeck.audit.model import AuditEventBody, AuditEventPage, AuditFilter
-from quarterdeck.auth.access import Access, see_workspace
+from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.core.pages import PageRequest, take_page
@@ -25,7 +25,7 @@ async def list_audit_events(
         items, next_cursor = await take_page(request, fetch, lasting=False)
         return AuditEventPage(items, next_cursor)
 
-    return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def sweep_audit_events(database: Database) -> int:

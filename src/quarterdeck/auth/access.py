@@ -15,7 +15,7 @@ from quarterdeck.db.database import Connection, Database
 Subject = TypeVar("Subject")
 Shown = TypeVar("Shown")
 # Finds the object an operation is about, or raises not_found if the caller cannot see it.
-See = Callable[[Connection, Principal], Awaitable[Subject]]
+Lookup = Callable[[Connection, Principal], Awaitable[Subject]]
 
 
 class Hold(Enum):
@@ -34,7 +34,7 @@ class Access:
         self,
         connection: Connection,
         call: Call[Body],
-        see: See[Subject],
+        lookup: Lookup[Subject],
         permission: Permission | None,
         *,
         hold: Hold | None = None,
@@ -45,14 +45,14 @@ class Access:
             await store.hold(connection, call.credential, exclusive=hold is Hold.EXCLUSIVE)
         principal = (await store.find_principals(connection, [call.credential])).get(call.credential)
         if principal is None:
-            call.allowance.void(call.credential)
+            call.rate_limit.forget(call.credential)
             raise errors.unauthorized()
-        await call.allowance.settle(call.credential, principal)
+        await call.rate_limit.charge(call.credential, principal)
         if principal.session_id is None:
             self._last_used.note(principal.api_key_id)
         if call.fault is not None:
             raise call.fault
-        subject = await see(connection, principal)
+        subject = await lookup(connection, principal)
         if permission is not None and not principal.may(permission):
             raise errors.forbidden(permission)
         return principal, subject
@@ -60,21 +60,21 @@ class Access:
     async def read(
         self,
         call: Call[Body],
-        see: See[Subject],
+        lookup: Lookup[Subject],
         permission: Permission | None,
         show: Callable[[Connection, Principal, Subject], Awaitable[Shown]],
     ) -> Shown:
         async def work(connection: Connection) -> Shown:
-            principal, subject = await self.admit(connection, call, see, permission)
+            principal, subject = await self.admit(connection, call, lookup, permission)
             return await show(connection, principal, subject)
 
         return await self._database.read(work)
 
-    async def look(self, call: Call[Body], see: See[Subject], permission: Permission | None) -> Subject:
+    async def find(self, call: Call[Body], lookup: Lookup[Subject], permission: Permission | None) -> Subject:
         """Admit the caller and return the object, without reading anything else."""
 
         async def work(connection: Connection) -> Subject:
-            return (await self.admit(connection, call, see, permission))[1]
+            return (await self.admit(connection, call, lookup, permission))[1]
 
         return await self._database.read(work)
 
@@ -89,12 +89,12 @@ async def find_principals(connection: Connection, credentials: Collection[Creden
     return await store.find_principals(connection, credentials)
 
 
-def see_workspace(named: UUID | None) -> See[UUID]:
+def visible_workspace(named: UUID | None) -> Lookup[UUID]:
     """The workspace that the caller names, or its own."""
 
-    async def see(_: Connection, principal: Principal) -> UUID:
+    async def lookup(_: Connection, principal: Principal) -> UUID:
         if not principal.may_see_workspace(named):
             raise errors.not_found("workspace")
         return principal.workspace_id
 
-    return see
+    return lookup

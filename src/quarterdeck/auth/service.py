@@ -12,7 +12,7 @@ from quarterdeck.db.database import Connection
 async def whoami(access: Access, call: Call[None]) -> CallerBody:
     """For every credential that is alive, whatever it may do."""
 
-    async def see(_: Connection, principal: Principal) -> None:
+    async def lookup(_: Connection, principal: Principal) -> None:
         if call.workspace_id not in (None, principal.workspace_id):
             raise errors.not_found("workspace")
 
@@ -22,4 +22,4 @@ async def whoami(access: Access, call: Call[None]) -> CallerBody:
             raise errors.unauthorized()
         return caller
 
-    return await access.read(call, see, None, show)
+    return await access.read(call, lookup, None, show)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from quarterdeck.audit import trail
 from quarterdeck.audit.model import Change, ObjectType
-from quarterdeck.auth.access import Access, Hold, See
+from quarterdeck.auth.access import Access, Hold, Lookup
 from quarterdeck.changes import store
 from quarterdeck.changes.store import Claim
 from quarterdeck.core import errors
@@ -53,7 +53,7 @@ class Changes:
         call: Call[Body],
         *,
         operation: str,
-        see: See[Subject],
+        lookup: Lookup[Subject],
         permission: Permission,
         resource: tuple[UUID, ...],
         about: ObjectType,
@@ -64,7 +64,7 @@ class Changes:
 
         async def work(connection: Connection) -> Answer:
             nonlocal mine
-            principal, subject = await self._access.admit(connection, call, see, permission, hold=hold)
+            principal, subject = await self._access.admit(connection, call, lookup, permission, hold=hold)
             body = call.read_body()
             claim = None
             if call.idempotency_key is not None:

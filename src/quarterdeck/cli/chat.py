@@ -51,6 +51,6 @@ def watch_command(
     """Follow the log of a session."""
     import asyncio
 
-    from quarterdeck.cli.watching import watch
+    from quarterdeck.cli.watch import watch
 
     asyncio.run(watch(connect(profile), session, after, as_json=as_json, until_idle=until_idle))

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from quarterdeck.cli.chat_session import Talk, first_to_end
+from quarterdeck.cli.chat_view import plain
 from quarterdeck.cli.conversation import Block, Cancel, Kind, Leave
-from quarterdeck.cli.rendering import plain
 from quarterdeck.conversations.events.model import EventType
 from quarterdeck.core.text_types import storable
 

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from quarterdeck.cli.chat_pipe import Pipe
 from quarterdeck.cli.chat_session import Talk, open_client
+from quarterdeck.cli.chat_terminal import Terminal
 from quarterdeck.cli.connection import ConnectionInfo
 from quarterdeck.cli.conversation import Block, Kind, Stage
-from quarterdeck.cli.terminal import Terminal
 from quarterdeck.client import AsyncClient
 
 _BLOCKS_SHOWN = 20

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from quarterdeck.cli.connection import ConnectionInfo
 from quarterdeck.cli.conversation import Block, Conversation, Kind
 from quarterdeck.client import ApiError, AsyncClient, ConnectionFailed, Internal, QuarterdeckError, TooManyRequests
-from quarterdeck.client.model import Delta, Event
+from quarterdeck.client.models import Delta, Event
 from quarterdeck.conversations.runs.model import RunState, SubmitKindBody
 
 T = TypeVar("T")

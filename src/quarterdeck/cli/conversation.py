@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from quarterdeck.client.model import Delta, Event
+from quarterdeck.client.models import Delta, Event
 from quarterdeck.conversations.events.model import EventType
 from quarterdeck.conversations.runs.model import Outcome
 

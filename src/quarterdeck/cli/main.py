@@ -42,7 +42,7 @@ DataDir = Annotated[str | None, typer.Option("--data", help="Folder of everythin
 @app.command()
 def serve(host: Host = None, port: PortNumber = None, data: DataDir = None) -> None:
     """Serve everything: the database (unless QUARTERDECK_DATABASE_URL names one) and the API."""
-    from quarterdeck.cli.serving import serve_everything
+    from quarterdeck.cli.serve import serve_everything
 
     raise typer.Exit(serve_everything(_settings(host, port, data)))
 
@@ -50,7 +50,7 @@ def serve(host: Host = None, port: PortNumber = None, data: DataDir = None) -> N
 @app.command()
 def api(host: Host = None, port: PortNumber = None, data: DataDir = None) -> None:
     """Serve the API alone, on the database that QUARTERDECK_DATABASE_URL names."""
-    from quarterdeck.cli.serving import serve_api_alone
+    from quarterdeck.cli.serve import serve_api_alone
 
     raise typer.Exit(serve_api_alone(_settings(host, port, data)))
 
@@ -58,7 +58,7 @@ def api(host: Host = None, port: PortNumber = None, data: DataDir = None) -> Non
 @app.command()
 def worker(data: DataDir = None) -> None:
     """Drive runs, on the database that QUARTERDECK_DATABASE_URL names."""
-    from quarterdeck.cli.serving import work_alone
+    from quarterdeck.cli.serve import work_alone
 
     raise typer.Exit(work_alone(_settings(data=data)))
 
@@ -94,7 +94,7 @@ def run(arguments: list[str]) -> int:
     except typer.TyperException as fault:
         return _complain(fault.format_message(), Exit.WRONG_INPUT)
     except Exception as fault:
-        from quarterdeck.cli.faults import explained
+        from quarterdeck.cli.error_messages import explained
 
         told = explained(fault)
         if told is None:

@@ -90,7 +90,7 @@ def init(folder: Annotated[str, typer.Argument(parser=file_name, metavar="DIR", 
 @app.command()
 def lint(folder: Folder, as_json: AsJson = False) -> None:
     """Check a skill by the rules of the server, without one. Faults make the exit code 1, warnings do not."""
-    from quarterdeck.cli.linting import lint as look
+    from quarterdeck.cli.skill_lint import lint as look
     from quarterdeck.core.settings import read_settings
 
     try:
@@ -124,7 +124,7 @@ def push(
 ) -> None:
     """Push a folder, or an archive of one, as the next version of a skill."""
     from quarterdeck.client import InvalidRequest
-    from quarterdeck.client.packing import archive_of
+    from quarterdeck.client.bundle_archive import archive_of
 
     with archive_of(folder) as archive, open_client(profile) as client:
         target = _found_or_created(client, skill) if create else find_skill(client, skill)

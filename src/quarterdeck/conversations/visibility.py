@@ -1,15 +1,15 @@
-"""Who can see a session."""
+"""The rule that decides whether a caller can see a session."""
 
 from uuid import UUID
 
-from quarterdeck.auth.access import See
+from quarterdeck.auth.access import Lookup
 from quarterdeck.conversations import visibility_store as store
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Principal
 from quarterdeck.db.database import Connection
 
 
-def sees_session(
+def is_session_visible(
     principal: Principal, session_id: UUID, workspace_id: UUID | None, named: UUID | None, *, own_token: bool
 ) -> bool:
     """`workspace_id` is the session's, or None if there is no such session. `named` is the caller's Service-Workspace.
@@ -19,11 +19,11 @@ def sees_session(
     return workspace_id == principal.workspace_id and named in (None, workspace_id)
 
 
-def see_session(named: UUID | None, session_id: UUID, *, own_token: bool) -> See[UUID]:
-    async def see(connection: Connection, principal: Principal) -> UUID:
+def visible_session(named: UUID | None, session_id: UUID, *, own_token: bool) -> Lookup[UUID]:
+    async def lookup(connection: Connection, principal: Principal) -> UUID:
         workspace_id = await store.workspace_of(connection, session_id)
-        if sees_session(principal, session_id, workspace_id, named, own_token=own_token):
+        if is_session_visible(principal, session_id, workspace_id, named, own_token=own_token):
             return session_id
         raise errors.not_found("session")
 
-    return see
+    return lookup

@@ -1,4 +1,4 @@
-"""The workspace of a session."""
+"""SQL for the visibility of sessions."""
 
 from uuid import UUID
 

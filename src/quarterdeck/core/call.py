@@ -17,17 +17,18 @@ from quarterdeck.core.errors import ServiceError
 Body = TypeVar("Body")
 
 
-class Allowance(Protocol):
-    """The rate limit of one request, charged when its caller is known."""
+class RateLimit(Protocol):
+    """The rate limit of one request."""
 
     @property
-    def is_granted(self) -> bool: ...
+    def is_allowed(self) -> bool:
+        """Whether the request was charged and is within the limits."""
 
-    async def settle(self, credential: Credential, principal: Principal) -> None:
-        """Raise if the caller of a valid credential has used up its limit."""
+    async def charge(self, credential: Credential, principal: Principal) -> None:
+        """Charge the request unless it was charged before. Raise if it exceeds a limit. The credential is valid."""
 
-    def void(self, credential: Credential) -> None:
-        """Take the charge back: the credential is not valid any more."""
+    def forget(self, credential: Credential) -> None:
+        """The credential turned out invalid: stop charging its former workspace for it."""
 
 
 class Call(Struct, Generic[Body], frozen=True):
@@ -38,7 +39,7 @@ class Call(Struct, Generic[Body], frozen=True):
     fault: ServiceError | None
     # Raises if the body is invalid.
     read_body: Callable[[], Body]
-    allowance: Allowance
+    rate_limit: RateLimit
     origin: Origin = Origin()
     # The tags of If-Match, or None.
     if_match: frozenset[str] | None = None

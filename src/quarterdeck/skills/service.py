@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from quarterdeck.audit.model import ObjectType
-from quarterdeck.auth.access import Access, See, see_workspace
+from quarterdeck.auth.access import Access, Lookup, visible_workspace
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
@@ -56,7 +56,7 @@ async def create_skill(changes: Changes, call: Call[CreateSkillBody]) -> Answer:
     return await changes.perform(
         call,
         operation="create_skill",
-        see=see_workspace(call.workspace_id),
+        lookup=visible_workspace(call.workspace_id),
         permission=Permission.SKILL_MANAGE,
         resource=(),
         about=ObjectType.SKILL,
@@ -73,11 +73,11 @@ async def list_skills(access: Access, call: Call[None], request: PageRequest, *,
         items, next_cursor = await take_page(request, fetch)
         return SkillPage(items, next_cursor)
 
-    return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def get_skill(access: Access, call: Call[None], skill_id: UUID) -> SkillBody:
-    return await access.look(call, _see_skill(call.workspace_id, skill_id), Permission.WORKSPACE_READ)
+    return await access.find(call, _visible_skill(call.workspace_id, skill_id), Permission.WORKSPACE_READ)
 
 
 async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: UUID) -> Answer:
@@ -100,7 +100,7 @@ async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: 
     return await changes.perform(
         call,
         operation="change_skill",
-        see=_see_skill(call.workspace_id, skill_id),
+        lookup=_visible_skill(call.workspace_id, skill_id),
         permission=Permission.SKILL_MANAGE,
         resource=(skill_id,),
         about=ObjectType.SKILL,
@@ -122,8 +122,8 @@ async def push_skill_version(
 
     The archive is stored before its row. A crash between the two leaves an unreferenced archive, which the sweep
     removes."""
-    see = _see_skill(call.workspace_id, skill_id)
-    await access.look(call, see, Permission.SKILL_MANAGE)
+    lookup = _visible_skill(call.workspace_id, skill_id)
+    await access.find(call, lookup, Permission.SKILL_MANAGE)
     async with uploads.spool() as spool:
         async for chunk in archive:
             spool.write(chunk)
@@ -148,7 +148,7 @@ async def push_skill_version(
     return await changes.perform(
         cast("Call[str]", replace(call, read_body=lambda: archive_sha256)),
         operation="push_skill_version",
-        see=see,
+        lookup=lookup,
         permission=Permission.SKILL_MANAGE,
         resource=(skill_id,),
         about=ObjectType.SKILL_VERSION,
@@ -177,8 +177,8 @@ async def list_skill_versions(
         items, next_cursor = await take_page(request, fetch)
         return SkillVersionPage(items, next_cursor)
 
-    see = _see_skill(call.workspace_id, skill_id)
-    return await access.read(call, see, Permission.WORKSPACE_READ, show)
+    lookup = _visible_skill(call.workspace_id, skill_id)
+    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
 
 
 async def get_skill_version(access: Access, call: Call[None], skill_id: UUID, version: int) -> StoredVersion:
@@ -288,26 +288,26 @@ async def sweep_bundles(database: Database, bundles: BundleStore, orphan_hours: 
     return removed
 
 
-def _see_skill(named: UUID | None, skill_id: UUID) -> See[SkillBody]:
-    async def see(connection: Connection, principal: Principal) -> SkillBody:
+def _visible_skill(named: UUID | None, skill_id: UUID) -> Lookup[SkillBody]:
+    async def lookup(connection: Connection, principal: Principal) -> SkillBody:
         if principal.may_see_workspace(named):
             skill = await store.get(connection, principal.workspace_id, skill_id)
             if skill is not None:
                 return skill
         raise errors.not_found("skill")
 
-    return see
+    return lookup
 
 
 async def _versions(access: Access, call: Call[None], skill_id: UUID, *numbers: int) -> list[StoredVersion]:
-    see_skill = _see_skill(call.workspace_id, skill_id)
+    visible_skill = _visible_skill(call.workspace_id, skill_id)
 
-    async def see(connection: Connection, principal: Principal) -> list[StoredVersion]:
-        await see_skill(connection, principal)
+    async def lookup(connection: Connection, principal: Principal) -> list[StoredVersion]:
+        await visible_skill(connection, principal)
         found = [await store.version(connection, principal.workspace_id, skill_id, number) for number in numbers]
         seen = [version for version in found if version is not None]
         if len(seen) < len(numbers):
             raise errors.not_found("skill version")
         return seen
 
-    return await access.look(call, see, Permission.WORKSPACE_READ)
+    return await access.find(call, lookup, Permission.WORKSPACE_READ)

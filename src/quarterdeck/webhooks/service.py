@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from quarterdeck.audit.model import ObjectType
-from quarterdeck.auth.access import Access, See, see_workspace
+from quarterdeck.auth.access import Access, Lookup, visible_workspace
 from quarterdeck.changes.perform import Changes, Effect, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
@@ -44,11 +44,11 @@ async def list_webhooks(access: Access, call: Call[None], request: PageRequest) 
         items, next_cursor = await take_page(request, fetch, lasting=False)
         return WebhookPage(items, next_cursor)
 
-    return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def get_webhook(access: Access, call: Call[None], webhook_id: UUID) -> WebhookBody:
-    return await access.look(call, _see_webhook(call.workspace_id, webhook_id), Permission.WORKSPACE_READ)
+    return await access.find(call, _visible_webhook(call.workspace_id, webhook_id), Permission.WORKSPACE_READ)
 
 
 async def create_webhook(
@@ -78,7 +78,7 @@ async def create_webhook(
     return await changes.perform(
         call,
         operation="create_webhook",
-        see=see_workspace(call.workspace_id),
+        lookup=visible_workspace(call.workspace_id),
         permission=Permission.KEY_MANAGE,
         resource=(),
         about=ObjectType.WEBHOOK,
@@ -157,12 +157,12 @@ async def list_webhook_deliveries(
         items, next_cursor = await take_page(request, fetch, lasting=False)
         return WebhookDeliveryPage(items, next_cursor)
 
-    see = _see_webhook(call.workspace_id, webhook_id)
-    return await access.read(call, see, Permission.WORKSPACE_READ, show)
+    lookup = _visible_webhook(call.workspace_id, webhook_id)
+    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
 
 
 async def redeliver_webhook(changes: Changes, call: Call[None], webhook_id: UUID, delivery_id: UUID) -> Answer:
-    async def see(connection: Connection, principal: Principal) -> WebhookDeliveryBody:
+    async def lookup(connection: Connection, principal: Principal) -> WebhookDeliveryBody:
         if principal.may_see_workspace(call.workspace_id):
             delivery = await delivery_store.get(connection, principal.workspace_id, webhook_id, delivery_id)
             if delivery is not None:
@@ -179,7 +179,7 @@ async def redeliver_webhook(changes: Changes, call: Call[None], webhook_id: UUID
     return await changes.perform(
         call,
         operation="redeliver_webhook",
-        see=see,
+        lookup=lookup,
         permission=Permission.KEY_MANAGE,
         resource=(webhook_id, delivery_id),
         about=ObjectType.WEBHOOK,
@@ -218,7 +218,7 @@ async def _perform_on(
     return await changes.perform(
         call,
         operation=operation,
-        see=_see_webhook(call.workspace_id, webhook_id),
+        lookup=_visible_webhook(call.workspace_id, webhook_id),
         permission=Permission.KEY_MANAGE,
         resource=(webhook_id,),
         about=ObjectType.WEBHOOK,
@@ -226,13 +226,13 @@ async def _perform_on(
     )
 
 
-def _see_webhook(named: UUID | None, webhook_id: UUID) -> See[WebhookBody]:
-    async def see(connection: Connection, principal: Principal) -> WebhookBody:
+def _visible_webhook(named: UUID | None, webhook_id: UUID) -> Lookup[WebhookBody]:
+    async def lookup(connection: Connection, principal: Principal) -> WebhookBody:
         if principal.may_see_workspace(named):
             return await _stored(connection, principal.workspace_id, webhook_id)
         raise errors.not_found("webhook")
 
-    return see
+    return lookup
 
 
 async def _stored(connection: Connection, workspace_id: UUID, webhook_id: UUID) -> WebhookBody:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from quarterdeck.conversations.events.signals import delta, notify
+from quarterdeck.conversations.events.notifications import delta_payloads, notify
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.db.database import Connection
@@ -43,7 +43,7 @@ class Deltas:
         while self._pieces:
             text, self._pieces = "".join(self._pieces), []
             lease = self._lease
-            payloads = delta(lease.session_id, lease.run_id, lease.attempt, text)
+            payloads = delta_payloads(lease.session_id, lease.run_id, lease.attempt, text)
 
             async def send(connection: Connection, payloads: list[str] = payloads) -> None:
                 await notify(connection, payloads)

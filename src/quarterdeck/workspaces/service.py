@@ -13,7 +13,7 @@ from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody, CreatedApiK
 from quarterdeck.api_keys.rules import check_expiry
 from quarterdeck.audit import trail
 from quarterdeck.audit.model import Change, ObjectType
-from quarterdeck.auth.access import Access, see_workspace
+from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.core import errors
 from quarterdeck.core.actors import ActorBody, Permission, Principal
 from quarterdeck.core.call import Call
@@ -37,7 +37,7 @@ async def get_workspace(access: Access, call: Call[None]) -> WorkspaceBody:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> WorkspaceBody:
         return await show_workspace(connection, workspace_id)
 
-    return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def list_members(access: Access, call: Call[None], request: PageRequest) -> MemberPage:
@@ -48,7 +48,7 @@ async def list_members(access: Access, call: Call[None], request: PageRequest) -
         items, next_cursor = await take_page(request, fetch)
         return MemberPage(items, next_cursor)
 
-    return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 # --- by the operator ---

@@ -1,20 +1,20 @@
-"""What a caller has left, in the header fields of draft-ietf-httpapi-ratelimit-headers-11."""
+"""The response headers of draft-ietf-httpapi-ratelimit-headers-11."""
 
 from quarterdeck.auth.rate_limits import rules
-from quarterdeck.auth.rate_limits.allowance import Allowance
-from quarterdeck.auth.rate_limits.model import Rate, Standing
+from quarterdeck.auth.rate_limits.limiter import RequestLimit
+from quarterdeck.auth.rate_limits.model import Rate, RateState
 
 POLICY = "RateLimit-Policy"
-STANDING = "RateLimit"
+REMAINING = "RateLimit"
 
 
-def rate_limit_headers(allowance: Allowance) -> dict[str, str]:
-    """Empty for a request that was not charged to anyone."""
-    if not allowance.rates:
+def rate_limit_headers(limit: RequestLimit) -> dict[str, str]:
+    """Empty if the request was not charged."""
+    if not limit.rates:
         return {}
-    headers = {POLICY: ", ".join(map(_policy, allowance.rates))}
-    if allowance.standings:
-        headers[STANDING] = ", ".join(map(_standing, allowance.standings))
+    headers = {POLICY: ", ".join(map(_policy, limit.rates))}
+    if limit.states:
+        headers[REMAINING] = ", ".join(map(_remaining, limit.states))
     return headers
 
 
@@ -23,6 +23,6 @@ def _policy(rate: Rate) -> str:
     return f'"{rate.name}";q={requests};w={seconds}'
 
 
-def _standing(standing: Standing) -> str:
-    seconds = rules.rounded_up(rules.until_more_us(standing), rules.SECOND_US)
-    return f'"{standing.rate.name}";r={rules.remaining(standing)};t={seconds}'
+def _remaining(state: RateState) -> str:
+    seconds = rules.rounded_up(rules.until_more_us(state), rules.SECOND_US)
+    return f'"{state.rate.name}";r={rules.remaining(state)};t={seconds}'

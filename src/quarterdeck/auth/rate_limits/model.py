@@ -1,4 +1,4 @@
-"""How much may be asked for, by whom, and how much of it is left."""
+"""Records of the rate limiter."""
 
 from uuid import UUID
 
@@ -6,29 +6,29 @@ from msgspec import Struct
 
 
 class Rate(Struct, frozen=True):
-    """So many requests at once, and one more with each interval."""
+    """A configured limit: a burst of requests, and one more request per interval."""
 
     name: str
     burst: int
     interval_us: int
 
 
-class Payer(Struct, frozen=True):
-    """Whom a request is charged to. The credential is a key or a session token."""
+class Caller(Struct, frozen=True):
+    """The credential (API key or session token) and workspace that a request is charged to."""
 
     credential_id: UUID
     workspace_id: UUID
 
 
-class Standing(Struct, frozen=True):
-    """How a payer stands with one rate: the time after which it will be as if nothing had been asked for."""
+class RateState(Struct, frozen=True):
+    """The state of one rate for one caller. `backlog_us` is the time until the full burst is available again."""
 
     rate: Rate
     backlog_us: int
 
 
-class Taken(Struct, frozen=True):
-    """What became of a request, and the standings after it. A refused one leaves them as they were."""
+class Decision(Struct, frozen=True):
+    """Whether a request is allowed, and the states after it. A refused request does not change the states."""
 
     allowed: bool
-    standings: tuple[Standing, ...]
+    states: tuple[RateState, ...]

@@ -1,4 +1,4 @@
-"""An entry of a log, made up for the document."""
+"""Examples of events for the OpenAPI document."""
 
 from quarterdeck.conversations.events.model import EventBody, EventPage, EventType
 from quarterdeck.core.example_ids import EVENING, RUN, SESSION

@@ -1,4 +1,4 @@
-"""The log of a session over HTTP: JSON pages, or Server-Sent Events."""
+"""The log of a session over HTTP, as JSON pages or Server-Sent Events."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -7,16 +7,16 @@ import msgspec
 
 from quarterdeck.auth.access import Access
 from quarterdeck.conversations.events import service
-from quarterdeck.conversations.events.feed import Feed
+from quarterdeck.conversations.events.hub import EventHub
 from quarterdeck.conversations.events.model import DeltaBody, EventBody, EventPage
-from quarterdeck.conversations.events.shared_pages import SharedPages
+from quarterdeck.conversations.events.page_loader import PageLoader
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.settings import StreamSettings
 from quarterdeck.http.operation import operation
 from quarterdeck.http.request import Request
 from quarterdeck.http.sse import EVENT_STREAM, EventStream
 
-# How long a client waits before it comes back.
+# Milliseconds after which a client reconnects.
 _RETRY = b"retry: 1000\n\n"
 _HEARTBEAT = b": still here\n\n"
 
@@ -32,18 +32,18 @@ _HEARTBEAT = b": still here\n\n"
     session_token=True,
 )
 async def list_session_events(
-    request: Request, access: Access, settings: StreamSettings, feed: Feed, pages: SharedPages
+    request: Request, access: Access, settings: StreamSettings, hub: EventHub, pages: PageLoader
 ) -> EventPage | EventStream:
     session_id = request.path_id("session_id")
     page = request.log_page_request()
     call = request.call_without_body()
     if not request.prefers(EVENT_STREAM):
         return await service.list_session_events(access, call, session_id, page)
-    stream = await service.follow_session_events(access, settings, feed, pages, call, session_id, page.after)
-    return EventStream(_written(stream), stream.ended, settings.send_seconds)
+    stream = await service.follow_session_events(access, settings, hub, pages, call, session_id, page.after)
+    return EventStream(_encoded(stream), stream.closed, settings.send_seconds)
 
 
-async def _written(stream: service.Stream) -> AsyncGenerator[bytes, None]:
+async def _encoded(stream: service.Stream) -> AsyncGenerator[bytes, None]:
     yield _RETRY
     async with aclosing(stream.items) as items:
         async for item in items:
@@ -52,13 +52,13 @@ async def _written(stream: service.Stream) -> AsyncGenerator[bytes, None]:
             elif isinstance(item, DeltaBody):
                 yield b"event: message.delta\ndata: %b\n\n" % msgspec.json.encode(item)
             else:
-                yield item.written(_entries)
+                yield item.encoded(_encode_events)
 
 
-def _entries(events: list[EventBody]) -> bytes:
-    return b"".join(map(_entry, events))
+def _encode_events(events: list[EventBody]) -> bytes:
+    return b"".join(map(_encode_event, events))
 
 
-def _entry(event: EventBody) -> bytes:
-    # JSON holds no raw line break: one `data` line each.
+def _encode_event(event: EventBody) -> bytes:
+    # JSON has no raw line breaks, so one `data` line is enough.
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (event.id, event.type.encode(), msgspec.json.encode(event))

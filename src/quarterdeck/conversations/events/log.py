@@ -1,4 +1,4 @@
-"""Writing to a session's log: what every feature that changes a session does, under the session's lock."""
+"""Writes to a session's log. Every writer holds the session's lock."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -8,8 +8,8 @@ from psycopg.types.json import Jsonb
 from quarterdeck.conversations.events.model import NewEvent
 from quarterdeck.db.database import Connection
 
-# Every writer of a session takes it first, in a statement of its own: what follows must see what the last holder
-# committed, and ids drawn under it are in commit order.
+# Taken first by every writer of a session, in a separate statement: the statements that follow must see what the
+# previous holder committed. Event ids are assigned under it, so they are in commit order.
 _LOCK = "SELECT pg_advisory_xact_lock(session_lock(%s))"
 _APPEND = "INSERT INTO session_events (session_id, run_id, type, data, record) VALUES (%s, %s, %s, %s, %s)"
 

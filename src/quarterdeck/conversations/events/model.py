@@ -1,4 +1,4 @@
-"""The entries of a session's log."""
+"""Events: the entries of a session's log."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -24,7 +24,7 @@ class EventType(StrEnum):
     RUN_CANCELLED = "run.cancelled"
 
 
-# A worker of a newer release may write others, and its entries are read by processes of this one.
+# Not an enum in the schema: during an upgrade, a worker of a newer release may write types that this release lacks.
 _TYPES = f"One of {', '.join(f'`{one}`' for one in EventType)}; newer releases may add others."
 
 
@@ -54,14 +54,14 @@ class DeltaBody(Struct, frozen=True):
 
 
 class Head(Struct, frozen=True):
-    """Where a session's log ends, and whose it is. 0: it holds nothing yet."""
+    """The workspace of a session and the id of the last event in its log, 0 if the log is empty."""
 
     workspace_id: UUID
     last_id: int
 
 
 class NewEvent(Struct, frozen=True):
-    """An entry about to be written. `record` is for the model that made it and is never shown."""
+    """An event to be written. `record` is the provider's own representation, for the model only."""
 
     type: EventType
     data: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Reading a session's log: page by page, or along with it as it grows."""
+"""Operations on a session's log: read a page, or follow it as a stream."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,17 +8,18 @@ from msgspec import Struct
 
 from quarterdeck.auth.access import Access
 from quarterdeck.conversations.events import store
-from quarterdeck.conversations.events.feed import Feed, Next, Reader
+from quarterdeck.conversations.events.hub import EventHub
 from quarterdeck.conversations.events.model import DeltaBody, EventPage, EventType
-from quarterdeck.conversations.events.shared_pages import SharedPage, SharedPages
-from quarterdeck.conversations.visibility import see_session
+from quarterdeck.conversations.events.page_loader import LogPage, PageLoader
+from quarterdeck.conversations.events.subscription import Signal, Subscription
+from quarterdeck.conversations.visibility import visible_session
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.core.pages import LogPageRequest
 from quarterdeck.core.settings import StreamSettings
 from quarterdeck.db.database import Connection
 
-# Beyond it a page ends early.
+# A page that reaches this size holds fewer events than were asked for.
 _PAGE_BYTES = 4 * 1024 * 1024
 
 
@@ -27,60 +28,59 @@ async def list_session_events(access: Access, call: Call[None], session_id: UUID
         events, more = await store.page(connection, session_id, request.after, request.limit, _PAGE_BYTES)
         return EventPage(events, events[-1].id if more else None)
 
-    see = see_session(call.workspace_id, session_id, own_token=True)
-    return await access.read(call, see, Permission.WORKSPACE_READ, show)
+    lookup = visible_session(call.workspace_id, session_id, own_token=True)
+    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
 
 
 class Stream(Struct, frozen=True):
-    """What is read, a page or a delta at a time; None when nothing has come for a while. `ended` says that no more is
-    wanted, also to those who are still busy with an item."""
+    """`items` yields pages and deltas, and None as a heartbeat. `closed` is set when the stream must end, even if an
+    item is still being sent."""
 
-    items: AsyncGenerator[SharedPage | DeltaBody | None, None]
-    ended: asyncio.Event
+    items: AsyncGenerator[LogPage | DeltaBody | None, None]
+    closed: asyncio.Event
 
 
 async def follow_session_events(
     access: Access,
     settings: StreamSettings,
-    feed: Feed,
-    pages: SharedPages,
+    hub: EventHub,
+    pages: PageLoader,
     call: Call[None],
     session_id: UUID,
     after: int,
 ) -> Stream:
-    """Admitted like any reader, and watched by the feed from the first item on."""
-    see = see_session(call.workspace_id, session_id, own_token=True)
-    await access.look(call, see, Permission.WORKSPACE_READ)
-    reader = Reader(session_id, call.credential, call.workspace_id, after, settings.queue_deltas)
-    return Stream(_follow(settings, feed, pages, reader), reader.ended)
+    lookup = visible_session(call.workspace_id, session_id, own_token=True)
+    await access.find(call, lookup, Permission.WORKSPACE_READ)
+    subscription = Subscription(session_id, call.credential, call.workspace_id, after, settings.queue_deltas)
+    return Stream(_follow(settings, hub, pages, subscription), subscription.closed)
 
 
 async def _follow(
-    settings: StreamSettings, feed: Feed, pages: SharedPages, reader: Reader
-) -> AsyncGenerator[SharedPage | DeltaBody | None, None]:
-    with feed.watching(reader):
-        while (do := await reader.next(settings.heartbeat_seconds)) is not Next.STOP:
-            if do is Next.NOTHING:
+    settings: StreamSettings, hub: EventHub, pages: PageLoader, subscription: Subscription
+) -> AsyncGenerator[LogPage | DeltaBody | None, None]:
+    with hub.subscribed(subscription):
+        while (item := await subscription.next(settings.heartbeat_seconds)) is not Signal.CLOSED:
+            if item is Signal.TIMEOUT:
                 yield None
-            elif isinstance(do, DeltaBody):
-                yield do
+            elif isinstance(item, DeltaBody):
+                yield item
             else:
                 more = True
-                while more and not reader.ended.is_set():
-                    page = await _next_page(pages, reader)
+                while more and not subscription.closed.is_set():
+                    page = await _next_page(pages, subscription)
                     more = page is not None and page.more
                     if page is not None and page.events:
                         yield page
 
 
-async def _next_page(pages: SharedPages, reader: Reader) -> SharedPage | None:
-    """None: the database is away. Who is ended now is answered 503 next, on which a browser gives up for good; the feed
-    makes this reader look again as soon as it can."""
-    page = await pages.after(reader.session_id, reader.position)
+async def _next_page(pages: PageLoader, subscription: Subscription) -> LogPage | None:
+    """None if the database is unavailable. The stream stays open then: its client would reconnect and get a 503, after
+    which browsers do not retry. The next check by the hub requests the read again."""
+    page = await pages.load(subscription.session_id, subscription.position)
     if page is None or not page.events:
         return page
     for event in page.events:
         if event.type == EventType.RUN_STARTED and event.run_id is not None:
-            reader.is_current(event.run_id, event.data.get("attempt", 0))
-    reader.position = page.events[-1].id
+            subscription.note_attempt(event.run_id, event.data.get("attempt", 0))
+    subscription.position = page.events[-1].id
     return page

@@ -1,4 +1,4 @@
-"""A session's log as it is read, and the channel on which its readers are told of news."""
+"""SQL that reads session logs, and the notification channel."""
 
 from collections.abc import Iterable, Sequence
 from uuid import UUID
@@ -6,7 +6,7 @@ from uuid import UUID
 from quarterdeck.conversations.events.model import EventBody, Head
 from quarterdeck.db.database import Connection
 
-# Entries hold up to a megabyte each: a page ends where it has become large enough, however few it holds.
+# Events hold up to a megabyte each, so a page is also limited by its size in bytes.
 _PAGE = """
 SELECT id, session_id, run_id, type, created_at, data, candidates FROM (
     SELECT e.*, count(*) OVER () AS candidates,
@@ -29,14 +29,14 @@ _NOTIFY = "SELECT pg_notify('quarterdeck_events', payload) FROM unnest(%s::text[
 async def page(
     connection: Connection, session_id: UUID, after: int, count: int, page_bytes: int
 ) -> tuple[list[EventBody], bool]:
-    """At most `count` entries, and whether there are more. At least one if there is any."""
+    """At most `count` events, at least one if any is left, and whether there are more."""
     rows = await (await connection.execute(_PAGE, (session_id, after, count + 1, page_bytes))).fetchall()
     events = [EventBody(*row[:6]) for row in rows[:count]]
     return events, bool(rows) and rows[0][6] > len(events)
 
 
 async def heads(connection: Connection, session_ids: Iterable[UUID]) -> dict[UUID, Head]:
-    """How far the logs of these sessions go; without those that are gone."""
+    """The ends of these logs. Deleted sessions are missing from the result."""
     rows = await (await connection.execute(_HEADS, (list(session_ids),))).fetchall()
     return {session_id: Head(workspace_id, last_id or 0) for session_id, workspace_id, last_id in rows}
 

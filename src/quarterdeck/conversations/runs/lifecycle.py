@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.events.signals import hints, notify
+from quarterdeck.conversations.events.notifications import event_payloads, notify
 from quarterdeck.conversations.runs import lifecycle_store as store
 from quarterdeck.conversations.runs import store as run_store
 from quarterdeck.conversations.runs.model import Entry, Input, RunEnded
@@ -167,7 +167,7 @@ async def cancel(connection: Connection, run_id: UUID, session_id: UUID, workspa
     await events.append(connection, session_id, run_id, entries)
     await _tell_webhooks(connection, workspace_id, run_id, RunEvent.CANCELLED)
     await _free_place(connection, workspace_id)
-    await notify(connection, hints([session_id]))
+    await notify(connection, event_payloads([session_id]))
     return left
 
 
@@ -202,7 +202,7 @@ async def _fail(connection: Connection, run: tuple[UUID, UUID, UUID, int], reaso
         await store.continue_in(connection, run_id, next_run_id)
         await store.enqueue(connection, session_id, next_run_id)
     await _free_place(connection, workspace_id)
-    await notify(connection, hints([session_id]))
+    await notify(connection, event_payloads([session_id]))
 
 
 async def _free_place(connection: Connection, workspace_id: UUID) -> None:
@@ -233,4 +233,4 @@ async def _tell_webhooks(connection: Connection, workspace_id: UUID, run_id: UUI
 
 async def _log(connection: Connection, lease: Lease, *entries: NewEvent) -> None:
     await events.append(connection, lease.session_id, lease.run_id, entries)
-    await notify(connection, hints([lease.session_id]))
+    await notify(connection, event_payloads([lease.session_id]))

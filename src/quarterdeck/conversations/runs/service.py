@@ -5,7 +5,7 @@ from uuid import UUID
 import msgspec
 
 from quarterdeck.audit.model import ObjectType
-from quarterdeck.auth.access import Access, See
+from quarterdeck.auth.access import Access, Lookup
 from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.changes.perform import Changes, Made, fingerprint
 from quarterdeck.conversations.runs import lifecycle, store
@@ -19,7 +19,7 @@ from quarterdeck.conversations.runs.model import (
     Submission,
     Verdict,
 )
-from quarterdeck.conversations.visibility import see_session
+from quarterdeck.conversations.visibility import visible_session
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
@@ -39,7 +39,7 @@ _REFUSALS = {
 async def submit_input(
     access: Access, inputs: InputBatcher, last_used: LastUsed, call: Call[InputEvent], session_id: UUID
 ) -> Answer:
-    if call.fault is not None or not call.allowance.is_granted:
+    if call.fault is not None or not call.rate_limit.is_allowed:
         # A request that cannot be carried out does not enter the queue: this raises the error that comes first.
         await _admit(access, call, session_id)
     try:
@@ -60,19 +60,19 @@ async def submit_input(
     if submitted.api_key_id is not None:
         last_used.note(submitted.api_key_id)
     if submitted.verdict is Verdict.UNAUTHORIZED:
-        call.allowance.void(call.credential)
+        call.rate_limit.forget(call.credential)
     if submitted.body is None:
         raise _REFUSALS[submitted.verdict]()
     return Answer(submitted.body, replayed=submitted.verdict is Verdict.REPLAYED)
 
 
 async def _admit(access: Access, call: Call[InputEvent], session_id: UUID) -> None:
-    see = see_session(call.workspace_id, session_id, own_token=True)
-    await access.look(call, see, Permission.SESSION_MANAGE)
+    lookup = visible_session(call.workspace_id, session_id, own_token=True)
+    await access.find(call, lookup, Permission.SESSION_MANAGE)
 
 
 async def get_run(access: Access, call: Call[None], run_id: UUID) -> RunBody:
-    return await access.look(call, _see_run(call.workspace_id, run_id), Permission.WORKSPACE_READ)
+    return await access.find(call, _visible_run(call.workspace_id, run_id), Permission.WORKSPACE_READ)
 
 
 async def list_session_runs(access: Access, call: Call[None], session_id: UUID, request: PageRequest) -> RunPage:
@@ -83,8 +83,8 @@ async def list_session_runs(access: Access, call: Call[None], session_id: UUID, 
         items, next_cursor = await take_page(request, fetch)
         return RunPage(items, next_cursor)
 
-    see = see_session(call.workspace_id, session_id, own_token=True)
-    return await access.read(call, see, Permission.WORKSPACE_READ, show)
+    lookup = visible_session(call.workspace_id, session_id, own_token=True)
+    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
 
 
 async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer:
@@ -106,7 +106,7 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
     return await changes.perform(
         call,
         operation="cancel_run",
-        see=_see_run(call.workspace_id, run_id),
+        lookup=_visible_run(call.workspace_id, run_id),
         permission=Permission.SESSION_MANAGE,
         resource=(run_id,),
         about=ObjectType.RUN,
@@ -114,17 +114,17 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
     )
 
 
-def _see_run(named: UUID | None, run_id: UUID) -> See[RunBody]:
+def _visible_run(named: UUID | None, run_id: UUID) -> Lookup[RunBody]:
     """A run is seen by whoever sees its session."""
 
-    async def see(connection: Connection, principal: Principal) -> RunBody:
+    async def lookup(connection: Connection, principal: Principal) -> RunBody:
         run = await store.get(connection, principal.workspace_id, run_id)
         if run is None:
             raise errors.not_found("run")
         try:
-            await see_session(named, run.session_id, own_token=True)(connection, principal)
+            await visible_session(named, run.session_id, own_token=True)(connection, principal)
         except ServiceError:
             raise errors.not_found("run") from None
         return run
 
-    return see
+    return lookup

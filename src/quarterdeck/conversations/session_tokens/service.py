@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 
 from quarterdeck.audit.model import ObjectType
-from quarterdeck.auth.access import Access, See, block_credentials
+from quarterdeck.auth.access import Access, Lookup, block_credentials
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.conversations.session_tokens import rules, store
 from quarterdeck.conversations.session_tokens.model import (
@@ -17,7 +17,7 @@ from quarterdeck.conversations.session_tokens.model import (
     SessionTokenPage,
 )
 from quarterdeck.conversations.sessions import service as sessions
-from quarterdeck.conversations.visibility import see_session
+from quarterdeck.conversations.visibility import visible_session
 from quarterdeck.core import errors, secrets
 from quarterdeck.core.actors import CredentialKind, Permission, Principal
 from quarterdeck.core.call import Answer, Call
@@ -37,8 +37,8 @@ async def list_session_tokens(
         items, next_cursor = await take_page(request, fetch)
         return SessionTokenPage(items, next_cursor)
 
-    see = see_session(call.workspace_id, session_id, own_token=False)
-    return await access.read(call, see, Permission.WORKSPACE_READ, show)
+    lookup = visible_session(call.workspace_id, session_id, own_token=False)
+    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
 
 
 async def create_session_token(
@@ -63,7 +63,7 @@ async def create_session_token(
     return await changes.perform(
         call,
         operation="create_session_token",
-        see=see_session(call.workspace_id, session_id, own_token=False),
+        lookup=visible_session(call.workspace_id, session_id, own_token=False),
         permission=Permission.SESSION_MANAGE,
         resource=(session_id,),
         about=ObjectType.SESSION_TOKEN,
@@ -86,7 +86,7 @@ async def revoke_session_token(changes: Changes, call: Call[None], session_id: U
     return await changes.perform(
         call,
         operation="revoke_session_token",
-        see=_see_token(call.workspace_id, session_id, token_id),
+        lookup=_visible_token(call.workspace_id, session_id, token_id),
         permission=Permission.SESSION_MANAGE,
         resource=(session_id, token_id),
         about=ObjectType.SESSION_TOKEN,
@@ -99,14 +99,14 @@ def _told(token: SessionTokenBody) -> dict[str, str]:
     return {"session_id": str(token.session_id), "prefix": token.prefix}
 
 
-def _see_token(named: UUID | None, session_id: UUID, token_id: UUID) -> See[SessionTokenBody]:
-    see_it = see_session(named, session_id, own_token=False)
+def _visible_token(named: UUID | None, session_id: UUID, token_id: UUID) -> Lookup[SessionTokenBody]:
+    lookup_session = visible_session(named, session_id, own_token=False)
 
-    async def see(connection: Connection, principal: Principal) -> SessionTokenBody:
-        await see_it(connection, principal)
+    async def lookup(connection: Connection, principal: Principal) -> SessionTokenBody:
+        await lookup_session(connection, principal)
         token = await store.get(connection, session_id, token_id)
         if token is None:
             raise errors.not_found("session token")
         return token
 
-    return see
+    return lookup

@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec import UNSET
 
 from quarterdeck.audit.model import ObjectType
-from quarterdeck.auth.access import Access, see_workspace
+from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.conversations.events.log import lock_session
 from quarterdeck.conversations.runs import lifecycle
@@ -20,7 +20,7 @@ from quarterdeck.conversations.sessions.model import (
     SessionPage,
     SessionSkill,
 )
-from quarterdeck.conversations.visibility import see_session
+from quarterdeck.conversations.visibility import visible_session
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
@@ -43,7 +43,7 @@ async def create_session(changes: Changes, call: Call[CreateSessionBody]) -> Ans
     return await changes.perform(
         call,
         operation="create_session",
-        see=see_workspace(call.workspace_id),
+        lookup=visible_workspace(call.workspace_id),
         permission=Permission.SESSION_MANAGE,
         resource=(),
         about=ObjectType.SESSION,
@@ -64,15 +64,15 @@ async def list_sessions(
         items, next_cursor = await take_page(request, fetch, lasting=False)
         return SessionPage(items, next_cursor)
 
-    return await access.read(call, see_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+    return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def get_session(access: Access, call: Call[None], session_id: UUID) -> SessionBody:
     async def show(connection: Connection, principal: Principal, _: UUID) -> SessionBody:
         return await _existing(connection, principal.workspace_id, session_id)
 
-    see = see_session(call.workspace_id, session_id, own_token=True)
-    return await access.read(call, see, Permission.WORKSPACE_READ, show)
+    lookup = visible_session(call.workspace_id, session_id, own_token=True)
+    return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
 
 
 async def change_session(changes: Changes, call: Call[ChangeSessionBody], session_id: UUID) -> Answer:
@@ -95,7 +95,7 @@ async def change_session(changes: Changes, call: Call[ChangeSessionBody], sessio
     return await changes.perform(
         call,
         operation="change_session",
-        see=see_session(call.workspace_id, session_id, own_token=False),
+        lookup=visible_session(call.workspace_id, session_id, own_token=False),
         permission=Permission.SESSION_MANAGE,
         resource=(session_id,),
         about=ObjectType.SESSION,
@@ -116,7 +116,7 @@ async def delete_session(changes: Changes, call: Call[None], session_id: UUID) -
     return await changes.perform(
         call,
         operation="delete_session",
-        see=see_session(call.workspace_id, session_id, own_token=False),
+        lookup=visible_session(call.workspace_id, session_id, own_token=False),
         permission=Permission.SESSION_MANAGE,
         resource=(session_id,),
         about=ObjectType.SESSION,

@@ -63,20 +63,23 @@ LANGUAGE plpgsql VOLATILE
 -- Plans that were cached while the tables were nearly empty would scan them for ever after.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+-- Planning takes longer than the statements, and every set of values has the same best plan.
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     caller record;
-    admitted boolean[] := '{}';
+    admitted boolean[];
+    i integer;
     lock_key bigint;
     receipt record;
     event_id bigint;
     run_id uuid;
     outcome text;
 BEGIN
-    FOR i IN 1 .. cardinality(session_ids) LOOP
-        SELECT * INTO caller FROM check_submitter(secret_hashes[i], session_ids[i], workspace_ids[i]);
-        admitted[i] := caller.refusal IS NULL;
-    END LOOP;
+    SELECT array_agg(c.refusal IS NULL ORDER BY item.place) INTO admitted
+    FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
+        AS item(secret_hash, session_id, workspace_id, place)
+    CROSS JOIN LATERAL check_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c;
 
     FOR lock_key IN
         SELECT session_lock(item.session_id)
@@ -90,9 +93,15 @@ BEGIN
         PERFORM pg_advisory_xact_lock(lock_key);
     END LOOP;
 
-    FOR i IN 1 .. cardinality(session_ids) LOOP
+    FOR caller IN
+        SELECT item.place::integer, c.*
+        FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
+            AS item(secret_hash, session_id, workspace_id, place)
+        CROSS JOIN LATERAL check_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c
+        ORDER BY item.place
+    LOOP
+        i := caller.place;
         body := NULL;
-        SELECT * INTO caller FROM check_submitter(secret_hashes[i], session_ids[i], workspace_ids[i]);
         api_key_id := caller.api_key_id;
         IF caller.refusal IS NOT NULL OR NOT admitted[i] THEN
             -- A caller refused in step 1 holds no locks, so it stays refused even if it has gained access meanwhile.

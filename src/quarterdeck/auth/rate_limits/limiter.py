@@ -1,0 +1,105 @@
+"""The rate limiter of a process, and the limit as it applies to one request."""
+
+import time
+from typing import TYPE_CHECKING
+
+from quarterdeck.auth.rate_limits import rules
+from quarterdeck.auth.rate_limits.memory_backend import MemoryBackend
+from quarterdeck.auth.rate_limits.model import Caller, Decision, Rate, RateState
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Credential, Principal
+from quarterdeck.core.settings import LimitSettings
+
+if TYPE_CHECKING:
+    from quarterdeck.auth.rate_limits.redis_backend import RedisBackend
+
+_MAX_KNOWN_CALLERS = 10_000
+
+
+class RateLimiter:
+    def __init__(self, settings: LimitSettings, processes: int) -> None:
+        """Without Redis, each of the server's processes enforces its share of the limits."""
+        self.rates = rules.rates(settings, processes if settings.redis_url is None else 1)
+        self._memory = MemoryBackend()
+        self._redis = _redis_backend(settings, self.rates)
+        # Callers by credential, as of the last successful check of that credential.
+        self._callers: dict[Credential, Caller] = {}
+
+    async def close(self) -> None:
+        if self._redis is not None:
+            await self._redis.close()
+
+    def known_caller(self, credential: Credential) -> Caller | None:
+        return self._callers.get(credential)
+
+    def remember(self, credential: Credential, caller: Caller) -> None:
+        self._callers[credential] = caller
+        if len(self._callers) > _MAX_KNOWN_CALLERS:
+            del self._callers[next(iter(self._callers))]
+
+    def forget(self, credential: Credential) -> None:
+        self._callers.pop(credential, None)
+
+    async def charge(self, caller: Caller) -> Decision | None:
+        """None if Redis is unreachable. The request is then allowed."""
+        owner_ids = {"credential": caller.credential_id, "workspace": caller.workspace_id}
+        charges = [(rate, owner_ids[rate.name]) for rate in self.rates]
+        if self._redis is not None:
+            return await self._redis.charge([owner_id for _, owner_id in charges])
+        return self._memory.charge(charges, time.monotonic_ns() // 1000)
+
+
+def _redis_backend(settings: LimitSettings, rates: tuple[Rate, ...]) -> "RedisBackend | None":
+    if not rates or settings.redis_url is None:
+        return None
+    # Imported late: the Redis client loads slowly, and most installations do not use it.
+    from quarterdeck.auth.rate_limits.redis_backend import RedisBackend
+
+    return RedisBackend(settings.redis_url, rates, settings.redis_wait_seconds)
+
+
+class RequestLimit:
+    """The rate limit of one request. The request is charged once, even if its credential is checked several times."""
+
+    def __init__(self, limiter: RateLimiter) -> None:
+        self._limiter = limiter
+        self._is_charged = False
+        self._decision: Decision | None = None
+
+    @property
+    def is_allowed(self) -> bool:
+        return not self._limiter.rates or (self._is_charged and (self._decision is None or self._decision.allowed))
+
+    @property
+    def rates(self) -> tuple[Rate, ...]:
+        """The rates that the request was charged against."""
+        return self._limiter.rates if self._is_charged else ()
+
+    @property
+    def states(self) -> tuple[RateState, ...]:
+        return () if self._decision is None else self._decision.states
+
+    async def charge_known(self, credential: Credential) -> None:
+        """Charge the caller of a credential that was valid before, without waiting with a database connection in hand.
+        A refusal is raised later, by `charge`: an invalid credential must be answered 401, not 429."""
+        caller = self._limiter.known_caller(credential) if self._limiter.rates else None
+        if caller is not None:
+            await self._charge(caller)
+
+    async def charge(self, credential: Credential, principal: Principal) -> None:
+        if self._limiter.rates and not self._is_charged:
+            caller = Caller(principal.session_token_id or principal.api_key_id, principal.workspace_id)
+            self._limiter.remember(credential, caller)
+            await self._charge(caller)
+        if not self.is_allowed:
+            longest = max(self.states, key=rules.wait_us)
+            seconds = rules.rounded_up(rules.wait_us(longest), rules.SECOND_US)
+            raise errors.too_many(longest.rate.name, seconds)
+
+    def forget(self, credential: Credential) -> None:
+        self._limiter.forget(credential)
+        self._is_charged, self._decision = False, None
+
+    async def _charge(self, caller: Caller) -> None:
+        self._is_charged = True
+        self._decision = await self._limiter.charge(caller)

@@ -1,0 +1,110 @@
+"""PostgreSQL notifications (NOTIFY) about session logs: new events, and text that a model is writing.
+
+Notifications may be lost or duplicated. New events are also found by the periodic check in `hub.py`, and the text of a
+lost delta is part of the message that is stored later.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from quarterdeck.conversations.events import store
+from quarterdeck.conversations.events.model import DeltaBody
+from quarterdeck.core.logging import log
+from quarterdeck.db.database import Connection, Database
+
+# PostgreSQL limits a payload to 7,999 bytes. A session id takes 39 bytes in JSON, a character at most six (a control
+# character), and the other fields of a delta less than 300.
+_SESSIONS_PER_PAYLOAD = 200
+_CHARACTERS_PER_PAYLOAD = 1_250
+# Limits the load by notifications: a NOTIFY for each batch of inputs would cost more than the streams need.
+_PAUSE_SECONDS = 0.01
+
+
+class Notification(
+    Struct, frozen=True, omit_defaults=True, rename={"session_ids": "s", "delta": "d", "delta_number": "n"}
+):
+    """The payload: either the sessions that have new events, or one delta."""
+
+    session_ids: tuple[UUID, ...] = ()
+    delta: DeltaBody | None = None
+    # Keeps equal deltas apart: PostgreSQL drops duplicate payloads within a transaction.
+    delta_number: int = 0
+
+
+_decoder = msgspec.json.Decoder(Notification)
+
+
+def event_payloads(session_ids: Iterable[UUID]) -> list[str]:
+    """Payloads which say that these sessions have new events."""
+    ids = tuple(session_ids)
+    parts = (ids[start : start + _SESSIONS_PER_PAYLOAD] for start in range(0, len(ids), _SESSIONS_PER_PAYLOAD))
+    return [_encoded(Notification(session_ids=part)) for part in parts]
+
+
+def delta_payloads(session_id: UUID, run_id: UUID, attempt: int, text: str) -> list[str]:
+    # A model may stream half of a surrogate pair, which UTF-8 cannot represent.
+    text = text.encode("utf-8", "replace").decode()
+    parts = (text[start : start + _CHARACTERS_PER_PAYLOAD] for start in range(0, len(text), _CHARACTERS_PER_PAYLOAD))
+    return [
+        _encoded(Notification(delta=DeltaBody(session_id, run_id, attempt, part), delta_number=number))
+        for number, part in enumerate(parts)
+    ]
+
+
+def parse(payload: str) -> Notification | None:
+    """None for foreign payloads: any user of the database can send to the channel."""
+    try:
+        return _decoder.decode(payload)
+    except msgspec.DecodeError:
+        return None
+
+
+async def notify(connection: Connection, payloads: Sequence[str]) -> None:
+    if payloads:
+        await store.notify(connection, payloads)
+
+
+def _encoded(notification: Notification) -> str:
+    return msgspec.json.encode(notification).decode()
+
+
+class Notifier:
+    """Sends notifications about new events in the background. Sessions added while a notification is being sent go into
+    the next one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._session_ids: set[UUID] = set()
+        self._sender: asyncio.Task[None] | None = None
+
+    def add(self, session_ids: Iterable[UUID]) -> None:
+        self._session_ids.update(session_ids)
+        if self._session_ids and self._sender is None:
+            self._sender = asyncio.create_task(self._send())
+
+    async def close(self) -> None:
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.gather(self._sender, return_exceptions=True)
+
+    async def _send(self) -> None:
+        try:
+            while self._session_ids:
+                session_ids, self._session_ids = self._session_ids, set()
+                await self._notify(event_payloads(session_ids))
+                await asyncio.sleep(_PAUSE_SECONDS)
+        finally:
+            self._sender = None
+
+    async def _notify(self, payloads: list[str]) -> None:
+        async def send(connection: Connection) -> None:
+            await notify(connection, payloads)
+
+        try:
+            await self._database.read(send)
+        except Exception as fault:
+            log.debug("notification failed; streams find the new events by their periodic check", exc_info=fault)

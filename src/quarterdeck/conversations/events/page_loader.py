@@ -1,0 +1,60 @@
+"""Loads pages of session logs for open streams. Streams at the same position share one query and one encoding."""
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID
+
+from quarterdeck.conversations.events import store
+from quarterdeck.conversations.events.model import EventBody
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.db.database import Connection, Database
+
+# A stream keeps one page in memory until its client has received it.
+_PAGE_BYTES = 256 * 1024
+_PAGE_EVENTS = 100
+
+
+class LogPage:
+    def __init__(self, events: list[EventBody], more: bool) -> None:
+        self.events = events
+        self.more = more
+        self._encoded: bytes | None = None
+
+    def encoded(self, encode: Callable[[list[EventBody]], bytes]) -> bytes:
+        if self._encoded is None:
+            self._encoded = encode(self.events)
+        return self._encoded
+
+
+class PageLoader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # Queries that were not sent yet, by session and position: only these can be joined. A query that was sent
+        # before an event was committed misses that event.
+        self._joinable: dict[tuple[UUID, int], asyncio.Task[LogPage | None]] = {}
+        # The event loop itself keeps only weak references to tasks.
+        self._queries: set[asyncio.Task[LogPage | None]] = set()
+
+    async def load(self, session_id: UUID, after: int) -> LogPage | None:
+        """The events that follow event `after`, with all that were committed before this call. None if the database is
+        unavailable."""
+        query = self._joinable.get((session_id, after))
+        if query is None:
+            query = asyncio.create_task(self._query(session_id, after))
+            self._joinable[session_id, after] = query
+            self._queries.add(query)
+            query.add_done_callback(self._queries.discard)
+        # A stream that is cancelled must not cancel the query that other streams wait for.
+        return await asyncio.shield(query)
+
+    async def _query(self, session_id: UUID, after: int) -> LogPage | None:
+        async def read(connection: Connection) -> LogPage:
+            self._joinable.pop((session_id, after), None)
+            return LogPage(*await store.page(connection, session_id, after, _PAGE_EVENTS, _PAGE_BYTES))
+
+        try:
+            return await self._database.read(read)
+        except ServiceError:
+            return None
+        finally:
+            self._joinable.pop((session_id, after), None)
