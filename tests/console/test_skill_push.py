@@ -10,8 +10,8 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from quarterdeck.client.bundle_archive import pack_folder
-from tests.client.misbehaving import Proxy, hangs, resets_after_the_effect, resets_at_once
-from tests.client.test_packing import skill, write
+from tests.client.faulty_proxy import Proxy, hangs, resets_after_the_effect, resets_at_once
+from tests.client.test_bundle_archive import skill, write
 from tests.console.browser import ConsolePage, open_console
 from tests.world import Server, World, bundle
 
