@@ -11,13 +11,12 @@ import httpx
 from playwright.async_api import Browser, Page, expect
 
 from quarterdeck.core.ids import first_id_at
-from quarterdeck.db.migrate import migrate
 from quarterdeck.server import embedded_postgres
 from tests.console.browser import NARROW, WIDE, ConsolePage, Scheme, launch_browser, open_console
 from tests.console.png_palette import reduce_colours
 from tests.console.sample_workspace import SampleWorkspace, create_sample
 from tests.workers import working
-from tests.world import World, serving
+from tests.world import PATIENT, World, migrate_for_tests, serving
 
 FOLDER = Path(__file__).parents[2] / "docs/screenshots"
 SIZES = {"wide": (WIDE, 800), "narrow": (NARROW, 720)}
@@ -103,8 +102,8 @@ def main() -> None:
         data = Path(folder) / "data"
         data.mkdir()
         with embedded_postgres.running(Path(folder) / "postgres") as database_url:
-            migrate(database_url)
-            with serving(database_url, data) as server, working(database_url, data):
+            migrate_for_tests(database_url)
+            with serving(database_url, data, **PATIENT) as server, working(database_url, data):
                 asyncio.run(_picture(server.url, database_url))
 
 
