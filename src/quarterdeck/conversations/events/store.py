@@ -23,7 +23,7 @@ SELECT s.id, s.workspace_id, (SELECT max(e.id) FROM session_events e WHERE e.ses
 FROM sessions s WHERE s.id = ANY (%s)
 """
 _LISTEN = "LISTEN quarterdeck_events"
-_NOTIFY = "SELECT pg_notify('quarterdeck_events', payload) FROM unnest(%s) AS payload"
+_NOTIFY = "SELECT pg_notify('quarterdeck_events', payload) FROM unnest(%s::text[]) AS payload"
 
 
 async def page(
