@@ -15,7 +15,7 @@ def main() -> None:
     import quarterdeck.app
 
     if sys.argv[1] == "worker":
-        import quarterdeck.worker.queue  # noqa: F401 - so that the clock finds its modules
+        import quarterdeck.worker.process  # noqa: F401 - so that the clock finds its modules
     clock.install(Path(os.environ[CLOCK]))
     if bug := os.environ.get(BUG):
         planted.BUGS[bug].plant()

@@ -41,7 +41,7 @@ def work_alone(settings: Settings) -> int:
     if settings.database.url is None:
         raise SettingsError("QUARTERDECK_DATABASE_URL is not set; `qd serve` brings a database of its own")
     # Here, not above: what a worker needs is of no use to an API process, and large.
-    from quarterdeck.worker.queue import run_worker
+    from quarterdeck.worker.process import run_worker
 
     lifeline.watch()
     return run_worker(settings)
