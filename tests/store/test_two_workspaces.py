@@ -271,7 +271,7 @@ def with_foreign_ids() -> Iterator[Visit]:
     yield lambda c, a, b: counted(activity.after_input(c, a.workspace, window, 1), None)
 
     yield lambda c, a, b: counted(api_keys.get(c, a.workspace, b.key), None)
-    yield lambda c, a, b: api_keys.alive_of_user(c, a.workspace, b.user)
+    yield lambda c, a, b: api_keys.active_of_user(c, a.workspace, b.user)
     yield lambda c, a, b: api_keys.revoke_all(c, a.workspace, [b.key])
     yield lambda c, a, b: api_keys.max_days(c, a.workspace)
     yield lambda c, a, b: refused(api_keys.lock(c, a.workspace, b.key))
