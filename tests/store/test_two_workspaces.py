@@ -264,11 +264,11 @@ def with_foreign_ids() -> Iterator[Visit]:
     session, skill or webhook in it that was seen."""
     window = activity_rules.window(datetime.now(UTC) + timedelta(seconds=1), 60)
     yield lambda c, a, b: counted(_states(c, a, window), {"running": 1, "queued": 1, "succeeded": 1})
-    yield lambda c, a, b: counted(activity.after_run(c, a.workspace, window, 3), None)
+    yield lambda c, a, b: counted(activity.run_limit_time(c, a.workspace, window, 3), None)
     later = datetime.now(UTC) + timedelta(minutes=1)
     yield lambda c, a, b: counted(activity.active_before(c, a.workspace, later, 9), {"running": 1, "queued": 1})
     yield lambda c, a, b: counted(_inputs(c, a, window), 1)
-    yield lambda c, a, b: counted(activity.after_input(c, a.workspace, window, 1), None)
+    yield lambda c, a, b: counted(activity.input_limit_time(c, a.workspace, window, 1), None)
 
     yield lambda c, a, b: counted(api_keys.get(c, a.workspace, b.key), None)
     yield lambda c, a, b: api_keys.active_of_user(c, a.workspace, b.user)
@@ -409,7 +409,7 @@ def _own_rows() -> Iterator[Visit]:
     yield lambda c, a, b: session_tokens.add(c, NewSessionToken(new_id(), a.session, a.key, b"x" * 32, "x", until))
     yield lambda c, a, b: sessions.add(c, new_id(), a.workspace, session, a.user)
     yield lambda c, a, b: sessions.workspace_of(c, a.session)
-    yield lambda c, a, b: sessions.keep(c, a.session)
+    yield lambda c, a, b: sessions.prevent_deletion(c, a.session)
     yield lambda c, a, b: sessions.agent_setup(c, a.session)
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
