@@ -41,7 +41,7 @@ def run_worker_alone(settings: Settings) -> int:
     if settings.database.url is None:
         raise SettingsError("QUARTERDECK_DATABASE_URL is not set. `qd serve` starts a database of its own.")
     # Imported here because it is large and API processes do not need it.
-    from quarterdeck.worker.queue import run_worker
+    from quarterdeck.worker.process import run_worker
 
     lifeline.watch()
     return run_worker(settings)

@@ -1,4 +1,4 @@
-"""Inputs, the runs they start or steer, and what became of both."""
+"""Inputs and runs."""
 
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -95,7 +95,7 @@ class RunPage(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """An entry of the log as a run reads it, with the model's own record."""
+    """An event of the log as a run reads it, with the provider's record."""
 
     run_id: UUID | None
     type: str
