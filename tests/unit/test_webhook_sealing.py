@@ -97,7 +97,7 @@ def test_processes_that_start_together_agree_on_one_key(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 from uuid import UUID
-from quarterdeck.settings import WebhookSettings
+from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.webhooks.sealing import Sealer
 sealer = Sealer(WebhookSettings(), Path(sys.argv[1]))
 sys.stdin.readline()
