@@ -17,6 +17,7 @@ from msgspec import Struct
 from psycopg import AsyncConnection, sql
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
+from quarterdeck.server.listener import listen
 
 from bench.case import BenchError, Ground
 from bench.provider import QUICKLY
@@ -26,7 +27,6 @@ from quarterdeck.conversations.runs.model import RunBody, RunState, SubmitKindBo
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
-from quarterdeck.server.listener import listen
 from quarterdeck.workspaces.service import FirstStart, first_start
 
 _START_SECONDS = 30.0

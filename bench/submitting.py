@@ -12,13 +12,13 @@ from time import monotonic
 from uuid import UUID, uuid4
 
 from msgspec import Struct
+from quarterdeck.db.arrays import bytea_array, text_array, uuid_array
 
 from bench import pgbench, wrk
 from bench.case import BenchError, Taken
 from bench.resources import cpu_seconds
 from bench.server import Server
 from quarterdeck.conversations.runs import store
-from quarterdeck.db.arrays import bytea_array, text_array, uuid_array
 
 TEXT = "Please look at the release notes and tell me what is missing."
 CONNECTIONS = 64

@@ -20,9 +20,9 @@ import psycopg
 from msgspec import Struct
 from psycopg import AsyncConnection, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from quarterdeck.core.actors import Permission
 
 from quarterdeck.api_keys.model import CreateApiKeyBody
+from quarterdeck.core.actors import Permission
 from quarterdeck.core.settings import AuditSettings, DatabaseSettings
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate

@@ -13,7 +13,7 @@ from quarterdeck.api.endpoint import Endpoint, Executor
 from quarterdeck.api.health import healthz, readyz
 from quarterdeck.api.openapi import openapi_document, serve_document
 from quarterdeck.api.routes import OPERATIONS
-from quarterdeck.api.shutdown import told_of_stop
+from quarterdeck.api.shutdown import on_shutdown_signal
 from quarterdeck.auth.access import Access
 from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.auth.rate_limits.limiter import RateLimiter
@@ -32,7 +32,7 @@ from quarterdeck.http.operation import Operation
 from quarterdeck.retention import delete_expired
 from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
 from quarterdeck.skills.uploads import Uploads, open_uploads
-from quarterdeck.webhooks.sealing import Sealer
+from quarterdeck.webhooks.secret_encryption import SecretCipher
 
 
 def load_app(settings: Settings) -> ASGIApp:
@@ -95,7 +95,7 @@ class Services:
             BundleStore: self.bundles,
             Uploads: self.uploads,
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
-            Sealer: Sealer(settings.webhook, settings.data_dir),
+            SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
             **{type(section): section for section in (settings.bundle, settings.stream)},
         }
@@ -111,7 +111,7 @@ class Services:
                 asyncio.create_task(_every(self.settings.key.last_used_flush_seconds, self._flush)),
                 asyncio.create_task(_every(sweep_seconds, self._delete_expired)),
             ]
-            with told_of_stop(self._stop):
+            with on_shutdown_signal(self._stop):
                 yield
             for loop in loops:
                 loop.cancel()

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from quarterdeck.core.actors import Permission
-
 from tests.cli.people import nearby
 from tests.world import Server, World
 

@@ -5,8 +5,8 @@ import stat
 from pathlib import Path
 
 import httpx
-from quarterdeck.core.actors import Permission
 
+from quarterdeck.core.actors import Permission
 from tests.cli.people import Nearby, nearby
 from tests.world import Server, World, free_port
 

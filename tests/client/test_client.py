@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from msgspec import UNSET
-from quarterdeck.core.actors import Permission
 
 from quarterdeck.client import (
     ApiError,
@@ -32,10 +31,11 @@ from quarterdeck.client import (
 from quarterdeck.client.errors import BY_CODE
 from quarterdeck.client.requests import Operation
 from quarterdeck.conversations.sessions.model import SessionBody, SessionSkill
+from quarterdeck.core.actors import Permission
 from quarterdeck.core.errors import ErrorCode
-from tests.client import misbehaving as bad
-from tests.client.both import KINDS, Both, opened
-from tests.client.misbehaving import Proxy
+from tests.client import faulty_proxy as bad
+from tests.client.both_clients import KINDS, Both, opened
+from tests.client.faulty_proxy import Proxy
 from tests.world import EVERY_PERMISSION, Server, World, bundle, serving
 
 both = pytest.mark.parametrize("kind", KINDS)

@@ -15,10 +15,10 @@ from zlib import crc32
 import schemathesis
 from hypothesis import strategies as st
 from msgspec import Struct
-from quarterdeck.core.actors import Permission
 from schemathesis import Case, HookContext
 
 from quarterdeck.core import ids
+from quarterdeck.core.actors import Permission
 from tests.unit import archives
 from tests.world import EVERY_PERMISSION, World, bundle
 

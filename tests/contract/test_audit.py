@@ -9,10 +9,10 @@ from uuid import UUID, uuid4
 import httpx
 import psycopg
 import pytest
-from quarterdeck.core.actors import Permission
 
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.api_keys.model import CreateApiKeyBody
+from quarterdeck.core.actors import Permission
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.http.operation import Operation
 from quarterdeck.workspaces import service as workspaces

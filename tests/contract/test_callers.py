@@ -9,9 +9,9 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from msgspec import Struct
-from quarterdeck.core.actors import CredentialKind, Permission
 
 from quarterdeck.api.routes import OPERATIONS
+from quarterdeck.core.actors import CredentialKind, Permission
 from quarterdeck.core.secrets import mint
 from quarterdeck.http.operation import Operation, Payload
 from tests.world import Server, World, bundle, error_of

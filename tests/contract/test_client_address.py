@@ -7,7 +7,6 @@ import pytest
 
 from quarterdeck.core.settings import Networks
 from quarterdeck.http.client_address import client_address
-from quarterdeck.http.headers import note_headers
 from tests.world import Server, World, clone_database, drop_database, serving
 
 PROXIES = Networks.parse("127.0.0.1, 10.0.0.0/8, 2001:db8:aaaa::/48")
@@ -15,7 +14,6 @@ PROXIES = Networks.parse("127.0.0.1, 10.0.0.0/8, 2001:db8:aaaa::/48")
 
 def address(*forwarded: str, peer: str = "10.0.0.1", proxies: Networks | None = PROXIES) -> str | None:
     scope = {"client": (peer, 1), "headers": [(b"x-forwarded-for", value.encode()) for value in forwarded]}
-    note_headers(scope)
     return client_address(scope, proxies)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from quarterdeck.core.actors import Permission
 
+from quarterdeck.core.actors import Permission
 from quarterdeck.core.errors import ErrorCode
 from tests.world import Server, World, clone_database, drop_database, error_of, serving
 

@@ -7,8 +7,8 @@ from urllib.parse import quote
 from uuid import UUID, uuid4
 
 import pytest
-from quarterdeck.core.actors import CredentialKind
 
+from quarterdeck.core.actors import CredentialKind
 from quarterdeck.core.secrets import mint
 from tests.raw_http import PATIENCE_SECONDS, Wire, exchange, request
 from tests.world import Server, World, bundle

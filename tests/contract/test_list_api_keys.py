@@ -4,8 +4,8 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
-from quarterdeck.core.actors import Permission
 
+from quarterdeck.core.actors import Permission
 from quarterdeck.core.ids import new_id
 from tests.workers import eventually
 from tests.world import Server, World, error_of

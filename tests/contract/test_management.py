@@ -6,10 +6,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from quarterdeck.core.actors import Permission
 
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody
+from quarterdeck.core.actors import Permission
 from quarterdeck.workspaces import service as workspaces
 from tests.workers import held_up
 from tests.world import World, error_of

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from quarterdeck.core.actors import Permission
 
+from quarterdeck.core.actors import Permission
 from tests.processes import spooled, until
 from tests.world import Server, World, bundle, error_of, serving
 

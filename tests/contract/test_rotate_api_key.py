@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from quarterdeck.core.actors import Permission
 
+from quarterdeck.core.actors import Permission
 from quarterdeck.core.errors import ServiceError
 from tests.world import EVERY_PERMISSION, World, error_of
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
-from quarterdeck.core.actors import Permission
 
+from quarterdeck.core.actors import Permission
 from tests.fault.stand_in import Brake
 from tests.workers import Worker, at_rest, check_log, ended, log_of, working
 from tests.world import Server, World, bundle, error_of

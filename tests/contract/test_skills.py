@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from quarterdeck.core.actors import Permission
 
+from quarterdeck.core.actors import Permission
 from tests.workers import ended, log_of, working
 from tests.world import Server, World, bundle, error_of, serving
 

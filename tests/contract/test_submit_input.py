@@ -5,8 +5,8 @@ import json
 from uuid import UUID, uuid4
 
 import pytest
-from quarterdeck.core.actors import CredentialKind, Permission
 
+from quarterdeck.core.actors import CredentialKind, Permission
 from quarterdeck.core.secrets import mint
 from tests.world import World, error_of
 

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from quarterdeck.core.actors import Permission
-
 from quarterdeck.workspaces import service as workspaces
 from tests.workers import eventually
 from tests.world import World, error_of

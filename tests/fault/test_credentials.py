@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
-from quarterdeck.core.actors import Permission
 
+from quarterdeck.core.actors import Permission
 from tests.sse import PATIENCE_SECONDS, reading
 from tests.workers import eventually
 from tests.world import EVERY_PERMISSION, PATIENT, Server, World, clone_database, drop_database, error_of, serving

@@ -14,10 +14,10 @@ from uuid import UUID, uuid4
 import httpx
 import psycopg
 from psycopg import AsyncConnection
-from quarterdeck.core.actors import Permission
 
 from quarterdeck.api_keys.model import CreateApiKeyBody, CreatedApiKeyBody
 from quarterdeck.app import build_parts
+from quarterdeck.core.actors import Permission
 from quarterdeck.core.ids import created_at, first_id_at
 from quarterdeck.core.settings import DatabaseSettings, Settings, with_server
 from quarterdeck.db.database import connection_options

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.agents.context import CUT, NO_RESULT, cut_middle, estimate_tokens, fit_turns, with_results, turn_tokens
+from quarterdeck.agents.context import CUT, NO_RESULT, cut_middle, estimate_tokens, fit_turns, turn_tokens, with_results
 from quarterdeck.agents.model import AssistantTurn, ToolCall, ToolResult, Turn, UserTurn
 
 

@@ -8,10 +8,10 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from quarterdeck.cli.chat_view import clean, cut, lines_of, live_lines, plain, wrap
 from quarterdeck.cli.conversation import Block, Cancel, Conversation, Kind, Leave, Stage, Stay
-from quarterdeck.cli.rendering import clean, cut, lines_of, live_lines, plain, wrap
-from quarterdeck.cli.watching import as_line, as_text
-from quarterdeck.client.model import Delta, Event
+from quarterdeck.cli.watch import as_line, as_text
+from quarterdeck.client.models import Delta, Event
 from quarterdeck.conversations.runs.model import Outcome
 
 SESSION = UUID(int=1)

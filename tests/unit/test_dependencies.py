@@ -97,7 +97,7 @@ def test_every_import_is_declared() -> None:
 
 
 # `linting` is what `qd skills lint` imports when it runs.
-@pytest.mark.parametrize("start", ["quarterdeck.client", "quarterdeck.cli.main", "quarterdeck.cli.linting"])
+@pytest.mark.parametrize("start", ["quarterdeck.client", "quarterdeck.cli.main", "quarterdeck.cli.skill_lint"])
 def test_imports_without_the_extras(start: str) -> None:
     names = reachable(start)
     assert len(names) > 10

@@ -9,9 +9,8 @@ import pytest
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.http.downloads import Download
-from quarterdeck.wire.exchange import HANG_UP
 
-SCOPE: dict[str, Any] = {"type": "http", "method": "GET", HANG_UP: lambda: None}
+SCOPE: dict[str, Any] = {"type": "http", "method": "GET"}
 
 
 class Pieces:

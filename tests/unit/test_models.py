@@ -5,7 +5,7 @@ import pytest
 from quarterdeck.agents.demo import DemoModel
 from quarterdeck.agents.model import ModelFailure, Step, TransientFailure
 from quarterdeck.agents.registry import ModelRegistry
-from quarterdeck.agents.retry import step_with_retries, pause_before_retry
+from quarterdeck.agents.retry import pause_before_retry, step_with_retries
 from quarterdeck.core.settings import ModelSettings
 from quarterdeck.core.text_types import storable
 

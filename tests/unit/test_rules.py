@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from quarterdeck.core.actors import Permission, Principal
 
 from quarterdeck.api_keys import rules
 from quarterdeck.conversations.session_tokens.rules import token_expiry
+from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.settings import TokenSettings
 

@@ -3,8 +3,8 @@ import logging
 import sys
 
 import pytest
-from quarterdeck.core.actors import CredentialKind
 
+from quarterdeck.core.actors import CredentialKind
 from quarterdeck.core.logging import JsonLines, fields
 from quarterdeck.core.secrets import mint, recognise, redact
 

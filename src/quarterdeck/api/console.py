@@ -8,14 +8,14 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from quarterdeck.api.endpoint import Respond
 from quarterdeck.core import errors
 from quarterdeck.core.etags import matches_weakly, parse_tags
-from quarterdeck.http.accept import takes
-from quarterdeck.http.headers import headers_of
+from quarterdeck.http.content_negotiation import accepts_encoding
 
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _INDEX = "index.html"
@@ -55,7 +55,7 @@ class Console:
     def page(self) -> Respond:
         async def respond(scope: Scope, _: Receive) -> Response:
             headers = _PAGE | {"ETag": self._page_tag}
-            held = _header(scope, b"if-none-match")
+            held = _header(scope, "if-none-match")
             if matches_weakly(parse_tags(held) or frozenset(), self._page_tag):
                 return Response(status_code=304, headers=_ANY | headers)
             return _sent(scope, self._page, headers)
@@ -106,10 +106,10 @@ def _file(media_type: str, data: bytes) -> _File:
 
 
 def _sent(scope: Scope, file: _File, headers: dict[str, str]) -> Response:
-    if takes(_header(scope, b"accept-encoding"), "gzip"):
+    if accepts_encoding(_header(scope, "accept-encoding"), "gzip"):
         return Response(file.packed, media_type=file.media_type, headers=_ANY | headers | {"Content-Encoding": "gzip"})
     return Response(file.plain, media_type=file.media_type, headers=_ANY | headers)
 
 
-def _header(scope: Scope, name: bytes) -> str:
-    return ", ".join(value.decode("latin-1") for value in headers_of(scope).all(name))
+def _header(scope: Scope, name: str) -> str:
+    return ", ".join(Headers(scope=scope).getlist(name))

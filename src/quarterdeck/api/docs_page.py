@@ -75,7 +75,7 @@ def docs_html(document: Json, css: str | None = None) -> str:
 
 
 def _css() -> str:
-    return files("quarterdeck.http").joinpath("docs_page.css").read_text("utf-8")
+    return files("quarterdeck.api").joinpath("docs_page.css").read_text("utf-8")
 
 
 def _groups(document: Json) -> list[tuple[Json, list[_Described]]]:
@@ -136,7 +136,9 @@ def _operation(document: Json, each: _Described) -> Html:
     )
     address = el("p", _method(each), " ", el("code", each.path), class_="address")
     columns = el("div", text, code, class_="columns")
-    return el("article", heading, address, *about, _needs(operation), columns, _errors(operation), id=each.name)
+    return el(
+        "article", heading, address, *about, _needs(operation), columns, _errors(document, operation), id=each.name
+    )
 
 
 def _method(each: _Described) -> Html:
@@ -199,8 +201,9 @@ def _other_answer(media_type: str, media: Json) -> Html:
     return join(el("h4", f"Answer, {media_type}"), el("p", inline(text)), el("pre", example.strip()))
 
 
-def _errors(operation: Json) -> Html:
-    errors = {status: response for status, response in operation["responses"].items() if status >= "4"}
+def _errors(document: Json, operation: Json) -> Html:
+    responses = operation["responses"].items()
+    errors = {status: resolve(document, response) for status, response in responses if status >= "4"}
     chips = [el("b", status, class_="status") for status in errors]
     entries = [
         el(

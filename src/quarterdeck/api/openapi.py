@@ -9,7 +9,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from quarterdeck.api.endpoint import Respond
-from quarterdeck.api.error_docs import noun, refusals
+from quarterdeck.api.error_docs import noun
+from quarterdeck.api.error_responses import LIMIT_HEADERS, ErrorResponses
 from quarterdeck.api.examples import EXAMPLES
 from quarterdeck.api.openapi_parts import (
     DESCRIPTION,
@@ -19,18 +20,16 @@ from quarterdeck.api.openapi_parts import (
     PART_HEADERS,
     RESPONSE_HEADERS,
     SECURITY_SCHEMES,
+    camel_case,
+    reference,
 )
-from quarterdeck.core.errors import Kind
-from quarterdeck.http.operation import Operation, Payload, Query, Refusal
+from quarterdeck.http.operation import Operation, Payload, Query
 from quarterdeck.http.request import GZIP
-from quarterdeck.http.responses import JSON, STATUS, ErrorBody, ErrorDetail, headers_of, json_response
+from quarterdeck.http.responses import JSON, ErrorBody, json_response
 from quarterdeck.http.schemas import BINARY, NUMBER, UUID
 
 Json = dict[str, Any]
 
-_LIMITS = ("RateLimit", "RateLimit-Policy")
-# Answers to callers that nobody knows yet.
-_UNCHARGED = {Kind.UNAUTHORIZED, Kind.OUTDATED}
 _SCHEMAS = "#/components/schemas/{name}"
 # By the first part of the path.
 _TAGS = {
@@ -54,9 +53,10 @@ def openapi_document(operations: Iterable[Operation]) -> Json:
     types += [operation.payload for operation in operations if not isinstance(operation.payload, Payload)]
     refs, schemas = msgspec.json.schema_components(types, ref_template=_SCHEMAS)
     ref_of = dict(zip(types, refs, strict=True))
+    errors = ErrorResponses()
     paths: Json = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, ref_of)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, ref_of, errors)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Quarterdeck", "version": version("quarterdeck"), "description": DESCRIPTION},
@@ -64,8 +64,9 @@ def openapi_document(operations: Iterable[Operation]) -> Json:
         "tags": _tags(operations),
         "paths": paths,
         "components": {
-            "schemas": {name: _tidied(schemas[name]) for name in sorted(schemas)},
-            "parameters": PARAMETERS,
+            "schemas": {name: _tidied(schemas[name]) for name in sorted(schemas)} | errors.schemas,
+            "responses": errors.responses,
+            "parameters": PARAMETERS | _path_parameters(operations),
             "headers": RESPONSE_HEADERS,
             "securitySchemes": SECURITY_SCHEMES,
         },
@@ -81,7 +82,7 @@ def serve_document(document: Json) -> Respond:
     return respond
 
 
-def _operation(operation: Operation, ref_of: dict[Any, Json]) -> Json:
+def _operation(operation: Operation, ref_of: dict[Any, Json], errors: ErrorResponses) -> Json:
     described: Json = {"operationId": operation.name, "summary": operation.summary}
     if operation.description:
         described["description"] = operation.description
@@ -101,35 +102,39 @@ def _operation(operation: Operation, ref_of: dict[Any, Json]) -> Json:
         str(operation.success_status): _success(operation, ref_of.get(operation.success_type)),
         **_part(operation),
         **_not_modified(operation),
-        **_errors(refusals(operation)),
+        **errors.of(operation),
     }
     return described
 
 
-def _parameters(operation: Operation) -> list[Json]:
-    found: list[Json] = [
-        {"name": name, "in": "path", "required": True, "description": f"The {noun(name)}.", "schema": UUID}
-        for name in operation.path_ids
-    ]
-    found += [
-        {"name": name, "in": "path", "required": True, "description": f"The number of the {name}.", "schema": NUMBER}
-        for name in operation.path_numbers
-    ]
-    found += [_query(query) for query in operation.queries]
-    found.append(_parameter("RequiredWorkspace" if operation.workspace_required else "Workspace"))
-    if operation.idempotent:
-        found.append(_parameter("IdempotencyKey"))
-    if operation.conditional:
-        found.append(_parameter("IfMatch"))
-    if _may_be_known(operation):
-        found.append(_parameter("IfNoneMatch"))
-    if operation.download:
-        found += [_parameter("Range"), _parameter("IfRange")]
-    if operation.paged:
-        found += [_parameter(name) for name in ("Limit", "After", "Order")]
-    if operation.log:
-        found += [_parameter(name) for name in ("Limit", "AfterEvent", "LastEventId")]
+def _path_parameters(operations: Iterable[Operation]) -> Json:
+    found: Json = {}
+    for operation in operations:
+        for name in operation.path_ids:
+            found[camel_case(name)] = _path_parameter(name, f"The {noun(name)}.", UUID)
+        for name in operation.path_numbers:
+            found[camel_case(name)] = _path_parameter(name, f"The number of the {name}.", NUMBER)
     return found
+
+
+def _path_parameter(name: str, description: str, schema: Json) -> Json:
+    return {"name": name, "in": "path", "required": True, "description": description, "schema": schema}
+
+
+def _parameters(operation: Operation) -> list[Json]:
+    path = [camel_case(name) for name in (*operation.path_ids, *operation.path_numbers)]
+    shared = ["RequiredWorkspace" if operation.workspace_required else "Workspace"]
+    shared += ["IdempotencyKey"] if operation.idempotent else []
+    shared += ["IfMatch"] if operation.conditional else []
+    shared += ["IfNoneMatch"] if _may_be_known(operation) else []
+    shared += ["Range", "IfRange"] if operation.download else []
+    shared += ["Limit", "After", "Order"] if operation.paged else []
+    shared += ["Limit", "AfterEvent", "LastEventId"] if operation.log else []
+    return [
+        *(reference("parameters", name) for name in path),
+        *(_query(query) for query in operation.queries),
+        *(reference("parameters", name) for name in shared),
+    ]
 
 
 def _query(query: Query) -> Json:
@@ -148,10 +153,6 @@ def _may_be_known(operation: Operation) -> bool:
     return operation.download is not None or (operation.etag and operation.method == "GET")
 
 
-def _parameter(name: str) -> Json:
-    return {"$ref": f"#/components/parameters/{name}"}
-
-
 def _media(schema: Json, type_: Any) -> Json:
     example = EXAMPLES.get(type_)
     return {"schema": schema} if example is None else {"schema": schema, "example": msgspec.to_builtins(example)}
@@ -160,10 +161,13 @@ def _media(schema: Json, type_: Any) -> Json:
 def _success(operation: Operation, schema: Json | None) -> Json:
     if operation.download:
         return _content(operation.download, operation.success, DOWNLOAD_HEADERS)
-    headers = ["X-Request-Id", *_LIMITS]
+    headers = ["X-Request-Id", *LIMIT_HEADERS]
     headers += ["Idempotency-Replayed"] if operation.idempotent else []
     headers += ["ETag"] if operation.etag else []
-    described: Json = {"description": operation.success, "headers": {name: _header(name) for name in headers}}
+    described: Json = {
+        "description": operation.success,
+        "headers": {name: reference("headers", name) for name in headers},
+    }
     if schema is not None:
         content = {JSON: _media(schema, operation.success_type)}
         described["content"] = content | (EVENT_STREAM_CONTENT if operation.log else {})
@@ -173,7 +177,7 @@ def _success(operation: Operation, schema: Json | None) -> Json:
 def _content(media_type: str, description: str, headers: Json) -> Json:
     return {
         "description": description,
-        "headers": {name: _header(name) for name in ("X-Request-Id", *_LIMITS)} | headers,
+        "headers": {name: reference("headers", name) for name in ("X-Request-Id", *LIMIT_HEADERS)} | headers,
         "content": {media_type: {"schema": BINARY}},
     }
 
@@ -187,56 +191,9 @@ def _part(operation: Operation) -> Json:
 def _not_modified(operation: Operation) -> Json:
     if not _may_be_known(operation):
         return {}
-    etag = DOWNLOAD_HEADERS["ETag"] if operation.download else _header("ETag")
-    headers = {name: _header(name) for name in ("X-Request-Id", *_LIMITS)} | {"ETag": etag}
+    etag = DOWNLOAD_HEADERS["ETag"] if operation.download else reference("headers", "ETag")
+    headers = {name: reference("headers", name) for name in ("X-Request-Id", *LIMIT_HEADERS)} | {"ETag": etag}
     return {"304": {"description": "The caller has it already, by If-None-Match.", "headers": headers}}
-
-
-def _errors(all_refusals: list[Refusal]) -> Json:
-    by_status: dict[int, list[Refusal]] = {}
-    for refusal in all_refusals:
-        by_status.setdefault(STATUS[refusal.fault.kind], []).append(refusal)
-    return {str(status): _error(by_status[status]) for status in sorted(by_status)}
-
-
-def _error(together: list[Refusal]) -> Json:
-    """One status. Each refusal is a named example: when it happens, what to do, and the body as it would be sent."""
-    codes = sorted({str(refusal.fault.kind.code) for refusal in together})
-    restricted = {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}
-    return {
-        "description": " ".join([f"`{'` or `'.join(codes)}`:", *(refusal.when for refusal in together)]),
-        "headers": _error_headers(together),
-        "content": {
-            JSON: {
-                "schema": {"allOf": [{"$ref": _SCHEMAS.format(name="ErrorBody")}, restricted]},
-                "examples": {refusal.name: _error_example(refusal) for refusal in together},
-            }
-        },
-    }
-
-
-def _error_example(refusal: Refusal) -> Json:
-    body = ErrorBody(ErrorDetail(refusal.fault.kind.code, refusal.fault.message))
-    return {"summary": refusal.when, "description": refusal.remedy, "value": msgspec.to_builtins(body)}
-
-
-def _error_headers(together: list[Refusal]) -> Json:
-    """A header that only some refusals of a status carry is in the document, but not as required."""
-    sent = [headers_of(refusal.fault) for refusal in together]
-    found = {"X-Request-Id": _header("X-Request-Id")}
-    if any(refusal.fault.kind not in _UNCHARGED for refusal in together):
-        found |= {name: _header(name) for name in _LIMITS}
-    for name in ("WWW-Authenticate", "Retry-After"):
-        carriers = sum(name in headers for headers in sent)
-        if carriers == len(sent):
-            found[name] = RESPONSE_HEADERS[name] | {"required": True}
-        elif carriers:
-            found[name] = _header(name)
-    return found
-
-
-def _header(name: str) -> Json:
-    return {"$ref": f"#/components/headers/{name}"}
 
 
 def _tag(operation: Operation) -> tuple[str, str]:

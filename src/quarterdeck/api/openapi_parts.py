@@ -1,5 +1,6 @@
 """What the operations of the document share: the introduction, parameters, headers, credentials."""
 
+import re
 from typing import Any
 
 from quarterdeck.core.pages import DEFAULT_LIMIT, MAX_LIMIT
@@ -8,6 +9,15 @@ from quarterdeck.http.schemas import UUID
 from quarterdeck.http.sse import EVENT_STREAM
 
 Json = dict[str, Any]
+
+
+def reference(section: str, name: str) -> Json:
+    return {"$ref": f"#/components/{section}/{name}"}
+
+
+def camel_case(name: str) -> str:
+    """`submit_input`, `session.manage` and `API key` become `SubmitInput`, `SessionManage` and `ApiKey`."""
+    return "".join(word.capitalize() for word in re.split(r"[ _.]", name))
 
 
 def _digits_up_to(largest: int) -> str:

@@ -1,5 +1,5 @@
-"""Hearing of the end in time. The server stops after the last answer, and a stream has no end of its own: without this
-it would hold the worker until it is killed."""
+"""Learning of a shutdown early. A server waits for open responses before it ends the lifespan, and an event stream has
+no end of its own: it must be ended by the signal itself."""
 
 import asyncio
 import signal
@@ -12,28 +12,28 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def told_of_stop(tell: Callable[[], None]) -> Iterator[None]:
-    """Calls `tell` in the running loop at the first sign. The handlers that are there go on as they were: loops learn
-    of signals by a descriptor that Python writes to, whatever handler is set."""
+def on_shutdown_signal(callback: Callable[[], None]) -> Iterator[None]:
+    """Calls `callback` in the running loop when SIGTERM or SIGINT arrives. The server's own handling is unaffected:
+    a handler that it set is called too, and event loops are woken by Python's wake-up descriptor in any case."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
 
-    def heard(number: int, frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(tell)
+    def handle(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(callback)
         earlier = before[signal.Signals(number)]
         if callable(earlier):
             earlier(number, frame)
 
     for number in _SIGNALS:
-        signal.signal(number, heard)
-        # As loops set it: system calls of other threads are not disturbed.
+        signal.signal(number, handle)
+        # As event loops set it: system calls of other threads are not interrupted.
         signal.siginterrupt(number, False)
     try:
         yield
     finally:
         for number, earlier in before.items():
-            if signal.getsignal(number) is heard:
+            if signal.getsignal(number) is handle:
                 signal.signal(number, earlier)

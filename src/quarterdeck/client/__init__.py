@@ -1,4 +1,4 @@
-"""The Python client. It speaks the public HTTP API only and needs httpx and msgspec, nothing else of the server's."""
+"""The Python client for the public HTTP API. It imports nothing of the server and can be installed without it."""
 
 from quarterdeck.client.client import AsyncClient, Client
 from quarterdeck.client.errors import (
@@ -19,7 +19,7 @@ from quarterdeck.client.errors import (
     Unauthorized,
     UnexpectedAnswer,
 )
-from quarterdeck.client.model import Delta, Event
+from quarterdeck.client.models import Delta, Event
 
 __all__ = [
     "ApiError",

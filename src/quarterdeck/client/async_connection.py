@@ -1,4 +1,4 @@
-"""`connection.py` for asyncio, word for word."""
+"""`connection.py` for asyncio. Apart from `await`, the two are the same."""
 
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -7,12 +7,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from quarterdeck.client import requests
-from quarterdeck.client.calls import Again, Answer, Call
+from quarterdeck.client.calls import Call, Response, Retry
 from quarterdeck.client.errors import ConnectionFailed
-from quarterdeck.client.following import EVENT_STREAM, Follower
-from quarterdeck.client.model import Delta, Event
+from quarterdeck.client.event_follower import EVENT_STREAM, EventFollower
+from quarterdeck.client.models import Delta, Event
 from quarterdeck.client.requests import GZIP, Id, IfMatch, Operation, Request
-from quarterdeck.client.retrying import Policy
+from quarterdeck.client.retry import Policy
 from quarterdeck.client.transfers import Download, Progress, Sink, Source, Upload
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ class AsyncConnection:
         retry_seconds: float = 60.0,
         allow_http: bool = False,
     ) -> None:
-        """`timeout` bounds each wait for the server, `retries` and `retry_seconds` all tries of a call together."""
-        from quarterdeck.client import wire
+        """`timeout` limits each wait for the server. `retries` and `retry_seconds` limit all attempts of a call."""
+        from quarterdeck.client import transport
 
-        self._wire = wire
-        self._target = requests.target(base_url, key, workspace_id, wire.client_name(), allow_http=allow_http)
+        self._transport = transport
+        self._target = requests.target(base_url, key, workspace_id, transport.client_name(), allow_http=allow_http)
         self._policy = Policy(retries, retry_seconds)
         self._timeout = timeout
-        self._http = wire.open_async_http(self._target, timeout)
+        self._http = transport.open_async_http(self._target, timeout)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._target!r})"
@@ -49,7 +49,7 @@ class AsyncConnection:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+        self, exception_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
 
@@ -59,7 +59,7 @@ class AsyncConnection:
     async def _call(
         self,
         operation: Operation,
-        kind: type[T],
+        result_type: type[T],
         path: Mapping[str, Id | int],
         query: Mapping[str, object],
         body: Mapping[str, object] | None = None,
@@ -77,12 +77,12 @@ class AsyncConnection:
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )
-        return await self._finish(Call(request, kind, self._policy))
+        return await self._run(Call(request, result_type, self._policy))
 
     async def _upload(
         self,
         operation: Operation,
-        kind: type[T],
+        result_type: type[T],
         path: Mapping[str, Id | int],
         query: Mapping[str, object],
         archive: Source,
@@ -103,7 +103,7 @@ class AsyncConnection:
                 workspace_id=workspace_id,
                 headers={"Content-Type": GZIP, "Content-Length": str(upload.total)},
             )
-            return await self._finish(Call(request, kind, self._policy), upload=upload)
+            return await self._run(Call(request, result_type, self._policy), upload=upload)
 
     async def _download(
         self,
@@ -117,20 +117,20 @@ class AsyncConnection:
     ) -> int:
         request = requests.build(operation, path, query, None, workspace_id=workspace_id, headers={"Accept": "*/*"})
         with closing(Download(progress)) as download:
-            await self._finish(Call(request, type(None), self._policy), download=download)
-            return download.deliver(to)
+            await self._run(Call(request, type(None), self._policy), download=download)
+            return download.save(to)
 
-    async def _finish(self, call: Call[T], *, upload: Upload | None = None, download: Download | None = None) -> T:
+    async def _run(self, call: Call[T], *, upload: Upload | None = None, download: Download | None = None) -> T:
         while True:
-            outcome = call.settle(await self._try(call.request, upload, download))
-            if not isinstance(outcome, Again):
+            outcome = call.handle(await self._send(call.request, upload, download))
+            if not isinstance(outcome, Retry):
                 return outcome
-            await self._wire.pause(outcome.seconds)
+            await self._transport.sleep(outcome.seconds)
 
-    async def _try(
+    async def _send(
         self, request: Request, upload: Upload | None, download: Download | None
-    ) -> Answer | ConnectionFailed:
-        content = request.content if upload is None else upload.pieces_async()
+    ) -> Response | ConnectionFailed:
+        content = request.content if upload is None else upload.chunks_async()
         try:
             async with self._http.stream(
                 request.method,
@@ -139,32 +139,32 @@ class AsyncConnection:
                 headers=request.headers,
                 content=content,
             ) as response:
-                return await self._received(response, download)
-        except self._wire.Fault as fault:
-            return self._wire.explained(fault, self._target)
-        except ConnectionFailed as fault:
-            return fault
+                return await self._receive(response, download)
+        except self._transport.TransportError as error:
+            return self._transport.connection_error(error, self._target)
+        except ConnectionFailed as error:
+            return error
 
-    async def _received(self, response: "httpx.Response", download: Download | None = None) -> Answer:
+    async def _receive(self, response: "httpx.Response", download: Download | None = None) -> Response:
         headers = dict(response.headers)
         if download is not None and response.is_success:
-            download.begin(headers)
-            async for piece in response.aiter_bytes():
-                download.take(piece)
+            download.start(headers)
+            async for chunk in response.aiter_bytes():
+                download.write(chunk)
             download.check(headers)
-            return Answer(response.status_code, headers, b"")
+            return Response(response.status_code, headers, b"")
         deadline = time.monotonic() + self._timeout
         body = bytearray()
-        async for piece in response.aiter_bytes():
-            body += piece
+        async for chunk in response.aiter_bytes():
+            body += chunk
             if time.monotonic() > deadline:
-                raise ConnectionFailed(f"The answer was not complete within {self._timeout:g} seconds.")
-        return Answer(response.status_code, headers, bytes(body))
+                raise ConnectionFailed(f"The response was not complete within {self._timeout:g} seconds.")
+        return Response(response.status_code, headers, bytes(body))
 
     async def _follow(
-        self, follower: Follower, path: Mapping[str, Id | int], workspace_id: Id | None, silence_seconds: float
+        self, follower: EventFollower, path: Mapping[str, Id | int], workspace_id: Id | None, silence_seconds: float
     ) -> AsyncGenerator[Event | Delta, None]:
-        timeout = self._wire.timeouts(silence_seconds)
+        timeout = self._transport.timeouts(silence_seconds)
         while True:
             headers = follower.headers()
             request = requests.build(follower.operation, path, {}, None, workspace_id=workspace_id, headers=headers)
@@ -172,14 +172,14 @@ class AsyncConnection:
                 url = self._target.base_url + request.path
                 async with self._http.stream("GET", url, headers=request.headers, timeout=timeout) as response:
                     if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
-                        wait = follower.refused(await self._received(response))
+                        pause = follower.response_received(await self._receive(response))
                     else:
-                        async for piece in response.aiter_bytes():
-                            for each in follower.take(piece):
+                        async for chunk in response.aiter_bytes():
+                            for each in follower.feed(chunk):
                                 yield each
-                        wait = follower.ended()
-            except self._wire.Fault as fault:
-                wait = follower.broke(self._wire.explained(fault, self._target))
-            except ConnectionFailed as fault:
-                wait = follower.broke(fault)
-            await self._wire.pause(wait)
+                        pause = follower.stream_ended()
+            except self._transport.TransportError as error:
+                pause = follower.connection_failed(self._transport.connection_error(error, self._target))
+            except ConnectionFailed as error:
+                pause = follower.connection_failed(error)
+            await self._transport.sleep(pause)

@@ -1,4 +1,4 @@
-"""One call, however many requests it takes: reads each answer and decides. No input or output here."""
+"""One call of an operation, which may take several requests. Reads each response and decides; does no I/O."""
 
 import random
 import time
@@ -17,12 +17,12 @@ from quarterdeck.client.errors import (
     UnexpectedAnswer,
 )
 from quarterdeck.client.requests import Request
-from quarterdeck.client.retrying import Outcome, Policy, may_repeat, retry_after_seconds, wait_seconds
+from quarterdeck.client.retry import Outcome, Policy, may_retry, retry_after_seconds, wait_seconds
 from quarterdeck.core.errors import ErrorCode
 
 T = TypeVar("T")
 
-# For answers without the envelope, which something between us and the server gave.
+# For responses without the error envelope, which a proxy in between has sent.
 _CODES = {
     400: ErrorCode.INVALID_REQUEST,
     401: ErrorCode.UNAUTHORIZED,
@@ -36,9 +36,9 @@ _CODES = {
 }
 
 
-class Answer(Struct, frozen=True):
+class Response(Struct, frozen=True):
     status: int
-    # Names in lower case.
+    # Names are in lower case.
     headers: Mapping[str, str]
     body: bytes
 
@@ -47,8 +47,8 @@ class Answer(Struct, frozen=True):
         return retry_after_seconds(self.headers.get("retry-after"), self.headers.get("date"))
 
 
-class Again(Struct, frozen=True):
-    """Not the end: send the request once more, after this long."""
+class Retry(Struct, frozen=True):
+    """Send the request again after this pause."""
 
     seconds: float
 
@@ -63,71 +63,71 @@ class _Envelope(Struct, frozen=True):
 
 
 class Call(Generic[T]):
-    def __init__(self, request: Request, kind: type[T], policy: Policy) -> None:
+    def __init__(self, request: Request, result_type: type[T], policy: Policy) -> None:
         self.request = request
-        self._kind = kind
+        self._result_type = result_type
         self._policy = policy
-        self._began = time.monotonic()
-        self._tried = 0
-        # Whether a try without a clear answer may have taken effect.
-        self._in_doubt = False
+        self._started = time.monotonic()
+        self._attempts = 0
+        # Whether an earlier attempt without a clear response may have taken effect.
+        self._is_effect_unknown = False
 
-    def settle(self, answer: Answer | ConnectionFailed) -> T | Again:
-        """What the call returns, or that it is to be sent again; raises what it ends in."""
-        self._tried += 1
-        if isinstance(answer, ConnectionFailed):
-            return self._again(answer, Outcome(sent=answer.sent))
-        if 200 <= answer.status < 300:
+    def handle(self, response: Response | ConnectionFailed) -> T | Retry:
+        """The result of the call, or a retry. Raises the error that ends the call."""
+        self._attempts += 1
+        if isinstance(response, ConnectionFailed):
+            return self._retry(response, Outcome(sent=response.sent))
+        if 200 <= response.status < 300:
             try:
-                return self._value(answer)
-            except (msgspec.DecodeError, UnicodeDecodeError) as fault:
-                if isinstance(fault, msgspec.ValidationError):
-                    message = f"The answer does not fit this version of the client: {fault}."
-                    raise UnexpectedAnswer(message, status=answer.status) from None
-                return self._again(ConnectionFailed("The answer was broken on the way: it is not JSON."), Outcome())
-        if answer.status == 404 and self.request.method == "DELETE" and self._in_doubt:
+                return self._result(response)
+            except msgspec.ValidationError as error:
+                message = f"This version of the client cannot read the response: {error}."
+                raise UnexpectedAnswer(message, status=response.status) from None
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                return self._retry(ConnectionFailed("The response is incomplete: it is not valid JSON."), Outcome())
+        if response.status == 404 and self.request.method == "DELETE" and self._is_effect_unknown:
             return None  # type: ignore[return-value]
-        return self._again(error_of(answer), Outcome(status=answer.status, retry_after=answer.retry_after))
+        return self._retry(error_from(response), Outcome(status=response.status, retry_after=response.retry_after))
 
-    def _again(self, error: QuarterdeckError, outcome: Outcome) -> Again:
-        self._in_doubt |= outcome.sent if outcome.status is None else outcome.status >= 500
-        if may_repeat(self.request.method, self.request.is_keyed, outcome):
+    def _retry(self, error: QuarterdeckError, outcome: Outcome) -> Retry:
+        self._is_effect_unknown |= outcome.sent if outcome.status is None else outcome.status >= 500
+        if may_retry(self.request.method, self.request.has_idempotency_key, outcome):
             seconds = wait_seconds(
                 self._policy,
-                tried=self._tried,
-                elapsed=time.monotonic() - self._began,
+                attempts=self._attempts,
+                elapsed=time.monotonic() - self._started,
                 retry_after=outcome.retry_after,
-                chance=random.random(),  # noqa: S311  spreads tries, guards nothing
+                jitter=random.random(),  # noqa: S311  spreads retries, not a secret
             )
             if seconds is not None:
-                return Again(seconds)
+                return Retry(seconds)
         raise error
 
-    def _value(self, answer: Answer) -> T:
-        if self._kind is type(None):
+    def _result(self, response: Response) -> T:
+        if self._result_type is type(None):
             return None
-        value = msgspec.json.decode(answer.body, type=self._kind)
+        result = msgspec.json.decode(response.body, type=self._result_type)
         secret = self.request.operation.shown_once
-        if secret is not None and "idempotency-replayed" in answer.headers and getattr(value, secret) is UNSET:
-            raise SecretLost(self.request.operation.name, value)
-        return value
+        if secret is not None and "idempotency-replayed" in response.headers and getattr(result, secret) is UNSET:
+            raise SecretLost(self.request.operation.name, result)
+        return result
 
 
-def error_of(answer: Answer) -> ApiError | UnexpectedAnswer:
+def error_from(response: Response) -> ApiError | UnexpectedAnswer:
     try:
-        detail = msgspec.json.decode(answer.body, type=_Envelope).error
+        detail = msgspec.json.decode(response.body, type=_Envelope).error
         code, message = detail.code, detail.message
     except (msgspec.DecodeError, UnicodeDecodeError):
-        known = ErrorCode.INTERNAL if answer.status >= 500 else _CODES.get(answer.status)
+        known = ErrorCode.INTERNAL if response.status >= 500 else _CODES.get(response.status)
         if known is None:
-            where = answer.headers.get("location")
-            place = f" and points to {where}: is that the base_url?" if where else ": is there a Quarterdeck server?"
-            return UnexpectedAnswer(f"The answer has the status {answer.status}{place}", status=answer.status)
-        code, message = known, f"The answer has the status {answer.status} and does not say why."
+            target = response.headers.get("location")
+            hint = f" and redirects to {target}. Is base_url correct?" if target else ". Is this a Quarterdeck server?"
+            return UnexpectedAnswer(f"The response has status {response.status}{hint}", status=response.status)
+        code, message = known, f"The response has status {response.status} and no error message."
     return BY_CODE.get(code, ApiError)(
         message,
         code=str(code),
-        status=answer.status,
-        request_id=answer.headers.get("x-request-id"),
-        retry_after=answer.retry_after,
+        status=response.status,
+        request_id=response.headers.get("x-request-id"),
+        retry_after=response.retry_after,
     )

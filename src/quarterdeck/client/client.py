@@ -1,4 +1,4 @@
-"""`Client` and `AsyncClient`: the generated methods, and what takes more than one request."""
+"""`Client` and `AsyncClient`: the generated methods, and the calls that take several requests."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -6,19 +6,18 @@ from contextlib import aclosing
 from typing import BinaryIO
 
 from quarterdeck.client.async_methods import AsyncMethods
-from quarterdeck.client.following import PAGE_LIMIT, SILENCE_SECONDS, Follower
+from quarterdeck.client.event_follower import PAGE_LIMIT, SILENCE_SECONDS, EventFollower
 from quarterdeck.client.methods import Methods
-from quarterdeck.client.model import Delta, Event
+from quarterdeck.client.models import Delta, Event, SkillVersionBody
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
 from quarterdeck.client.requests import Id, IfMatch
 from quarterdeck.client.transfers import Progress
-from quarterdeck.skills.model import SkillVersionBody
 
 Bundle = str | os.PathLike[str] | bytes | BinaryIO
 
 
 class Client(Methods):
-    """A workspace over HTTP. Keep one for many calls: it holds connections open. May be used by several threads."""
+    """A client for one workspace. Create one and reuse it: it keeps connections open. It is thread-safe."""
 
     def events(
         self,
@@ -30,11 +29,14 @@ class Client(Methods):
         silence_seconds: float = SILENCE_SECONDS,
         workspace_id: Id | None = None,
     ) -> Iterator[Event | Delta]:
-        """The log of a session from behind the event `after` on, each event once. With `follow` it goes on with what
-        comes, live text too, over broken connections and restarts of the server, until the caller leaves the loop;
-        it raises once `reconnects` connections in a row gave nothing. Without, it ends with what there is."""
+        """Iterate over the events of a session that follow the event `after`, each once.
+
+        With `follow`, the iterator continues with new events and live text. It reconnects after broken connections and
+        server restarts, and raises when `reconnects` connections in a row brought nothing. Without `follow`, it stops
+        at the current end of the log.
+        """
         if follow:
-            follower = Follower(LIST_SESSION_EVENTS, after, reconnects)
+            follower = EventFollower(LIST_SESSION_EVENTS, after, reconnects)
             yield from self._follow(follower, {"session_id": session_id}, workspace_id, silence_seconds)
             return
         start: int | None = after
@@ -53,10 +55,10 @@ class Client(Methods):
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> SkillVersionBody:
-        """Push a folder, which is packed first, or an archive that is packed already: its path, its bytes or a file."""
-        from quarterdeck.client.packing import archive_of
+        """Push a folder, or an archive given as a path, bytes or an open file. Folders are packed first."""
+        from quarterdeck.client.bundle_archive import open_archive
 
-        with archive_of(bundle) as archive:
+        with open_archive(bundle) as archive:
             return self.push_skill_version(
                 skill_id,
                 archive,
@@ -68,7 +70,7 @@ class Client(Methods):
 
 
 class AsyncClient(AsyncMethods):
-    """A workspace over HTTP, for asyncio. Keep one for many calls: it holds connections open."""
+    """`Client` for asyncio."""
 
     async def events(
         self,
@@ -80,12 +82,14 @@ class AsyncClient(AsyncMethods):
         silence_seconds: float = SILENCE_SECONDS,
         workspace_id: Id | None = None,
     ) -> AsyncIterator[Event | Delta]:
-        """The log of a session from behind the event `after` on, each event once. With `follow` it goes on with what
-        comes, live text too, over broken connections and restarts of the server, until the caller leaves the loop
-        (`contextlib.aclosing` closes the connection at once); it raises once `reconnects` connections in a row gave
-        nothing. Without, it ends with what there is."""
+        """Iterate over the events of a session that follow the event `after`, each once.
+
+        With `follow`, the iterator continues with new events and live text. It reconnects after broken connections and
+        server restarts, and raises when `reconnects` connections in a row brought nothing. Without `follow`, it stops
+        at the current end of the log. Wrap it in `contextlib.aclosing` to close the connection when you leave the loop.
+        """
         if follow:
-            follower = Follower(LIST_SESSION_EVENTS, after, reconnects)
+            follower = EventFollower(LIST_SESSION_EVENTS, after, reconnects)
             stream = self._follow(follower, {"session_id": session_id}, workspace_id, silence_seconds)
             async with aclosing(stream):
                 async for each in stream:
@@ -108,10 +112,10 @@ class AsyncClient(AsyncMethods):
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> SkillVersionBody:
-        """Push a folder, which is packed first, or an archive that is packed already: its path, its bytes or a file."""
-        from quarterdeck.client.packing import archive_of
+        """Push a folder, or an archive given as a path, bytes or an open file. Folders are packed first."""
+        from quarterdeck.client.bundle_archive import open_archive
 
-        with await self._wire.in_thread(archive_of, bundle) as archive:
+        with await self._transport.run_in_thread(open_archive, bundle) as archive:
             return await self.push_skill_version(
                 skill_id,
                 archive,

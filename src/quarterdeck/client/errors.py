@@ -1,5 +1,5 @@
-"""What a call can end in, one type for each code of the API. Every one is a QuarterdeckError whose text is for people:
-one line, without a secret."""
+"""The exceptions of the client, with one type per error code of the API. All are a QuarterdeckError. Their text is one
+line for people and never contains a secret."""
 
 from typing import Any
 from uuid import UUID
@@ -14,15 +14,15 @@ class QuarterdeckError(Exception):
 
 
 class InvalidArgument(QuarterdeckError, ValueError):
-    """Seen here, before anything was sent."""
+    """An argument is invalid. No request was sent."""
 
 
 class InvalidBundle(QuarterdeckError):
-    """A folder or file that cannot be pushed as a skill. Nothing was sent."""
+    """A folder or file cannot be pushed as a skill. No request was sent."""
 
 
 class ConnectionFailed(QuarterdeckError):
-    """No whole answer came. `sent` says whether the request may have reached the server."""
+    """No complete response arrived. `sent` says whether the request may have reached the server."""
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class ConnectionFailed(QuarterdeckError):
 
 
 class UnexpectedAnswer(QuarterdeckError):
-    """An answer that this version of the client cannot read, or that another server gave."""
+    """The response cannot be read by this version of the client, or comes from another server."""
 
     def __init__(self, message: str, *, status: int) -> None:
         super().__init__(message)
@@ -38,20 +38,20 @@ class UnexpectedAnswer(QuarterdeckError):
 
 
 class SecretLost(QuarterdeckError):
-    """It took effect, but the answer with the secret did not arrive, and a secret is shown only once."""
+    """The operation took effect, but the response with the secret was lost, and a secret is shown only once."""
 
     def __init__(self, operation: str, record: Any) -> None:
         self.id: UUID = record.id
-        # All but the secret.
+        # The record without the secret.
         self.record = record
         super().__init__(
-            f"{operation} took effect, but the secret of {self.id} was lost on the way and is never shown again. "
-            "Revoke this id and create another."
+            f"{operation} took effect, but the response with the secret of {self.id} was lost. A secret is shown only "
+            "once. Revoke this id and create another."
         )
 
 
 class ApiError(QuarterdeckError):
-    """The server said no. Branch on the type or on `code`; `request_id` finds the request in the server's log."""
+    """The server refused the request. Check the type or `code`; `request_id` finds the request in the server's log."""
 
     def __init__(
         self, message: str, *, code: str, status: int, request_id: str | None = None, retry_after: float | None = None
@@ -60,7 +60,7 @@ class ApiError(QuarterdeckError):
         self.code = code
         self.status = status
         self.request_id = request_id
-        # Seconds, where the server named a time.
+        # In seconds, if the server sent Retry-After.
         self.retry_after = retry_after
 
 

@@ -1,4 +1,4 @@
-"""What to send: one request, complete but for the server's address and the credential. No input or output here."""
+"""Builds requests, without the server's address and the credential. No I/O."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from quarterdeck.client.errors import InvalidArgument
 from quarterdeck.core.ids import parse_id
 
 Id = UUID | str
-# A revision is what an ETag is made of.
+# The revision of a record, or its ETag.
 IfMatch = int | str
 
 JSON = "application/json"
@@ -25,13 +25,13 @@ _MAX_IDEMPOTENCY_KEY = 255
 
 
 class Operation(Struct, frozen=True):
-    """An operation of the API, as far as sending it goes."""
+    """What is needed to call an operation of the API."""
 
     name: str
     method: str
     path: str
     idempotent: bool = False
-    # The field of the answer that a replay lacks: a secret.
+    # The field with a secret, which replayed responses do not have.
     shown_once: str | None = None
 
 
@@ -47,39 +47,39 @@ class Request(Struct, frozen=True, kw_only=True):
         return self.operation.method
 
     @property
-    def is_keyed(self) -> bool:
+    def has_idempotency_key(self) -> bool:
         return "Idempotency-Key" in self.headers
 
 
 class Target(Struct, frozen=True):
-    """Where requests go, and what every one of them carries. Its text form leaves the credential out."""
+    """The server's address and the headers of every request. `repr` does not show the credential."""
 
     base_url: str
     headers: dict[str, str]
-    # This very machine, and nothing is encrypted.
-    is_here: bool = False
+    # Plain http to a loopback address.
+    is_local_http: bool = False
 
     def __repr__(self) -> str:
         return self.base_url
 
 
 def target(base_url: str, key: str, workspace_id: Id | None, client: str, *, allow_http: bool) -> Target:
-    # A key that was read from a file ends in a line break; a header must not.
+    # A key read from a file may end in a line break.
     key = key.strip()
     if not _KEY.fullmatch(key):
-        raise InvalidArgument("The key must be printable ASCII without blanks.")
+        raise InvalidArgument("The key must be printable ASCII without spaces.")
     try:
         parts = urlsplit(base_url)
         host, _ = parts.hostname, parts.port
-    except ValueError as fault:
-        raise InvalidArgument(f"base_url is not an address: {fault}.") from None
+    except ValueError as error:
+        raise InvalidArgument(f"base_url is not a valid URL: {error}.") from None
     if parts.scheme not in ("http", "https") or not host:
-        raise InvalidArgument("base_url must start with http:// or https:// and name a host.")
+        raise InvalidArgument("base_url must start with http:// or https:// and include a host.")
     if parts.query or parts.fragment or parts.username is not None or parts.password is not None:
-        raise InvalidArgument("base_url must not hold a user name, a query or a fragment.")
+        raise InvalidArgument("base_url must not contain a user name, a query or a fragment.")
     if parts.scheme == "http" and not allow_http and not _is_loopback(host):
         raise InvalidArgument(
-            f"The key would travel to {host} in the clear: use https, or allow_http=True on a network that you trust."
+            f"The key would be sent unencrypted to {host}. Use https, or allow_http=True on a trusted network."
         )
     headers = {"Authorization": f"Bearer {key}", "Quarterdeck-Client": client, "User-Agent": client, "Accept": JSON}
     if workspace_id is not None:
@@ -107,51 +107,51 @@ def build(
     workspace_id: Id | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Request:
-    """The key of an idempotent operation is drawn here, so that one call has one, however often it is sent."""
-    found = dict(headers or {})
+    """An Idempotency-Key is created here, once per call, so that all attempts of a call have the same one."""
+    all_headers = dict(headers or {})
     if workspace_id is not None:
-        found["Service-Workspace"] = id_text("workspace_id", workspace_id)
+        all_headers["Service-Workspace"] = id_text("workspace_id", workspace_id)
     if if_match is not None:
-        found["If-Match"] = f'"{if_match}"' if isinstance(if_match, int) else _header_text("if_match", if_match)
+        all_headers["If-Match"] = f'"{if_match}"' if isinstance(if_match, int) else _header_text("if_match", if_match)
     if operation.idempotent:
         key = uuid4().hex if idempotency_key is None else _header_text("idempotency_key", idempotency_key)
         if len(key) > _MAX_IDEMPOTENCY_KEY:
             raise InvalidArgument(f"idempotency_key is longer than {_MAX_IDEMPOTENCY_KEY} characters.")
-        found["Idempotency-Key"] = key
+        all_headers["Idempotency-Key"] = key
     content = None
     if body is not None:
-        found["Content-Type"] = JSON
-        content = _encoded({name: value for name, value in body.items() if value is not UNSET})
+        all_headers["Content-Type"] = JSON
+        content = _encode({name: value for name, value in body.items() if value is not UNSET})
     return Request(
         operation=operation,
-        path=_filled(operation.path, path),
-        query=dict(_written(query)),
-        headers=found,
+        path=_fill(operation.path, path),
+        query=dict(_query_texts(query)),
+        headers=all_headers,
         content=content,
     )
 
 
-def _encoded(body: dict[str, object]) -> bytes:
+def _encode(body: dict[str, object]) -> bytes:
     try:
         return msgspec.json.encode(body)
-    except (TypeError, ValueError) as fault:
-        raise InvalidArgument(f"The arguments cannot be written as JSON: {fault}") from None
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"The arguments cannot be encoded as JSON: {error}") from None
 
 
-def _filled(template: str, values: Mapping[str, Id | int]) -> str:
+def _fill(template: str, values: Mapping[str, Id | int]) -> str:
     texts = {name: str(value) if isinstance(value, int) else id_text(name, value) for name, value in values.items()}
     return template.format(**{name: quote(text, safe="") for name, text in texts.items()})
 
 
 def id_text(name: str, value: Id) -> str:
-    """Read strictly, so that no text can lead to another path."""
+    """Parsed strictly, so that no text can change the path."""
     found = value if isinstance(value, UUID) else parse_id(value)
     if found is None:
         raise InvalidArgument(f"{name} is not a UUID.")
     return str(found)
 
 
-def _written(query: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+def _query_texts(query: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     for name, value in query.items():
         if value is None:
             continue
@@ -159,7 +159,7 @@ def _written(query: Mapping[str, object]) -> Iterator[tuple[str, str]]:
             yield name, "true" if value else "false"
         elif isinstance(value, datetime):
             if value.tzinfo is None:
-                raise InvalidArgument(f"{name} needs an offset: datetime.now(UTC), for example.")
+                raise InvalidArgument(f"{name} needs a time zone, such as datetime.now(UTC).")
             yield name, value.isoformat()
         else:
             yield name, str(value.value if isinstance(value, Enum) else value)
@@ -167,5 +167,5 @@ def _written(query: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 def _header_text(name: str, value: str) -> str:
     if not _PRINTABLE.fullmatch(value):
-        raise InvalidArgument(f"{name} must be printable ASCII, without a blank at either end.")
+        raise InvalidArgument(f"{name} must be printable ASCII without leading or trailing spaces.")
     return value

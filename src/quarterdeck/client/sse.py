@@ -1,56 +1,56 @@
-"""Server-Sent Events, read piece by piece as the HTML standard says."""
+"""An incremental parser for Server-Sent Events, as the HTML standard defines them."""
 
 import re
 
 from msgspec import Struct
 
-# `\r` at the very end may be the first half of `\r\n`: it waits for the next piece.
+# A `\r` at the end of the buffer may be the first half of `\r\n`.
 _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
-# Far above what a server sends. A stream that never ends a line is no stream.
-_MOST_BYTES = 64 * 1024 * 1024
+# Far above what a server sends. Bounds the memory that an endless line can use.
+_MAX_BYTES = 64 * 1024 * 1024
 
 
 class Message(Struct, frozen=True):
     event: str
     data: bytes
-    # None: it came without one, which is not the same as with the one before.
+    # None: the message has no id. It does not inherit that of the message before.
     id: str | None
 
 
 class Parser:
-    """A message without its closing blank line is not given out: it was cut off."""
+    """Returns complete messages only: one without its closing blank line was cut off."""
 
     def __init__(self) -> None:
-        # As the stream has said last.
+        # The last `retry` of the stream.
         self.retry_seconds: float | None = None
-        # Whether anything but `retry` has come: an event, or the comment that says that the server is alive.
-        self.alive = False
-        self._begun = False
-        self._rest = b""
+        # Whether an event or a heartbeat comment has arrived.
+        self.has_content = False
+        self._started = False
+        self._buffer = b""
         self._event = ""
         self._id: str | None = None
         self._data: list[bytes] = []
         self._data_bytes = 0
 
-    def feed(self, piece: bytes) -> list[Message]:
-        """Raises ValueError on what no stream may hold."""
-        self._rest += piece
-        if not self._begun and len(self._rest) >= 3:
-            self._rest = self._rest.removeprefix(b"\xef\xbb\xbf")
-            self._begun = True
-        *lines, self._rest = _LINE_END.split(self._rest)
-        if len(self._rest) + self._data_bytes > _MOST_BYTES:
-            raise ValueError("a message of the stream is too long")
-        found = [self._take(line) for line in lines]
+    def feed(self, chunk: bytes) -> list[Message]:
+        """Raises ValueError if a message is too long."""
+        self._buffer += chunk
+        if not self._started and len(self._buffer) >= 3:
+            self._buffer = self._buffer.removeprefix(b"\xef\xbb\xbf")
+            self._started = True
+        *lines, self._buffer = _LINE_END.split(self._buffer)
+        if len(self._buffer) + self._data_bytes > _MAX_BYTES:
+            raise ValueError("a message is too long")
+        found = [self._parse(line) for line in lines]
         return [message for message in found if message is not None]
 
-    def _take(self, line: bytes) -> Message | None:
+    def _parse(self, line: bytes) -> Message | None:
         if not line:
             return self._dispatch()
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if not field:
-            self.alive = True
+            self.has_content = True
         elif field == b"data":
             self._data.append(value)
             self._data_bytes += len(value)
@@ -67,5 +67,5 @@ class Parser:
         self._event, self._id, self._data, self._data_bytes = "", None, [], 0
         if not data:
             return None
-        self.alive = True
+        self.has_content = True
         return Message(event or "message", b"\n".join(data), identifier)

@@ -1,4 +1,4 @@
-"""Archives on their way: sent from a file in pieces, and received into one."""
+"""Uploads and downloads of archives, in chunks from and to files."""
 
 import hashlib
 import io
@@ -12,51 +12,52 @@ from typing import BinaryIO
 
 from quarterdeck.client.errors import ConnectionFailed
 
-# Called with the bytes that were sent or received so far, and with those that there are.
+# Called with the number of bytes sent or received so far, and the total.
 Progress = Callable[[int, int], None]
 Source = bytes | BinaryIO
 Sink = str | os.PathLike[str] | BinaryIO
 
-_PIECE_BYTES = 64 * 1024
-# What is larger goes to the disk.
+_CHUNK_BYTES = 64 * 1024
+# Larger content is stored on disk.
 SPOOL_BYTES = 8 * 1024 * 1024
 _SHA256_TAG = re.compile(r'"([0-9a-f]{64})"')
 
 
 class Upload:
-    """From where a file stands now. It is read anew for every try, so what cannot be wound back is kept first."""
+    """The content of a file from its current position. Every attempt reads it again, so a file that cannot seek is
+    copied first."""
 
     def __init__(self, source: Source, progress: Progress | None = None) -> None:
-        self._kept: BinaryIO | None = None
+        self._copy: BinaryIO | None = None
         if isinstance(source, bytes):
             self._file: BinaryIO = io.BytesIO(source)
         elif source.seekable():
             self._file = source
         else:
-            self._file = self._kept = spool()
-            shutil.copyfileobj(source, self._kept)
-            self._kept.seek(0)
+            self._file = self._copy = spool()
+            shutil.copyfileobj(source, self._copy)
+            self._copy.seek(0)
         self._start = self._file.tell()
         self.total = self._file.seek(0, os.SEEK_END) - self._start
         self._progress = progress
 
     def close(self) -> None:
-        """Only what is its own."""
-        if self._kept is not None:
-            self._kept.close()
+        """Closes the copy. The caller's own file stays open."""
+        if self._copy is not None:
+            self._copy.close()
 
-    def pieces(self) -> Iterator[bytes]:
+    def chunks(self) -> Iterator[bytes]:
         self._file.seek(self._start)
         sent = 0
-        while sent < self.total and (piece := self._file.read(min(_PIECE_BYTES, self.total - sent))):
-            yield piece
-            sent += len(piece)
+        while sent < self.total and (chunk := self._file.read(min(_CHUNK_BYTES, self.total - sent))):
+            yield chunk
+            sent += len(chunk)
             if self._progress is not None:
                 self._progress(sent, self.total)
 
-    async def pieces_async(self) -> AsyncIterator[bytes]:
-        for piece in self.pieces():
-            yield piece
+    async def chunks_async(self) -> AsyncIterator[bytes]:
+        for chunk in self.chunks():
+            yield chunk
 
 
 def spool() -> BinaryIO:
@@ -64,7 +65,7 @@ def spool() -> BinaryIO:
 
 
 class Download:
-    """Into a file of our own, which is emptied for every try: what somebody else reads is whole."""
+    """Receives into a temporary file, which each attempt starts anew: the target only ever gets complete content."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self._file = spool()
@@ -73,7 +74,7 @@ class Download:
         self._received = 0
         self._total = 0
 
-    def begin(self, headers: Mapping[str, str]) -> None:
+    def start(self, headers: Mapping[str, str]) -> None:
         self._file.seek(0)
         self._file.truncate()
         self._digest = hashlib.sha256()
@@ -81,24 +82,24 @@ class Download:
         length = headers.get("content-length", "")
         self._total = int(length) if length.isdigit() else 0
 
-    def take(self, piece: bytes) -> None:
-        self._file.write(piece)
-        self._digest.update(piece)
-        self._received += len(piece)
+    def write(self, chunk: bytes) -> None:
+        self._file.write(chunk)
+        self._digest.update(chunk)
+        self._received += len(chunk)
         if self._progress is not None:
             self._progress(self._received, max(self._total, self._received))
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """Content is named by its SHA-256."""
+        """The ETag of content is its SHA-256."""
         tag = _SHA256_TAG.fullmatch(headers.get("etag", ""))
         if tag is not None and tag[1] != self._digest.hexdigest():
-            raise ConnectionFailed("The content was broken on the way: its SHA-256 is another.")
+            raise ConnectionFailed("The downloaded content is damaged: its SHA-256 does not match.")
 
     def close(self) -> None:
         self._file.close()
 
-    def deliver(self, to: Sink) -> int:
-        """Its size. A path gets the whole file or keeps what it had; a link stays, and so do devices and pipes."""
+    def save(self, to: Sink) -> int:
+        """Returns the size. A path is replaced by the complete file. Links, devices and pipes are written through."""
         self._file.seek(0)
         if not isinstance(to, (str, os.PathLike)):
             shutil.copyfileobj(self._file, to)
@@ -110,8 +111,8 @@ class Download:
             return self._received
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
-            with os.fdopen(handle, "wb") as whole:
-                shutil.copyfileobj(self._file, whole)
+            with os.fdopen(handle, "wb") as complete:
+                shutil.copyfileobj(self._file, complete)
             os.chmod(name, 0o666 & ~_umask())
             os.replace(name, path)
         except BaseException:
@@ -121,7 +122,7 @@ class Download:
 
 
 def _umask() -> int:
-    """There is no other way to ask than to set it."""
+    """The umask can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

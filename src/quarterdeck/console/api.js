@@ -1,16 +1,16 @@
-// The public API, and nothing but. Errors carry the server's words and the id of the request.
+// Client for the public API. Errors carry the server's message and the request id.
 
-import { onlySession, secret, whoami } from "./credential.js";
+import { secret, tokenSessionId, whoami } from "./credential.js";
 
 const ROOT = new URL("v1/", document.baseURI);
-const TRIES = 4;
-const FIRST_PAUSE_MS = 250;
-const LONGEST_PAUSE_MS = 8000;
-// A server that asks for more than this is not waited for: the person is told instead.
-const LONGEST_ASKED_MS = 30_000;
+const MAX_ATTEMPTS = 4;
+const BACKOFF_START_MS = 250;
+const BACKOFF_MAX_MS = 8000;
+// A longer Retry-After is reported as an error instead of being waited for.
+const RETRY_AFTER_MAX_MS = 30_000;
 
 export class ApiError extends Error {
-  /** `status` 0: the server was not reached. */
+  /** `status` is 0 if the server was not reached. */
   constructor(status, code, message, requestId, retryAfterMs = null) {
     super(message);
     this.status = status;
@@ -19,20 +19,20 @@ export class ApiError extends Error {
     this.retryAfterMs = retryAfterMs;
   }
 
-  /** Whether the same request may be answered otherwise in a while. */
-  get mayPass() {
+  get isRetryable() {
     return this.status === 0 || this.status >= 500 || this.status === 429 || this.retryAfterMs !== null;
   }
 }
 
-let refused = () => {};
-/** What to do when the credential is no longer accepted. */
-export function onRefused(act) {
-  refused = act;
+/** @type {(error: ApiError) => void} */
+let unauthorized = () => {};
+/** Registers the handler that is called when the credential is no longer accepted. */
+export function onUnauthorized(handler) {
+  unauthorized = handler;
 }
 
-/** `/sessions`, with a query whose null values are left out. */
-export function address(path, query = {}) {
+/** The URL of an API path. Empty query values are omitted. */
+export function apiUrl(path, query = {}) {
   const url = new URL(path.replace(/^\//, ""), ROOT);
   for (const [name, value] of Object.entries(query)) {
     if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
@@ -41,117 +41,124 @@ export function address(path, query = {}) {
 }
 
 export const get = (path, query, signal) => call("GET", path, { query, signal });
+export const post = (path, body, signal) => call("POST", path, { body, signal, key: newIdempotencyKey() });
+export const patch = (path, body, signal) => call("PATCH", path, { body, signal, key: newIdempotencyKey() });
+/** Not retried: a second DELETE of the same object returns 404. */
+export const remove = (path, signal) => call("DELETE", path, { signal, attempts: 1 });
 
-/** A change. It may be sent several times and counts once: the key is drawn here. */
-export const post = (path, body, signal) => call("POST", path, { body, signal, key: freshKey() });
-export const patch = (path, body, signal) => call("PATCH", path, { body, signal, key: freshKey() });
-
-/** An Idempotency-Key. Not by `randomUUID`: browsers keep that from pages without TLS, as in a closed network. */
-export function freshKey() {
+/** `crypto.randomUUID` is not available on pages without TLS. */
+export function newIdempotencyKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Deleting again is answered 404, so it is tried once. */
-export const remove = (path, signal) => call("DELETE", path, { signal, tries: 1 });
-
-/** The JSON of the answer. Waits out what may pass, for as many tries as given. */
-export async function call(method, path, { query, body, signal, key, tries = TRIES } = {}) {
-  for (let tried = 1; ; tried += 1) {
+/**
+ * Sends a request and returns the JSON body. Retryable errors are retried up to `attempts` times.
+ * @param {string} method
+ * @param {string} path
+ * @param {{query?: object, body?: unknown, signal?: AbortSignal, key?: string, attempts?: number}} [options]
+ */
+export async function call(method, path, options = {}) {
+  const { query, body, signal, key, attempts = MAX_ATTEMPTS } = options;
+  for (let attempt = 1; ; attempt += 1) {
     try {
-      const response = await send(method, address(path, query), { body, signal, key });
-      return response.status === 204 ? null : await whole(response, signal);
-    } catch (fault) {
-      if (!(fault instanceof ApiError) || !fault.mayPass || tried >= tries) throw fault;
-      if (fault.retryAfterMs > LONGEST_ASKED_MS) throw fault;
-      await pause(fault.retryAfterMs ?? pauseMs(tried), signal);
+      const response = await send(method, apiUrl(path, query), { body, signal, key });
+      return response.status === 204 ? null : await readJson(response, signal);
+    } catch (error) {
+      if (!(error instanceof ApiError) || !error.isRetryable || attempt >= attempts) throw error;
+      if (error.retryAfterMs > RETRY_AFTER_MAX_MS) throw error;
+      await sleep(error.retryAfterMs ?? backoffMs(attempt), signal);
     }
   }
 }
 
-/** An answer that breaks off is as good as none. */
-async function whole(response, signal) {
+/** A truncated body counts as an unreachable server, so the request is retried. */
+async function readJson(response, signal) {
   try {
     return await response.json();
-  } catch (fault) {
-    throw signal?.aborted ? fault : unreachable();
+  } catch (error) {
+    throw signal?.aborted ? error : unreachableError();
   }
-}
-
-/** The answer as it is. Whatever is not a success is thrown. */
-export async function send(method, url, { body, signal, key, headers = {} } = {}) {
-  const used = secret();
-  const given = { ...headers, Authorization: `Bearer ${used}` };
-  // Lists of keys must be told whose; a token sees no workspace at all.
-  if (whoami() !== null && onlySession() === null) given["Service-Workspace"] = whoami().workspace_id;
-  if (key) given["Idempotency-Key"] = key;
-  if (body !== undefined) given["Content-Type"] = "application/json";
-  const text = body === undefined ? undefined : JSON.stringify(body);
-  let response;
-  try {
-    response = await fetch(url, { method, headers: given, body: text, signal, cache: "no-store", redirect: "error" });
-  } catch (fault) {
-    if (signal?.aborted) throw fault;
-    throw unreachable();
-  }
-  if (!response.ok) throw await faultOf(response, used);
-  return response;
-}
-
-export function unreachable() {
-  return new ApiError(0, "unreachable", "The server cannot be reached.", null);
-}
-
-async function faultOf(response, used) {
-  let found = null;
-  try {
-    found = (await response.json()).error;
-  } catch {
-    // A proxy's page, or an answer cut short: the status has to do.
-  }
-  return apiError(response.status, found, (name) => response.headers.get(name), used);
 }
 
 /**
- * From the parts of an answer; `header` looks one up. Tells the console when the credential is refused, unless another
- * than the one that was `used` has been given since: an answer may come late.
+ * Sends one request and returns the response. Throws ApiError unless the status is a success.
+ * @param {string} method
+ * @param {URL} url
+ * @param {{body?: unknown, signal?: AbortSignal, key?: string, headers?: Record<string, string>}} [options]
  */
-export function apiError(status, error, header, used) {
+export async function send(method, url, options = {}) {
+  const { body, signal, key, headers = {} } = options;
+  const sentSecret = secret();
+  const allHeaders = { ...headers, Authorization: `Bearer ${sentSecret}` };
+  // Listing keys requires the workspace; session tokens must not send it.
+  if (whoami() !== null && tokenSessionId() === null) allHeaders["Service-Workspace"] = whoami().workspace_id;
+  if (key) allHeaders["Idempotency-Key"] = key;
+  if (body !== undefined) allHeaders["Content-Type"] = "application/json";
+  const text = body === undefined ? undefined : JSON.stringify(body);
+  let response;
+  try {
+    response = await fetch(url, { method, headers: allHeaders, body: text, signal, cache: "no-store", redirect: "error" });
+  } catch (error) {
+    throw signal?.aborted ? error : unreachableError();
+  }
+  if (!response.ok) throw await responseError(response, sentSecret);
+  return response;
+}
+
+export function unreachableError() {
+  return new ApiError(0, "unreachable", "The server cannot be reached.", null);
+}
+
+async function responseError(response, sentSecret) {
+  let body = null;
+  try {
+    body = await response.json();
+  } catch {
+    // Not our error format, for example a proxy's error page. Only the status is known.
+  }
+  return apiError(response.status, body?.error, (name) => response.headers.get(name), sentSecret);
+}
+
+/**
+ * Builds an ApiError; `header` returns a header by name. On a 401 the registered handler is called, unless the user has
+ * signed in with another credential since the request was sent.
+ */
+export function apiError(status, body, header, sentSecret) {
   const seconds = Number.parseFloat(header("Retry-After"));
-  const fault = new ApiError(
+  const error = new ApiError(
     status,
-    error?.code ?? "unknown",
-    error?.message ?? `The server answered ${status}.`,
+    body?.code ?? "unknown",
+    body?.message ?? `The server returned status ${status}.`,
     header("X-Request-Id"),
     Number.isFinite(seconds) ? seconds * 1000 : null,
   );
-  if (status === 401 && used === secret()) refused(fault);
-  return fault;
+  if (status === 401 && sentSecret === secret()) unauthorized(error);
+  return error;
 }
 
-/** Longer each time, and never the same for two tabs. */
-export function pauseMs(tried) {
-  return Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (tried - 1)) * (0.5 + Math.random() / 2);
+/** Exponential backoff with jitter. */
+export function backoffMs(attempt) {
+  return Math.min(BACKOFF_MAX_MS, BACKOFF_START_MS * 2 ** (attempt - 1)) * (0.5 + Math.random() / 2);
 }
 
-/** Ends early, by an exception, when the signal says so. */
-export function pause(ms, signal) {
-  return new Promise((done, fail) => {
+/** Rejects as soon as the signal is aborted. */
+export function sleep(ms, signal) {
+  return /** @type {Promise<void>} */ (new Promise((resolve, reject) => {
     signal?.throwIfAborted();
-    const timer = setTimeout(ended, ms);
-    function ended() {
-      signal?.removeEventListener("abort", aborted);
-      done();
-    }
-    function aborted() {
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", abort);
+      resolve();
+    }, ms);
+    function abort() {
       clearTimeout(timer);
-      fail(signal.reason);
+      reject(signal.reason);
     }
-    signal?.addEventListener("abort", aborted, { once: true });
-  });
+    signal?.addEventListener("abort", abort, { once: true });
+  }));
 }
 
-/** All items of a list, page after page. */
-export async function* all(path, query, signal) {
+/** Yields all items of a paged list. */
+export async function* listAll(path, query, signal) {
   let after = null;
   do {
     const page = await get(path, { limit: 200, ...query, after }, signal);

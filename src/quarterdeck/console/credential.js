@@ -1,32 +1,32 @@
-// Who is signed in. Kept for this tab only: it is gone with the tab, and no other tab or server sees it.
+// The credential of this tab and the caller it belongs to. sessionStorage is not shared with other tabs.
 
-const STORED = "quarterdeck.credential";
+const STORAGE_KEY = "quarterdeck.credential";
 
 let caller = null;
-/** Whose `caller` is. */
+/** The credential that `caller` was loaded with. */
 let callerSecret = null;
 
 export function secret() {
-  return sessionStorage.getItem(STORED);
+  return sessionStorage.getItem(STORAGE_KEY);
 }
 
-export function keep(given) {
-  sessionStorage.setItem(STORED, given);
+export function storeSecret(value) {
+  sessionStorage.setItem(STORAGE_KEY, value);
 }
 
-export function forget() {
-  sessionStorage.removeItem(STORED);
-  signedIn(null);
+export function clearCredential() {
+  sessionStorage.removeItem(STORAGE_KEY);
+  setCaller(null);
 }
 
-/** What `GET /v1/whoami` said. */
-export function signedIn(found) {
-  caller = found;
+/** `whoami`: the response of `GET /v1/whoami`. */
+export function setCaller(whoami) {
+  caller = whoami;
   callerSecret = secret();
 }
 
-/** Whether the tab still holds the credential that this page knows. */
-export function isAsLeft() {
+/** Whether the stored credential is still the one that the caller was loaded with. */
+export function isUnchanged() {
   return callerSecret === secret();
 }
 
@@ -38,7 +38,7 @@ export function can(permission) {
   return caller !== null && caller.permissions.includes(permission);
 }
 
-/** A session token opens one session and nothing else. */
-export function onlySession() {
+/** The only session that a session token gives access to. Null for API keys. */
+export function tokenSessionId() {
   return caller?.session_id ?? null;
 }

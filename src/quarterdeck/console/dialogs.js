@@ -1,57 +1,59 @@
-// Questions in front of the page. Escape closes them, the keyboard stays inside, and the focus goes back.
+// Modal dialogs and form fields.
 
-import { el, fill, freshId, present } from "./dom.js";
-import { faultBox } from "./notices.js";
+import { el, fill, flatChildren, uniqueId } from "./dom.js";
+import { errorBox } from "./notices.js";
 
 /**
- * In place of all that was on the page. What is shown only once stays in front of it until the person has seen it,
- * and where it is: a dialog that is moved no longer stands in front.
+ * Replaces the content of the page, except undismissable dialogs: these must stay open, and moving a dialog element
+ * would take it out of the top layer.
  */
-export function fillPage(...children) {
-  for (const node of [...document.body.childNodes]) if (!node.classList?.contains("once")) node.remove();
-  document.body.prepend(...present(children));
+export function replacePage(...children) {
+  for (const node of [...document.body.childNodes]) {
+    if (!(node instanceof Element && node.classList.contains("undismissable"))) node.remove();
+  }
+  document.body.prepend(...flatChildren(children));
 }
 
 /**
- * Open a form. `act(data)` is given a FormData; it closes the dialog by returning and keeps it open by throwing, whose
- * message is then shown. `danger`: what it does cannot be taken back. Gives what `act` returned, or null. Closing it does
- * not take back what is already sent: what comes of that is still given.
+ * Opens a form and resolves to the result of `act(formData)`, or to null if the user cancels. If `act` throws, the
+ * dialog stays open and shows the error. Closing the dialog does not cancel a request in flight: its result is still
+ * returned.
  */
 export function formDialog({ title, fields, confirm, danger = false, act }) {
-  return new Promise((done) => {
+  return new Promise((resolve) => {
     let result = null;
     let isActing = false;
-    const heading = freshId("dialog");
-    const fault = el("div", {});
+    const headingId = uniqueId("dialog");
+    const errorPlace = el("div", {});
     const submit = el("button", { type: "submit", class: danger ? "danger" : "primary" }, confirm);
     const form = el(
       "form",
-      { on: { submit: attempt } },
-      el("h2", { id: heading }, title),
+      { on: { submit: onSubmit } },
+      el("h2", { id: headingId }, title),
       fields,
-      fault,
+      errorPlace,
       el("div", { class: "buttons" }, submit, el("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel")),
     );
-    const dialog = el("dialog", { "aria-labelledby": heading, on: { close: ended } }, form);
+    const dialog = el("dialog", { "aria-labelledby": headingId, on: { close: onClose } }, form);
 
-    async function attempt(event) {
+    async function onSubmit(event) {
       event.preventDefault();
       if (isActing) return;
       isActing = submit.disabled = true;
-      fill(fault);
+      fill(errorPlace);
       try {
         result = (await act(new FormData(form))) ?? true;
-      } catch (reason) {
-        fill(fault, faultBox(reason));
+      } catch (error) {
+        fill(errorPlace, errorBox(error));
       }
       isActing = submit.disabled = false;
-      if (!dialog.isConnected) done(result);
+      if (!dialog.isConnected) resolve(result);
       else if (result !== null) dialog.close();
     }
 
-    function ended() {
+    function onClose() {
       dialog.remove();
-      if (!isActing) done(result);
+      if (!isActing) resolve(result);
     }
 
     document.body.append(dialog);
@@ -59,35 +61,34 @@ export function formDialog({ title, fields, confirm, danger = false, act }) {
   });
 }
 
-/** Show something until the person has seen it. `once`: it cannot be shown again, so only the button closes it. */
-export function tell({ title, body, confirm = "Done", once = false }) {
-  return new Promise((done) => {
-    const heading = freshId("dialog");
-    const close = () => dialog.close();
-    // A browser asks once (`cancel`) and closes at the next Escape; so the key itself is taken away, and where it is known
-    // the attribute says the same of other ways, such as a phone's gesture.
-    const keep = (event) => { if (once && event.key === "Escape") event.preventDefault(); };
+/** Resolves when the dialog is closed. `undismissable`: only the button closes it, for content that cannot be shown again. */
+export function messageDialog({ title, body, confirm = "Done", undismissable = false }) {
+  return /** @type {Promise<void>} */ (new Promise((resolve) => {
+    const headingId = uniqueId("dialog");
+    // Preventing `cancel` works only for the first Escape, so the key itself is blocked. `closedby` covers the other
+    // ways to dismiss a dialog, such as the back gesture on phones.
+    const onKeydown = (event) => { if (undismissable && event.key === "Escape") event.preventDefault(); };
     const dialog = el(
       "dialog",
       {
-        class: once && "once",
-        closedby: once && "none",
-        "aria-labelledby": heading,
-        on: { keydown: keep, close: () => { dialog.remove(); done(); } },
+        class: undismissable && "undismissable",
+        closedby: undismissable && "none",
+        "aria-labelledby": headingId,
+        on: { keydown: onKeydown, close: () => { dialog.remove(); resolve(); } },
       },
-      el("h2", { id: heading }, title),
-      present([body]),
-      el("div", { class: "buttons" }, el("button", { class: "primary", type: "button", on: { click: close } }, confirm)),
+      el("h2", { id: headingId }, title),
+      body,
+      el("div", { class: "buttons" }, el("button", { class: "primary", type: "button", on: { click: () => dialog.close() } }, confirm)),
     );
     document.body.append(dialog);
     dialog.showModal();
-  });
+  }));
 }
 
-/** A labelled control. `hint` stands below it and is read with it. */
+/** A labelled form control with an optional hint below it. */
 export function field(label, control, hint = null) {
-  control.id ||= freshId("field");
-  const below = hint && el("p", { class: "hint", id: freshId("hint") }, hint);
-  if (below) control.setAttribute("aria-describedby", below.id);
-  return el("div", { class: "field" }, el("label", { for: control.id }, label), control, below);
+  control.id ||= uniqueId("field");
+  const hintNode = hint && el("p", { class: "hint", id: uniqueId("hint") }, hint);
+  if (hintNode) control.setAttribute("aria-describedby", hintNode.id);
+  return el("div", { class: "field" }, el("label", { for: control.id }, label), control, hintNode);
 }

@@ -1,17 +1,17 @@
-// Elements. Text is text: nothing here reads markup, and the page's policy forbids whatever would.
+// Creates DOM elements. Strings always become text nodes; nothing here parses HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** `el("a", {href: "#/keys", on: {click}}, "Keys", null, [more])`. An attribute that is null or false is left out. */
+/** `el("a", {href: "#/keys", on: {click}}, "Keys", [more])`. Attributes and children that are null or false are omitted. */
 export function el(tag, attributes = {}, ...children) {
-  return filled(document.createElement(tag), attributes, children);
+  return build(document.createElement(tag), attributes, children);
 }
 
 export function svg(tag, attributes = {}, ...children) {
-  return filled(document.createElementNS(SVG, tag), attributes, children);
+  return build(document.createElementNS(SVG, tag), attributes, children);
 }
 
-function filled(node, attributes, children) {
+function build(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "on") {
       for (const [event, listener] of Object.entries(value)) node.addEventListener(event, listener);
@@ -21,23 +21,23 @@ function filled(node, attributes, children) {
       node.setAttribute(name, value === true ? "" : value);
     }
   }
-  node.append(...present(children));
+  node.append(...flatChildren(children));
   return node;
 }
 
-/** Children as `el` takes them: lists are laid flat, what is null or false is left out. */
-export function present(children) {
+/** Flattens nested lists and drops null, undefined and false. */
+export function flatChildren(children) {
   return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
 }
 
 export function fill(node, ...children) {
-  node.replaceChildren(...present(children));
+  node.replaceChildren(...flatChildren(children));
   return node;
 }
 
 let lastId = 0;
-/** For `for`, `aria-labelledby` and the like. */
-export function freshId(name) {
+/** An element id that is unique on the page. */
+export function uniqueId(name) {
   lastId += 1;
   return `${name}-${lastId}`;
 }

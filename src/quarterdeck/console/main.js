@@ -1,13 +1,13 @@
-// The console: signs in, draws the frame, shows the page that the address names.
+// Entry point: signs the user in and shows the page for the current address.
 
-import { ApiError, get, onRefused } from "./api.js";
+import { ApiError, get, onUnauthorized } from "./api.js";
 import * as credential from "./credential.js";
-import { fillPage } from "./dialogs.js";
+import { replacePage } from "./dialogs.js";
 import { el, fill } from "./dom.js";
-import { location, matched } from "./router.js";
-import { frame } from "./frame.js";
-import { faultBox } from "./notices.js";
+import { drawLayout } from "./layout.js";
+import { errorBox } from "./notices.js";
 import { show as showSignIn } from "./pages/sign_in.js";
+import { currentRoute, matchRoute } from "./router.js";
 
 const ROUTES = [
   ["/", () => import("./pages/sessions.js")],
@@ -23,72 +23,75 @@ const ROUTES = [
   ["/activity", () => import("./pages/activity.js")],
 ];
 
-let leaving = new AbortController();
+let currentPage = new AbortController();
 
-/** A page has `show(view, params)`. What it starts ends with `view.signal`, which is when it is left. */
+/** Each page module exports `show(view, params)`. `view.signal` is aborted when the user leaves the page. */
 async function showPage() {
-  leaving.abort();
-  leaving = new AbortController();
-  const { signal } = leaving;
-  if (credential.whoami() === null && !(await recognised(signal))) return;
+  currentPage.abort();
+  currentPage = new AbortController();
+  const { signal } = currentPage;
+  if (credential.whoami() === null && !(await loadCaller(signal))) return;
   if (signal.aborted) return;
-  const { path, query } = location();
-  const only = credential.onlySession();
-  const found = only === null ? matched(ROUTES, path) : { load: () => import("./pages/session.js"), params: { id: only } };
-  const main = frame(path);
+  const { path, query } = currentRoute();
+  const tokenSession = credential.tokenSessionId();
+  const route =
+    tokenSession === null
+      ? matchRoute(ROUTES, path)
+      : { load: () => import("./pages/session.js"), params: { id: tokenSession } };
+  const main = drawLayout(path);
   const view = {
     main,
     signal,
     query,
-    /** The heading of the page, and the tab's. */
-    title(text, ...beside) {
+    /** The header of the page. Also sets the title of the tab. */
+    title(text, ...actions) {
       document.title = `${text} · Quarterdeck`;
-      return el("header", { class: "page-head" }, el("h1", { tabindex: "-1" }, text), beside);
+      return el("header", { class: "page-head" }, el("h1", { tabindex: "-1" }, text), actions);
     },
   };
   try {
-    if (found === null) fill(main, view.title("No such page"), el("p", {}, el("a", { href: "#/sessions" }, "All sessions")));
-    else await (await found.load()).show(view, found.params);
-    // Unless the page knows a better place.
+    if (route === null) fill(main, view.title("Page not found"), el("p", {}, el("a", { href: "#/sessions" }, "All sessions")));
+    else await (await route.load()).show(view, route.params);
+    // Focus the heading unless the page has moved the focus itself.
     if (!signal.aborted && !main.contains(document.activeElement)) main.querySelector("h1")?.focus({ preventScroll: true });
-  } catch (fault) {
-    if (!signal.aborted) fill(main, view.title("This page could not be shown"), faultBox(fault, showPage));
+  } catch (error) {
+    if (!signal.aborted) fill(main, view.title("This page could not be loaded"), errorBox(error, showPage));
   } finally {
     main.removeAttribute("aria-busy");
   }
 }
 
-/** Whether the kept credential is good. If there is none, or it is refused, the person is asked for one. */
-async function recognised(signal) {
+/** Whether the stored credential is valid. Shows the sign-in page or an error if it is not. */
+async function loadCaller(signal) {
   if (credential.secret() === null) {
     signIn(null);
     return false;
   }
   try {
-    credential.signedIn(await get("/whoami", {}, signal));
+    credential.setCaller(await get("/whoami", {}, signal));
     return true;
-  } catch (fault) {
-    if (fault instanceof ApiError && fault.status === 401) signIn(fault);
-    else if (!signal.aborted) fillPage(el("main", { class: "alone" }, faultBox(fault, showPage)));
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 401) signIn(error);
+    else if (!signal.aborted) replacePage(el("main", { class: "centered" }, errorBox(error, showPage)));
     return false;
   }
 }
 
-function signIn(reason) {
-  leaving.abort();
-  credential.forget();
-  showSignIn(reason, showPage);
+function signIn(error) {
+  currentPage.abort();
+  credential.clearCredential();
+  showSignIn(error, showPage);
 }
 
-// In the middle of work. Several requests may be refused at once; asking once is enough.
-onRefused((fault) => {
-  if (credential.whoami() !== null) signIn(fault);
+// Several requests can fail with 401 at once; the sign-in page is shown once.
+onUnauthorized((error) => {
+  if (credential.whoami() !== null) signIn(error);
 });
 window.addEventListener("hashchange", showPage);
 window.addEventListener("quarterdeck:sign-out", () => signIn(null));
-// The Back button may bring this page again as it was left, though another one of this tab has signed out since.
+// The back/forward cache can restore this page after the user has signed out in this tab.
 window.addEventListener("pageshow", ({ persisted }) => {
-  if (!persisted || credential.isAsLeft()) return;
+  if (!persisted || credential.isUnchanged()) return;
   document.body.replaceChildren();
   window.location.reload();
 });

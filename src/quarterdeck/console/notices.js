@@ -1,41 +1,40 @@
-// What the console says by itself: short notes that pass, and errors that stay.
+// Notices, errors, empty states and loading indicators.
 
-import { copyButton } from "./copying.js";
+import { copyButton } from "./clipboard.js";
 import { el } from "./dom.js";
 
-const SHOWN_MS = 6000;
+const NOTICE_MS = 6000;
 
-/** Said aloud by screen readers, gone after a while. */
+/** A temporary message in the corner of the page, announced by screen readers. */
 export function notice(text) {
-  const note = el("div", { class: "notice" }, text);
-  document.querySelector(".notices")?.append(note);
-  setTimeout(() => note.remove(), SHOWN_MS);
+  const node = el("div", { class: "notice" }, text);
+  document.querySelector(".notices")?.append(node);
+  setTimeout(() => node.remove(), NOTICE_MS);
 }
 
-/** An error in its place: what is wrong, the id of the request to ask the operator about, and a way to try again. */
-export function faultBox(fault, again = null) {
+/** An error with its request id and, if `retry` is given, a button to try again. */
+export function errorBox(error, retry = null) {
   return el(
     "div",
-    { class: "fault", role: "alert" },
-    el("p", {}, fault.message || "Something went wrong in this page."),
-    fault.requestId && el("p", { class: "quiet" }, "Request ", el("code", {}, fault.requestId), " ", copyButton(fault.requestId, "the request id")),
-    again && el("button", { type: "button", on: { click: again } }, "Try again"),
+    { class: "error", role: "alert" },
+    el("p", {}, error.message || "Something went wrong."),
+    error.requestId && el("p", { class: "muted" }, "Request ", el("code", {}, error.requestId), " ", copyButton(error.requestId, "request ID")),
+    retry && el("button", { type: "button", on: { click: retry } }, "Try again"),
   );
 }
 
-/** A list that is empty says what to do first. */
-export function emptyBox(title, ...children) {
+export function emptyState(title, ...children) {
   return el("div", { class: "empty" }, el("h2", {}, title), children);
 }
 
-/** In place of what the credential may not see. */
-export function lackingBox(what, permission) {
-  return emptyBox(
-    `This key does not show ${what}`,
-    el("p", {}, "It lacks the permission ", el("code", {}, permission), ". Sign in with a key that holds it."),
+/** Shown instead of content that the credential is not allowed to read. */
+export function missingPermission(what, permission) {
+  return emptyState(
+    `No access to ${what}`,
+    el("p", {}, "Your key does not have the permission ", el("code", {}, permission), ". Sign in with a key that has it."),
   );
 }
 
 export function loading(what) {
-  return el("p", { class: "quiet", role: "status" }, `Loading ${what}…`);
+  return el("p", { class: "muted", role: "status" }, `Loading ${what}…`);
 }

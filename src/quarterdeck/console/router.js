@@ -1,25 +1,25 @@
-// Which page is shown: the part of the address behind `#`. The server sees none of it.
+// The address of a page is in the hash of the URL, so the server never sees it.
 
-/** `[["/sessions/:id", load], …]`; `load` imports a page. The path that matches, with its parameters decoded. */
-export function matched(routes, path) {
+/** Matches a path against `[["/sessions/:id", load], …]`. Returns `{load, params}` or null. */
+export function matchRoute(routes, path) {
   for (const [pattern, load] of routes) {
-    const params = fitting(pattern.split("/"), path.split("/"));
+    const params = matchParams(pattern.split("/"), path.split("/"));
     if (params !== null) return { load, params };
   }
   return null;
 }
 
-function fitting(pattern, path) {
+function matchParams(pattern, path) {
   if (pattern.length !== path.length) return null;
   const params = {};
-  for (const [at, part] of pattern.entries()) {
-    if (part.startsWith(":")) params[part.slice(1)] = decoded(path[at]);
-    else if (part !== path[at]) return null;
+  for (const [index, part] of pattern.entries()) {
+    if (part.startsWith(":")) params[part.slice(1)] = decode(path[index]);
+    else if (part !== path[index]) return null;
   }
   return Object.values(params).includes("") ? null : params;
 }
 
-function decoded(part) {
+function decode(part) {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -27,18 +27,18 @@ function decoded(part) {
   }
 }
 
-/** `#/skills/a/diff?base=1` is the path `/skills/a/diff` and the query `base=1`. */
-export function location() {
+/** `#/skills/a/diff?from=1` has the path `/skills/a/diff` and the query `from=1`. */
+export function currentRoute() {
   const [path, query = ""] = window.location.hash.slice(1).split("?");
   return { path: path || "/", query: new URLSearchParams(query) };
 }
 
-export function go(path) {
+export function navigate(path) {
   window.location.hash = path;
 }
 
-/** The same page asked otherwise. It stays as it is: who typed into it goes on typing. */
-export function keepQuery(query) {
+/** Changes the query without reloading the page or adding a history entry. */
+export function replaceQuery(query) {
   const text = new URLSearchParams(query).toString();
-  window.history.replaceState(null, "", `#${location().path}${text && `?${text}`}`);
+  window.history.replaceState(null, "", `#${currentRoute().path}${text && `?${text}`}`);
 }

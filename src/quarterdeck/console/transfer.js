@@ -1,34 +1,34 @@
-// Bytes up and down, with their progress.
+// Uploads with progress, and downloads.
 
-import { address, apiError, send, unreachable } from "./api.js";
+import { apiError, apiUrl, send, unreachableError } from "./api.js";
 import { secret } from "./credential.js";
 
-/** Send a file. `progress(share)` goes from 0 to 1; fetch does not tell how far an upload is, so this is older. */
+/** Uses XMLHttpRequest because fetch does not report upload progress. `progress(fraction)` receives 0 to 1. */
 export function upload(path, blob, { type, key, progress, signal }) {
-  return new Promise((done, fail) => {
+  return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    const used = secret();
-    request.open("POST", address(path));
-    request.setRequestHeader("Authorization", `Bearer ${used}`);
+    const sentSecret = secret();
+    request.open("POST", apiUrl(path));
+    request.setRequestHeader("Authorization", `Bearer ${sentSecret}`);
     request.setRequestHeader("Content-Type", type);
     request.setRequestHeader("Idempotency-Key", key);
     request.upload.addEventListener("progress", (event) => {
       if (event.lengthComputable) progress(event.loaded / event.total);
     });
     request.addEventListener("load", () => {
-      const body = parsed(request.responseText);
-      if (request.status >= 200 && request.status < 300 && body !== null) done(body);
-      else fail(apiError(request.status, body?.error, (name) => request.getResponseHeader(name), used));
+      const body = parseJson(request.responseText);
+      if (request.status >= 200 && request.status < 300 && body !== null) resolve(body);
+      else reject(apiError(request.status, body?.error, (name) => request.getResponseHeader(name), sentSecret));
     });
-    request.addEventListener("error", () => fail(unreachable()));
-    request.addEventListener("abort", () => fail(new DOMException("The upload was stopped.", "AbortError")));
+    request.addEventListener("error", () => reject(unreachableError()));
+    request.addEventListener("abort", () => reject(new DOMException("The upload was stopped.", "AbortError")));
     signal?.throwIfAborted();
     signal?.addEventListener("abort", () => request.abort(), { once: true });
     request.send(blob);
   });
 }
 
-function parsed(text) {
+function parseJson(text) {
   try {
     return JSON.parse(text);
   } catch {
@@ -36,14 +36,14 @@ function parsed(text) {
   }
 }
 
-/** Fetch a file and hand it to the person under this name. */
+/** Fetches a file and saves it under this name. */
 export async function download(path, query, name) {
-  const response = await send("GET", address(path, query));
+  const response = await send("GET", apiUrl(path, query));
   const url = URL.createObjectURL(await response.blob());
   const link = document.createElement("a");
   link.href = url;
   link.download = name;
   link.click();
-  // The browser has taken it by then.
+  // The download has started by then; revoking the URL earlier can cancel it.
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }

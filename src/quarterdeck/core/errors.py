@@ -32,8 +32,6 @@ class Kind(Enum):
     TOO_SLOW = ErrorCode.INVALID_REQUEST, "too slow"
     BROKEN_BODY = ErrorCode.INVALID_REQUEST, "broken body"
     MALFORMED = ErrorCode.INVALID_REQUEST, "malformed"
-    LONG_LINE = ErrorCode.INVALID_REQUEST, "long line"
-    LARGE_HEAD = ErrorCode.INVALID_REQUEST, "large head"
     UNSATISFIABLE_RANGE = ErrorCode.INVALID_REQUEST, "unsatisfiable range"
     WRONG_METHOD = ErrorCode.INVALID_REQUEST, "wrong method"
     CONFLICT = ErrorCode.CONFLICT, "conflict"
@@ -94,18 +92,6 @@ def broken_body() -> ServiceError:
 def malformed(reason: str) -> ServiceError:
     """The request cannot be parsed, so the start of the next request is unknown."""
     return ServiceError(Kind.MALFORMED, reason)
-
-
-def long_line(limit_bytes: int) -> ServiceError:
-    return ServiceError(Kind.LONG_LINE, f"The request line is longer than {limit_bytes} bytes.")
-
-
-def large_head(limit_bytes: int) -> ServiceError:
-    return ServiceError(Kind.LARGE_HEAD, f"Request line and headers are larger than {limit_bytes} bytes.")
-
-
-def many_headers(limit: int) -> ServiceError:
-    return ServiceError(Kind.LARGE_HEAD, f"There are more than {limit} header lines.")
 
 
 def unknown_coding() -> ServiceError:

@@ -83,11 +83,6 @@ class HttpSettings(Struct, frozen=True):
     json_body_bytes: Bytes = 1024 * 1024
     body_seconds: Seconds = 60.0
     body_stall_seconds: Seconds = 10.0
-    # After an early answer: how long the rest of a body is taken and thrown away, so that the answer can be read.
-    linger_seconds: Seconds = 10.0
-    linger_stall_seconds: Seconds = 1.0
-    # Of an answer that was sent as a whole. Streams and downloads have times of their own.
-    unread_seconds: Seconds = 30.0
     connections: Count = 4096
     # Applies to Quarterdeck's own clients only.
     min_client_version: Annotated[str, Meta(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9}){0,3}$")] = "0.0.0"
@@ -113,8 +108,6 @@ class SubmitSettings(Struct, frozen=True):
     # Of text. A batch ends at the first; at the second, what comes is answered 503 until some has gone.
     batch_bytes: Bytes = 1024 * 1024
     waiting_bytes: Bytes = 64 * 1024 * 1024
-    # Callers who were let in once go straight to the queue; the database judges them again with the input.
-    known_callers: Count = 50_000
 
 
 class KeySettings(Struct, frozen=True):

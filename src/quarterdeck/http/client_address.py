@@ -1,20 +1,20 @@
-"""Where a request came from: the other end of its connection or, if that is a proxy that the operator lists, what the
-proxy says in X-Forwarded-For. Anybody can send that header; only the part that listed proxies wrote is believed."""
+"""The client's address: the peer of the connection or, if the peer is a trusted proxy, the address in X-Forwarded-For.
+Anybody can send that header, so only the part that trusted proxies wrote is used."""
 
 import re
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from quarterdeck.core.settings import Networks
-from quarterdeck.http.headers import headers_of
 
 Address = IPv4Address | IPv6Address
 
-# Each proxy adds one. Nobody has more of them in a row, and a header of any length costs no more than this.
+# Each proxy adds one entry. The limit bounds the cost of a long header.
 _MOST_ENTRIES = 32
-# With a port or without. An IPv6 address with a port, and some without, are in brackets. Zones mean nothing elsewhere.
+# With or without a port. An IPv6 address may be in brackets and must be if a port follows. Zones are not accepted.
 _ENTRY = re.compile(r"(?:\[([0-9a-fA-F:.]{2,45})\]|([0-9.]{7,15}))(?::[0-9]{1,5})?|([0-9a-fA-F:.]{2,45})", re.ASCII)
 
 
@@ -23,7 +23,7 @@ def client_address(scope: Scope, proxies: Networks | None) -> str | None:
     if client is None or not proxies:
         return None if client is None else client[0]
     peer = _parsed(client[0])
-    if peer is None or not _listed(peer, proxies):
+    if peer is None or not _trusted(peer, proxies):
         return str(client[0])
     nearest = peer
     for entry in _entries(scope):
@@ -31,14 +31,14 @@ def client_address(scope: Scope, proxies: Networks | None) -> str | None:
         if address is None:
             break
         nearest = address
-        if not _listed(address, proxies):
+        if not _trusted(address, proxies):
             break
     return str(nearest)
 
 
 def _entries(scope: Scope) -> Iterable[str]:
-    """From the nearest on."""
-    values = [value.decode("latin-1") for value in headers_of(scope).all(b"x-forwarded-for")]
+    """Nearest proxy first."""
+    values = Headers(scope=scope).getlist("x-forwarded-for")
     return reversed(",".join(values).rsplit(",", _MOST_ENTRIES)[-_MOST_ENTRIES:])
 
 
@@ -50,9 +50,9 @@ def _parsed(text: str) -> Address | None:
         address = ip_address(match[1] or match[2] or match[3])
     except ValueError:
         return None
-    # A socket that takes both families shows IPv4 inside IPv6.
+    # A dual-stack socket reports IPv4 peers as IPv4-mapped IPv6 addresses.
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def _listed(address: Address, proxies: Networks) -> bool:
+def _trusted(address: Address, proxies: Networks) -> bool:
     return any(address in network for network in proxies)

@@ -1,15 +1,14 @@
-"""Pages of other origins, so that a browser can use a session token. Only origins that the operator lists, and only
-credentials that a page sends itself: cookies and the like are not asked for and mean nothing here."""
+"""CORS, so that a page of another origin can use a session token. Only origins that the operator lists are allowed, and
+only an Authorization header that the page sets itself: cookies are not used."""
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import Scope
 
 from quarterdeck.core.settings import Origins
 from quarterdeck.http.client_version import CLIENT
-from quarterdeck.http.headers import headers_of
 
-# Under this name the edge leaves an origin that is listed in the request's scope.
+# Key in the request's scope for an allowed origin.
 _ORIGIN_STATE = "quarterdeck.origin"
 _REQUEST_HEADERS = (
     "Authorization",
@@ -36,19 +35,19 @@ _RESPONSE_HEADERS = (
     "WWW-Authenticate",
     "X-Request-Id",
 )
-# The longest that Chromium remembers it.
+# The longest time that Chromium caches a preflight response.
 _PREFLIGHT_SECONDS = 7200
 
 
 def note_origin(scope: Scope, listed: Origins) -> None:
-    given = [value.decode("latin-1") for value in headers_of(scope).all(b"origin")]
+    given = Headers(scope=scope).getlist("origin")
     if len(given) == 1 and given[0] in listed:
         scope[_ORIGIN_STATE] = given[0]
 
 
 def is_preflight(scope: Scope) -> bool:
-    """From a listed origin. What others send is a method that the path does not answer."""
-    asked = b"access-control-request-method" in headers_of(scope)
+    """A preflight of an allowed origin. For others OPTIONS is a method that the path does not have."""
+    asked = "access-control-request-method" in Headers(scope=scope)
     return scope["method"] == "OPTIONS" and _ORIGIN_STATE in scope and asked
 
 
@@ -61,8 +60,8 @@ def preflight_response(methods: str) -> Response:
     return Response(status_code=204, headers=headers)
 
 
-def mark(scope: Scope, headers: MutableHeaders) -> None:
-    """Every answer while origins are listed, also those to others: a cache must not give one the other's."""
+def add_headers(scope: Scope, headers: MutableHeaders) -> None:
+    """Applied to every response while origins are listed: a cache must not give one origin the response of another."""
     headers.add_vary_header("Origin")
     if _ORIGIN_STATE in scope:
         headers["Access-Control-Allow-Origin"] = scope[_ORIGIN_STATE]

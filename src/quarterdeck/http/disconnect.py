@@ -1,16 +1,9 @@
-"""The end of a connection: noticing that the client has left, and closing it from this side."""
+"""Noticing that a client has disconnected."""
 
-from starlette.types import Receive, Scope
+from starlette.types import Receive
 
 
-async def left(receive: Receive) -> None:
+async def client_left(receive: Receive) -> None:
     """Return once the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def hang_up(scope: Scope) -> None:
-    """Close the connection of a request, if the server offers a way to do that."""
-    close = scope.get("quarterdeck.hang_up")
-    if close is not None:
-        close()

@@ -1,6 +1,7 @@
-"""Content as an answer: whole or in part, a piece at a time, never more of it in memory.
+"""Downloads: stored content, whole or one byte range, sent piece by piece so that memory stays bounded.
 
-A reader that does not read is hung up on: see `event_stream.py`.
+A download stops when the client disconnects or does not read for `send_seconds`. The body is then shorter than its
+Content-Length, so the client can tell.
 """
 
 import asyncio
@@ -14,17 +15,17 @@ from starlette.types import Receive, Scope, Send
 
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.http.disconnect import hang_up, left
+from quarterdeck.http.disconnect import client_left
 from quarterdeck.http.request import Request
 from quarterdeck.http.responses import error_response
 
 _WHOLE, _PART, _NOT_MODIFIED = 200, 206, 304
-# Several ranges, other units and what is malformed are ignored, as RFC 9110 allows: the answer is the whole.
+# Several ranges, other units and malformed values are ignored, as RFC 9110 allows: the response is the whole content.
 _RANGE = re.compile(r"\s*bytes=(?:([0-9]{1,19})-([0-9]{1,19})?|-([0-9]{1,19}))\s*", re.IGNORECASE | re.ASCII)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _NAME_CHARACTERS = 100
-# What a stopping server still gives a reader for each piece.
-_PARTING_SECONDS = 1.0
+# Replaces `send_seconds` once the server is stopping.
+_FINAL_SECONDS = 1.0
 
 
 class Content(Struct, frozen=True):
@@ -32,7 +33,8 @@ class Content(Struct, frozen=True):
     sha256: str
     size: int
     file_name: str
-    # From one byte up to another. Its first step is done before the answer begins, so it can still fail in form.
+    # Reads from one offset up to another. The first piece is read before the response starts, so that an error at that
+    # point is still answered with the envelope.
     pieces: Callable[[int, int], AsyncGenerator[bytes, None]]
 
 
@@ -45,7 +47,7 @@ class Downloads:
         etag = f'"{content.sha256}"'
         headers = {
             "ETag": etag,
-            # It never changes, but who may read it does.
+            # The content never changes, but permission to read it does.
             "Cache-Control": "private, no-cache",
         }
         if request.has(etag):
@@ -59,7 +61,7 @@ class Downloads:
         headers |= {
             "Content-Type": content.media_type,
             "Content-Length": str(end - start),
-            # Strangers packed this: a browser is to save it, and to make nothing else of it.
+            # The content is untrusted: a browser must save it and not interpret it.
             "Content-Disposition": f'attachment; filename="{content.file_name}"',
             "X-Content-Type-Options": "nosniff",
             "Accept-Ranges": "bytes",
@@ -71,7 +73,7 @@ class Downloads:
 
 
 def byte_span(text: str, size: int) -> tuple[int, int] | None:
-    """What a Range header asks for, the end exclusive; None: the whole. Raises when it begins behind the end."""
+    """The range of a Range header, end exclusive; None means the whole. Raises if the range starts behind the end."""
     match = _RANGE.fullmatch(text)
     if match is None or size == 0:
         return None
@@ -88,7 +90,7 @@ def byte_span(text: str, size: int) -> tuple[int, int] | None:
 
 
 def safe_name(text: str) -> str:
-    """A name for a file that means the same to every header parser and file system, and leads nowhere."""
+    """A file name that is safe in a header and on every file system."""
     return _UNSAFE.sub("-", text).strip("-.")[:_NAME_CHARACTERS] or "download"
 
 
@@ -99,50 +101,46 @@ class Download(Response):
         status: int,
         headers: dict[str, str],
         send_seconds: float,
-        stopping: asyncio.Event,
+        shutdown: asyncio.Event,
     ) -> None:
         self.status_code = status
         self.background = None
         self.init_headers(headers)
         self._pieces = pieces
         self._send_seconds = send_seconds
-        self._stopping = stopping
-        # Of the piece that is being sent.
+        self._shutdown = shutdown
+        # The timeout of the piece that is being sent.
         self._timeout: asyncio.Timeout | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with aclosing(self._pieces):
             wanted = scope["method"] != "HEAD"
-            # Before the status: a store that is away is answered in form.
+            # Before the status is sent: if the store is unavailable the response is an error.
             first = await anext(self._pieces, b"") if wanted else b""
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             if wanted:
-                await self._send_all(first, scope, receive, send)
+                await self._send_all(first, receive, send)
             else:
                 await send({"type": "http.response.body", "body": b""})
 
-    async def _send_all(self, first: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _send_all(self, first: bytes, receive: Receive, send: Send) -> None:
         sending = asyncio.create_task(self._send_pieces(first, send))
-        leaving = asyncio.create_task(left(receive))
-        stopping = asyncio.create_task(self._stopping.wait())
+        leaving = asyncio.create_task(client_left(receive))
+        stopping = asyncio.create_task(self._shutdown.wait())
         try:
             await asyncio.wait({sending, leaving, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if stopping.done():
-                self._hurry()
+                self._shorten_timeout()
                 await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            has_left = leaving.done()
             for task in (sending, leaving, stopping):
                 task.cancel()
             outcome, *_ = await asyncio.gather(sending, leaving, stopping, return_exceptions=True)
-        if has_left or outcome is None:
-            return
-        hang_up(scope)
-        if not isinstance(outcome, TimeoutError):
+        if isinstance(outcome, Exception) and not isinstance(outcome, TimeoutError):
             raise outcome
 
-    def _hurry(self) -> None:
-        self._send_seconds = min(self._send_seconds, _PARTING_SECONDS)
+    def _shorten_timeout(self) -> None:
+        self._send_seconds = min(self._send_seconds, _FINAL_SECONDS)
         if self._timeout is not None:
             self._timeout.reschedule(asyncio.get_running_loop().time() + self._send_seconds)
 

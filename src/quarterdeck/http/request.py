@@ -1,4 +1,5 @@
-"""One HTTP request, read strictly. Faults of path, query and headers are remembered, not raised: `access/call.py`."""
+"""One HTTP request, parsed strictly. The first error in path, query or headers is recorded and not raised: the order of
+checks decides later whether the caller gets to see it (`core/call.py`)."""
 
 import re
 from collections.abc import AsyncIterator, Callable
@@ -9,6 +10,7 @@ from urllib.parse import parse_qsl
 from uuid import UUID
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
 
 from quarterdeck.core import errors, secrets
@@ -20,20 +22,19 @@ from quarterdeck.core.ids import LOWEST_ID, parse_id
 from quarterdeck.core.pages import DEFAULT_LIMIT, MAX_LIMIT, LogPageRequest, PageRequest
 from quarterdeck.core.settings import HttpSettings
 from quarterdeck.core.text_types import Moment
-from quarterdeck.http.accept import prefers
-from quarterdeck.http.bodies import Arriving, decode_json
 from quarterdeck.http.client_address import client_address
-from quarterdeck.http.headers import headers_of
+from quarterdeck.http.content_negotiation import prefers
+from quarterdeck.http.request_body import RequestBody, decode_json
 from quarterdeck.http.responses import JSON
 
 T = TypeVar("T")
 Choice = TypeVar("Choice", bound=StrEnum)
 
 GZIP = "application/gzip"
-# Where the middleware puts the id of the request in its scope.
+# Key in the scope under which the middleware stores the id of the request.
 REQUEST_ID_STATE = "quarterdeck.request_id"
 _BEARER = re.compile(r"bearer +(\S+)", re.IGNORECASE | re.ASCII)
-# int() also takes signs, underscores, blanks and the digits of other scripts.
+# int() also accepts signs, underscores, blanks and the digits of other scripts.
 _DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
 _JSON_TYPE = re.compile(r"""application/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?""", re.IGNORECASE | re.ASCII)
 _MAX_KEY_CHARACTERS = 255
@@ -45,7 +46,7 @@ MAX_NUMBER = 2**31 - 1
 class Request:
     def __init__(self, scope: Scope, receive: Receive, settings: HttpSettings, rate_limit: RateLimit) -> None:
         self._scope = scope
-        self._given = headers_of(scope)
+        self._given = Headers(scope=scope)
         self._receive = receive
         self._settings = settings
         self._rate_limit = rate_limit
@@ -122,50 +123,50 @@ class Request:
         return PageRequest(number, cursor, order != "asc")
 
     def log_page_request(self) -> LogPageRequest:
-        """`Last-Event-ID` wins over `after`: a browser that comes back sends it with the address of the first time."""
+        """`Last-Event-ID` wins over `after`: a browser that reconnects sends the header with the original URL."""
         limit = self._query_value("limit")
         after = self._query_value("after")
         number = DEFAULT_LIMIT if limit is None else self._limit(limit)
         start = 0 if after is None else self._event_id("after", [after])
-        last_seen = self._headers(b"last-event-id")
+        last_seen = self._headers("last-event-id")
         return LogPageRequest(number, self._event_id("Last-Event-ID", last_seen) if last_seen else start)
 
     def prefers(self, media_type: str) -> bool:
-        """To JSON, which everybody gets who does not ask for another."""
-        return prefers(",".join(self._headers(b"accept")), media_type, JSON)
+        """Whether the caller prefers this media type to JSON, the default."""
+        return prefers(",".join(self._headers("accept")), media_type, JSON)
 
     def has(self, etag: str) -> bool:
-        """Whether the caller holds what this tag stands for already. A malformed If-None-Match is as good as none."""
-        given = self._headers(b"if-none-match")
+        """Whether If-None-Match names this tag. A malformed If-None-Match is ignored."""
+        given = self._headers("if-none-match")
         tags = parse_tags(",".join(given)) if given else None
         return tags is not None and matches_weakly(tags, etag)
 
     def requested_range(self, etag: str) -> str | None:
-        """The Range header, where it counts: on a GET, and if the caller has the beginning of the same content."""
-        given, condition = self._headers(b"range"), self._headers(b"if-range")
+        """The Range header, if it applies: on a GET, and if If-Range (when sent) names this tag."""
+        given, condition = self._headers("range"), self._headers("if-range")
         if self._scope["method"] != "GET" or len(given) != 1 or (condition and condition != [etag]):
             return None
         return given[0]
 
     async def call(self, body_type: type[T]) -> Call[T]:
-        """The whole request, with its JSON body."""
+        """The request with its JSON body."""
         self._check_type(lambda given: _JSON_TYPE.fullmatch(given) is not None, "application/json")
         head = self._head(workspace_required=False)
         limit_bytes = self._settings.json_body_bytes
         try:
-            value = decode_json(await self._arriving(limit_bytes).whole(), body_type)
+            value = decode_json(await self._body(limit_bytes).read(), body_type)
         except ServiceError as body_fault:
             return Call(**head, read_body=_raiser(body_fault))
         return Call(**head, read_body=lambda: value)
 
     def call_without_body(self, *, workspace_required: bool = False, gzip: bool = False) -> Call[None]:
-        """The request but for its body, which is not wanted or comes by `archive`."""
+        """The request without its body, which is not expected or is read by `archive`."""
         if gzip:
             self._check_type(lambda given: given.strip().lower() == GZIP, GZIP)
         return Call(**self._head(workspace_required), read_body=lambda: None)
 
     def archive(self, limit_bytes: int) -> AsyncIterator[bytes]:
-        return self._arriving(limit_bytes).pieces()
+        return self._body(limit_bytes).stream()
 
     def _head(self, workspace_required: bool) -> dict[str, Any]:
         workspace_id, key, if_match = self._workspace_id(workspace_required), self._idempotency_key(), self._if_match()
@@ -176,7 +177,7 @@ class Request:
             "idempotency_key": key,
             "if_match": if_match,
             "origin": self._origin(),
-            # Last: it is the first fault of all that was read above.
+            # Last: the values above may record the first error.
             "fault": self._fault,
         }
 
@@ -185,7 +186,7 @@ class Request:
         return Origin(address, self._scope.get(REQUEST_ID_STATE))
 
     def _if_match(self) -> frozenset[str] | None:
-        given = self._headers(b"if-match")
+        given = self._headers("if-match")
         if not given:
             return None
         tags = parse_tags(",".join(given))
@@ -193,11 +194,13 @@ class Request:
             self._remember('If-Match must be * or ETags in quotes, such as "7".')
         return tags
 
-    def _arriving(self, limit_bytes: int) -> Arriving:
-        return Arriving(self._receive, self._given.content_length, limit_bytes, self._settings)
+    def _body(self, limit_bytes: int) -> RequestBody:
+        given = self._given.get("content-length", "")
+        length = int(given) if _DIGITS.fullmatch(given) else None
+        return RequestBody(self._receive, length, limit_bytes, self._settings)
 
     def _read_credential(self) -> Credential:
-        given = self._headers(b"authorization")
+        given = self._headers("authorization")
         match = _BEARER.fullmatch(given[0]) if len(given) == 1 else None
         credential = secrets.recognise(match[1]) if match else None
         if credential is None:
@@ -205,14 +208,14 @@ class Request:
         return credential
 
     def _check_type(self, accepts: Callable[[str], bool], wanted: str) -> None:
-        given = self._headers(b"content-type")
+        given = self._headers("content-type")
         if len(given) != 1 or not accepts(given[0]):
             self._remember(f"Content-Type must be {wanted}.")
-        if self._headers(b"content-encoding"):
+        if self._headers("content-encoding"):
             self._remember("Content-Encoding is not supported.")
 
     def _workspace_id(self, required: bool) -> UUID | None:
-        given = self._headers(b"service-workspace")
+        given = self._headers("service-workspace")
         if not given:
             if required:
                 self._remember("The header Service-Workspace is required.")
@@ -223,10 +226,10 @@ class Request:
         return found
 
     def _idempotency_key(self) -> str | None:
-        """None with DELETE, whose repetition finds nothing: its receipt could never be asked for."""
+        """None for DELETE: a repeated DELETE is 404, so its receipt could never be returned."""
         if self._scope["method"] == "DELETE":
             return None
-        given = self._headers(b"idempotency-key")
+        given = self._headers("idempotency-key")
         if not given:
             return None
         if len(given) > 1 or not 1 <= len(given[0]) <= _MAX_KEY_CHARACTERS or not given[0].isprintable():
@@ -271,19 +274,20 @@ class Request:
             found[name] = value
         return found
 
-    def _headers(self, name: bytes) -> list[str]:
-        return [_decoded(value) for value in self._given.all(name)] if name in self._given else []
+    def _headers(self, name: str) -> list[str]:
+        return [_decoded(value) for value in self._given.getlist(name)]
 
     def _remember(self, reason: str) -> None:
         if self._fault is None:
             self._fault = errors.invalid(reason)
 
 
-def _decoded(value: bytes) -> str:
+def _decoded(value: str) -> str:
+    """The value as UTF-8 if it is valid UTF-8; `value` is decoded as Latin-1."""
     try:
-        return value.decode()
+        return value.encode("latin-1").decode()
     except UnicodeDecodeError:
-        return value.decode("latin-1")
+        return value
 
 
 def _raiser(fault: ServiceError) -> Callable[[], NoReturn]:

@@ -1,7 +1,7 @@
-"""What `qd serve` runs: the embedded PostgreSQL unless an address is set, then the API, all kept running.
+"""`qd serve`: runs the embedded PostgreSQL (unless a database URL is set), the API and the workers, and restarts them.
 
-The supervisor itself does no work that could fail: it starts, waits and passes signals on. When it is killed, its
-children find out by themselves (`lifeline.py`, and the lock in `db/embedded_postgres.py`).
+The supervisor only starts processes, waits and forwards signals. If it is killed, its children end by themselves
+(`lifeline.py`, and the lock in `embedded_postgres.py`).
 """
 
 import logging
@@ -11,25 +11,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 
 import msgspec
 
 from quarterdeck.core.settings import Settings, variable
-from quarterdeck.server import embedded_postgres, lifeline, listener
+from quarterdeck.server import embedded_postgres, lifeline
+from quarterdeck.server.address import AddressError, address_text, free_address
 from quarterdeck.server.child import Child
 from quarterdeck.server.embedded_postgres import EmbeddedError
-from quarterdeck.server.listener import ListenError
 from quarterdeck.server.signals import Signals
 
 logger = logging.getLogger(__name__)
 
-# -P: as for the guard, the current folder is no place to import from.
+# -P: the current folder is not on the import path.
 API_COMMAND = (sys.executable, "-P", "-m", "quarterdeck", "api")
 WORKER_COMMAND = (sys.executable, "-P", "-m", "quarterdeck", "worker")
-# The orphaned workers of a killed supervisor let go of the port within milliseconds; a busy machine takes longer.
-PORT_PATIENCE_SECONDS = 2.0
+_API_POLL_SECONDS = 0.05
 EXIT_FAILED = 1
 EXIT_ADDRESS = 2
 EXIT_FORCED = 130
@@ -42,26 +41,27 @@ def supervise(
     announce: Callable[[str], None] = lambda address: None,
     api_command: Sequence[str] = API_COMMAND,
 ) -> int:
-    """Run until a signal; the exit code. `before_api` gets the address of the database's owner once that answers, and
-    returns the one that API and workers are to use; `announce` gets the `host:port` that was bound once the API has
-    been started. What `before_api` raises comes out of here, after everything was stopped."""
+    """Run until a signal; the exit code. `before_api` gets the URL of the database's owner once the database answers
+    and returns the URL for API and workers. `announce` gets the `host:port` of the API once that accepts connections.
+    An exception of `before_api` is raised after everything was stopped."""
     signals = Signals()
     supervisor = _Supervisor(settings, signals)
     with signals.caught():
         try:
-            # First: a second `qd serve` should say so before it touches anything.
-            address = supervisor.listen()
+            # First: a second `qd serve` must fail before it touches anything.
+            address = supervisor.choose_address()
             url = before_api(supervisor.start_database())
             supervisor.start_api(url, api_command)
             supervisor.start_workers(url)
-            announce(address)
+            supervisor.wait_for_api()
+            announce(address_text(*address))
             signals.started()
             supervisor.watch()
         except KeyboardInterrupt:
             pass
-        except (ListenError, EmbeddedError) as fault:
+        except (AddressError, EmbeddedError) as fault:
             sys.stderr.write(f"{fault}\n")
-            return EXIT_ADDRESS if isinstance(fault, ListenError) else EXIT_FAILED
+            return EXIT_ADDRESS if isinstance(fault, AddressError) else EXIT_FAILED
         finally:
             signals.started()
             supervisor.stop()
@@ -72,17 +72,17 @@ class _Supervisor:
     def __init__(self, settings: Settings, signals: Signals) -> None:
         self._settings = settings
         self._signals = signals
-        self._listeners: list[socket.socket] = []
-        # Never written to, and held by nobody else: its readers see the end of file when this process is gone.
+        self._address = (settings.server.host, settings.server.port)
+        # Nobody writes to this pipe. Its readers see the end of file when this process ends.
         self._lifeline_reader, self._lifeline_writer = os.pipe()
         self._children: list[Child] = []
+        self._api: Child | None = None
         self._claim: embedded_postgres.Claim | None = None
         self._postgres: Child | None = None
 
-    def listen(self) -> str:
-        server = self._settings.server
-        self._listeners = listener.listen(server.host, server.port, server.processes, PORT_PATIENCE_SECONDS)
-        return listener.address(*self._listeners[0].getsockname()[:2])
+    def choose_address(self) -> tuple[str, int]:
+        self._address = free_address(self._settings.server.host, self._settings.server.port)
+        return self._address
 
     def start_database(self) -> str:
         database = self._settings.database
@@ -94,7 +94,7 @@ class _Supervisor:
             "postgres", partial(embedded_postgres.start_guard, data_dir), embedded_postgres.last_words
         )
         self._claim.wait_until_ready()
-        # None when a command that ran before us has started the server: `watch` then starts a guard that stands by.
+        # None if another command has started PostgreSQL: `watch` then starts a second guard, which waits to take over.
         self._postgres.process = self._claim.guard
         return self._claim.url
 
@@ -102,10 +102,17 @@ class _Supervisor:
         environment = {
             variable("database", "url"): url,
             variable("server", "data_dir"): str(self._settings.data_dir),
-            variable("server", "port"): str(self._listeners[0].getsockname()[1]),
-            listener.VARIABLE: ",".join(str(one.fileno()) for one in self._listeners),
+            variable("server", "port"): str(self._address[1]),
         }
-        self._start(Child("api", partial(self._spawn, command, environment, self._listeners)))
+        self._api = Child("api", partial(self._spawn, command, environment))
+        self._start(self._api)
+
+    def wait_for_api(self) -> None:
+        """Return once the API accepts connections, or has ended: `watch` starts it again."""
+        while self._api is not None and self._api.is_running():
+            with suppress(OSError), socket.create_connection(self._address, timeout=1):
+                return
+            time.sleep(_API_POLL_SECONDS)
 
     def start_workers(self, url: str) -> None:
         environment = {
@@ -119,20 +126,18 @@ class _Supervisor:
         self._children.append(child)
         child.start()
 
-    def _spawn(
-        self, command: Sequence[str], environment: dict[str, str], sockets: Sequence[socket.socket] = ()
-    ) -> subprocess.Popen[str]:
+    def _spawn(self, command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             text=True,
             start_new_session=True,
-            pass_fds=[self._lifeline_reader, *(one.fileno() for one in sockets)],
+            pass_fds=[self._lifeline_reader],
             env={
                 **os.environ,
                 **settings_environment(self._settings),
                 **environment,
-                # Not theirs: they are to have no more than the role's rights.
+                # Children have the rights of the role only, not those of the owner.
                 variable("database", "owner_url"): "",
                 lifeline.VARIABLE: str(self._lifeline_reader),
             },
@@ -145,12 +150,10 @@ class _Supervisor:
             self._signals.wait(min((pause for pause in pauses if pause is not None), default=None))
 
     def stop(self) -> None:
-        """The processes that use the database first, the database last."""
+        """Stop the processes that use the database first, the database last."""
         with ExitStack() as at_the_end:
             at_the_end.callback(os.close, self._lifeline_reader)
             at_the_end.callback(os.close, self._lifeline_writer)
-            for one in self._listeners:
-                one.close()
             self._stop_children()
             if self._claim is not None:
                 if self._postgres is not None and self._postgres.process is not None:
@@ -176,7 +179,7 @@ class _Supervisor:
 
 
 def settings_environment(settings: Settings) -> dict[str, str]:
-    """The variables from which a child reads these very settings, wherever they came from."""
+    """Environment variables from which a child reads the same settings."""
     return {
         variable(section, field): str(value)
         for section, fields in msgspec.to_builtins(settings).items()

@@ -21,8 +21,8 @@ from quarterdeck.db.database import SCHEMA, Database, role_options
 from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.db.pool import KEEPALIVE, RECONNECT_SECONDS
 from quarterdeck.skills.bundle_store import open_bundle_store
-from quarterdeck.webhooks.deliveries import Deliveries
-from quarterdeck.webhooks.sealing import Sealer
+from quarterdeck.webhooks.deliveries import DeliverySender
+from quarterdeck.webhooks.secret_encryption import SecretCipher
 from quarterdeck.webhooks.sender import Sender
 from quarterdeck.worker.agent import AgentLoader
 from quarterdeck.worker.run_driver import RunDriver
@@ -147,7 +147,7 @@ async def _recover_runs(database: Database, settings: Settings) -> None:
 async def _deliver_webhooks(database: Database, settings: Settings) -> None:
     sender = Sender(settings.webhook)
     try:
-        sealer = Sealer(settings.webhook, settings.data_dir)
-        await Deliveries(database, settings.webhook, sealer, sender).keep_sending()
+        cipher = SecretCipher(settings.webhook, settings.data_dir)
+        await DeliverySender(database, settings.webhook, cipher, sender).run()
     finally:
         sender.close()

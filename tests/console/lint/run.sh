@@ -1,6 +1,5 @@
 #!/bin/sh
 # ESLint and the TypeScript compiler for the console's JavaScript. Without npm they are skipped, except in CI.
-# unchecked.txt names the files whose type errors are not reported. A file without type errors must not be in it.
 set -eu
 cd "$(dirname "$0")/../../.."
 here=tests/console/lint
@@ -17,11 +16,4 @@ cmp -s $here/package-lock.json $here/node_modules/.installed || {
 }
 
 $tools/eslint --config $here/eslint.config.js --max-warnings 0 src/quarterdeck/console
-
-report=$here/node_modules/.type-errors
-$tools/tsc --project $here --pretty false >$report || true
-sed -n 's/^\([^ (][^(]*\)(.*error TS.*/\1/p' $report | LC_ALL=C sort -u | diff $here/unchecked.txt - || {
-    grep -vFf $here/unchecked.txt $report || true
-    echo "Type errors: fix those of files marked >, remove those marked < from $here/unchecked.txt."
-    exit 1
-}
+$tools/tsc --project $here --pretty false

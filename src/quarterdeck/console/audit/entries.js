@@ -1,67 +1,69 @@
-// The entries of the audit log, newest first under their days; each unfolds.
+// The entries of the audit log, newest first, grouped by day.
 
 import { get } from "../api.js";
-import { copyButton } from "../copying.js";
+import { copyButton } from "../clipboard.js";
 import { el, fill } from "../dom.js";
-import { faultBox, loading } from "../notices.js";
-import { nameOf } from "../people.js";
-import { exact, when } from "../times.js";
-import { named, visible } from "../visible.js";
-import { done, objectName, placeOf } from "./words.js";
+import { capitalize } from "../format.js";
+import { errorBox, loading } from "../notices.js";
+import { formatDateTime, relativeTime } from "../time_format.js";
+import { userName } from "../users.js";
+import { visibleName, visibleText } from "../visible_text.js";
+import { actionPhrase, objectLink, objectName } from "./labels.js";
 
 const DAY = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long", year: "numeric" });
 
 /**
- * Fills `place` with the entries that the query asks for, a page at a time. `said(count, isAll)` is told how many there
- * are; `about(id)` shows only those of one object.
+ * Fills `place` with the entries that match the query, one page at a time. `onLoad(count, isComplete)` is called after
+ * each page; `showHistory(id)` filters by one object.
  */
-export function entries({ place, query, signal, said, about, empty }) {
+export function auditEntries({ place, query, signal, onLoad, showHistory, empty }) {
   let after = null;
-  let shown = 0;
+  let count = 0;
   let list = null;
   let day = null;
 
-  async function more() {
+  async function loadPage() {
     const button = place.querySelector("button.more");
     if (button) button.disabled = true;
     try {
       const page = await get("/audit-events", { limit: 50, ...query, after }, signal);
-      place.querySelectorAll(":scope > [role=status], :scope > .fault, :scope > button").forEach((one) => one.remove());
-      const first = add(page.items);
+      removeControls();
+      const added = page.items.map(addEntry);
       after = page.next_cursor;
-      shown += page.items.length;
-      if (shown === 0) fill(place, empty());
-      if (after !== null) place.append(el("button", { class: "more", type: "button", on: { click: more } }, "Show older entries"));
-      // The button that had the focus is gone: one goes on reading where it stood.
-      if (button && first) first.querySelector("summary").focus();
-      said(shown, after === null);
-    } catch (fault) {
+      count += added.length;
+      if (count === 0) fill(place, empty());
+      if (after !== null) place.append(el("button", { class: "more", type: "button", on: { click: loadPage } }, "Show older entries"));
+      // The button that had the focus was removed.
+      if (button) added[0]?.querySelector("summary").focus();
+      onLoad(count, after === null);
+    } catch (error) {
       if (signal.aborted) return;
-      place.querySelectorAll(":scope > [role=status], :scope > .fault, :scope > button").forEach((one) => one.remove());
-      place.append(faultBox(fault, more));
+      removeControls();
+      place.append(errorBox(error, loadPage));
     }
   }
 
-  function add(items) {
-    const made = items.map((item) => {
-      const its = DAY.format(new Date(item.created_at));
-      if (its !== day) {
-        day = its;
-        list = el("ol", { class: "audit-day" });
-        place.append(el("h2", { class: "section" }, day), list);
-      }
-      const node = el("li", {}, entry(item, about));
-      list.append(node);
-      return node;
-    });
-    return made[0] ?? null;
+  function removeControls() {
+    for (const node of place.querySelectorAll(":scope > [role=status], :scope > .error, :scope > button")) node.remove();
   }
 
-  fill(place, loading("the audit log"));
-  return more();
+  function addEntry(item) {
+    const itemDay = DAY.format(new Date(item.created_at));
+    if (itemDay !== day) {
+      day = itemDay;
+      list = el("ol", { class: "audit-day" });
+      place.append(el("h2", { class: "section" }, day), list);
+    }
+    const node = el("li", {}, entry(item, showHistory));
+    list.append(node);
+    return node;
+  }
+
+  fill(place, loading("audit log"));
+  return loadPage();
 }
 
-function entry(item, about) {
+function entry(item, showHistory) {
   const name = objectName(item);
   return el(
     "details",
@@ -69,25 +71,25 @@ function entry(item, about) {
     el(
       "summary",
       {},
-      el("span", { class: "audit-what" }, el("strong", {}, item.actor ? nameOf(item.actor) : "The operator"), ` ${done(item)}`, name !== null && ` “${named(name)}”`),
-      when(item.created_at),
+      el("span", { class: "audit-what" }, el("strong", {}, item.actor ? userName(item.actor) : "Operator"), ` ${actionPhrase(item)}`, name !== null && ` “${visibleName(name)}”`),
+      relativeTime(item.created_at),
     ),
-    details(item, about),
+    details(item, showHistory),
   );
 }
 
-function details(item, about) {
-  const place = placeOf(item);
+function details(item, showHistory) {
+  const link = objectLink(item);
   const rows = [
-    ["When", exact(item.created_at)],
+    ["Time", formatDateTime(item.created_at)],
     ["Action", el("code", {}, item.action)],
-    ["Who", item.actor ? [nameOf(item.actor), item.actor.display_name && item.actor.primary_email && ` (${item.actor.primary_email})`] : "The operator, on the database itself"],
-    ["Object", [item.object_type.replaceAll("_", " "), " ", copied(item.object_id, "the id of the object")]],
-    item.api_key_id && ["With the key", copied(item.api_key_id, "the id of the key")],
-    item.session_token_id && ["By the token", copied(item.session_token_id, "the id of the token")],
-    item.address && ["From", el("code", {}, item.address)],
-    item.request_id && ["Request", copied(item.request_id, "the request id")],
-    ...Object.entries(item.detail).map(([key, value]) => [key.replaceAll("_", " "), told(value)]),
+    ["User", item.actor ? [userName(item.actor), item.actor.display_name && item.actor.primary_email && ` (${item.actor.primary_email})`] : "Operator, directly in the database"],
+    ["Object", [item.object_type.replaceAll("_", " "), " ", idWithCopy(item.object_id, "object ID")]],
+    item.api_key_id && ["API key", idWithCopy(item.api_key_id, "key ID")],
+    item.session_token_id && ["Session token", idWithCopy(item.session_token_id, "token ID")],
+    item.address && ["IP address", el("code", {}, item.address)],
+    item.request_id && ["Request", idWithCopy(item.request_id, "request ID")],
+    ...Object.entries(item.detail).map(([key, value]) => [capitalize(key.replaceAll("_", " ")), detailValue(value)]),
   ];
   return el(
     "div",
@@ -96,19 +98,18 @@ function details(item, about) {
     el(
       "div",
       { class: "buttons" },
-      place && el("a", { class: "button", href: place }, "Go to it"),
-      el("button", { type: "button", on: { click: () => about(item.object_id) } }, "Everything about this object"),
+      link && el("a", { class: "button", href: link }, "Open"),
+      el("button", { type: "button", on: { click: () => showHistory(item.object_id) } }, "Show history"),
     ),
   );
 }
 
-function copied(id, what) {
+function idWithCopy(id, what) {
   return [el("code", {}, id), " ", copyButton(id, what)];
 }
 
-/** Names and numbers, whatever shape they came in. */
-function told(value) {
-  if (Array.isArray(value)) return visible(value.map(String).join(", ")) || "none";
-  if (value === null) return "none";
-  return typeof value === "object" ? el("code", {}, visible(JSON.stringify(value))) : visible(String(value));
+function detailValue(value) {
+  if (Array.isArray(value)) return visibleText(value.map(String).join(", ")) || "None";
+  if (value === null) return "None";
+  return typeof value === "object" ? el("code", {}, visibleText(JSON.stringify(value))) : visibleText(String(value));
 }

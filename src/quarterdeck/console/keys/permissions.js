@@ -1,8 +1,8 @@
-// What a key may be allowed to do, each in a sentence.
+// The permissions that a key can have.
 
 export const PERMISSIONS = [
-  ["workspace.read", "See everything in the workspace: sessions, skills, keys, the audit log."],
-  ["session.manage", "Create and change sessions, send inputs, cancel runs, make session tokens."],
-  ["skill.manage", "Create skills, push versions, choose which version is used."],
-  ["key.manage", "Create, rotate and revoke keys, none of them stronger than its own."],
+  ["workspace.read", "Read everything in the workspace: sessions, skills, keys, audit log."],
+  ["session.manage", "Create and edit sessions, send inputs, cancel runs, create session tokens."],
+  ["skill.manage", "Create skills, push versions, select the version that sessions use."],
+  ["key.manage", "Create, rotate and revoke keys with at most its own permissions."],
 ];

@@ -1,16 +1,17 @@
-// What went on lately: runs by state, inputs a minute, and how long runs waited for a worker.
+// Runs by state, inputs per minute and time to start over a time range.
 
 import { get } from "../api.js";
-import { bars } from "../charts/bars.js";
-import { chart } from "../charts/chart.js";
-import { overTime } from "../charts/over_time.js";
+import { barChart } from "../charts/bar_chart.js";
+import { chartCard } from "../charts/chart_card.js";
+import { timeChart } from "../charts/time_chart.js";
 import { can } from "../credential.js";
-import { el, fill, freshId } from "../dom.js";
-import { emptyBox, faultBox, lackingBox, loading } from "../notices.js";
-import { keepQuery } from "../router.js";
-import { exact, span, when } from "../times.js";
+import { el, fill, uniqueId } from "../dom.js";
+import { capitalize } from "../format.js";
+import { emptyState, errorBox, loading, missingPermission } from "../notices.js";
+import { replaceQuery } from "../router.js";
+import { formatDateTime, formatDuration, relativeTime } from "../time_format.js";
 
-const WINDOWS = [
+const RANGES = [
   [60, "1 hour"],
   [360, "6 hours"],
   [1440, "24 hours"],
@@ -21,19 +22,19 @@ const STATES = ["queued", "running", "succeeded", "failed", "cancelled"];
 
 export async function show(view) {
   if (!can("workspace.read")) {
-    fill(view.main, view.title("Activity"), lackingBox("activity", "workspace.read"));
+    fill(view.main, view.title("Activity"), missingPermission("activity", "workspace.read"));
     return;
   }
   const { signal } = view;
-  let minutes = WINDOWS.find(([value]) => String(value) === view.query.get("minutes"))?.[0] ?? WINDOWS[0][0];
-  let asked = 0;
-  const charts = [runsByState(signal), inputsAMinute(signal), timeToStart(signal)];
-  const drawn = el("div", { class: "charts" }, charts.map((one) => one.node));
-  const figures = el("dl", { class: "figures" });
-  const nothing = el("div", {});
-  const fault = el("div", {});
-  const updated = el("p", { class: "quiet small-text" });
-  const asTables = el("input", { type: "checkbox", role: "switch", id: freshId("tables"), on: { change: turn } });
+  let minutes = RANGES.find(([value]) => String(value) === view.query.get("minutes"))?.[0] ?? RANGES[0][0];
+  let lastRequest = 0;
+  const charts = [runsByState(signal), inputsPerMinute(signal), timeToStart(signal)];
+  const chartsNode = el("div", { class: "charts" }, charts.map((one) => one.node));
+  const totalsNode = el("dl", { class: "figures" });
+  const emptyNode = el("div", {});
+  const errorPlace = el("div", {});
+  const updated = el("p", { class: "muted small-text" });
+  const asTables = el("input", { type: "checkbox", role: "switch", id: uniqueId("tables"), on: { change: toggleTables } });
   const content = el("div", {}, loading("activity"));
   fill(
     view.main,
@@ -41,64 +42,64 @@ export async function show(view) {
     el(
       "div",
       { class: "toolbar activity-choice" },
-      windowChoice(minutes, (chosen) => { minutes = chosen; keepQuery({ minutes }); refresh(); }),
+      rangeChoice(minutes, (value) => { minutes = value; replaceQuery({ minutes }); refresh(); }),
       el("div", { class: "choice" }, asTables, el("label", { for: asTables.id }, "Show as tables")),
     ),
-    fault,
+    errorPlace,
     content,
   );
 
-  function turn() {
-    for (const one of charts) one.asTable(asTables.checked);
+  function toggleTables() {
+    for (const chart of charts) chart.asTable(asTables.checked);
   }
 
   async function refresh() {
-    asked += 1;
-    const mine = asked;
+    lastRequest += 1;
+    const request = lastRequest;
     try {
-      const found = await get("/activity", { minutes }, signal);
-      if (mine !== asked) return;
-      fill(fault);
-      showFound(found);
-    } catch (reason) {
-      if (signal.aborted || mine !== asked) return;
-      // What was shown is old but true; it stays.
-      if (!content.contains(drawn)) fill(content);
-      fill(fault, faultBox(reason, refresh));
+      const data = await get("/activity", { minutes }, signal);
+      if (request !== lastRequest) return;
+      fill(errorPlace);
+      draw(data);
+    } catch (error) {
+      if (signal.aborted || request !== lastRequest) return;
+      // Keep the old charts, if there are any.
+      if (!content.contains(chartsNode)) fill(content);
+      fill(errorPlace, errorBox(error, refresh));
     }
   }
 
-  function showFound(found) {
-    if (!content.contains(drawn)) fill(content, figures, nothing, drawn, updated);
-    const isEmpty = STATES.every((state) => found.runs_by_state[state] === 0) && found.inputs.every(({ count }) => count === 0);
-    drawn.hidden = figures.hidden = isEmpty;
-    if (isEmpty !== nothing.hasChildNodes()) fill(nothing, isEmpty && quietTime());
-    for (const one of charts) one.show(found);
-    fill(figures, totals(found));
-    fill(updated, `Since ${exact(found.since)}, as of `, when(found.until), ". New figures come by themselves while this page is seen.");
+  function draw(data) {
+    if (!content.contains(chartsNode)) fill(content, totalsNode, emptyNode, chartsNode, updated);
+    const isEmpty = STATES.every((state) => data.runs_by_state[state] === 0) && data.inputs.every(({ count }) => count === 0);
+    chartsNode.hidden = totalsNode.hidden = isEmpty;
+    if (isEmpty !== emptyNode.hasChildNodes()) fill(emptyNode, isEmpty && noActivity());
+    for (const chart of charts) chart.show(data);
+    fill(totalsNode, totals(data));
+    fill(updated, `Since ${formatDateTime(data.since)}, as of `, relativeTime(data.until), ". Updates automatically.");
   }
 
-  // Nobody looks at a hidden tab, and who comes back to it wants to see how it is now.
-  const refreshIfSeen = () => { if (!document.hidden) refresh(); };
-  const timer = setInterval(refreshIfSeen, REFRESH_MS);
+  // A hidden tab is not refreshed; it is refreshed when the user returns to it.
+  const refreshIfVisible = () => { if (!document.hidden) refresh(); };
+  const timer = setInterval(refreshIfVisible, REFRESH_MS);
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });
-  document.addEventListener("visibilitychange", refreshIfSeen, { signal });
+  document.addEventListener("visibilitychange", refreshIfVisible, { signal });
   refresh();
 }
 
-function windowChoice(chosen, choose) {
-  const radios = WINDOWS.map(([value, words]) => {
-    const radio = el("input", { type: "radio", name: "window", value: String(value), id: freshId("window"), checked: value === chosen, on: { change: () => choose(value) } });
-    return [radio, el("label", { for: radio.id }, words)];
+function rangeChoice(selected, onSelect) {
+  const radios = RANGES.map(([value, label]) => {
+    const radio = el("input", { type: "radio", name: "range", value: String(value), id: uniqueId("range"), checked: value === selected, on: { change: () => onSelect(value) } });
+    return [radio, el("label", { for: radio.id }, label)];
   });
-  return el("fieldset", { class: "segments" }, el("legend", { class: "unseen" }, "The last"), radios);
+  return el("fieldset", { class: "segments" }, el("legend", { class: "visually-hidden" }, "Time range"), radios);
 }
 
-function quietTime() {
-  return emptyBox(
-    "Nothing happened in this time",
-    el("p", {}, "Send an input in a session, and its run is counted here. Or look at a longer time."),
-    el("p", {}, el("a", { href: "#/sessions" }, "To the sessions")),
+function noActivity() {
+  return emptyState(
+    "No activity",
+    el("p", {}, "There were no runs or inputs in this time range."),
+    el("p", {}, el("a", { href: "#/sessions" }, "Go to sessions")),
   );
 }
 
@@ -114,72 +115,72 @@ function totals({ runs_by_state: runs, inputs }) {
 }
 
 function runsByState(signal) {
-  const items = ({ runs_by_state: runs }) => STATES.map((state) => ({ name: state, value: runs[state], series: `is-${state}` }));
-  return chart({
+  const items = ({ runs_by_state: runs }) => STATES.map((state) => ({ name: capitalize(state), value: runs[state], series: `is-${state}` }));
+  return chartCard({
     title: "Runs by state",
     unit: "runs",
     signal,
-    draw: (data, width) => bars({ items: items(data), unit: "runs", width, label: items(data).map(({ name, value }) => `${value} ${name}`).join(", ") }),
+    draw: (data, width) => barChart({ items: items(data), unit: "runs", width, label: STATES.map((state) => `${data.runs_by_state[state]} ${state}`).join(", ") }),
     columns: [{ name: "State", cell: ({ name }) => name }, { name: "Runs", class: "number", cell: ({ value }) => String(value) }],
     rows: items,
   });
 }
 
-function inputsAMinute(signal) {
+function inputsPerMinute(signal) {
   const rate = ({ count }, data) => (count * 60) / data.bucket_seconds;
-  return chart({
-    title: "Inputs a minute",
+  return chartCard({
+    title: "Inputs per minute",
     unit: "inputs / min",
     signal,
-    draw: (data, width) => overTime({
-      points: data.inputs.map((one) => ({ at: Date.parse(one.at), values: [rate(one, data)], told: `${exact(one.at)}\n${one.count} inputs, ${short(rate(one, data))} a minute` })),
+    draw: (data, width) => timeChart({
+      points: data.inputs.map((one) => ({ at: Date.parse(one.at), values: [rate(one, data)], tooltip: `${formatDateTime(one.at)}\n${one.count} inputs, ${formatRate(rate(one, data))} per minute` })),
       stepMs: data.bucket_seconds * 1000,
       series: ["series-1"],
       kind: "columns",
-      words: short,
-      label: `At most ${short(Math.max(...data.inputs.map((one) => rate(one, data))))} inputs a minute`,
+      format: formatRate,
+      label: `At most ${formatRate(Math.max(...data.inputs.map((one) => rate(one, data))))} inputs per minute`,
       width,
     }),
     columns: [
-      { name: "From", cell: (one) => exact(one.at) },
+      { name: "From", cell: (one) => formatDateTime(one.at) },
       { name: "Inputs", class: "number", cell: (one) => String(one.count) },
-      { name: "A minute", class: "number", cell: (one) => short(one.rate) },
+      { name: "Per minute", class: "number", cell: (one) => formatRate(one.rate) },
     ],
     rows: (data) => data.inputs.map((one) => ({ ...one, rate: rate(one, data) })).toReversed(),
   });
 }
 
 function timeToStart(signal) {
-  const words = (ms) => (ms === null ? "–" : span(ms));
-  return chart({
+  const format = (ms) => (ms === null ? "–" : formatDuration(ms));
+  return chartCard({
     title: "Time to start",
     unit: "from input to worker",
-    legend: [["half of the runs", "series-1"], ["95 of 100", "series-2"]],
+    legend: [["p50", "series-1"], ["p95", "series-2"]],
     signal,
-    draw: (data, width) => overTime({
+    draw: (data, width) => timeChart({
       points: data.time_to_start.map((one) => ({
         at: Date.parse(one.at),
         values: [one.p50_ms, one.p95_ms],
-        told: `${exact(one.at)}\n${one.runs} runs; half within ${words(one.p50_ms)}, 95 of 100 within ${words(one.p95_ms)}`,
+        tooltip: `${formatDateTime(one.at)}\n${one.runs} runs, p50 ${format(one.p50_ms)}, p95 ${format(one.p95_ms)}`,
       })),
       stepMs: data.bucket_seconds * 1000,
       series: ["series-1", "series-2"],
       kind: "lines",
-      words: (ms) => (ms === 0 ? "0" : span(ms)),
-      isWhole: true,
-      label: `95 of 100 runs started within ${words(Math.max(0, ...data.time_to_start.map((one) => one.p95_ms ?? 0)))} at the worst time`,
+      format: (ms) => (ms === 0 ? "0" : formatDuration(ms)),
+      isInteger: true,
+      label: `Highest p95: ${format(Math.max(0, ...data.time_to_start.map((one) => one.p95_ms ?? 0)))}`,
       width,
     }),
     columns: [
-      { name: "From", cell: (one) => exact(one.at) },
+      { name: "From", cell: (one) => formatDateTime(one.at) },
       { name: "Runs", class: "number", cell: (one) => String(one.runs) },
-      { name: "Half within", class: "number", cell: (one) => words(one.p50_ms) },
-      { name: "95 of 100 within", class: "number", cell: (one) => words(one.p95_ms) },
+      { name: "p50", class: "number", cell: (one) => format(one.p50_ms) },
+      { name: "p95", class: "number", cell: (one) => format(one.p95_ms) },
     ],
     rows: (data) => data.time_to_start.toReversed(),
   });
 }
 
-function short(number) {
+function formatRate(number) {
   return number >= 10 ? String(Math.round(number)) : String(Number(number.toFixed(2)));
 }

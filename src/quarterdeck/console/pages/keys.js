@@ -1,89 +1,89 @@
-// The keys of the workspace: who holds what, since when, until when.
+// The API keys of the workspace.
 
 import { get } from "../api.js";
 import { can, whoami } from "../credential.js";
 import { el, fill } from "../dom.js";
-import { createKey, revokeKey, rotateKey } from "../keys/changes.js";
-import { emptyBox, lackingBox } from "../notices.js";
-import { person } from "../people.js";
+import { createKey, revokeKey, rotateKey } from "../keys/key_dialogs.js";
+import { emptyState, missingPermission } from "../notices.js";
 import { pagedTable, tableRow } from "../tables.js";
-import { when } from "../times.js";
-import { named } from "../visible.js";
+import { relativeTime } from "../time_format.js";
+import { userLabel } from "../users.js";
+import { visibleName } from "../visible_text.js";
 
-const SOON_MS = 7 * 86_400_000;
+const EXPIRES_SOON_MS = 7 * 86_400_000;
 
 export async function show(view) {
   const columns = [
     { name: "Key", class: "key-name", cell: keyName },
     { name: "Permissions", cell: permissions },
-    { name: "Created", class: "key-made", cell: created },
-    { name: "Last used", cell: (key) => when(key.last_used_at) },
-    { name: "Expires", cell: (key) => when(key.expires_at) },
+    { name: "Created", class: "key-created", cell: created },
+    { name: "Last used", cell: (key) => relativeTime(key.last_used_at) },
+    { name: "Expires", cell: (key) => relativeTime(key.expires_at) },
     { name: "State", cell: state },
   ];
   if (can("key.manage")) columns.push({ name: "Actions", class: "actions", cell: actions });
 
-  const create = el("button", { class: "primary", type: "button", on: { click: creating } }, "Create key");
+  const createButton = el("button", { class: "primary", type: "button", on: { click: create } }, "Create key");
   const list = can("workspace.read")
-    ? pagedTable({ caption: "API keys", columns, path: "/api-keys", signal: view.signal, row: attributes, empty: nothing })
-    : lackingBox("the list of keys", "workspace.read");
-  // Not by disabling the button: it would lose the focus, which comes back to it from the form.
-  let isAsking = false;
+    ? pagedTable({ caption: "API keys", columns, path: "/api-keys", signal: view.signal, row: rowAttributes, empty })
+    : missingPermission("API keys", "workspace.read");
+  // The button is not disabled meanwhile: it would lose the focus, which the dialog returns to it.
+  let isCreating = false;
   fill(
     view.main,
-    view.title("API keys", can("key.manage") && create),
-    el("p", { class: "quiet" }, "A key speaks for the person who made it, in this workspace, within its permissions."),
+    view.title("API keys", can("key.manage") && createButton),
+    el("p", { class: "muted" }, "A key acts on behalf of the user who created it, limited to its permissions."),
     list,
   );
 
-  async function creating() {
-    // The server has the last word; what it says in time is offered from the start.
-    if (isAsking) return;
-    isAsking = true;
+  async function create() {
+    if (isCreating) return;
+    isCreating = true;
+    // The maximum lifetime only limits the choices; the server checks it.
     const workspace = can("workspace.read") ? await get("/workspace", {}, view.signal).catch(() => null) : null;
-    isAsking = false;
+    isCreating = false;
     if (view.signal.aborted) return;
-    const created = await createKey(workspace?.max_key_days ?? null);
-    if (created !== null && !view.signal.aborted) put(created).focus();
+    const key = await createKey(workspace?.max_key_days ?? null);
+    if (key !== null && !view.signal.aborted) updateRow(key).focus();
   }
 
-  async function rotating(key) {
-    const done = await rotateKey(key);
-    if (done === null) return;
-    // The frame names the key that is signed in.
-    if (done.isOwn) return window.dispatchEvent(new Event("hashchange"));
+  async function rotate(key) {
+    const result = await rotateKey(key);
+    if (result === null) return;
+    // Redraw everything: the layout shows the key in use.
+    if (result.isOwn) return window.dispatchEvent(new Event("hashchange"));
     if (view.signal.aborted) return;
-    if (done.old !== null) put(done.old);
-    put(done.created).focus();
+    if (result.old !== null) updateRow(result.old);
+    updateRow(result.created).focus();
   }
 
-  async function revoking(key) {
+  async function revoke(key) {
     const revoked = await revokeKey(key);
     if (revoked === null) return;
     if (key.id === whoami()?.id) window.dispatchEvent(new Event("quarterdeck:sign-out"));
-    else if (!view.signal.aborted) put(revoked).focus();
+    else if (!view.signal.aborted) updateRow(revoked).focus();
   }
 
-  /** Shows a key as it is now, on top if it is new. */
-  function put(key) {
-    const made = tableRow(columns, key, attributes);
-    const before = list.querySelector(`[data-id="${key.id}"]`);
-    if (before) before.replaceWith(made);
-    else list.querySelector("tbody")?.prepend(made);
-    return made;
+  /** Replaces the row of a key, or adds a new key at the top. */
+  function updateRow(key) {
+    const row = tableRow(columns, key, rowAttributes);
+    const old = list.querySelector(`[data-id="${key.id}"]`);
+    if (old) old.replaceWith(row);
+    else list.querySelector("tbody")?.prepend(row);
+    return row;
   }
 
   function actions(key) {
     if (hasEnded(key)) return null;
-    return [action("Rotate", key, rotating), action("Revoke", key, revoking)];
-  }
-
-  function nothing() {
-    return emptyBox("No keys yet", el("p", {}, "Create one for each program and each person that calls the API."));
+    return [actionButton("Rotate", key, rotate), actionButton("Revoke", key, revoke)];
   }
 }
 
-function attributes(key) {
+function empty() {
+  return emptyState("No API keys yet", el("p", {}, "Create a separate key for each person and program that uses the API."));
+}
+
+function rowAttributes(key) {
   return { "data-id": key.id, tabindex: "-1", class: hasEnded(key) ? "ended" : null };
 }
 
@@ -91,36 +91,36 @@ function keyName(key) {
   return el(
     "div",
     {},
-    el("strong", {}, named(key.label)),
-    key.id === whoami().id && [" ", el("span", { class: "tag run" }, "signed in")],
+    el("strong", {}, visibleName(key.label)),
+    key.id === whoami().id && [" ", tag("This key", "run")],
     el("div", {}, el("code", {}, `${key.prefix}…`)),
   );
 }
 
 function created(key) {
-  return el("div", {}, when(key.created_at), el("div", { class: "quiet small-text" }, "by ", person(key.created_by)));
+  return el("div", {}, relativeTime(key.created_at), el("div", { class: "muted small-text" }, "by ", userLabel(key.created_by)));
 }
 
 function permissions(key) {
-  if (key.permissions.length === 0) return el("span", { class: "quiet" }, "none");
+  if (key.permissions.length === 0) return el("span", { class: "muted" }, "None");
   return el("ul", { class: "tags" }, key.permissions.map((name) => el("li", { class: "tag" }, name)));
 }
 
 function state(key) {
-  if (key.revoked_at !== null) return el("div", {}, tag("revoked", "bad"), " ", when(key.revoked_at));
-  if (hasEnded(key)) return tag("expired", "bad");
-  const endsSoon = key.expires_at !== null && new Date(key.expires_at) - Date.now() < SOON_MS;
-  return endsSoon ? tag("ends soon", "warn") : tag("active", "good");
+  if (key.revoked_at !== null) return el("div", {}, tag("Revoked", "bad"), " ", relativeTime(key.revoked_at));
+  if (hasEnded(key)) return tag("Expired", "bad");
+  const expiresSoon = key.expires_at !== null && Date.parse(key.expires_at) - Date.now() < EXPIRES_SOON_MS;
+  return expiresSoon ? tag("Expires soon", "warn") : tag("Active", "good");
 }
 
 function hasEnded(key) {
-  return key.revoked_at !== null || (key.expires_at !== null && new Date(key.expires_at) <= Date.now());
+  return key.revoked_at !== null || (key.expires_at !== null && Date.parse(key.expires_at) <= Date.now());
 }
 
-function tag(word, kind) {
-  return el("span", { class: `tag ${kind}` }, word);
+function tag(label, tone) {
+  return el("span", { class: `tag ${tone}` }, label);
 }
 
-function action(word, key, act) {
-  return el("button", { class: "small", type: "button", "aria-label": `${word} ${named(key.label)}`, on: { click: () => act(key) } }, word);
+function actionButton(label, key, act) {
+  return el("button", { class: "small", type: "button", "aria-label": `${label} ${visibleName(key.label)}`, on: { click: () => act(key) } }, label);
 }

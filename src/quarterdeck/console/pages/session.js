@@ -1,39 +1,39 @@
-// One session: what is said in it, as it is said, and a place to take part.
+// One session: its live transcript, its runs and the composer.
 
-import { all, get } from "../api.js";
-import { can, onlySession } from "../credential.js";
+import { get, listAll } from "../api.js";
+import { can, tokenSessionId } from "../credential.js";
 import { el, fill } from "../dom.js";
-import { follow } from "../following.js";
-import { emptyBox, faultBox, loading } from "../notices.js";
-import { menu, nameOf } from "../session/changing.js";
+import { streamEvents } from "../event_stream.js";
+import { emptyState, errorBox, loading } from "../notices.js";
 import { composer } from "../session/composer.js";
-import { connection } from "../session/connection.js";
+import { connectionStatus } from "../session/connection_status.js";
 import { Conversation } from "../session/conversation.js";
-import { facts } from "../session/facts.js";
-import { outboxOf } from "../session/outbox.js";
-import { share } from "../session/sharing.js";
+import { getOutbox } from "../session/outbox.js";
+import { sessionDetails } from "../session/session_details.js";
+import { sessionMenu, sessionTitle } from "../session/session_menu.js";
+import { shareDialog } from "../session/share_dialog.js";
 import { timeline } from "../session/timeline.js";
 import { Transcript } from "../session/transcript.js";
 
-const SAID_CHARACTERS = 300;
-const FIRST = "Write a message below: it starts a run. Write another while it works, and it steers the run.";
+const ANNOUNCED_CHARACTERS = 300;
+const EMPTY_HINT = "Send a message to start a run. Messages you send during a run steer it.";
 
 export async function show(view, { id }) {
-  fill(view.main, loading("the session"));
+  fill(view.main, loading("session"));
   const path = `/sessions/${encodeURIComponent(id)}`;
   const conversation = new Conversation();
   const { signal } = view;
-  const [session] = await Promise.all([get(path, {}, signal), catchUp(path, conversation, signal)]);
+  const [session] = await Promise.all([get(path, {}, signal), loadEvents(path, conversation, signal)]);
   if (!signal.aborted) new SessionPage(view, session, conversation).open();
 }
 
-/** The log up to its current end: what comes behind it comes live. */
-async function catchUp(path, conversation, signal) {
-  for await (const event of all(`${path}/events`, {}, signal)) conversation.event(event);
+/** Loads the stored log. Later events come from the stream. */
+async function loadEvents(path, conversation, signal) {
+  for await (const event of listAll(`${path}/events`, {}, signal)) conversation.event(event);
 }
 
-function mayTalk() {
-  return can("session.manage") || onlySession() !== null;
+function canWrite() {
+  return can("session.manage") || tokenSessionId() !== null;
 }
 
 class SessionPage {
@@ -43,23 +43,22 @@ class SessionPage {
   #transcript;
   #timeline;
   #composer = null;
-  #connection;
+  #connection = connectionStatus();
   #outbox;
-  #drawing = false;
-  #head = el("div", {});
-  #foot = el("div", { class: "foot" });
-  #empty = emptyBox("Nothing was said yet", mayTalk() && el("p", {}, FIRST));
-  #said = el("p", { class: "unseen", role: "status", "aria-live": "polite" });
-  #jump = el("button", { type: "button", class: "jump", on: { click: () => this.#jumpToEnd() } }, "Jump to the newest");
+  #isDrawScheduled = false;
+  #header = el("div", {});
+  #footer = el("div", { class: "conversation-footer" });
+  #empty = emptyState("No messages yet", canWrite() && el("p", {}, EMPTY_HINT));
+  #announcer = el("p", { class: "visually-hidden", role: "status", "aria-live": "polite" });
+  #jump = el("button", { type: "button", class: "jump", on: { click: () => this.#jumpToEnd() } }, "Jump to latest");
 
   constructor(view, session, conversation) {
     this.#view = view;
     this.#session = session;
     this.#conversation = conversation;
-    this.#transcript = new Transcript(conversation, view.signal, () => this.#showJump());
+    this.#transcript = new Transcript(conversation, view.signal, () => this.#updateJump());
     this.#timeline = timeline(conversation.runs, view.signal);
-    this.#connection = connection();
-    this.#outbox = outboxOf(session.id);
+    this.#outbox = getOutbox(session.id);
   }
 
   open() {
@@ -67,11 +66,11 @@ class SessionPage {
     for (const entry of this.#outbox.entries) this.#conversation.send(entry, true);
     this.#outbox.listener = this;
     signal.addEventListener("abort", () => { if (this.#outbox.listener === this) this.#outbox.listener = null; });
-    this.#drawFrame();
+    this.#drawSession();
     fill(
       this.#view.main,
-      this.#said,
-      this.#head,
+      this.#announcer,
+      this.#header,
       el(
         "div",
         { class: "session" },
@@ -80,107 +79,107 @@ class SessionPage {
           { "aria-label": "About this session" },
           el("h2", {}, "Runs"),
           this.#timeline.node,
-          facts(this.#session, signal),
+          sessionDetails(this.#session, signal),
         ),
-        el("div", { class: "talk" }, this.#empty, this.#transcript.node, this.#foot),
+        el("div", { class: "conversation" }, this.#empty, this.#transcript.node, this.#footer),
       ),
     );
     this.#draw();
     this.#composer?.ready();
-    this.#follow();
+    this.#stream();
   }
 
-  // --- what the outbox tells ---
+  // --- listener of the outbox ---
 
   accepted(entry, { outcome, run_id: runId }) {
-    this.#conversation.answered(entry, outcome, runId);
-    this.#changed();
+    this.#conversation.accepted(entry, outcome, runId);
+    this.#scheduleDraw();
   }
 
-  returned(entries, fault) {
+  refused(entries, error) {
     for (const entry of entries) this.#conversation.refused(entry);
-    this.#changed();
-    this.#composer?.returned(fault);
+    this.#scheduleDraw();
+    this.#composer?.restore(error);
   }
 
-  // --- what is shown ---
+  // --- rendering ---
 
-  #drawFrame() {
+  /** Draws the parts that depend on the session itself: header and composer. */
+  #drawSession() {
     const session = this.#session;
     const isArchived = session.archived_at !== null;
-    const changed = (now) => {
-      this.#session = now;
-      this.#drawFrame();
+    const onChange = (changed) => {
+      this.#session = changed;
+      this.#drawSession();
       this.#draw();
-      this.#head.querySelector("h1").focus();
+      this.#header.querySelector("h1").focus();
     };
     const actions = can("session.manage") && [
-      el("button", { type: "button", on: { click: () => share(session.id, this.#view.signal) } }, "Share"),
-      menu(session, changed),
+      el("button", { type: "button", on: { click: () => shareDialog(session.id, this.#view.signal) } }, "Share"),
+      sessionMenu(session, onChange),
     ];
-    const tag = isArchived && el("span", { class: "tag" }, "archived");
-    fill(this.#head, this.#view.title(nameOf(session), tag, actions));
-    this.#composer = mayTalk() ? composer(session.id, this.#view.signal, (text) => this.#send(text), isArchived) : null;
-    const readOnly = "Your key may read here and not write: it lacks session.manage.";
-    const below = this.#composer?.node ?? el("p", { class: "card quiet" }, readOnly);
-    fill(this.#foot, this.#jump, this.#connection.node, below);
+    const tag = isArchived && el("span", { class: "tag" }, "Archived");
+    fill(this.#header, this.#view.title(sessionTitle(session), tag, actions));
+    this.#composer = canWrite() ? composer(session.id, this.#view.signal, (text) => this.#send(text), isArchived) : null;
+    const readOnly = "Read-only: your key does not have the permission session.manage.";
+    const content = this.#composer?.node ?? el("p", { class: "card muted" }, readOnly);
+    fill(this.#footer, this.#jump, this.#connection.node, content);
   }
 
   #send(text) {
     this.#conversation.send(this.#outbox.put(text));
-    this.#transcript.toEnd();
-    this.#changed();
+    this.#transcript.jumpToEnd();
+    this.#scheduleDraw();
   }
 
-  async #follow() {
+  async #stream() {
     const { signal } = this.#view;
     const path = `/sessions/${this.#session.id}/events`;
-    const told = (isConnected) => {
+    const onConnection = (isConnected) => {
       if (isConnected) this.#conversation.resumed();
-      this.#connection.told(isConnected);
-      this.#changed();
+      this.#connection.update(isConnected);
+      this.#scheduleDraw();
     };
     try {
-      for await (const { type, data } of follow(path, this.#conversation.position, signal, told)) {
+      for await (const { type, data } of streamEvents(path, this.#conversation.position, signal, onConnection)) {
         if (type === "message.delta") this.#conversation.delta(data);
         else this.#conversation.event(data);
-        this.#changed();
+        this.#scheduleDraw();
       }
-    } catch (fault) {
-      if (signal.aborted) return;
-      // What is typed stays: it may be wanted elsewhere.
-      this.#foot.prepend(faultBox(fault));
+    } catch (error) {
+      // Keep the composer: the user may want to copy the draft.
+      if (!signal.aborted) this.#footer.prepend(errorBox(error));
     }
   }
 
-  /** A thousand events in a moment are drawn once. */
-  #changed() {
-    if (this.#drawing) return;
-    this.#drawing = true;
+  /** Draws at most once per frame, however many events arrive. */
+  #scheduleDraw() {
+    if (this.#isDrawScheduled) return;
+    this.#isDrawScheduled = true;
     requestAnimationFrame(() => {
-      this.#drawing = false;
+      this.#isDrawScheduled = false;
       if (!this.#view.signal.aborted) this.#draw();
     });
   }
 
   #draw() {
     const conversation = this.#conversation;
-    this.#empty.hidden = conversation.blocks.length + conversation.waiting.length > 0;
+    this.#empty.hidden = conversation.blocks.length + conversation.pending.length > 0;
     this.#composer?.update(conversation);
     this.#timeline.draw();
     this.#transcript.draw();
-    this.#showJump();
-    const words = conversation.takeWords();
-    if (words.length > 0) this.#said.textContent = words.map((text) => text.slice(0, SAID_CHARACTERS)).join(" ");
+    this.#updateJump();
+    const texts = conversation.takeAnnouncements();
+    if (texts.length > 0) this.#announcer.textContent = texts.map((text) => text.slice(0, ANNOUNCED_CHARACTERS)).join(" ");
   }
 
-  #showJump() {
-    this.#jump.hidden = this.#transcript.atEnd;
+  #updateJump() {
+    this.#jump.hidden = this.#transcript.isAtEnd;
   }
 
   #jumpToEnd() {
-    this.#transcript.toEnd();
-    this.#showJump();
-    this.#foot.querySelector("textarea")?.focus({ preventScroll: true });
+    this.#transcript.jumpToEnd();
+    this.#updateJump();
+    this.#footer.querySelector("textarea")?.focus({ preventScroll: true });
   }
 }

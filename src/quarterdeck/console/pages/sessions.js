@@ -1,59 +1,57 @@
-// All sessions of the workspace, and the way to a new one.
+// The list of sessions.
 
 import { can } from "../credential.js";
 import { field } from "../dialogs.js";
 import { el, fill } from "../dom.js";
-import { emptyBox, lackingBox } from "../notices.js";
-import { go, keepQuery } from "../router.js";
-import { createSession } from "../session/creating.js";
+import { emptyState, missingPermission } from "../notices.js";
+import { navigate, replaceQuery } from "../router.js";
+import { createSession } from "../session/create_dialog.js";
 import { sessionList } from "../session/session_list.js";
 
-// Long enough that a word is asked for once and not letter by letter.
-const TYPING_MS = 250;
+const SEARCH_DELAY_MS = 250;
 
 export async function show(view) {
   if (!can("workspace.read")) {
-    fill(view.main, view.title("Sessions", newButton()), lackingBox("the sessions", "workspace.read"));
+    fill(view.main, view.title("Sessions", newButton()), missingPermission("sessions", "workspace.read"));
     return;
   }
-  const [wanted, isArchived] = [view.query.get("search") ?? "", view.query.get("archived") === "true"];
-  const search = el("input", { type: "search", maxlength: 200, value: wanted, on: { input: typed } });
-  const archived = el("input", { type: "checkbox", role: "switch", checked: isArchived, on: { change: ask } });
+  const search = el("input", { type: "search", maxlength: 200, value: view.query.get("search") ?? "", on: { input: onInput } });
+  const isArchived = view.query.get("archived") === "true";
+  const archived = el("input", { type: "checkbox", role: "switch", checked: isArchived, on: { change: load } });
   const list = sessionList(view.signal, empty);
   let timer = null;
 
-  function typed() {
+  function onInput() {
     clearTimeout(timer);
-    timer = setTimeout(ask, TYPING_MS);
+    timer = setTimeout(load, SEARCH_DELAY_MS);
   }
 
-  function ask() {
+  function load() {
     if (view.signal.aborted) return;
     const query = {};
     if (search.value.trim() !== "") query.search = search.value.trim();
     if (archived.checked) query.archived = "true";
-    keepQuery(query);
-    list.ask(query);
+    replaceQuery(query);
+    list.load(query);
   }
 
   async function create() {
-    const made = await createSession(view.signal);
-    if (made !== null) go(`/sessions/${made.id}`);
+    const session = await createSession(view.signal);
+    if (session !== null) navigate(`/sessions/${session.id}`);
   }
 
   function newButton() {
-    const may = can("session.manage");
-    const why = may ? null : "Your key lacks session.manage.";
-    const attributes = { type: "button", class: "primary", disabled: !may, title: why, on: { click: create } };
+    const isAllowed = can("session.manage");
+    const reason = isAllowed ? null : "Your key does not have the permission session.manage.";
+    const attributes = { type: "button", class: "primary", disabled: !isAllowed, title: reason, on: { click: create } };
     return el("button", attributes, "New session");
   }
 
   function empty(query) {
-    const say = (text) => el("p", {}, text);
-    if (query.search) return emptyBox("No session is called that", say("Titles that contain what you type are found."));
-    if (query.archived) return emptyBox("Nothing is archived", say("A session that is archived waits here."));
-    const first = "A session is a conversation with an agent. Create one and write the first message.";
-    return emptyBox("No sessions yet", say(first), newButton());
+    const text = (content) => el("p", {}, content);
+    if (query.search) return emptyState("No matching sessions", text("No session title contains this text."));
+    if (query.archived) return emptyState("No archived sessions");
+    return emptyState("No sessions yet", text("A session is a conversation with an agent."), newButton());
   }
 
   fill(
@@ -63,9 +61,9 @@ export async function show(view) {
       "div",
       { class: "toolbar" },
       field("Search by title", search),
-      el("label", { class: "choice switch" }, archived, "Archived ones"),
+      el("label", { class: "choice switch" }, archived, "Show archived"),
     ),
     list.node,
   );
-  ask();
+  load();
 }

@@ -1,56 +1,61 @@
-// The door: an API key, or a session token.
+// The sign-in page.
 
-import { get } from "../api.js";
+import { ApiError, get } from "../api.js";
 import * as credential from "../credential.js";
-import { field, fillPage } from "../dialogs.js";
+import { field, replacePage } from "../dialogs.js";
 import { el, fill } from "../dom.js";
-import { faultBox } from "../notices.js";
+import { errorBox } from "../notices.js";
 
-// No browser sends others in a header; it would say that the server cannot be reached.
-const SENDABLE = /^[\x20-\x7e]*$/;
+const INVALID = "This key is invalid, expired or revoked.";
+// Browsers refuse other characters in a header, which would look like an unreachable server.
+const HEADER_SAFE = /^[\x20-\x7e]*$/;
 
-/** `reason`: why the one before is no longer good, if there was one. `enter` is called when the door is open. */
-export function show(reason, enter) {
+/** `reason`: the error that ended the previous session, or null. `onSignIn` is called after a successful sign-in. */
+export function show(reason, onSignIn) {
   document.title = "Sign in · Quarterdeck";
   const input = el("input", { type: "password", name: "secret", required: true, autocomplete: "off", spellcheck: "false", placeholder: "qd_…" });
   const submit = el("button", { class: "primary", type: "submit" }, "Sign in");
-  const fault = el("div", {}, reason && faultBox(reason));
+  const errorPlace = el("div", {}, reason && errorBox(withPlainMessage(reason)));
 
-  async function attempt(event) {
+  async function onSubmit(event) {
     event.preventDefault();
     if (submit.disabled) return;
     submit.disabled = true;
-    fill(fault);
-    const given = input.value.trim();
+    fill(errorPlace);
+    const secret = input.value.trim();
     try {
-      if (!SENDABLE.test(given)) throw new Error("This is neither a key nor a token: it has characters that none has.");
-      credential.keep(given);
-      credential.signedIn(await get("/whoami"));
-      enter();
-    } catch (found) {
-      credential.forget();
-      fill(fault, faultBox(found));
+      if (!HEADER_SAFE.test(secret)) throw new Error(INVALID);
+      credential.storeSecret(secret);
+      credential.setCaller(await get("/whoami"));
+      onSignIn();
+    } catch (error) {
+      credential.clearCredential();
+      fill(errorPlace, errorBox(withPlainMessage(error)));
       submit.disabled = false;
       input.select();
     }
   }
 
-  fillPage(
+  replacePage(
     el(
       "main",
-      { class: "door" },
+      { class: "sign-in" },
       el("div", { class: "brand" }, el("span", { class: "brand-mark", "aria-hidden": "true" }), "Quarterdeck"),
       el("h1", {}, reason ? "Sign in again" : "Sign in"),
       el(
         "form",
-        { on: { submit: attempt } },
-        field("API key or session token", input, "Kept in this tab only, until you close it or sign out."),
-        fault,
+        { on: { submit: onSubmit } },
+        field("API key or session token", input, "Stored in this tab only, until you close it or sign out."),
+        errorPlace,
         el("div", { class: "buttons" }, submit),
       ),
-      el("p", { class: "quiet" }, "The first start of the server printed a key. ", el("code", {}, "qd admin create-key"), " makes another."),
-      el("p", { class: "quiet" }, el("a", { href: "docs" }, "The API, described")),
+      el("p", { class: "muted" }, "The server prints a key on its first start. To create another, run ", el("code", {}, "qd admin create-key"), "."),
+      el("p", { class: "muted" }, el("a", { href: "docs" }, "API reference")),
     ),
   );
   input.focus();
+}
+
+function withPlainMessage(error) {
+  return error instanceof ApiError && error.status === 401 ? new ApiError(401, error.code, INVALID, error.requestId) : error;
 }

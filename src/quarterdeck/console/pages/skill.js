@@ -1,35 +1,35 @@
-// A skill: its versions, which of them is used, and a place to push the next.
+// One skill: its versions and the form to push a new one.
 
 import { get, patch } from "../api.js";
-import { copyButton } from "../copying.js";
+import { copyButton } from "../clipboard.js";
 import { can } from "../credential.js";
 import { el, fill } from "../dom.js";
-import { emptyBox, notice } from "../notices.js";
-import { nameOf } from "../people.js";
-import { askArchive, askName, askUse } from "../skills/changing.js";
-import { dropZone, takeOver } from "../skills/choosing.js";
-import { pushPanel } from "../skills/pushing.js";
-import { arrived, compareForm, versionColumns } from "../skills/versions.js";
-import { usedVersion } from "../skills/words.js";
+import { emptyState, notice } from "../notices.js";
+import { dropZone } from "../skills/drop_zone.js";
+import { archiveDialog, renameDialog, useVersionDialog } from "../skills/edit_dialogs.js";
+import { takePendingBundle } from "../skills/pending_bundle.js";
+import { pushPanel } from "../skills/push_panel.js";
+import { compareForm, pushResult, versionColumns } from "../skills/versions.js";
 import { pagedTable } from "../tables.js";
-import { exact, when } from "../times.js";
-import { named } from "../visible.js";
+import { formatDateTime, relativeTime } from "../time_format.js";
+import { userName } from "../users.js";
+import { visibleName } from "../visible_text.js";
 
 export async function show(view, { id }) {
   const path = `/skills/${encodeURIComponent(id)}`;
   let skill = await get(path, {}, view.signal);
   if (view.signal.aborted) return;
-  const mayChange = can("skill.manage");
+  const canChange = can("skill.manage");
   const push = el("div", {});
-  const use = mayChange ? (version) => asked(askUse(skill, version, change)) : null;
+  const use = canChange ? (version) => redrawAfter(useVersionDialog(skill, version, change)) : null;
 
-  /** Shows what was changed. `focused` finds where the focus goes, since the button that was pressed is gone. */
+  /** `focused`: selector of the element that receives the focus, because the pressed button is replaced. */
   function draw(focused = "h1") {
     fill(
       view.main,
-      head(),
+      header(),
       push,
-      facts(skill, use),
+      details(skill, use),
       skill.latest_version > 1 && compareForm(skill),
       el("h2", { class: "above-table" }, "Versions"),
       versions(),
@@ -37,85 +37,89 @@ export async function show(view, { id }) {
     view.main.querySelector(focused)?.focus();
   }
 
-  function head() {
+  function header() {
     const button = (text, act) => el("button", { type: "button", on: { click: act } }, text);
-    const rename = () => asked(askName(skill, change));
-    const archive = () => asked(askArchive(skill, change));
-    const actions = [button("Rename", rename), button(skill.archived_at ? "Bring back" : "Archive", archive)];
+    const rename = () => redrawAfter(renameDialog(skill, change));
+    const archive = () => redrawAfter(archiveDialog(skill, change));
+    const actions = [button("Rename", rename), button(skill.archived_at ? "Unarchive" : "Archive", archive)];
     return [
-      view.title(named(skill.name), mayChange && el("div", { class: "buttons" }, actions)),
+      view.title(visibleName(skill.name), canChange && el("div", { class: "buttons" }, actions)),
       el("p", { class: "crumbs" }, el("a", { href: "#/skills" }, "All skills")),
     ];
   }
 
-  async function change(body, said) {
+  async function change(body, message) {
     const wasArchived = skill.archived_at;
     skill = await patch(path, body, view.signal);
-    // A bundle that waits to be pushed goes on waiting, unless it no longer can be.
-    if (wasArchived !== skill.archived_at) offer();
-    notice(said);
+    // Other changes keep a bundle that is about to be pushed.
+    if (wasArchived !== skill.archived_at) showDropZone();
+    notice(message);
   }
 
-  async function asked(answer) {
-    if ((await answer) !== null && !view.signal.aborted) draw();
+  async function redrawAfter(dialog) {
+    if ((await dialog) !== null && !view.signal.aborted) draw();
   }
 
-  function offer() {
-    const archived = () => `Archived on ${exact(skill.archived_at)}. It takes no versions until it is brought back.`;
-    const chosen = (bundle) => begin(bundle, false);
-    if (skill.archived_at) fill(push, el("p", { class: "card" }, archived()));
-    else fill(push, mayChange && dropZone({ heading: "Push a version", signal: view.signal, chosen }));
+  function showDropZone() {
+    if (skill.archived_at) {
+      const text = `Archived on ${formatDateTime(skill.archived_at)}. Unarchive this skill to push versions.`;
+      fill(push, el("p", { class: "card" }, text));
+    } else {
+      const onBundle = (bundle) => showPushPanel(bundle, false);
+      fill(push, canChange && dropZone({ heading: "Push a version", signal: view.signal, onBundle }));
+    }
   }
 
-  function begin(bundle, atOnce) {
-    const dropped = () => {
-      offer();
+  function showPushPanel(bundle, autoStart) {
+    const onCancel = () => {
+      showDropZone();
       push.querySelector("button").focus();
     };
-    fill(push, pushPanel({ skill, bundle, atOnce, signal: view.signal, pushed, dropped }));
+    fill(push, pushPanel({ skill, bundle, autoStart, signal: view.signal, onPushed, onCancel }));
   }
 
-  async function pushed(version) {
+  async function onPushed(version) {
     skill = await get(path, {}, view.signal);
-    offer();
-    push.prepend(arrived(skill, version));
-    draw(".arrived");
+    showDropZone();
+    push.prepend(pushResult(skill, version));
+    draw(".push-result");
   }
 
   function versions() {
-    const todo = mayChange
-      ? "Push the first: until then no session gets anything from this skill."
-      : "Somebody with the permission skill.manage can push one.";
-    const empty = () => emptyBox("No version yet", el("p", {}, todo));
+    const hint = canChange ? "Push a version so that sessions can use this skill." : "Pushing a version requires the permission skill.manage.";
+    const empty = () => emptyState("No versions", el("p", {}, hint));
     const columns = versionColumns(skill, use);
     return pagedTable({ caption: "Versions", columns, path: `${path}/versions`, signal: view.signal, empty });
   }
 
-  offer();
+  showDropZone();
   draw();
-  const bundle = takeOver(skill.id);
-  if (bundle && mayChange) begin(bundle, true);
+  const bundle = takePendingBundle(skill.id);
+  if (bundle && canChange) showPushPanel(bundle, true);
 }
 
-function facts(skill, use) {
-  const isSet = skill.default_version !== null;
-  const used = usedVersion(skill);
-  const follow = () =>
-    el("button", { class: "small", type: "button", on: { click: () => use(null) } }, "Follow the latest");
+function details(skill, use) {
+  const isPinned = skill.default_version !== null;
+  const useLatest = () => use(null);
   return el(
     "dl",
     { class: "facts card" },
-    el("dt", {}, "Sessions use"),
+    el("dt", {}, "Version in use"),
     el(
       "dd",
       {},
-      used === null ? "nothing yet" : `version ${used}, ${isSet ? "which was set" : "the latest"}`,
-      used !== null && el("span", { class: "hint-line" }, "Those that pin a version keep theirs."),
-      use && isSet && follow(),
+      versionInUse(skill),
+      skill.latest_version !== null && el("span", { class: "hint-line" }, "Sessions can pin their own version."),
+      use && isPinned && el("button", { class: "small", type: "button", on: { click: useLatest } }, "Use latest"),
     ),
     el("dt", {}, "Created"),
-    el("dd", {}, when(skill.created_at), ` by ${nameOf(skill.created_by)}`),
-    el("dt", {}, "Id"),
-    el("dd", {}, el("code", {}, skill.id), " ", copyButton(skill.id, "the id of the skill")),
+    el("dd", {}, relativeTime(skill.created_at), ` by ${userName(skill.created_by)}`),
+    el("dt", {}, "ID"),
+    el("dd", {}, el("code", {}, skill.id), " ", copyButton(skill.id, "skill ID")),
   );
+}
+
+function versionInUse({ default_version: pinned, latest_version: latest }) {
+  if (latest === null) return "No versions";
+  return pinned === null ? `Version ${latest}, latest (auto-update)` : `Pinned to version ${pinned}`;
 }

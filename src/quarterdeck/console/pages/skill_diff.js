@@ -1,64 +1,64 @@
-// What changed from one version to another.
+// The differences between two versions of a skill.
 
 import { get } from "../api.js";
 import { el, fill } from "../dom.js";
-import { emptyBox, faultBox, loading } from "../notices.js";
-import { changeTag, fileComparison, lineCounts, wideEnough } from "../skills/comparison.js";
+import { formatBytes, pluralize } from "../format.js";
+import { emptyState, errorBox, loading } from "../notices.js";
+import { changeTag, fileDiff, lineCounts, wideScreen } from "../skills/file_diff.js";
 import { compareForm } from "../skills/versions.js";
-import { bytes, count } from "../skills/words.js";
 import { table } from "../tables.js";
-import { named, visible } from "../visible.js";
+import { visibleName, visibleText } from "../visible_text.js";
 
-// Of all files together, before they are folded.
-const MOST_ROWS = 4000;
+// Rows of all files that are rendered initially. Further files are collapsed.
+const MAX_ROWS = 4000;
 
 export async function show(view, { id }) {
   const path = `/skills/${encodeURIComponent(id)}`;
   const skill = await get(path, {}, view.signal);
   if (view.signal.aborted) return;
-  const to = numberIn(view.query, "to") ?? skill.latest_version;
-  const from = numberIn(view.query, "from") ?? Math.max(1, to - 1);
-  const result = el("div", {}, loading("what changed"));
+  const hasDiff = skill.latest_version > 1;
+  const to = versionParameter(view.query, "to") ?? skill.latest_version;
+  const from = versionParameter(view.query, "from") ?? Math.max(1, to - 1);
+  const result = el("div", {});
   fill(
     view.main,
-    view.title(skill.latest_version > 1 ? `${named(skill.name)}: version ${from} to ${to}` : named(skill.name)),
+    view.title(hasDiff ? `${visibleName(skill.name)}: version ${from} to ${to}` : visibleName(skill.name)),
     el(
       "p",
       { class: "crumbs" },
       el("a", { href: "#/skills" }, "All skills"),
       " › ",
-      el("a", { href: `#${path}` }, el("bdi", {}, named(skill.name))),
+      el("a", { href: `#${path}` }, el("bdi", {}, visibleName(skill.name))),
     ),
-    skill.latest_version > 1 && compareForm(skill, from, to),
+    hasDiff && compareForm(skill, from, to),
     result,
   );
-  if (!(skill.latest_version > 1))
-    return void fill(result, emptyBox("Nothing to compare yet", el("p", {}, "Push a second version first.")));
-  await load();
+  if (hasDiff) await load();
+  else fill(result, emptyState("Nothing to compare", el("p", {}, "This skill has fewer than two versions.")));
 
   async function load() {
-    fill(result, loading("what changed"));
+    fill(result, loading("changes"));
     try {
-      const found = await get(`${path}/diff`, { base: from, head: to }, view.signal);
-      fill(result, differences(found, view.signal));
-    } catch (fault) {
-      if (!view.signal.aborted) fill(result, faultBox(fault, load));
+      const diff = await get(`${path}/diff`, { base: from, head: to }, view.signal);
+      fill(result, differences(diff, view.signal));
+    } catch (error) {
+      if (!view.signal.aborted) fill(result, errorBox(error, load));
     }
   }
 }
 
-function numberIn(query, name) {
-  const given = query.get(name) ?? "";
-  return /^[0-9]{1,10}$/.test(given) ? Number(given) : null;
+function versionParameter(query, name) {
+  const value = query.get(name) ?? "";
+  return /^[0-9]{1,10}$/.test(value) ? Number(value) : null;
 }
 
-function differences(found, signal) {
-  if (found.files.length === 0) return emptyBox("No difference", el("p", {}, "Both versions hold the same files."));
-  const budget = { rows: MOST_ROWS };
-  const compared = found.files.map((file) => fileComparison(file, found, budget));
-  wideEnough.addEventListener("change", () => compared.forEach((one) => one.draw()), { signal });
-  const goTo = (file) => {
-    const { node } = compared[found.files.indexOf(file)];
+function differences(diff, signal) {
+  if (diff.files.length === 0) return emptyState("No differences", el("p", {}, "Both versions contain the same files."));
+  const budget = { rows: MAX_ROWS };
+  const fileDiffs = diff.files.map((file) => fileDiff(file, diff, budget));
+  wideScreen.addEventListener("change", () => fileDiffs.forEach((one) => one.draw()), { signal });
+  const scrollTo = (file) => {
+    const { node } = fileDiffs[diff.files.indexOf(file)];
     node.open = true;
     node.scrollIntoView();
     node.querySelector("summary").focus({ preventScroll: true });
@@ -69,8 +69,8 @@ function differences(found, signal) {
       cell: (file) =>
         el(
           "button",
-          { class: "plain", type: "button", on: { click: () => goTo(file) } },
-          el("bdi", {}, visible(file.path)),
+          { class: "plain", type: "button", on: { click: () => scrollTo(file) } },
+          el("bdi", {}, visibleText(file.path)),
         ),
     },
     { name: "Change", cell: changeTag },
@@ -79,20 +79,18 @@ function differences(found, signal) {
     { name: "Size after", cell: (file) => size(file.head_bytes) },
   ];
   return [
-    el("p", { role: "status" }, summary(found)),
-    table("Files that differ", columns, found.files),
-    found.truncated &&
-      el("p", { class: "quiet" }, "More files differ than are listed. Download both bundles to compare them whole."),
-    compared.map((one) => one.node),
+    el("p", { role: "status" }, summary(diff)),
+    table("Changed files", columns, diff.files),
+    diff.truncated && el("p", { class: "muted" }, "Too many files to list all of them. Download both bundles to compare them."),
+    fileDiffs.map((one) => one.node),
   ];
 }
 
-function size(found) {
-  return found === null ? el("span", { class: "quiet" }, "none") : bytes(found);
+function size(bytes) {
+  return bytes === null ? el("span", { class: "muted" }, "–") : formatBytes(bytes);
 }
 
 function summary({ files }) {
-  const of = (change) => files.filter((file) => file.change === change).length;
-  const changes = `${of("added")} added, ${of("removed")} removed, ${of("changed")} changed`;
-  return `${count(files.length, "file")} differ${files.length === 1 ? "s" : ""}: ${changes}.`;
+  const count = (change) => files.filter((file) => file.change === change).length;
+  return `${pluralize(files.length, "file")}: ${count("added")} added, ${count("removed")} removed, ${count("changed")} changed`;
 }

@@ -1,17 +1,17 @@
-// A version: what its SKILL.md says of it, and its files.
+// One version of a skill: its frontmatter and its files.
 
 import { get } from "../api.js";
-import { copyButton } from "../copying.js";
+import { copyButton } from "../clipboard.js";
 import { el, fill } from "../dom.js";
-import { emptyBox } from "../notices.js";
-import { downloadButton, showFile } from "../skills/contents.js";
-import { fileTree } from "../skills/tree.js";
-import { comparison } from "../skills/versions.js";
-import { bytes, count, usedVersion } from "../skills/words.js";
+import { formatBytes, pluralize } from "../format.js";
+import { emptyState } from "../notices.js";
+import { fileTree } from "../skills/file_tree.js";
+import { downloadButton, showFile } from "../skills/file_view.js";
+import { diffLink, usedVersion } from "../skills/versions.js";
 import { table } from "../tables.js";
-import { named, visible } from "../visible.js";
+import { visibleName, visibleText } from "../visible_text.js";
 
-const FIRST = "SKILL.md";
+const DEFAULT_FILE = "SKILL.md";
 
 export async function show(view, { id, version: number }) {
   const skillPath = `/skills/${encodeURIComponent(id)}`;
@@ -21,24 +21,27 @@ export async function show(view, { id, version: number }) {
   const { files } = version.manifest;
   const contents = el("div", { class: "contents" });
   const link = (file) => `#${path}?path=${encodeURIComponent(file.path)}`;
-  let reading = new AbortController();
+  let currentFile = new AbortController();
 
-  async function open(file) {
-    reading.abort();
-    reading = new AbortController();
-    tree.mark(file.path);
-    const shown = showFile(contents, path, file, AbortSignal.any([view.signal, reading.signal]));
+  function load(file) {
+    currentFile.abort();
+    currentFile = new AbortController();
+    tree.select(file.path);
+    return showFile(contents, path, file, AbortSignal.any([view.signal, currentFile.signal]));
+  }
+
+  function open(file) {
+    load(file);
     contents.querySelector("h2").focus();
-    // A file has an address, and looking through several leaves no trail.
+    // Not a history entry: the Back button leaves the version.
     history.replaceState(null, "", link(file));
-    await shown;
   }
 
   const tree = fileTree(files, link, open);
   fill(
     view.main,
     view.title(
-      `${named(skill.name)}, version ${version.version}`,
+      `${visibleName(skill.name)}, version ${version.version}`,
       downloadButton("Download bundle", `${path}/bundle`, {}, `${skill.name}-${version.version}.tar.gz`),
     ),
     el(
@@ -46,33 +49,27 @@ export async function show(view, { id, version: number }) {
       { class: "crumbs" },
       el("a", { href: "#/skills" }, "All skills"),
       " › ",
-      el("a", { href: `#${skillPath}` }, el("bdi", {}, named(skill.name))),
+      el("a", { href: `#${skillPath}` }, el("bdi", {}, visibleName(skill.name))),
     ),
-    facts(skill, version),
+    details(skill, version),
     el("h2", { class: "above-table" }, "Frontmatter"),
-    frontmatter(version.frontmatter),
+    frontmatterTable(version.frontmatter),
     el("h2", { class: "above-table" }, "Files"),
     el(
       "div",
       { class: "files" },
-      el("nav", { class: "card", "aria-label": "Files of the version" }, tree.node),
+      el("nav", { class: "card", "aria-label": "Files" }, tree.node),
       el("div", { class: "card" }, contents),
     ),
   );
-  const asked = view.query.get("path") ?? FIRST;
-  const first = files.find((file) => file.path === asked);
-  if (!first)
-    return void fill(
-      contents,
-      emptyBox("No such file", el("p", {}, "This version has no ", el("bdi", {}, visible(asked)), ".")),
-    );
-  tree.mark(first.path);
-  await showFile(contents, path, first, AbortSignal.any([view.signal, reading.signal]));
+  const wanted = view.query.get("path") ?? DEFAULT_FILE;
+  const file = files.find((one) => one.path === wanted);
+  if (file) await load(file);
+  else fill(contents, emptyState("File not found", el("p", {}, "This version does not contain ", el("bdi", {}, visibleText(wanted)), ".")));
 }
 
-function facts(skill, version) {
-  const number = version.version;
-  const { manifest } = version;
+function details(skill, { version: number, manifest, bundle_bytes: bundleBytes }) {
+  const used = usedVersion(skill);
   return el(
     "dl",
     { class: "facts card" },
@@ -80,39 +77,33 @@ function facts(skill, version) {
     el(
       "dd",
       {},
-      number === usedVersion(skill) ? "sessions use it" : `sessions use version ${usedVersion(skill)}`,
-      number > 1 && [" · ", comparison(skill, number - 1, number, `what changed since version ${number - 1}`)],
+      number === used ? "In use" : `Not in use (version ${used} is)`,
+      number > 1 && [" · ", diffLink(skill, number - 1, number, `Changes since version ${number - 1}`)],
     ),
-    el("dt", {}, "Holds"),
-    el("dd", {}, `${count(manifest.files.length, "file")}, ${bytes(manifest.unpacked_bytes)}`),
-    el("dt", {}, "Bundle"),
-    el("dd", {}, bytes(version.bundle_bytes)),
+    el("dt", {}, "Contents"),
+    el("dd", {}, `${pluralize(manifest.files.length, "file")}, ${formatBytes(manifest.unpacked_bytes)}`),
+    el("dt", {}, "Bundle size"),
+    el("dd", {}, formatBytes(bundleBytes)),
     el("dt", {}, "SHA-256"),
-    el(
-      "dd",
-      {},
-      el("code", {}, manifest.archive_sha256),
-      " ",
-      copyButton(manifest.archive_sha256, "the SHA-256 of the bundle"),
-    ),
+    el("dd", {}, el("code", {}, manifest.archive_sha256), " ", copyButton(manifest.archive_sha256, "SHA-256 of the bundle")),
   );
 }
 
-function frontmatter(found) {
+function frontmatterTable(frontmatter) {
   const columns = [
-    { name: "Field", cell: ([key]) => el("bdi", {}, visible(key)) },
+    { name: "Field", cell: ([key]) => el("bdi", {}, visibleText(key)) },
     {
       name: "Value",
       cell: ([, value]) =>
         typeof value === "string"
-          ? el("span", { class: "written" }, written(value))
-          : el("span", { class: "written mono" }, written(JSON.stringify(value, null, 2))),
+          ? el("span", { class: "preformatted" }, visibleLines(value))
+          : el("span", { class: "preformatted mono" }, visibleLines(JSON.stringify(value, null, 2))),
     },
   ];
-  return table("Frontmatter", columns, Object.entries(found));
+  return table("Frontmatter", columns, Object.entries(frontmatter));
 }
 
-/** Its own line feeds stay what they are. */
-function written(text) {
-  return text.split("\n").map(visible).join("\n");
+/** `visibleText` would also replace the line feeds. */
+function visibleLines(text) {
+  return text.split("\n").map(visibleText).join("\n");
 }

@@ -1,131 +1,94 @@
-// All skills, and the way to a new one: by a name, or by what it holds.
+// The list of skills.
 
 import { post } from "../api.js";
 import { can } from "../credential.js";
 import { field, formDialog } from "../dialogs.js";
 import { el, fill } from "../dom.js";
-import { emptyBox, lackingBox } from "../notices.js";
-import { nameOf } from "../people.js";
-import { go, keepQuery } from "../router.js";
-import { dropZone, handOver } from "../skills/choosing.js";
-import { bytes, count, usedVersion } from "../skills/words.js";
+import { formatBytes, pluralize } from "../format.js";
+import { emptyState, missingPermission } from "../notices.js";
+import { navigate, replaceQuery } from "../router.js";
+import { dropZone } from "../skills/drop_zone.js";
+import { setPendingBundle } from "../skills/pending_bundle.js";
+import { ignoreFilesCaution } from "../skills/push_panel.js";
 import { pagedTable } from "../tables.js";
-import { when } from "../times.js";
-import { named, visible } from "../visible.js";
+import { relativeTime } from "../time_format.js";
+import { userName } from "../users.js";
+import { visibleName, visibleText } from "../visible_text.js";
 
+const NO_VERSIONS = () => el("span", { class: "muted" }, "No versions");
 const COLUMNS = [
-  { name: "Name", cell: (skill) => el("a", { href: `#/skills/${skill.id}` }, el("bdi", {}, named(skill.name))) },
-  { name: "Sessions use", cell: used },
-  { name: "Latest version", cell: (skill) => skill.latest_version ?? el("span", { class: "quiet" }, "none yet") },
-  { name: "Created by", cell: (skill) => nameOf(skill.created_by) },
-  { name: "Created", class: "short", cell: (skill) => when(skill.created_at) },
+  { name: "Name", cell: (skill) => el("a", { href: `#/skills/${skill.id}` }, el("bdi", {}, visibleName(skill.name))) },
+  { name: "Version in use", cell: versionInUse },
+  { name: "Latest version", cell: (skill) => skill.latest_version ?? NO_VERSIONS() },
+  { name: "Created by", cell: (skill) => userName(skill.created_by) },
+  { name: "Created", class: "short", cell: (skill) => relativeTime(skill.created_at) },
 ];
 
 export async function show(view) {
-  const mayChange = can("skill.manage");
+  const canChange = can("skill.manage");
   if (!can("workspace.read")) {
-    fill(view.main, view.title("Skills"), lackingBox("the skills", "workspace.read"));
+    fill(view.main, view.title("Skills"), missingPermission("skills", "workspace.read"));
     return;
   }
   const list = el("div", {});
-  const archived = el("input", { type: "checkbox", checked: view.query.get("archived") === "true" });
+  const archived = el("input", { type: "checkbox", role: "switch", checked: view.query.get("archived") === "true", on: { change: load } });
   const create = el(
     "button",
-    { class: "primary", type: "button", disabled: !mayChange, on: { click: () => newSkill("", null) } },
+    { class: "primary", type: "button", disabled: !canChange, on: { click: () => createSkill("", null) } },
     "New skill",
   );
 
-  function fillList() {
-    const query = { archived: archived.checked };
-    keepQuery(archived.checked ? { archived: true } : {});
-    fill(
-      list,
-      pagedTable({
-        caption: "Skills",
-        columns: COLUMNS,
-        path: "/skills",
-        query,
-        signal: view.signal,
-        empty: () => empty(archived.checked),
-      }),
-    );
+  function load() {
+    const isArchived = archived.checked;
+    replaceQuery(isArchived ? { archived: true } : {});
+    const query = { archived: isArchived };
+    const empty = () => (isArchived ? emptyState("No archived skills") : noSkills());
+    fill(list, pagedTable({ caption: "Skills", columns: COLUMNS, path: "/skills", query, signal: view.signal, empty }));
   }
 
-  archived.addEventListener("change", fillList);
   fill(
     view.main,
     view.title("Skills", create),
-    !mayChange &&
-      el(
-        "p",
-        { class: "quiet" },
-        "This key may look at skills. Changing them needs the permission ",
-        el("code", {}, "skill.manage"),
-        ".",
-      ),
-    mayChange &&
-      dropZone({
-        heading: "Make a skill from what it holds",
-        signal: view.signal,
-        chosen: (bundle) => newSkill(bundle.suggestedName, bundle),
-      }),
-    el("div", { class: "toolbar" }, el("label", { class: "choice" }, archived, "Show archived skills")),
+    canChange
+      ? dropZone({ heading: "Upload a skill", signal: view.signal, onBundle: (bundle) => createSkill(bundle.suggestedName, bundle) })
+      : el("p", { class: "muted" }, "Read-only: your key does not have the permission ", el("code", {}, "skill.manage"), "."),
+    el("div", { class: "toolbar" }, el("label", { class: "choice switch" }, archived, "Show archived")),
     list,
   );
-  fillList();
+  load();
 }
 
-function used(skill) {
-  if (usedVersion(skill) === null) return el("span", { class: "quiet" }, "nothing yet");
-  return skill.default_version === null
-    ? `version ${skill.latest_version}, the latest`
-    : `version ${skill.default_version}, set`;
+function versionInUse({ default_version: pinned, latest_version: latest }) {
+  if (latest === null) return NO_VERSIONS();
+  return pinned === null ? "Latest (auto-update)" : `Pinned to version ${pinned}`;
 }
 
-function empty(archived) {
-  if (archived)
-    return emptyBox(
-      "Nothing is archived",
-      el("p", {}, "A skill that no further session should use is archived on its page."),
-    );
-  return emptyBox(
+function noSkills() {
+  return emptyState(
     "No skills yet",
-    el(
-      "p",
-      {},
-      "A skill is a folder with a SKILL.md: instructions that agents read when they need them, and files beside it.",
-    ),
-    el("p", {}, "Drop one above, or type ", el("code", {}, "qd skills init"), " in a terminal to begin one."),
+    el("p", {}, "A skill is a folder with a SKILL.md: instructions and files that agents use when they need them."),
+    el("p", {}, "Upload one above, or run ", el("code", {}, "qd skills init"), " to create one from a template."),
   );
 }
 
-/** With a bundle, it becomes the first version. */
-async function newSkill(name, bundle) {
-  const input = el("input", {
-    name: "name",
-    required: true,
-    maxlength: 200,
-    autocomplete: "off",
-    value: name.slice(0, 200),
-  });
-  const made = await formDialog({
+/** With a bundle, the skill is created and the bundle is pushed as its first version. */
+async function createSkill(suggestedName, bundle) {
+  const input = el("input", { name: "name", required: true, maxlength: 200, autocomplete: "off", value: suggestedName.slice(0, 200) });
+  const created = await formDialog({
     title: "New skill",
-    fields: [
-      bundle &&
-        el(
-          "p",
-          {},
-          el("bdi", {}, visible(bundle.from)),
-          ": ",
-          bundle.files ? `${count(bundle.files.length, "file")}, ${bytes(bundle.bytes)}` : bytes(bundle.bytes),
-          ", to be its first version.",
-        ),
-      field("Name", input, "For people. It can be changed."),
-    ],
+    fields: [bundle && bundleSummary(bundle), field("Name", input, "You can change it later.")],
     confirm: bundle ? "Create and push" : "Create",
     act: (data) => post("/skills", { name: data.get("name").trim() }),
   });
-  if (made === null) return;
-  if (bundle) handOver(made.id, bundle);
-  go(`/skills/${made.id}`);
+  if (created === null) return;
+  if (bundle) setPendingBundle(created.id, bundle);
+  navigate(`/skills/${created.id}`);
+}
+
+function bundleSummary({ source, files, bytes, skipped, hasIgnoreFiles }) {
+  const count = files ? `${pluralize(files.length, "file")}, ` : "";
+  return [
+    el("p", {}, el("bdi", {}, visibleText(source)), `: ${count}${formatBytes(bytes)}`, skipped > 0 && ` (${skipped.toLocaleString("en")} skipped)`),
+    hasIgnoreFiles && ignoreFilesCaution(),
+  ];
 }

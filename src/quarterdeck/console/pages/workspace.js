@@ -1,84 +1,81 @@
-// The workspace, who is in it, and the key that shows it.
+// The workspace, its members and the key in use.
 
 import { get } from "../api.js";
+import { copyButton } from "../clipboard.js";
 import { can, whoami } from "../credential.js";
-import { copyButton } from "../copying.js";
 import { el, fill } from "../dom.js";
-import { emptyBox, faultBox, lackingBox, loading } from "../notices.js";
-import { nameOf } from "../people.js";
+import { capitalize } from "../format.js";
+import { emptyState, errorBox, loading, missingPermission } from "../notices.js";
 import { pagedTable } from "../tables.js";
-import { when } from "../times.js";
-import { named } from "../visible.js";
+import { relativeTime } from "../time_format.js";
+import { userName } from "../users.js";
+import { visibleName } from "../visible_text.js";
 
-const MEMBERS = [
-  { name: "Name", cell: (member) => el("strong", {}, nameOf(member.user)) },
-  { name: "Address", cell: (member) => member.user.primary_email ?? el("span", { class: "quiet" }, "none") },
-  { name: "Role", cell: (member) => el("span", { class: member.role === "owner" ? "tag run" : "tag" }, member.role) },
-  { name: "Joined", cell: (member) => when(member.joined_at) },
-  { name: "Left", cell: (member) => when(member.ended_at, "still a member") },
+const MEMBER_COLUMNS = [
+  { name: "Name", cell: (member) => el("strong", {}, userName(member.user)) },
+  { name: "Email", cell: (member) => member.user.primary_email ?? el("span", { class: "muted" }, "None") },
+  { name: "Role", cell: (member) => el("span", { class: member.role === "owner" ? "tag run" : "tag" }, capitalize(member.role)) },
+  { name: "Joined", cell: (member) => relativeTime(member.joined_at) },
+  { name: "Left", cell: (member) => relativeTime(member.ended_at, "Active") },
 ];
 
 export async function show(view) {
   if (!can("workspace.read")) {
-    fill(view.main, view.title("Workspace"), lackingBox("the workspace", "workspace.read"), caller());
+    fill(view.main, view.title("Workspace"), missingPermission("the workspace", "workspace.read"), keyCard());
     return;
   }
-  const workspace = el("section", { class: "card" }, loading("the workspace"));
+  const workspaceCard = el("section", { class: "card" }, loading("workspace"));
+  const row = (member) => ({ class: member.ended_at === null ? null : "ended" });
   fill(
     view.main,
     view.title("Workspace"),
-    el("div", { class: "cards" }, workspace, caller()),
+    el("div", { class: "cards" }, workspaceCard, keyCard()),
     el("h2", { class: "section" }, "Members"),
-    pagedTable({ caption: "Members", columns: MEMBERS, path: "/members", query: { order: "asc" }, signal: view.signal, row, empty }),
-    el("p", { class: "quiet small-text" }, "The operator changes workspaces and members, with ", el("code", {}, "qd admin"), "."),
+    pagedTable({ caption: "Members", columns: MEMBER_COLUMNS, path: "/members", query: { order: "asc" }, signal: view.signal, row, empty }),
+    el("p", { class: "muted small-text" }, "The operator manages workspaces and members with ", el("code", {}, "qd admin"), "."),
   );
-  fillIn();
+  load();
 
-  async function fillIn() {
+  async function load() {
     try {
-      fill(workspace, facts(await get("/workspace", {}, view.signal)));
-    } catch (fault) {
-      if (!view.signal.aborted) fill(workspace, faultBox(fault, fillIn));
+      fill(workspaceCard, workspaceDetails(await get("/workspace", {}, view.signal)));
+    } catch (error) {
+      if (!view.signal.aborted) fill(workspaceCard, errorBox(error, load));
     }
   }
 }
 
-function facts(workspace) {
-  const life = workspace.max_key_days === null ? "As long as their maker says" : `${workspace.max_key_days} days at most`;
+function workspaceDetails(workspace) {
   return [
-    el("h2", {}, named(workspace.name)),
-    list([
-      ["Id", [el("code", {}, workspace.id), " ", copyButton(workspace.id, "the id of the workspace")]],
-      ["Owner", nameOf(workspace.owner)],
-      ["Created", when(workspace.created_at)],
-      ["Keys live", life],
+    el("h2", {}, visibleName(workspace.name)),
+    facts([
+      ["ID", [el("code", {}, workspace.id), " ", copyButton(workspace.id, "workspace ID")]],
+      ["Owner", userName(workspace.owner)],
+      ["Created", relativeTime(workspace.created_at)],
+      ["Maximum key lifetime", workspace.max_key_days === null ? "None" : `${workspace.max_key_days} days`],
     ]),
   ];
 }
 
-function caller() {
-  const { label, prefix, permissions, expires_at: ends, user } = whoami();
+function keyCard() {
+  const { label, prefix, permissions, expires_at: expiresAt, user } = whoami();
   return el(
     "section",
     { class: "card" },
-    el("h2", {}, "You are signed in with"),
-    list([
-      ["Key", [el("strong", {}, named(label)), " ", el("code", {}, `${prefix}…`)]],
-      ["Made by", nameOf(user)],
-      ["Expires", when(ends)],
-      ["May", el("ul", { class: "tags" }, permissions.map((name) => el("li", { class: "tag" }, name)))],
+    el("h2", {}, "Your key"),
+    facts([
+      ["Key", [el("strong", {}, visibleName(label)), " ", el("code", {}, `${prefix}…`)]],
+      ["Created by", userName(user)],
+      ["Expires", relativeTime(expiresAt)],
+      ["Permissions", el("ul", { class: "tags" }, permissions.map((name) => el("li", { class: "tag" }, name)))],
     ]),
   );
 }
 
-function list(pairs) {
+function facts(pairs) {
   return el("dl", { class: "facts" }, pairs.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 }
 
-function row(member) {
-  return { class: member.ended_at === null ? null : "ended" };
-}
-
 function empty() {
-  return emptyBox("Nobody is here", el("p", {}, "The operator adds people with ", el("code", {}, "qd admin add-member"), "."));
+  return emptyState("No members", el("p", {}, "The operator adds members with ", el("code", {}, "qd admin add-member"), "."));
 }

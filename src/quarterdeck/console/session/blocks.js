@@ -1,30 +1,29 @@
-// One block of a conversation as it is seen.
+// Renders the blocks of a conversation.
 
 import { el } from "../dom.js";
-import { span } from "../times.js";
-import { named } from "../visible.js";
-import { SENDING } from "./conversation.js";
-import { longText, SHOWN_CHARACTERS } from "./long_text.js";
+import { formatDuration } from "../time_format.js";
+import { visibleName } from "../visible_text.js";
+import { longText, MAX_CHARACTERS } from "./long_text.js";
 import { markdown } from "./markdown.js";
 
-const ENDS = { succeeded: ["good", "✓"], failed: ["bad", "✕"], cancelled: ["warn", "■"] };
-const TOOL_STATES = { working: "at work…", done: "", open: "no result" };
+const RUN_ENDS = { succeeded: ["good", "✓"], failed: ["bad", "✕"], cancelled: ["warn", "■"] };
+const TOOL_STATES = { running: "Running…", done: "", unfinished: "No result" };
 
-const DRAW = {
+const RENDER = {
   input: (block) => input(block.text, block.note, block.state),
-  answer: (block) => answer(longText(block.text, markdown), block.cut && "cut off here, and not kept"),
+  answer: (block) => answer(longText(block.text, markdown), block.isPartial && "Stopped; partial text not saved"),
   tool,
   note: (block) => el("p", { class: "block note" }, block.text),
   end,
 };
 
-export function drawn(block) {
-  return DRAW[block.kind](block);
+export function renderBlock(block) {
+  return RENDER[block.kind](block);
 }
 
-/** In place of how it was drawn before; what was open stays open, and what had the focus keeps it. */
-export function redrawn(node, block) {
-  const fresh = drawn(block);
+/** Replaces a rendered block. Keeps the open state and the focus. */
+export function updateBlock(node, block) {
+  const fresh = renderBlock(block);
   const hadFocus = node.contains(document.activeElement);
   fresh.open = node.open;
   node.replaceWith(fresh);
@@ -32,24 +31,22 @@ export function redrawn(node, block) {
   return fresh;
 }
 
-export function waitingInput(one) {
-  const isSending = one.stage === SENDING;
-  const note = isSending ? "sending…" : `accepted · ${one.stage} · not taken up yet`;
-  return input(one.text, one.elsewhere ? `sent from elsewhere · ${note}` : note, isSending ? "sending" : "accepted");
+export function pendingInput({ text, note, isSending }) {
+  return input(text, note, isSending ? "sending" : "accepted");
 }
 
-/** The answer that is being written. Of a long one the end is what is new. */
+/** The answer while it is written. Of a long answer only the end is shown. */
 export function streamingAnswer(text) {
-  if (text.length <= SHOWN_CHARACTERS) return answer(markdown(text), false);
-  return answer(el("p", {}, `… ${text.slice(-SHOWN_CHARACTERS)}`), false);
+  if (text.length <= MAX_CHARACTERS) return answer(markdown(text), false);
+  return answer(el("p", {}, `… ${text.slice(-MAX_CHARACTERS)}`), false);
 }
 
 function input(text, note, state) {
-  const shown = longText(text, (part) => el("p", { class: "as-typed" }, part));
+  const content = longText(text, (part) => el("p", { class: "preformatted" }, part));
   return el(
     "article",
     { class: `block input ${state}`, "aria-label": "Input" },
-    el("div", { class: "bubble" }, shown),
+    el("div", { class: "bubble" }, content),
     el("p", { class: "stage" }, note),
   );
 }
@@ -64,13 +61,13 @@ function answer(content, note) {
 }
 
 function tool(block) {
-  const given = Object.keys(block.given).length > 0 ? JSON.stringify(block.given, null, 2) : null;
+  const callArguments = Object.keys(block.arguments).length > 0 ? JSON.stringify(block.arguments, null, 2) : null;
   const state = TOOL_STATES[block.state];
   return el(
     "details",
     { class: `block tool ${block.state}` },
-    el("summary", {}, el("code", {}, named(block.name)), state && el("span", { class: "quiet" }, ` ${state}`)),
-    given === null ? el("p", { class: "quiet" }, "No arguments.") : [el("h3", {}, "Arguments"), longText(given, pre)],
+    el("summary", {}, el("code", {}, visibleName(block.name)), state && el("span", { class: "muted" }, ` ${state}`)),
+    callArguments === null ? el("p", { class: "muted" }, "No arguments") : [el("h3", {}, "Arguments"), longText(callArguments, pre)],
     block.result !== null && [el("h3", {}, "Result"), longText(block.result, pre)],
   );
 }
@@ -80,12 +77,12 @@ function pre(text) {
 }
 
 function end(block) {
-  const [tone, sign] = ENDS[block.state];
+  const [tone, sign] = RUN_ENDS[block.state];
   return el(
     "p",
     { class: `block end ${tone}` },
     el("span", { "aria-hidden": "true" }, `${sign} `),
     block.text,
-    block.took !== null && el("span", { class: "quiet" }, ` ${span(block.took)}`),
+    block.durationMs !== null && el("span", { class: "muted" }, ` ${formatDuration(block.durationMs)}`),
   );
 }

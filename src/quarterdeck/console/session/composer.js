@@ -1,95 +1,93 @@
-// Where one writes. It says what sending will do, and what became of it.
+// The message box of a session.
 
 import { post } from "../api.js";
 import { field } from "../dialogs.js";
 import { el, fill } from "../dom.js";
-import { faultBox } from "../notices.js";
-import { draft, keepDraft } from "./drafts.js";
+import { errorBox } from "../notices.js";
+import { draft, setDraft } from "./drafts.js";
 
-const MOST_HEIGHT = 0.4;
+const MAX_SCREEN_SHARE = 0.4;
 
 /**
- * `send(text)` takes a message over. `update(conversation)` follows the run; `returned(fault)` shows a draft again. In
- * a session that is archived a run can still be cancelled, and nothing written.
+ * `send(text)` is called for each message. `update(conversation)` shows the state of the run; `restore(error)` shows
+ * the draft again after a refused message. In an archived session only the current run can be cancelled.
  */
 export function composer(sessionId, signal, send, isArchived) {
-  let run = null;
-  const text = el("textarea", { rows: 1, value: draft(sessionId), on: { input: typed, keydown: pressed } });
-  const submit = el("button", { type: "submit", class: "primary" }, "Start a run");
-  const stop = el("button", { type: "button", hidden: true, on: { click: cancel } }, "Cancel the run");
+  let runId = null;
+  const text = el("textarea", { rows: 1, value: draft(sessionId), on: { input: onInput, keydown: onKeydown } });
+  const submit = el("button", { type: "submit", class: "primary" }, "Send");
+  const cancel = el("button", { type: "button", hidden: true, on: { click: cancelRun } }, "Cancel run");
   const state = el("span", { class: "tag" });
-  const fault = el("div", {});
+  const errorPlace = el("div", {});
   const node = el(
     "form",
-    { class: "composer", on: { submit: submitted } },
-    fault,
+    { class: "composer", on: { submit: onSubmit } },
+    errorPlace,
     isArchived
-      ? el("p", { class: "quiet" }, "This session is archived and takes no input.")
-      : field("Your message", text, "Enter sends, Shift and Enter begin a new line."),
-    el("div", { class: "buttons" }, !isArchived && submit, stop, state),
+      ? el("p", { class: "muted" }, "This session is archived. Unarchive it to send messages.")
+      : field("Message", text, "Enter to send, Shift+Enter for a new line"),
+    el("div", { class: "buttons" }, !isArchived && submit, cancel, state),
   );
 
-  function typed() {
-    keepDraft(sessionId, text.value);
-    fit();
+  function onInput() {
+    setDraft(sessionId, text.value);
+    resize();
   }
 
-  /** As high as what is in it, up to a part of the screen. */
-  function fit() {
+  function resize() {
     text.style.height = "auto";
-    text.style.height = `${Math.min(text.scrollHeight + 2, window.innerHeight * MOST_HEIGHT)}px`;
+    text.style.height = `${Math.min(text.scrollHeight + 2, window.innerHeight * MAX_SCREEN_SHARE)}px`;
   }
 
-  function pressed(event) {
-    // Enter also ends the choice of a character where one writes with an input method.
+  function onKeydown(event) {
+    // Input methods use Enter to confirm a character.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-    event.preventDefault();
-    submitted(event);
+    onSubmit(event);
   }
 
-  function submitted(event) {
+  function onSubmit(event) {
     event.preventDefault();
     text.focus();
-    if (text.value.trim() === "") return;
-    const given = text.value;
+    const message = text.value;
+    if (message.trim() === "") return;
     text.value = "";
-    typed();
-    fill(fault);
-    send(given);
+    onInput();
+    fill(errorPlace);
+    send(message);
   }
 
-  async function cancel() {
-    stop.disabled = true;
-    fill(fault);
+  async function cancelRun() {
+    cancel.disabled = true;
+    fill(errorPlace);
     text.focus();
     try {
-      await post(`/runs/${run}/cancel`, undefined, signal);
-    } catch (found) {
-      if (!signal.aborted) fill(fault, faultBox(found));
+      await post(`/runs/${runId}/cancel`, undefined, signal);
+    } catch (error) {
+      if (!signal.aborted) fill(errorPlace, errorBox(error));
     } finally {
-      stop.disabled = false;
+      cancel.disabled = false;
     }
   }
 
   return {
     node,
     update({ activeRun, runs }) {
-      run = activeRun;
+      runId = activeRun;
       const isQueued = runs.all.at(-1)?.state === "queued";
-      submit.textContent = run === null ? "Start a run" : "Steer the run";
-      stop.hidden = run === null;
-      state.className = `tag ${run === null ? "" : isQueued ? "warn" : "run live"}`;
-      state.textContent = run === null ? "idle" : isQueued ? "queued" : "running";
+      submit.textContent = runId === null ? "Send" : "Send to current run";
+      cancel.hidden = runId === null;
+      state.className = `tag ${runId === null ? "" : isQueued ? "warn" : "run live"}`;
+      state.textContent = runId === null ? "Idle" : isQueued ? "Queued" : "Running";
     },
-    returned(found) {
+    restore(error) {
       text.value = draft(sessionId);
-      fit();
+      resize();
       text.focus();
-      fill(fault, faultBox(found));
+      fill(errorPlace, errorBox(error));
     },
     ready() {
-      fit();
-      // On a screen that is touched the focus would bring up a keyboard that hides half of it.
+      resize();
+      // On touch screens the focus would open the on-screen keyboard.
       if (window.matchMedia("(pointer: fine)").matches) text.focus({ preventScroll: true });
     },
   };

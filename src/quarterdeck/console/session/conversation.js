@@ -1,35 +1,42 @@
-// A session as a person in it sees it: what was said, what waits to be taken up, what runs. Events go in, blocks come
-// out. Nothing is drawn here, and there is no clock. `qd chat` goes by the same rules.
+// The state of a conversation: events go in, blocks come out. Nothing is rendered here.
 
+import { pluralize } from "../format.js";
 import { Runs } from "./runs.js";
 
-/** How far an input has come, in the words that are shown. */
-export const SENDING = "sending";
-const STARTED = "started a run";
-const STEERED = "steered the run";
-const HANDED_ON = "handed to the next run";
+/** The progress of an input. */
+const SENDING = "Sending…";
+const STARTED = "Started a run";
+const STEERED = "Sent to current run";
+const MOVED = "Moved to the next run";
+/** The note under an input that no run has read yet. */
+const PENDING_NOTES = {
+  [SENDING]: SENDING,
+  [STARTED]: `${STARTED} · Queued`,
+  [STEERED]: "Queued for the current run",
+  [MOVED]: `${MOVED} · Queued`,
+};
 
-// A tab that nobody looks at is not drawn; what would be said then is not kept without bound.
-const MOST_WORDS = 20;
+// Announcements are not taken while the tab is hidden, so their number is limited.
+const MAX_ANNOUNCEMENTS = 20;
 
 export class Conversation {
-  /** What is in its place for good: only a tool that is at work still changes, and counts it in `revision`. */
+  /** Blocks in their final order. A tool call still changes while it runs and then increments its `revision`. */
   blocks = [];
-  /** Inputs that no run has taken up yet. `entry`: what the outbox sends, if it is ours. */
-  waiting = [];
   runs = new Runs();
   activeRun = null;
-  /** The id of the last entry that was taken in. */
+  /** The id of the last processed event. */
   position = 0;
-  /** Whether what the log tells happens now, and not before we came. */
-  live = false;
 
-  #words = [];
+  /** Inputs that no run has read. `entry`: the outbox entry if this page sent the input, else null. */
+  #inputs = [];
+  /** False while the stored log is loaded: nothing is announced then. */
+  #isLive = false;
+  #announcements = [];
   #calls = new Map();
   #attempt = 0;
   #streamed = "";
-  #missedText = false;
-  #on = {
+  #isTextMissing = false;
+  #handlers = {
     "input.accepted": (event) => this.#inputAccepted(event),
     "input.consumed": (event) => this.#inputConsumed(event),
     "input.discarded": (event) => this.#inputDiscarded(event),
@@ -39,56 +46,65 @@ export class Conversation {
     "tool.call": (event) => this.#toolCall(event),
     "tool.result": (event) => this.#toolResult(event),
     "context.trimmed": (event) => this.#contextTrimmed(event),
-    "run.succeeded": (event) => this.#ended(event, "succeeded", "The run has ended."),
+    "run.succeeded": (event) => this.#runEnded(event, "succeeded", "Completed"),
     "run.failed": (event) => this.#runFailed(event),
-    "run.cancelled": (event) => this.#ended(event, "cancelled", "The run was cancelled."),
+    "run.cancelled": (event) => this.#runEnded(event, "cancelled", "Cancelled"),
   };
 
-  /** Text of the answer that is being written. The stored answer takes its place. */
+  /** The text of the answer that is being written. The stored message replaces it. */
   get streaming() {
-    return this.#streamed && this.#missedText ? `… ${this.#streamed}` : this.#streamed;
+    return this.#streamed && this.#isTextMissing ? `… ${this.#streamed}` : this.#streamed;
   }
 
-  /** What happened since it was last asked, for who listens instead of looking. */
-  takeWords() {
-    return this.#words.splice(0);
+  /** `{text, note, isSending}` of the inputs that no run has read. */
+  get pending() {
+    return this.#inputs.map(({ text, stage, isRemote }) => ({
+      text,
+      note: withOrigin(isRemote, PENDING_NOTES[stage]),
+      isSending: stage === SENDING,
+    }));
   }
 
-  // --- what the person does ---
-
-  /** `again`: it was sent before this page was opened, so the log may hold it already. */
-  send(entry, again = false) {
-    this.waiting.push({ entry, text: entry.text, again, inputId: null, runId: null, stage: SENDING, elsewhere: false });
+  /** Texts for screen readers since the last call. */
+  takeAnnouncements() {
+    return this.#announcements.splice(0);
   }
 
-  /** The server has accepted it. The log may have told so already, and more. */
-  answered(entry, outcome, runId) {
-    const found = this.waiting.find((one) => one.entry === entry);
-    if (found === undefined || found.stage !== SENDING) return;
-    if (found.again && this.runs.holds(runId, found.text)) {
-      this.#drop(found);
+  // --- user actions ---
+
+  /** `isResent`: the entry was sent before this page was opened, so the log may already contain it. */
+  send(entry, isResent = false) {
+    this.#inputs.push({ entry, text: entry.text, isResent, inputId: null, runId: null, stage: SENDING, isRemote: false });
+  }
+
+  /** The response to a submitted input. The event stream may have delivered the input earlier. */
+  accepted(entry, outcome, runId) {
+    const input = this.#inputs.find((one) => one.entry === entry);
+    if (input === undefined || input.stage !== SENDING) return;
+    if (input.isResent && this.runs.hasInput(runId, input.text)) {
+      this.#drop(input);
       return;
     }
-    found.runId = runId;
+    input.runId = runId;
     this.activeRun = runId;
-    this.#accepted(found, outcome === "new_run" ? STARTED : STEERED);
+    this.#setStage(input, outcome === "new_run" ? STARTED : STEERED);
   }
 
   refused(entry) {
-    const found = this.waiting.find((one) => one.entry === entry);
-    if (found !== undefined) this.#drop(found);
+    const input = this.#inputs.find((one) => one.entry === entry);
+    if (input !== undefined) this.#drop(input);
   }
 
-  // --- what the connection does ---
+  // --- connection ---
 
-  /** A new stream has begun. What was written meanwhile is missing from the live text. */
+  /** A new stream has started. Text deltas that were sent in between are missing. */
   resumed() {
-    this.live = true;
+    this.#isLive = true;
     this.#streamed = "";
-    this.#missedText = this.activeRun !== null;
+    this.#isTextMissing = this.activeRun !== null;
   }
 
-  // --- what the log tells ---
+  // --- events ---
 
   delta({ attempt, run_id: runId, text }) {
     if (attempt >= this.#attempt && runId === this.activeRun) this.#streamed += text;
@@ -97,130 +113,130 @@ export class Conversation {
   event(event) {
     if (event.id <= this.position) return;
     this.position = event.id;
-    this.#on[event.type]?.(event);
+    this.#handlers[event.type]?.(event);
   }
 
   #inputAccepted(event) {
     const { text, input_id: inputId } = event.data;
-    let found = this.waiting.find((one) => mayBe(one, text, event.run_id));
-    if (found === undefined) {
-      found = { entry: null, text, again: false, inputId, runId: null, stage: SENDING, elsewhere: this.live };
-      this.waiting.push(found);
+    let input = this.#inputs.find((one) => isSameInput(one, text, event.run_id));
+    if (input === undefined) {
+      input = { entry: null, text, isResent: false, inputId, runId: null, stage: SENDING, isRemote: this.#isLive };
+      this.#inputs.push(input);
     } else {
-      found.entry.isStored = true;
+      input.entry.isStored = true;
     }
-    found.inputId = inputId;
-    found.runId = event.run_id;
+    input.inputId = inputId;
+    input.runId = event.run_id;
     this.activeRun = event.run_id;
-    const steers = this.runs.accepted(event);
-    if (found.stage === SENDING) this.#accepted(found, steers ? STEERED : STARTED);
+    const isSteering = this.runs.inputAccepted(event);
+    if (input.stage === SENDING) this.#setStage(input, isSteering ? STEERED : STARTED);
   }
 
   #inputConsumed(event) {
-    const found = this.#identified(event);
-    if (found === undefined) return;
+    const input = this.#takeInput(event);
+    if (input === undefined) return;
     const { step } = event.data;
-    const taken = step === undefined ? "taken up" : `taken up at step ${step}`;
-    const elsewhere = found.elsewhere ? "sent from elsewhere · " : "";
-    this.#drop(found);
-    this.#add({ kind: "input", text: found.text, state: "taken", note: `${elsewhere}${found.stage} · ${taken}` });
-    this.#say(`${found.elsewhere ? "An input from elsewhere" : "Your input"} was ${taken}.`);
+    const read = step === undefined ? "Read" : `Read at step ${step}`;
+    const note = withOrigin(input.isRemote, `${input.stage} · ${read}`);
+    this.#add({ kind: "input", text: input.text, state: "read", note });
+    this.#announce(`${input.isRemote ? "Input from another client" : "Your input"}: ${read}.`);
   }
 
   #inputDiscarded(event) {
-    const found = this.#identified(event);
-    if (found === undefined) return;
-    this.#drop(found);
-    const note = `discarded: ${event.data.reason ?? ""}`;
-    this.#add({ kind: "input", text: found.text, state: "discarded", note });
-    this.#say(`An input was ${note}`);
+    const input = this.#takeInput(event);
+    if (input === undefined) return;
+    const note = `Discarded: ${event.data.reason ?? ""}`;
+    this.#add({ kind: "input", text: input.text, state: "discarded", note });
+    this.#announce(`Input ${note}`);
   }
 
   #runStarted(event) {
     this.activeRun = event.run_id;
     this.#attempt = event.data.attempt ?? 0;
-    this.#forgetStreamed();
+    this.#clearStreamed();
     this.runs.started(event);
   }
 
   #runRequeued(event) {
-    // What it was writing is asked for again.
-    this.#forgetStreamed();
+    // The next attempt writes the answer again.
+    this.#clearStreamed();
     this.runs.requeued(event);
-    this.#note(`The run goes on elsewhere: ${event.data.reason ?? ""}`);
+    this.#note(`The run was requeued: ${event.data.reason ?? ""}`);
   }
 
   #message(event) {
-    this.#forgetStreamed();
+    this.#clearStreamed();
     this.activeRun = event.run_id;
     const text = event.data.text ?? "";
     if (text.trim() === "") return;
-    this.#add({ kind: "answer", text, cut: false });
-    this.#say(text);
+    this.#add({ kind: "answer", text, isPartial: false });
+    this.#announce(text);
   }
 
   #toolCall(event) {
-    const { call_id: callId, name, arguments: given } = event.data;
-    this.#calls.set(callId, this.#add({ kind: "tool", name, given: given ?? {}, result: null, state: "working" }));
-    this.#say(`Using the tool ${name}.`);
+    const { call_id: callId, name, arguments: callArguments } = event.data;
+    const block = this.#add({ kind: "tool", name, arguments: callArguments ?? {}, result: null, state: "running" });
+    this.#calls.set(callId, block);
+    this.#announce(`Calling the tool ${name}.`);
   }
 
   #toolResult(event) {
     const { call_id: callId, name, text } = event.data;
-    // One without its call is shown all the same.
-    const block = this.#calls.get(callId) ?? this.#add({ kind: "tool", name, given: {} });
+    const block = this.#calls.get(callId) ?? this.#add({ kind: "tool", name, arguments: {} });
     this.#calls.delete(callId);
     Object.assign(block, { result: text ?? "", state: "done", revision: block.revision + 1 });
   }
 
   #contextTrimmed(event) {
-    this.#note(`${count(event.data.dropped_turns ?? 0, "earlier turn")} no longer fit into the model.`);
+    this.#note(`${pluralize(event.data.dropped_turns ?? 0, "earlier turn")} removed to fit the model's context.`);
   }
 
   #runFailed(event) {
-    this.#ended(event, "failed", `The run failed: ${event.data.reason ?? ""}`);
+    this.#runEnded(event, "failed", `Failed: ${event.data.reason ?? ""}`);
     const next = event.data.next_run_id;
     if (next === undefined) return;
     this.activeRun = next;
-    this.runs.handedOn(next, event);
-    const handed = this.waiting.filter((one) => one.runId === event.run_id);
-    for (const one of handed) Object.assign(one, { runId: next, stage: HANDED_ON });
-    this.#note(`${count(handed.length, "input")} handed to the next run.`);
+    this.runs.followUp(next, event);
+    const moved = this.#inputs.filter((one) => one.runId === event.run_id);
+    for (const input of moved) Object.assign(input, { runId: next, stage: MOVED });
+    this.#note(`${pluralize(moved.length, "input")} moved to the next run.`);
   }
 
-  /** What the run leaves unfinished is shown as such: it is stored nowhere. */
-  #ended(event, state, text) {
-    for (const block of this.#calls.values()) Object.assign(block, { state: "open", revision: block.revision + 1 });
-    if (this.#streamed.trim() !== "") this.#add({ kind: "answer", text: this.streaming, cut: true });
-    this.#forgetStreamed();
+  /** Unfinished text and tool calls are marked as such: they are not stored. */
+  #runEnded(event, state, text) {
+    for (const block of this.#calls.values()) Object.assign(block, { state: "unfinished", revision: block.revision + 1 });
+    if (this.#streamed.trim() !== "") this.#add({ kind: "answer", text: this.streaming, isPartial: true });
+    this.#clearStreamed();
     this.#calls.clear();
     this.#attempt = 0;
     this.activeRun = null;
-    this.#add({ kind: "end", state, text, took: this.runs.ended(event, state) });
-    this.#say(text);
+    this.#add({ kind: "end", state, text, durationMs: this.runs.ended(event, state) });
+    this.#announce(`Run: ${text}`);
   }
 
-  #accepted(found, stage) {
-    found.stage = stage;
-    this.#say(`Accepted: it ${stage}.`);
+  #setStage(input, stage) {
+    input.stage = stage;
+    this.#announce(`${stage}.`);
   }
 
-  #identified(event) {
-    return this.waiting.find((one) => one.inputId !== null && one.inputId === event.data.input_id);
+  #takeInput(event) {
+    const input = this.#inputs.find((one) => one.inputId !== null && one.inputId === event.data.input_id);
+    if (input !== undefined) this.#drop(input);
+    return input;
   }
 
-  #drop(found) {
-    this.waiting.splice(this.waiting.indexOf(found), 1);
+  #drop(input) {
+    this.#inputs.splice(this.#inputs.indexOf(input), 1);
   }
 
-  #forgetStreamed() {
+  #clearStreamed() {
     this.#streamed = "";
-    this.#missedText = false;
+    this.#isTextMissing = false;
   }
 
   #note(text) {
     this.#add({ kind: "note", text });
-    this.#say(text);
+    this.#announce(text);
   }
 
   #add(block) {
@@ -229,18 +245,21 @@ export class Conversation {
     return added;
   }
 
-  #say(text) {
-    if (!this.live) return;
-    this.#words.push(text);
-    if (this.#words.length > MOST_WORDS) this.#words.shift();
+  #announce(text) {
+    if (!this.#isLive) return;
+    this.#announcements.push(text);
+    if (this.#announcements.length > MAX_ANNOUNCEMENTS) this.#announcements.shift();
   }
 }
 
-/** Whether an entry of the log is about an input of ours. Ours go out one by one, so the first is meant. */
-function mayBe(one, text, runId) {
-  return one.entry !== null && one.inputId === null && one.text === text && (one.runId === null || one.runId === runId);
+function withOrigin(isRemote, note) {
+  return isRemote ? `Sent from another client · ${note}` : note;
 }
 
-export function count(number, noun) {
-  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+/**
+ * Whether a logged input is one that this page sent. The response to a submit has no input id, so inputs are matched by
+ * text; the outbox sends one at a time, so the first match is the right one.
+ */
+function isSameInput(one, text, runId) {
+  return one.entry !== null && one.inputId === null && one.text === text && (one.runId === null || one.runId === runId);
 }

@@ -1,5 +1,4 @@
-// What was typed and not sent, for each session. Kept in memory: it outlives a page that is left and a credential that
-// is refused, not the tab and not signing out.
+// Unsent text of each session. Kept in memory: survives navigation and an expired credential, but not signing out.
 
 const drafts = new Map();
 
@@ -7,7 +6,7 @@ export function draft(sessionId) {
   return drafts.get(sessionId) ?? "";
 }
 
-export function keepDraft(sessionId, text) {
+export function setDraft(sessionId, text) {
   if (text === "") drafts.delete(sessionId);
   else drafts.set(sessionId, text);
 }

@@ -1,13 +1,13 @@
-// Links in what others wrote.
+// Links in text that agents or other people wrote.
 
 import { el } from "../dom.js";
 
-/** As it may be linked to, or null: pages of the web only. */
-export function webAddress(text) {
+/** The normalised URL, or null unless it is an HTTP or HTTPS address. */
+export function webUrl(text) {
   const url = URL.canParse(text) ? new URL(text) : null;
   return url !== null && (url.protocol === "http:" || url.protocol === "https:") ? url.href : null;
 }
 
-export function link(address, ...children) {
-  return el("a", { href: address, rel: "noopener noreferrer", target: "_blank" }, children);
+export function link(url, ...children) {
+  return el("a", { href: url, rel: "noopener noreferrer", target: "_blank" }, children);
 }

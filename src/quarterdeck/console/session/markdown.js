@@ -1,22 +1,22 @@
-// Markdown as agents write it, made of elements: headings, lists, quotes, code, and what stands in a line. No markup of
-// the text's own gets through, nothing is loaded, and the time it takes grows with its length only.
+// Renders Markdown as DOM elements: headings, lists, quotes, code and inline marks. HTML in the text stays text, images
+// become links, and the time is linear for any input.
 
 import { el } from "../dom.js";
-import { inline } from "./inline.js";
+import { inline } from "./inline_markdown.js";
 
-// A text that would be made of more is shown as plain text from there on.
-const MOST_ELEMENTS = 4000;
-const MOST_DEPTH = 6;
+// The rest of a text with more elements is shown as plain text.
+const MAX_ELEMENTS = 4000;
+const MAX_DEPTH = 6;
 const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`\s]*)/;
 const HEADING = /^ {0,3}(#{1,6})[ \t]+(\S.*)$/;
 const RULE = /^ {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,40})([-*+]|\d{1,9}[.)])(?:[ \t]+|$)/;
-// Beyond it a line is text: no heading is that long, and the patterns above are spared.
-const LONGEST_MARKED_LINE = 5000;
+// Longer lines are plain text. This bounds the time of the patterns above.
+const MAX_MARKED_LINE = 5000;
 
 export function markdown(text) {
-  const budget = { left: MOST_ELEMENTS };
+  const budget = { left: MAX_ELEMENTS };
   return blocks(text.replaceAll("\r\n", "\n").split("\n"), budget, 0);
 }
 
@@ -24,7 +24,7 @@ function blocks(lines, budget, depth) {
   const found = [];
   let at = 0;
   while (at < lines.length && budget.left > 0) {
-    const taken = depth < MOST_DEPTH ? block(lines, at, budget, depth) : null;
+    const taken = depth < MAX_DEPTH ? block(lines, at, budget, depth) : null;
     const [node, next] = taken ?? paragraph(lines, at, budget, depth);
     if (node !== null) {
       found.push(node);
@@ -36,15 +36,15 @@ function blocks(lines, budget, depth) {
   return found;
 }
 
-/** The block that begins with a mark at this line, and the line behind it; null if none does. */
+/** Returns `[node, next line]` if a marked block starts at this line, else null. */
 function block(lines, at, budget, depth) {
   const line = lines[at];
-  if (line.length > LONGEST_MARKED_LINE) return null;
+  if (line.length > MAX_MARKED_LINE) return null;
   const fence = FENCE.exec(line);
-  if (fence) return code(lines, at, fence);
+  if (fence) return code(lines, at, fence[1]);
   const heading = HEADING.exec(line);
   if (heading) {
-    // The page has the first two levels.
+    // The page itself uses levels 1 and 2.
     const level = Math.min(heading[1].length + 2, 6);
     return [el(`h${level}`, {}, inline(heading[2].replace(/[ \t]#+[ \t]*$/, ""), budget)), at + 1];
   }
@@ -53,7 +53,7 @@ function block(lines, at, budget, depth) {
   return ITEM.test(line) ? list(lines, at, budget, depth) : null;
 }
 
-function code(lines, at, [, mark]) {
+function code(lines, at, mark) {
   let end = at + 1;
   while (end < lines.length && !closes(lines[end], mark)) end += 1;
   const inside = lines.slice(at + 1, end).join("\n");
@@ -77,7 +77,7 @@ function list(lines, at, budget, depth) {
   const isNumbered = /\d/.test(mark);
   const items = [];
   let next = at;
-  while (next < lines.length && budget.left > 0 && begins(lines[next], indent.length, isNumbered)) {
+  while (next < lines.length && budget.left > 0 && startsItem(lines[next], indent.length, isNumbered)) {
     const end = itemEnd(lines, next, indent.length);
     items.push(el("li", {}, item(lines.slice(next, end), budget, depth)));
     budget.left -= 1;
@@ -87,12 +87,12 @@ function list(lines, at, budget, depth) {
   return [el(isNumbered ? "ol" : "ul", { start: start === 1 ? null : start }, items), next];
 }
 
-function begins(line, indent, isNumbered) {
-  const found = line.length > LONGEST_MARKED_LINE ? null : ITEM.exec(line);
+function startsItem(line, indent, isNumbered) {
+  const found = line.length > MAX_MARKED_LINE ? null : ITEM.exec(line);
   return found !== null && found[1].length <= indent + 1 && /\d/.test(found[2]) === isNumbered;
 }
 
-/** What is indented deeper belongs to the item, also behind an empty line. */
+/** Deeper indented lines belong to the item, also after an empty line. */
 function itemEnd(lines, at, indent) {
   let end = at + 1;
   while (end < lines.length) {
@@ -117,21 +117,21 @@ function item(lines, budget, depth) {
   return tight(blocks(inside, budget, depth + 1));
 }
 
-/** A list of lines has no paragraphs in it. */
+/** Unwraps the first paragraph of a list item. */
 function tight(nodes) {
   if (nodes[0]?.tagName !== "P") return nodes;
   return [...nodes[0].childNodes, ...nodes.slice(1)];
 }
 
-/** Lines up to an empty one, or to one that begins something else. Breaks in it are kept: people mean them. */
+/** Ends at an empty line or at the start of another block. Line breaks are kept. */
 function paragraph(lines, at, budget, depth) {
   if (lines[at].trim() === "") return [null, at + 1];
   let end = at + 1;
-  while (end < lines.length && lines[end].trim() !== "" && !(depth < MOST_DEPTH && interrupts(lines[end]))) end += 1;
+  while (end < lines.length && lines[end].trim() !== "" && !(depth < MAX_DEPTH && interrupts(lines[end]))) end += 1;
   return [el("p", {}, inline(lines.slice(at, end).join("\n"), budget)), end];
 }
 
 function interrupts(line) {
-  if (line.length > LONGEST_MARKED_LINE) return false;
+  if (line.length > MAX_MARKED_LINE) return false;
   return FENCE.test(line) || HEADING.test(line) || QUOTE.test(line) || ITEM.test(line) || RULE.test(line);
 }

@@ -1,12 +1,12 @@
-// Inputs on their way to the server, for each session: one after the other, each with one Idempotency-Key however often
-// it is sent, and for as long as it takes. They go out also when the page is left.
+// Sends the inputs of a session one after the other, also after the user has left the page. Each input keeps its
+// Idempotency-Key over all retries.
 
-import { ApiError, call, freshKey, pause } from "../api.js";
-import { draft, keepDraft } from "./drafts.js";
+import { ApiError, call, newIdempotencyKey, sleep } from "../api.js";
+import { draft, setDraft } from "./drafts.js";
 
-const FIRST_PAUSE_MS = 250;
-// A person is waiting: a server that is back is to be noticed soon.
-const LONGEST_PAUSE_MS = 2000;
+const BACKOFF_START_MS = 250;
+// Short, because the user is waiting for the message to be sent.
+const BACKOFF_MAX_MS = 2000;
 
 const outboxes = new Map();
 
@@ -15,15 +15,15 @@ window.addEventListener("quarterdeck:sign-out", () => {
   outboxes.clear();
 });
 
-export function outboxOf(sessionId) {
+export function getOutbox(sessionId) {
   if (!outboxes.has(sessionId)) outboxes.set(sessionId, new Outbox(sessionId));
   return outboxes.get(sessionId);
 }
 
 class Outbox {
-  /** `{key, text, isStored}`, the first being sent. Stored: the log holds it, whatever became of the answer. */
+  /** `{key, text, isStored}`; the first is being sent. `isStored`: the log contains it, even if the response was lost. */
   entries = [];
-  /** The page that shows the session, if one does: `accepted(entry, answer)`, `returned(entries, fault)`. */
+  /** The page that shows the session: `accepted(entry, response)`, `refused(entries, error)`. Null if none does. */
   listener = null;
 
   #sessionId;
@@ -34,13 +34,12 @@ class Outbox {
   }
 
   put(text) {
-    const entry = { key: freshKey(), text, isStored: false };
+    const entry = { key: newIdempotencyKey(), text, isStored: false };
     this.entries.push(entry);
     if (this.entries.length === 1) this.#sendAll();
     return entry;
   }
 
-  /** Nothing more goes out, and nothing is given back. */
   stop() {
     this.#stopping.abort();
   }
@@ -50,33 +49,34 @@ class Outbox {
     while (this.entries.length > 0) {
       const [entry] = this.entries;
       try {
-        const answer = await this.#sent(entry, signal);
+        const response = await this.#send(entry, signal);
         this.entries.shift();
-        this.listener?.accepted(entry, answer);
-      } catch (fault) {
+        this.listener?.accepted(entry, response);
+      } catch (error) {
         if (signal.aborted) return;
-        this.#giveBack(fault);
+        this.#restoreDraft(error);
       }
     }
   }
 
-  async #sent({ key, text }, signal) {
-    for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(LONGEST_PAUSE_MS, 2 * pauseMs)) {
+  /** Retries without a limit. */
+  async #send({ key, text }, signal) {
+    for (let delayMs = BACKOFF_START_MS; ; delayMs = Math.min(BACKOFF_MAX_MS, 2 * delayMs)) {
       try {
         const body = { type: "input", text };
-        return await call("POST", `/sessions/${this.#sessionId}/events`, { body, key, signal, tries: 1 });
-      } catch (fault) {
-        if (!(fault instanceof ApiError) || !fault.mayPass) throw fault;
-        await pause(fault.retryAfterMs ?? pauseMs * (0.5 + Math.random() / 2), signal);
+        return await call("POST", `/sessions/${this.#sessionId}/events`, { body, key, signal, attempts: 1 });
+      } catch (error) {
+        if (!(error instanceof ApiError) || !error.isRetryable) throw error;
+        await sleep(error.retryAfterMs ?? delayMs * (0.5 + Math.random() / 2), signal);
       }
     }
   }
 
-  /** What was refused, and all behind it, is a draft again, before what was typed since: their order is meant. */
-  #giveBack(fault) {
-    const given = this.entries.splice(0).filter((one) => !one.isStored);
-    const texts = [...given.map((one) => one.text), draft(this.#sessionId)].filter((text) => text !== "");
-    keepDraft(this.#sessionId, texts.join("\n\n"));
-    this.listener?.returned(given, fault);
+  /** The refused input and all inputs after it become the draft again, before the text that was typed since. */
+  #restoreDraft(error) {
+    const unsent = this.entries.splice(0).filter((one) => !one.isStored);
+    const texts = [...unsent.map((one) => one.text), draft(this.#sessionId)].filter((text) => text !== "");
+    setDraft(this.#sessionId, texts.join("\n\n"));
+    this.listener?.refused(unsent, error);
   }
 }

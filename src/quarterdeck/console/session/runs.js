@@ -1,20 +1,20 @@
-// The runs of a session as its log tells them: when each waited, worked, was steered, and how it ended. No drawing.
+// The runs of a session, built from its events.
 
 export class Runs {
-  /** In the order in which they began. */
+  /** In order of creation. */
   all = [];
-  /** Counts changes, so that who draws knows. */
+  /** Incremented with each change. */
   revision = 0;
 
   #byId = new Map();
 
-  /** Whether the input steers a run that is there already. Otherwise it begins one. */
-  accepted(event) {
+  /** Returns whether the input steers an existing run; otherwise it starts a new one. */
+  inputAccepted(event) {
     const run = this.#byId.get(event.run_id);
     const at = Date.parse(event.created_at);
     this.revision += 1;
     if (run === undefined) {
-      this.#begin(event.run_id, at, [event.data.text]);
+      this.#create(event.run_id, at, [event.data.text]);
       return false;
     }
     run.steered.push(at);
@@ -22,46 +22,46 @@ export class Runs {
     return true;
   }
 
-  /** The inputs that a failed run had not taken up have a new one. */
-  handedOn(runId, event) {
-    this.#begin(runId, Date.parse(event.created_at), []);
+  /** The run that takes over the unread inputs of a failed run. */
+  followUp(runId, event) {
+    this.#create(runId, Date.parse(event.created_at), []);
     this.revision += 1;
   }
 
   started(event) {
-    this.#goOn(event, "running");
+    this.#setState(event, "running");
   }
 
   requeued(event) {
-    this.#goOn(event, "queued");
+    this.#setState(event, "queued");
   }
 
-  /** How long it took in all, in milliseconds; null if its beginning is not known. */
+  /** Returns the total duration in milliseconds, or null if the run is unknown. */
   ended(event, state) {
     const run = this.#byId.get(event.run_id);
     this.revision += 1;
     if (run === undefined) return null;
     run.state = state;
     run.until = Date.parse(event.created_at);
-    run.parts.at(-1).until = run.until;
+    run.phases.at(-1).until = run.until;
     run.texts = [];
     return run.until - run.from;
   }
 
-  /** Whether this run was given this text. Of those that have ended it is no longer known. */
-  holds(runId, text) {
+  /** Whether the run received this text. True for every ended run, because its texts are no longer kept. */
+  hasInput(runId, text) {
     const run = this.#byId.get(runId);
     return run !== undefined && (run.until !== null || run.texts.includes(text));
   }
 
-  #begin(id, from, texts) {
+  #create(id, from, texts) {
     const run = {
       id,
       number: this.all.length + 1,
       state: "queued",
       from,
       until: null,
-      parts: [{ state: "queued", from, until: null }],
+      phases: [{ state: "queued", from, until: null }],
       steered: [],
       texts,
     };
@@ -69,13 +69,13 @@ export class Runs {
     this.all.push(run);
   }
 
-  #goOn(event, state) {
+  #setState(event, state) {
     const run = this.#byId.get(event.run_id);
     this.revision += 1;
     if (run === undefined) return;
     const at = Date.parse(event.created_at);
     run.state = state;
-    run.parts.at(-1).until = at;
-    run.parts.push({ state, from: at, until: null });
+    run.phases.at(-1).until = at;
+    run.phases.push({ state, from: at, until: null });
   }
 }

@@ -1,116 +1,114 @@
-// The list of sessions: pages as one asks for them, and kept up with what happens. A row stays the same element for as
-// long as its session is listed, so the focus and the place on the page stay too.
+// The list of sessions. It refreshes itself; existing rows are updated in place, so focus and scroll position stay.
 
-import { get, pause } from "../api.js";
+import { get, sleep } from "../api.js";
 import { el, fill } from "../dom.js";
-import { faultBox, loading } from "../notices.js";
-import { nameOf as personName } from "../people.js";
+import { errorBox, loading } from "../notices.js";
 import { table, tableRow } from "../tables.js";
-import { when } from "../times.js";
-import { nameOf } from "./changing.js";
+import { relativeTime } from "../time_format.js";
+import { userName } from "../users.js";
+import { sessionTitle } from "./session_menu.js";
 
-const PAGE = 50;
-const LARGEST_PAGE = 200;
+const PAGE_SIZE = 50;
+const MAX_PAGE_SIZE = 200;
 const REFRESH_MS = 3000;
 
 const COLUMNS = [
-  { name: "Title", cell: (one) => el("a", { href: `#/sessions/${one.id}` }, nameOf(one)) },
+  { name: "Title", cell: (session) => el("a", { href: `#/sessions/${session.id}` }, sessionTitle(session)) },
   { name: "State", cell: state, class: "state" },
-  { name: "Model", class: "model", cell: (one) => one.model ?? el("span", { class: "quiet" }, "as the server is set") },
-  { name: "Created", class: "created", cell: (one) => when(one.created_at) },
-  { name: "By", class: "by", cell: (one) => personName(one.created_by) },
+  { name: "Model", class: "model", cell: (session) => session.model ?? el("span", { class: "muted" }, "Default model") },
+  { name: "Created", class: "created", cell: (session) => relativeTime(session.created_at) },
+  { name: "Created by", class: "by", cell: (session) => userName(session.created_by) },
 ];
 
 function state({ active_run: run, archived_at: archivedAt }) {
-  if (run?.state === "running") return el("span", { class: "tag run live" }, "running");
-  if (run?.state === "queued") return el("span", { class: "tag warn" }, "queued");
-  return el("span", { class: "tag" }, archivedAt === null ? "idle" : "archived");
+  if (run?.state === "running") return el("span", { class: "tag run live" }, "Running");
+  if (run?.state === "queued") return el("span", { class: "tag warn" }, "Queued");
+  return el("span", { class: "tag" }, archivedAt === null ? "Idle" : "Archived");
 }
 
-/** `node`, and `ask(query)` for another selection. `empty(query)` is shown when it holds nothing. */
+/** Returns `{node, load(query)}`. `empty(query)` is shown if no session matches. */
 export function sessionList(signal, empty) {
-  const node = el("div", { class: "session-list" }, loading("the sessions"));
-  const made = table("Sessions", COLUMNS, []);
-  const body = made.querySelector("tbody");
-  const button = el("button", { class: "more", type: "button", on: { click: more } }, "Show more");
-  const fault = el("div", {});
+  const node = el("div", { class: "session-list" }, loading("sessions"));
+  const tableNode = table("Sessions", COLUMNS, []);
+  const body = tableNode.querySelector("tbody");
+  const button = el("button", { class: "more", type: "button", on: { click: loadMore } }, "Show more");
+  const errorPlace = el("div", {});
   let rows = new Map();
   let query = {};
   let next = null;
-  let asking = new AbortController();
-  /** The query whose emptiness is shown, if it is. */
+  let currentQuery = new AbortController();
+  /** The query whose empty state is shown, or null. */
   let emptyFor = null;
 
-  async function ask(wanted) {
-    asking.abort();
-    asking = new AbortController();
-    query = wanted;
-    const either = AbortSignal.any([signal, asking.signal]);
+  async function load(newQuery) {
+    currentQuery.abort();
+    currentQuery = new AbortController();
+    query = newQuery;
+    const either = AbortSignal.any([signal, currentQuery.signal]);
     try {
-      const page = await get("/sessions", { ...query, limit: PAGE }, either);
+      const page = await get("/sessions", { ...query, limit: PAGE_SIZE }, either);
       next = page.next_cursor;
-      fill(fault);
+      fill(errorPlace);
       draw(page.items);
-    } catch (found) {
+    } catch (error) {
       if (either.aborted) return;
       emptyFor = null;
-      fill(node, fill(fault, faultBox(found, () => ask(query))));
+      fill(node, fill(errorPlace, errorBox(error, () => load(query))));
       return;
     }
-    keepUp(either);
+    refreshRegularly(either);
   }
 
-  async function more() {
+  async function loadMore() {
     button.disabled = true;
-    const until = AbortSignal.any([signal, asking.signal]);
+    const either = AbortSignal.any([signal, currentQuery.signal]);
     try {
-      const page = await get("/sessions", { ...query, limit: PAGE, after: next }, until);
+      const page = await get("/sessions", { ...query, limit: PAGE_SIZE, after: next }, either);
       next = page.next_cursor;
-      fill(fault);
-      draw([...items(), ...page.items]);
-    } catch (found) {
-      if (!until.aborted) fill(fault, faultBox(found));
+      fill(errorPlace);
+      draw([...[...rows.values()].map((one) => one.session), ...page.items]);
+    } catch (error) {
+      if (!either.aborted) fill(errorPlace, errorBox(error));
     } finally {
       button.disabled = false;
     }
   }
 
-  /** As far as the list was loaded, again and again while someone may be looking. */
-  async function keepUp(either) {
+  async function refreshRegularly(either) {
     for (;;) {
       try {
-        await pause(REFRESH_MS, either);
+        await sleep(REFRESH_MS, either);
         if (document.visibilityState === "visible") await refresh(either);
-      } catch (found) {
+      } catch {
         if (either.aborted) return;
-        // It is only older than it could be. What was asked for by hand says so when it fails.
+        // The list is only out of date; the next refresh tries again.
       }
     }
   }
 
+  /** Loads everything down to the last row again. Ids grow with time, so new sessions are at the top. */
   async function refresh(either) {
     const loaded = rows.size;
-    // Ids grow with time: so far the list reaches down, whatever has come on top of it.
     const last = [...rows.keys()].at(-1) ?? null;
-    const limit = Math.min(LARGEST_PAGE, loaded + PAGE);
-    const found = [];
+    const limit = Math.min(MAX_PAGE_SIZE, loaded + PAGE_SIZE);
+    const sessions = [];
     let after = null;
     do {
       const page = await get("/sessions", { ...query, limit, after }, either);
-      found.push(...page.items);
+      sessions.push(...page.items);
       after = page.next_cursor;
     } while (after !== null && last !== null && after > last);
-    // Another page may have been loaded meanwhile; it is part of the next refresh.
+    // `loadMore` has added rows meanwhile; the next refresh includes them.
     if (rows.size !== loaded) return;
-    const kept = last === null || next === null ? found : found.filter((one) => one.id >= last);
-    next = kept.length < found.length ? kept.at(-1)?.id ?? null : after;
+    const kept = last === null || next === null ? sessions : sessions.filter((one) => one.id >= last);
+    next = kept.length < sessions.length ? kept.at(-1)?.id ?? null : after;
     draw(kept);
   }
 
   function draw(sessions) {
-    const before = rows;
-    rows = new Map(sessions.map((one) => [one.id, rowOf(before.get(one.id), one)]));
-    for (const [id, { row }] of before) if (!rows.has(id)) row.remove();
+    const oldRows = rows;
+    rows = new Map(sessions.map((session) => [session.id, updateRow(oldRows.get(session.id), session)]));
+    for (const [id, { row }] of oldRows) if (!rows.has(id)) row.remove();
     let place = body.firstChild;
     for (const { row } of rows.values()) {
       if (row === place) place = place.nextSibling;
@@ -119,27 +117,26 @@ export function sessionList(signal, empty) {
     button.hidden = next === null;
     if (rows.size > 0) {
       emptyFor = null;
-      if (node.firstChild !== made) fill(node, made, button, fault);
+      if (node.firstChild !== tableNode) fill(node, tableNode, button, errorPlace);
     } else if (emptyFor !== query) {
       emptyFor = query;
-      fill(node, empty(query), fault);
+      fill(node, empty(query), errorPlace);
     }
   }
 
-  const items = () => [...rows.values()].map((one) => one.item);
-  return { node, ask };
+  return { node, load };
 }
 
-/** Cells that say the same stay. */
-function rowOf(before, item) {
-  if (before === undefined) return { item, row: tableRow(COLUMNS, item) };
-  const fresh = tableRow(COLUMNS, item);
-  for (const [at, cell] of [...before.row.cells].entries()) {
-    const now = fresh.cells[at];
-    if (cell.textContent === now.textContent) continue;
+/** Replaces only the cells that have changed. */
+function updateRow(old, session) {
+  const fresh = tableRow(COLUMNS, session);
+  if (old === undefined) return { session, row: fresh };
+  for (const [index, cell] of [...old.row.cells].entries()) {
+    const freshCell = fresh.cells[index];
+    if (cell.textContent === freshCell.textContent) continue;
     const link = cell.querySelector("a");
-    if (link) link.textContent = now.textContent;
-    else cell.replaceChildren(...now.childNodes);
+    if (link) link.textContent = freshCell.textContent;
+    else cell.replaceChildren(...freshCell.childNodes);
   }
-  return { item, row: before.row };
+  return { session, row: old.row };
 }

@@ -1,132 +1,129 @@
-// The runs of a session as a picture: a bar for each, how long it waited and worked, where it was steered, and how it
-// ended.
+// A bar for each run of a session: time queued and running, inputs that steered it, and how it ended.
 
 import { el, fill, svg } from "../dom.js";
-import { exact, span } from "../times.js";
-import { count } from "./conversation.js";
+import { capitalize, pluralize } from "../format.js";
+import { formatDateTime, formatDuration } from "../time_format.js";
 
-const FEW = 8;
-const MANY = 30;
+const COLLAPSED_COUNT = 8;
+const EXPANDED_COUNT = 30;
 const HEIGHT = 22;
 const LABEL_WIDTH = 38;
 const END_WIDTH = 90;
-const LEAST_WIDTH = 2;
-const TICK_MS = 1000;
+const MIN_BAR_WIDTH = 2;
+const REFRESH_MS = 1000;
 
-/** `draw()` brings it up to the runs; it also grows by itself while one is active. */
+/** `draw()` shows the current runs; active runs are also redrawn every second. */
 export function timeline(runs, signal) {
   const place = el("div", { class: "timeline" });
-  let shown = FEW;
+  let maxCount = COLLAPSED_COUNT;
   let width = 0;
-  let drawnAs = null;
+  let lastDrawn = null;
 
   function draw() {
     const isActive = runs.all.at(-1)?.until === null;
-    const now = `${runs.revision} ${shown} ${width} ${isActive ? Date.now() : ""}`;
-    if (now === drawnAs || width === 0) return;
-    drawnAs = now;
-    const listed = runs.all.slice(-shown).reverse();
-    if (listed.length === 0) {
-      fill(place, el("p", { class: "quiet" }, "No run yet. The first message starts one."));
+    const state = `${runs.revision} ${maxCount} ${width} ${isActive ? Date.now() : ""}`;
+    if (state === lastDrawn || width === 0) return;
+    lastDrawn = state;
+    const shown = runs.all.slice(-maxCount).reverse();
+    if (shown.length === 0) {
+      fill(place, el("p", { class: "muted" }, "No runs yet"));
       return;
     }
-    const longest = Math.max(...listed.map((run) => lasted(run)), 1);
-    fill(place, list(listed, (width - LABEL_WIDTH - END_WIDTH) / longest, width), more(listed.length), legend());
+    const longest = Math.max(...shown.map((run) => durationMs(run)), 1);
+    fill(place, list(shown, (width - LABEL_WIDTH - END_WIDTH) / longest, width), footer(shown.length), legend());
   }
 
-  function more(listed) {
-    const said = listed < runs.all.length ? `The last ${listed} of ${runs.all.length} runs, the newest first.` : null;
-    const offer = shown === FEW ? "Show more" : "Show fewer";
-    const attributes = { type: "button", class: "plain", on: { click: change } };
-    const button = runs.all.length > FEW && el("button", attributes, offer);
-    return (said || button) && el("p", { class: "quiet small-text" }, said, " ", button);
+  function footer(count) {
+    if (runs.all.length <= COLLAPSED_COUNT) return null;
+    const label = maxCount === COLLAPSED_COUNT ? "Show more" : "Show fewer";
+    const button = el("button", { type: "button", class: "plain", on: { click: toggle } }, label);
+    const summary = count < runs.all.length && `Last ${count} of ${runs.all.length} runs`;
+    return el("p", { class: "muted small-text" }, summary, " ", button);
   }
 
-  function change() {
-    shown = shown === FEW ? MANY : FEW;
+  function toggle() {
+    maxCount = maxCount === COLLAPSED_COUNT ? EXPANDED_COUNT : COLLAPSED_COUNT;
     draw();
     place.querySelector("button").focus();
   }
 
-  const watch = new ResizeObserver(([entry]) => {
+  const observer = new ResizeObserver(([entry]) => {
     width = Math.floor(entry.contentRect.width);
     draw();
   });
-  watch.observe(place);
-  const timer = setInterval(draw, TICK_MS);
-  signal.addEventListener("abort", () => { watch.disconnect(); clearInterval(timer); });
+  observer.observe(place);
+  const timer = setInterval(draw, REFRESH_MS);
+  signal.addEventListener("abort", () => { observer.disconnect(); clearInterval(timer); });
   return { node: place, draw };
 }
 
 function list(runs, scale, width) {
-  const pictures = runs.map((run) => el("li", {}, picture(run, scale, width)));
-  return el("ol", { reversed: true, "aria-label": "Runs, the newest first" }, pictures);
+  const items = runs.map((run) => el("li", {}, runChart(run, scale, width)));
+  return el("ol", { reversed: true, "aria-label": "Runs, newest first" }, items);
 }
 
-function picture(run, scale, width) {
-  const told = sentence(run);
+function runChart(run, scale, width) {
+  const label = describe(run);
   const middle = HEIGHT / 2;
-  const at = (moment) => LABEL_WIDTH + (moment - run.from) * scale;
+  const x = (time) => LABEL_WIDTH + (time - run.from) * scale;
   const until = run.until ?? Math.max(Date.now(), run.from);
-  const end = Math.max(at(until), LABEL_WIDTH + LEAST_WIDTH);
+  const end = Math.max(x(until), LABEL_WIDTH + MIN_BAR_WIDTH);
   return svg(
     "svg",
-    { role: "img", "aria-label": told, width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}` },
-    svg("title", {}, told),
+    { role: "img", "aria-label": label, width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}` },
+    svg("title", {}, label),
     svg("text", { x: 0, y: middle + 4, class: "label" }, `#${run.number}`),
-    run.parts.map((part) => bar(part, at, until)),
-    run.steered.map((moment) => steered(at(moment), moment)),
-    endSign(run.state, end + 11, middle),
-    svg("text", { x: end + 23, y: middle + 4, class: "label" }, span(lasted(run))),
+    run.phases.map((phase) => bar(phase, x, until)),
+    run.steered.map((time) => steerMark(x(time), time)),
+    stateIcon(run.state, end + 11, middle),
+    svg("text", { x: end + 23, y: middle + 4, class: "label" }, formatDuration(durationMs(run))),
   );
 }
 
-function bar(part, at, until) {
-  const from = at(part.from);
-  const isRunning = part.state === "running";
-  const width = Math.max(at(part.until ?? until) - from, isRunning ? LEAST_WIDTH : 0);
+function bar(phase, x, until) {
+  const from = x(phase.from);
+  const isRunning = phase.state === "running";
+  const width = Math.max(x(phase.until ?? until) - from, isRunning ? MIN_BAR_WIDTH : 0);
   const height = isRunning ? 12 : 6;
-  return svg("rect", { class: part.state, x: from, y: (HEIGHT - height) / 2, width, height, rx: 1.5 });
+  return svg("rect", { class: phase.state, x: from, y: (HEIGHT - height) / 2, width, height, rx: 1.5 });
 }
 
-function steered(x, moment) {
-  return svg("path", { class: "steered", d: `M${x} 10 l5 -8 h-10 z` }, svg("title", {}, `Steered ${exact(moment)}`));
+function steerMark(x, time) {
+  return svg("path", { class: "steered", d: `M${x} 10 l5 -8 h-10 z` }, svg("title", {}, `Steered ${formatDateTime(time)}`));
 }
 
-function endSign(state, x, y) {
-  const shapes = {
+function stateIcon(state, x, y) {
+  const icons = {
     queued: () => svg("circle", { cx: x, cy: y, r: 4, class: "sign hollow" }),
     running: () => svg("circle", { cx: x, cy: y, r: 4.5, class: "sign full run" }),
     succeeded: () => svg("path", { d: `M${x - 5} ${y} l4 4 l7 -8`, class: "sign line good" }),
     failed: () => svg("path", { d: `M${x - 4} ${y - 4} l8 8 m0 -8 l-8 8`, class: "sign line bad" }),
     cancelled: () => svg("rect", { x: x - 4, y: y - 4, width: 8, height: 8, class: "sign full warn" }),
   };
-  return shapes[state]();
+  return icons[state]();
 }
 
 function legend() {
-  const parts = [
-    ["waiting", svg("rect", { class: "queued", x: 1, y: 7, width: 18, height: 6 })],
-    ["at work", svg("rect", { class: "running", x: 1, y: 4, width: 18, height: 12, rx: 1.5 })],
-    ["steered", svg("path", { class: "steered", d: "M10 14 l5 -8 h-10 z" })],
-    ["succeeded", endSign("succeeded", 10, 10)],
-    ["failed", endSign("failed", 10, 10)],
-    ["cancelled", endSign("cancelled", 10, 10)],
+  const entries = [
+    ["Queued", svg("rect", { class: "queued", x: 1, y: 7, width: 18, height: 6 })],
+    ["Running", svg("rect", { class: "running", x: 1, y: 4, width: 18, height: 12, rx: 1.5 })],
+    ["Steered", svg("path", { class: "steered", d: "M10 14 l5 -8 h-10 z" })],
+    ...["succeeded", "failed", "cancelled"].map((state) => [capitalize(state), stateIcon(state, 10, 10)]),
   ];
-  const sign = (shape) => svg("svg", { width: 20, height: 20, "aria-hidden": "true" }, shape);
-  return el("p", { class: "legend" }, parts.map(([name, shape]) => el("span", {}, sign(shape), name)));
+  const icon = (shape) => svg("svg", { width: 20, height: 20, "aria-hidden": "true" }, shape);
+  return el("p", { class: "legend" }, entries.map(([name, shape]) => el("span", {}, icon(shape), name)));
 }
 
-/** What the bar shows, said. */
-export function sentence(run) {
+/** The accessible description of a bar. */
+function describe(run) {
   const times = { queued: 0, running: 0 };
-  for (const part of run.parts) times[part.state] += (part.until ?? Date.now()) - part.from;
-  const steers = run.steered.length > 0 ? `, steered ${count(run.steered.length, "time")}` : "";
+  for (const phase of run.phases) times[phase.state] += (phase.until ?? Date.now()) - phase.from;
+  const steered = run.steered.length > 0 ? `, steered ${pluralize(run.steered.length, "time")}` : "";
   const state = run.until === null ? `${run.state} now` : run.state;
-  const worked = `waited ${span(times.queued)}, worked ${span(times.running)}`;
-  return `Run ${run.number}, ${exact(run.from)}: ${worked}${steers}, ${state}.`;
+  const durations = `queued ${formatDuration(times.queued)}, running ${formatDuration(times.running)}`;
+  return `Run ${run.number}, ${formatDateTime(run.from)}: ${durations}${steered}, ${state}.`;
 }
 
-function lasted(run) {
+function durationMs(run) {
   return Math.max((run.until ?? Date.now()) - run.from, 0);
 }

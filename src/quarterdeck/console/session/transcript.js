@@ -1,123 +1,120 @@
-// The blocks of a conversation on the page: a part of them at a time, which follows the reader. At the end it follows
-// what comes instead.
+// The rendered conversation. Only a window of the blocks is in the DOM; it follows the scroll position, or the end of
+// the conversation while the user is there.
 
 import { el, fill } from "../dom.js";
-import { drawn, redrawn, streamingAnswer, waitingInput } from "./blocks.js";
+import { pendingInput, renderBlock, streamingAnswer, updateBlock } from "./blocks.js";
 
-// How many blocks are drawn at first, and at most.
-const STEP = 80;
-const MOST = 240;
-// So near to the end the reader is at the end: a finger does not hit the last pixel.
-const NEAR_PIXELS = 120;
+const PAGE_SIZE = 80;
+const MAX_BLOCKS = 240;
+// Within this distance the user counts as being at the end.
+const END_PIXELS = 120;
 
 export class Transcript {
-  /** The reader is at the end and stays there. */
-  atEnd = true;
+  isAtEnd = true;
 
   #conversation;
   #from = 0;
-  /** `{node, revision}` of the blocks from `#from` on. */
-  #shown = [];
-  #earlier = el("button", { type: "button", class: "small", on: { click: () => this.#goUp() } }, "Show earlier");
-  #later = el("button", { type: "button", class: "small", on: { click: () => this.#goDown() } }, "Show later");
+  /** `{node, revision}` of the rendered blocks, starting with block `#from`. */
+  #rendered = [];
+  #earlier = el("button", { type: "button", class: "small", on: { click: () => this.#showEarlier() } }, "Show earlier");
+  #later = el("button", { type: "button", class: "small", on: { click: () => this.#showLater() } }, "Show later");
   #list = el("div", { class: "blocks" });
   #tail = el("div", { class: "tail" });
-  #tailOf = null;
+  #tailState = null;
 
-  constructor(conversation, signal, moved) {
+  constructor(conversation, signal, onScroll) {
     this.#conversation = conversation;
     const parts = [this.#earlier, this.#list, this.#later, this.#tail];
     this.node = el("section", { class: "transcript", "aria-label": "Transcript" }, parts);
     const scrolled = () => {
       this.#scrolled();
-      moved();
+      onScroll();
     };
     window.addEventListener("scroll", scrolled, { signal, passive: true });
-    window.addEventListener("resize", () => this.#stay(), { signal });
-    // Who opens something wants to read it: the page must not run off below.
+    window.addEventListener("resize", () => this.#scrollToEnd(), { signal });
+    // Opening a tool call moves the end away: do not scroll after it.
     this.node.addEventListener("toggle", scrolled, { capture: true });
   }
 
-  /** Bring the page up to the conversation. Called at most once a frame. */
+  /** Renders the current state of the conversation. Call at most once per frame. */
   draw() {
     const { blocks } = this.#conversation;
-    for (const [at, one] of this.#shown.entries()) {
-      const block = blocks[this.#from + at];
-      const { revision } = block;
-      if (revision !== one.revision) this.#shown[at] = { node: redrawn(one.node, block), revision };
+    for (const [index, { node, revision }] of this.#rendered.entries()) {
+      const block = blocks[this.#from + index];
+      if (block.revision !== revision) this.#rendered[index] = { node: updateBlock(node, block), revision: block.revision };
     }
-    if (this.atEnd) this.#show(blocks.length - this.#from > MOST ? blocks.length - STEP : this.#from, blocks.length);
-    else this.#show(this.#from, Math.max(this.#to, Math.min(blocks.length, this.#from + MOST)));
+    if (this.isAtEnd) this.#show(blocks.length - this.#from > MAX_BLOCKS ? blocks.length - PAGE_SIZE : this.#from, blocks.length);
+    else this.#show(this.#from, Math.max(this.#to, Math.min(blocks.length, this.#from + MAX_BLOCKS)));
     this.#drawTail();
-    this.#stay();
+    this.#scrollToEnd();
   }
 
-  toEnd() {
-    this.atEnd = true;
+  jumpToEnd() {
+    this.isAtEnd = true;
     this.draw();
   }
 
   get #to() {
-    return this.#from + this.#shown.length;
+    return this.#from + this.#rendered.length;
   }
 
-  /** Draw the blocks between these two; those that are drawn already stay as they are. */
+  /** Renders blocks `from` to `to`. Nodes that are already in the DOM are kept. */
   #show(from, to) {
     const { blocks } = this.#conversation;
-    const kept = new Map(this.#shown.map((one, at) => [this.#from + at, one]));
-    const fresh = (block) => ({ node: drawn(block), revision: block.revision });
-    const shown = blocks.slice(from, to).map((block, at) => kept.get(from + at) ?? fresh(block));
-    const wanted = new Set(shown.map((one) => one.node));
-    for (const { node } of this.#shown) if (!wanted.has(node)) node.remove();
+    const kept = new Map(this.#rendered.map((one, index) => [this.#from + index, one]));
+    const render = (block) => ({ node: renderBlock(block), revision: block.revision });
+    const rendered = blocks.slice(from, to).map((block, index) => kept.get(from + index) ?? render(block));
+    const wanted = new Set(rendered.map((one) => one.node));
+    for (const { node } of this.#rendered) if (!wanted.has(node)) node.remove();
     let next = null;
-    for (const { node } of shown.toReversed()) {
+    for (const { node } of rendered.toReversed()) {
       if (node.parentNode !== this.#list || node.nextSibling !== next) this.#list.insertBefore(node, next);
       next = node;
     }
     this.#from = from;
-    this.#shown = shown;
+    this.#rendered = rendered;
     this.#earlier.hidden = from === 0;
     this.#later.hidden = to === blocks.length;
   }
 
-  /** Only what changed: what is being written changes twenty times a second, and the rest should not flicker. */
+  /** The streaming answer changes up to twenty times a second, so the tail is drawn only if it has changed. */
   #drawTail() {
-    const { waiting, streaming } = this.#conversation;
+    const { pending, streaming } = this.#conversation;
     this.#tail.hidden = this.#to < this.#conversation.blocks.length;
-    const now = JSON.stringify([waiting, streaming]);
-    if (now === this.#tailOf) return;
-    this.#tailOf = now;
-    fill(this.#tail, streaming !== "" && streamingAnswer(streaming), waiting.map(waitingInput));
+    const state = JSON.stringify([pending, streaming]);
+    if (state === this.#tailState) return;
+    this.#tailState = state;
+    fill(this.#tail, streaming !== "" && streamingAnswer(streaming), pending.map(pendingInput));
   }
 
   #scrolled() {
     const page = document.scrollingElement;
     const below = page.scrollHeight - page.scrollTop - page.clientHeight;
-    this.atEnd = this.#to === this.#conversation.blocks.length && below < NEAR_PIXELS;
-    if (!this.#earlier.hidden && this.#earlier.getBoundingClientRect().bottom > -page.clientHeight) this.#goUp();
-    else if (!this.#later.hidden && this.#later.getBoundingClientRect().top < 2 * page.clientHeight) this.#goDown();
+    this.isAtEnd = this.#to === this.#conversation.blocks.length && below < END_PIXELS;
+    if (!this.#earlier.hidden && this.#earlier.getBoundingClientRect().bottom > -page.clientHeight) this.#showEarlier();
+    else if (!this.#later.hidden && this.#later.getBoundingClientRect().top < 2 * page.clientHeight) this.#showLater();
   }
 
-  #goUp() {
-    const from = Math.max(0, this.#from - STEP);
-    this.#keepingPlace(() => this.#show(from, Math.min(this.#to, from + MOST)));
+  #showEarlier() {
+    const from = Math.max(0, this.#from - PAGE_SIZE);
+    this.#keepPosition(() => this.#show(from, Math.min(this.#to, from + MAX_BLOCKS)));
   }
 
-  #goDown() {
-    const to = Math.min(this.#conversation.blocks.length, this.#to + STEP);
-    this.#keepingPlace(() => this.#show(Math.max(this.#from, to - MOST), to));
+  #showLater() {
+    const to = Math.min(this.#conversation.blocks.length, this.#to + PAGE_SIZE);
+    this.#keepPosition(() => this.#show(Math.max(this.#from, to - MAX_BLOCKS), to));
   }
 
-  /** What the reader looks at stays where it is on the screen. */
-  #keepingPlace(change) {
-    const seen = this.#shown.find(({ node }) => node.getBoundingClientRect().bottom > 0)?.node;
-    const before = seen?.getBoundingClientRect().top;
+  /** Keeps the first visible block at its place on the screen. */
+  #keepPosition(change) {
+    const anchor = this.#rendered.find(({ node }) => node.getBoundingClientRect().bottom > 0)?.node;
+    const before = anchor?.getBoundingClientRect().top;
     change();
     this.#drawTail();
-    if (seen?.isConnected) window.scrollBy({ top: seen.getBoundingClientRect().top - before, behavior: "instant" });
+    if (anchor?.isConnected) window.scrollBy({ top: anchor.getBoundingClientRect().top - before, behavior: "instant" });
   }
 
-  #stay() {
-    if (this.atEnd) window.scrollTo({ top: document.scrollingElement.scrollHeight, behavior: "instant" });
+  #scrollToEnd() {
+    if (this.isAtEnd) window.scrollTo({ top: document.scrollingElement.scrollHeight, behavior: "instant" });
   }
 }

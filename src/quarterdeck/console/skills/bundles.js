@@ -1,90 +1,87 @@
-// What is going to be pushed: an archive as it is, or the files of a folder that belong to the skill.
+// Turns a chosen archive or folder into a bundle that can be pushed.
 
-import { FILES, asBytes, bytesAsText, isLeftOut, readPatterns } from "./ignoring.js";
-import { pack } from "./packing.js";
+import { createArchive } from "./tar.js";
 
 const SKILL_MD = "SKILL.md";
-const GIT = ".git";
-// Far over what a server takes: who drops a home folder should learn it before the browser has read all of it.
-const MOST_FILES = 50_000;
-// The frontmatter is looked at for a name only.
+// Never packed. The browser does not read ignore files, so common build output and secrets are listed here.
+const EXCLUDED_NAMES = new Set([
+  ".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".pytest_cache", ".mypy_cache", ".ruff_cache",
+  ".env", ".idea", ".DS_Store", "Thumbs.db",
+]);
+const EXCLUDED_SUFFIX = ".pyc";
+const IGNORE_FILES = new Set([".gitignore", ".skillignore"]);
+// Far above the server's limit. Stops early if the user drops a home folder by mistake.
+const MAX_FILES = 50_000;
+// The frontmatter is only searched for a name.
 const HEAD_BYTES = 64 * 1024;
-
-/** What was chosen cannot be a skill; nothing was sent. */
-class NoBundle extends Error {}
 
 export function isArchive(name) {
   return /\.(tar\.gz|tgz)$/i.test(name);
 }
 
-/** `archive()` gives the bytes to send. They stay the same, so that sending them again is the same request. */
+/**
+ * A bundle has `source`, `suggestedName`, `files` (null for an archive), `skipped`, `hasIgnoreFiles`, `bytes` and
+ * `archive()`, which returns the same bytes each time, so that a retry is the same request.
+ */
 export function archiveBundle(file) {
-  const name = file.name.replace(/\.(tar\.gz|tgz)$/i, "");
-  return { from: file.name, suggestedName: name, files: null, leftOut: 0, bytes: file.size, archive: async () => file };
-}
-
-export async function folderBundle(folder, signal) {
-  const found = { files: [], leftOut: 0 };
-  await walk(folder, "", [], found, signal);
-  found.files.sort((one, other) => (one.key < other.key ? -1 : 1));
-  const skillMd = found.files.find((one) => one.path === SKILL_MD);
-  if (!skillMd) throw new NoBundle(await whyNoSkill(folder, found.files));
-  let packed = null;
   return {
-    from: folder.name,
-    suggestedName: (await nameIn(skillMd.file)) ?? folder.name,
-    files: found.files,
-    leftOut: found.leftOut,
-    bytes: found.files.reduce((sum, one) => sum + one.file.size, 0),
-    archive: async (stopped) => (packed ??= await pack(found.files, stopped)),
+    source: file.name,
+    suggestedName: file.name.replace(/\.(tar\.gz|tgz)$/i, ""),
+    files: null,
+    skipped: 0,
+    hasIgnoreFiles: false,
+    bytes: file.size,
+    archive: async () => file,
   };
 }
 
-async function walk(folder, prefix, above, found, signal) {
+export async function folderBundle(folder, signal) {
+  const found = { files: [], skipped: 0, hasIgnoreFiles: false };
+  await walk(folder, "", found, signal);
+  found.files.sort((a, b) => (a.sortKey < b.sortKey ? -1 : 1));
+  const skillMd = found.files.find((one) => one.path === SKILL_MD);
+  if (!skillMd) throw new Error(missingSkillMd(folder.name, found.files));
+  let archive = null;
+  return {
+    ...found,
+    source: folder.name,
+    suggestedName: (await frontmatterName(skillMd.file)) ?? folder.name,
+    bytes: found.files.reduce((sum, one) => sum + one.file.size, 0),
+    archive: async (stopSignal) => (archive ??= await createArchive(found.files, stopSignal)),
+  };
+}
+
+async function walk(folder, prefix, found, signal) {
   signal.throwIfAborted();
-  const entries = await folder.entries();
-  const own = await patternsOf(entries);
-  const rules = own.length === 0 ? above : [...above, { base: asBytes(prefix), patterns: own }];
-  for (const entry of entries) {
-    if (entry.name === GIT) continue;
+  for (const entry of await folder.entries()) {
     const path = prefix + entry.name;
-    const key = asBytes(path);
-    if (isLeftOut(rules, key, Boolean(entry.entries))) {
-      found.leftOut += 1;
+    if (EXCLUDED_NAMES.has(entry.name) || entry.name.endsWith(EXCLUDED_SUFFIX)) {
+      found.skipped += 1;
     } else if (entry.entries) {
-      await walk(entry, `${path}/`, rules, found, signal);
+      await walk(entry, `${path}/`, found, signal);
     } else {
-      found.files.push({ path, key, file: await entry.file() });
-      if (found.files.length > MOST_FILES) {
-        throw new NoBundle(
-          `${folder.name} holds more than ${MOST_FILES.toLocaleString("en")} files. Is it the right folder?`,
-        );
+      found.hasIgnoreFiles ||= IGNORE_FILES.has(entry.name);
+      found.files.push({ path, sortKey: utf8(path), file: await entry.file() });
+      if (found.files.length > MAX_FILES) {
+        throw new Error(`The folder contains more than ${MAX_FILES.toLocaleString("en")} files. Is it the right folder?`);
       }
     }
   }
 }
 
-async function patternsOf(entries) {
-  const found = [];
-  for (const name of FILES) {
-    const entry = entries.find((one) => one.name === name && one.file);
-    if (entry) found.push(...readPatterns(bytesAsText(new Uint8Array(await (await entry.file()).arrayBuffer()))));
-  }
-  return found;
+/** One character per UTF-8 byte: `qd skills push` sorts paths by bytes. */
+function utf8(text) {
+  return String.fromCharCode(...new TextEncoder().encode(text));
 }
 
-async function whyNoSkill(folder, files) {
-  const needs = "and a skill needs one at its root.";
-  if ((await folder.entries()).some((one) => one.name === SKILL_MD && one.file)) {
-    return `${SKILL_MD} is left out by an ignore file, ${needs}`;
-  }
-  const deeper = files.find((one) => one.path.endsWith(`/${SKILL_MD}`));
-  const hint = deeper ? ` There is ${deeper.path}: choose its folder.` : "";
-  return `${folder.name} has no ${SKILL_MD}, ${needs}${hint}`;
+function missingSkillMd(folderName, files) {
+  const nested = files.find((one) => one.path.endsWith(`/${SKILL_MD}`));
+  const hint = nested ? ` Found ${nested.path}: choose its folder instead.` : "";
+  return `${folderName} has no ${SKILL_MD} at its root.${hint}`;
 }
 
-/** The name that the frontmatter gives, if it is written plainly. Only proposed: the server reads it for real. */
-async function nameIn(file) {
+/** The name in the frontmatter if it has a simple form, else null. It is only a suggestion: the server parses the YAML. */
+async function frontmatterName(file) {
   const head = await file.slice(0, HEAD_BYTES).text();
   const frontmatter = /^---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(\r?\n|$)/s.exec(head);
   const name = frontmatter && /^name:[ \t]*["']?([a-z0-9-]{1,64})["']?[ \t]*\r?$/m.exec(frontmatter[1]);

@@ -1,81 +1,80 @@
-// The versions of a skill: as rows of a table, and two of them to be compared.
+// The versions of a skill.
 
 import { field } from "../dialogs.js";
 import { el } from "../dom.js";
-import { nameOf } from "../people.js";
-import { go } from "../router.js";
-import { when } from "../times.js";
-import { visible } from "../visible.js";
-import { bytes, count, usedVersion } from "./words.js";
+import { formatBytes, pluralize } from "../format.js";
+import { navigate } from "../router.js";
+import { relativeTime } from "../time_format.js";
+import { userName } from "../users.js";
+import { visibleText } from "../visible_text.js";
 
-/** `use(version)` asks whether sessions should use it; null for who may not. */
+/** The version that sessions without a pinned version use, or null if the skill has no versions. */
+export function usedVersion(skill) {
+  return skill.default_version ?? skill.latest_version;
+}
+
+/** `use(version)` opens the dialog to use a version; null if the key is not allowed to. */
 export function versionColumns(skill, use) {
   const used = usedVersion(skill);
-  const address = (one) => `#/skills/${skill.id}/versions/${one.version}`;
-  const named = (one) => el("div", {}, el("a", { href: address(one) }, `Version ${one.version}`));
-  const described = (one) => visible(String(one.frontmatter?.description ?? ""));
+  const link = ({ version }) => el("a", { href: `#/skills/${skill.id}/versions/${version}` }, `Version ${version}`);
+  const description = ({ frontmatter }) => visibleText(String(frontmatter?.description ?? ""));
   const columns = [
-    { name: "Version", cell: (one) => el("div", {}, named(one), el("div", {}, tags(skill, one.version))) },
-    { name: "Description", cell: (one) => el("bdi", { class: "clamped" }, described(one)) },
-    { name: "Size", class: "short", cell: (one) => bytes(one.bundle_bytes) },
-    { name: "Pushed by", cell: (one) => nameOf(one.created_by) },
-    { name: "Pushed", class: "short", cell: (one) => when(one.created_at) },
+    { name: "Version", cell: (one) => el("div", {}, el("div", {}, link(one)), el("div", {}, tags(skill, one.version))) },
+    { name: "Description", cell: (one) => el("bdi", { class: "clamped" }, description(one)) },
+    { name: "Size", class: "short", cell: (one) => formatBytes(one.bundle_bytes) },
+    { name: "Pushed by", cell: (one) => userName(one.created_by) },
+    { name: "Pushed", class: "short", cell: (one) => relativeTime(one.created_at) },
   ];
-  const button = (version) => {
-    const word = version < used ? "Roll back" : "Use";
-    const label = `${word}${version < used ? " to" : ""} version ${version}`;
-    return el(
-      "button",
-      { class: "small", type: "button", "aria-label": label, on: { click: () => use(version) } },
-      word,
-    );
-  };
-  if (use) columns.push({ name: "Use", class: "actions", cell: (one) => one.version !== used && button(one.version) });
+  if (use) columns.push({ name: "Actions", class: "actions", cell: ({ version }) => version !== used && useButton(version, used, use) });
   return columns;
 }
 
+function useButton(version, used, use) {
+  const label = version < used ? "Roll back" : "Use";
+  const description = `${label}${version < used ? " to" : ""} version ${version}`;
+  return el("button", { class: "small", type: "button", "aria-label": description, on: { click: () => use(version) } }, label);
+}
+
 function tags(skill, version) {
-  const latest = skill.default_version === null ? "latest, followed" : "latest";
+  const latest = skill.default_version === null ? "Latest (auto-update)" : "Latest";
   return [
-    version === usedVersion(skill) && [el("span", { class: "tag good" }, "in use"), " "],
+    version === usedVersion(skill) && [el("span", { class: "tag good" }, "In use"), " "],
     version === skill.latest_version && el("span", { class: "tag" }, latest),
   ];
 }
 
-/** Said after a push. */
-export function arrived(skill, version) {
+/** The message after a push. */
+export function pushResult(skill, version) {
   const { version: number, manifest } = version;
   const used = usedVersion(skill);
-  const holds = `${count(manifest.files.length, "file")}, ${bytes(manifest.unpacked_bytes)}. `;
-  const fate =
+  const size = `${pluralize(manifest.files.length, "file")}, ${formatBytes(manifest.unpacked_bytes)}. `;
+  const effect =
     used === number
-      ? "Sessions use it from their next run on."
-      : `Sessions go on using version ${used}, which was set.`;
+      ? "Sessions use it from their next run."
+      : `Sessions still use version ${used}: the skill is pinned to it.`;
   return el(
     "div",
-    { class: "arrived", role: "status", tabindex: "-1" },
-    el("p", {}, el("strong", {}, `Version ${number} was pushed: `), holds, fate),
+    { class: "push-result", role: "status", tabindex: "-1" },
+    el("p", {}, el("strong", {}, `Version ${number} pushed: `), size, effect),
     el(
       "p",
       {},
-      el("a", { href: `#/skills/${skill.id}/versions/${number}` }, `Look at version ${number}`),
-      number > 1 && [" · ", comparison(skill, number - 1, number, `Compare it with version ${number - 1}`)],
+      el("a", { href: `#/skills/${skill.id}/versions/${number}` }, `View version ${number}`),
+      number > 1 && [" · ", diffLink(skill, number - 1, number, `Compare with version ${number - 1}`)],
     ),
   );
 }
 
-/** A link to the comparison of two versions. */
-export function comparison(skill, from, to, text) {
+export function diffLink(skill, from, to, text) {
   return el("a", { href: `#/skills/${skill.id}/diff?from=${from}&to=${to}` }, text);
 }
 
-/** The page of the comparison has it too, and gives what is compared there. */
 export function compareForm(skill, from = skill.latest_version - 1, to = skill.latest_version) {
-  const base = select("from", skill.latest_version, from);
-  const head = select("to", skill.latest_version, to);
+  const base = versionSelect("from", skill.latest_version, from);
+  const head = versionSelect("to", skill.latest_version, to);
   const submit = (event) => {
     event.preventDefault();
-    go(`/skills/${skill.id}/diff?from=${base.value}&to=${head.value}`);
+    navigate(`/skills/${skill.id}/diff?from=${base.value}&to=${head.value}`);
   };
   return el(
     "form",
@@ -86,11 +85,11 @@ export function compareForm(skill, from = skill.latest_version - 1, to = skill.l
   );
 }
 
-/** Versions have no gaps, so the latest tells them all. */
-function select(name, latest, chosen) {
-  const options = Array.from({ length: latest }, (_, at) => {
-    const number = latest - at;
-    return el("option", { value: String(number), selected: number === chosen }, `Version ${number}`);
+/** Version numbers have no gaps. */
+function versionSelect(name, latest, selected) {
+  const options = Array.from({ length: latest }, (_, index) => {
+    const number = latest - index;
+    return el("option", { value: String(number), selected: number === selected }, `Version ${number}`);
   });
   return el("select", { name }, options);
 }

@@ -25,10 +25,6 @@ class SubmitKindBody(Struct, frozen=True):
     run_id: UUID
 
 
-# Inputs of one session and credential keep their order.
-Lane = tuple[UUID, bytes]
-
-
 class Submission(Struct, frozen=True, eq=False):
     """One input on its way to the database."""
 
@@ -40,10 +36,6 @@ class Submission(Struct, frozen=True, eq=False):
     # None without an Idempotency-Key.
     fingerprint: bytes | None
 
-    @property
-    def lane(self) -> Lane:
-        return self.session_id, self.credential.secret_hash
-
 
 class Verdict(StrEnum):
     ACCEPTED = "accepted"
@@ -53,6 +45,8 @@ class Verdict(StrEnum):
     FORBIDDEN = "forbidden"
     CONFLICT = "conflict"
     ARCHIVED = "archived"
+    # Another transaction holds the session. Only calls that do not wait for locks return this.
+    LOCKED = "locked"
 
 
 class Submitted(Struct, frozen=True):

@@ -1,0 +1,148 @@
+"""`qd chat` in a terminal. Finished text scrolls up. Below it, prompt_toolkit redraws the current answer, the queued
+inputs and the input line."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app, in_terminal
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import FormattedText, StyleAndTextTuples
+from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.renderer import print_formatted_text
+
+from quarterdeck.cli.chat_session import ChatSession, run_until_first
+from quarterdeck.cli.chat_view import STYLE, Fragments, block_lines, live_lines
+from quarterdeck.cli.conversation import Block, CancelRun, Kind, Quit
+from quarterdeck.core.text_types import storable
+
+HELP = """\
+Enter             Send. While a run is active, the message steers it.
+Alt-Enter         Insert a line break.
+Ctrl-C, /cancel   Cancel the run. Press Ctrl-C twice to quit.
+Ctrl-D, /quit     Quit. An active run continues on the server.
+/help             Show this help."""
+# The input line and a blank line.
+_ROWS_BELOW = 4
+
+
+class ChatTerminal:
+    def __init__(self) -> None:
+        self._prompt: PromptSession[None] = PromptSession(
+            message=self._live_text,
+            style=STYLE,
+            history=InMemoryHistory(),
+            key_bindings=self._key_bindings(),
+            erase_when_done=True,
+            enable_suspend=True,
+        )
+        self._to_print: list[Block] = []
+        self._has_blocks = asyncio.Event()
+        self._chat: ChatSession | None = None
+
+    @property
+    def chat(self) -> ChatSession:
+        assert self._chat is not None, "run() has not been called"
+        return self._chat
+
+    def show(self, blocks: Sequence[Block]) -> None:
+        self._to_print += [block for block in blocks if block.kind is not Kind.PROGRESS]
+        if self._to_print:
+            self._has_blocks.set()
+        else:
+            self._prompt.app.invalidate()
+
+    async def run(self, chat: ChatSession) -> bool:
+        """Runs until the user quits. Raises the error that ends the chat."""
+        self._chat = chat
+        with patch_stdout(raw=True):
+            await run_until_first(self._prompt.prompt_async(), chat.follow(), chat.send(), self._print_blocks())
+        return True
+
+    async def _print_blocks(self) -> None:
+        while True:
+            await self._has_blocks.wait()
+            self._has_blocks.clear()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Prints finished blocks above the live part of the screen."""
+        async with in_terminal():
+            # Taken here, to include blocks that arrived while this waited for the terminal.
+            blocks, self._to_print = self._to_print, []
+            output = self._prompt.app.output
+            columns = output.get_size().columns - 1
+            lines = [line for block in blocks for line in block_lines(block, columns)]
+            print_formatted_text(output, _joined(lines, end=True), STYLE)
+
+    def _live_text(self) -> StyleAndTextTuples:
+        size = get_app().output.get_size()
+        lines = live_lines(self.chat.conversation, size.columns - 1, max(1, size.rows - _ROWS_BELOW))
+        prompt: StyleAndTextTuples = [("", "\n"), ("class:marker", "› ")]
+        return [*_joined(lines, end=bool(lines)), *prompt]
+
+    def _key_bindings(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @Condition
+        def is_empty() -> bool:
+            return not self._prompt.default_buffer.text
+
+        @keys.add("c-c", eager=True)
+        @keys.add("<sigint>")
+        def interrupt(event: KeyPressEvent) -> None:
+            match self.chat.conversation.interrupted(time.monotonic()):
+                case CancelRun(run_id):
+                    self.chat.cancel(run_id)
+                case Quit():
+                    event.app.exit()
+                case stay:
+                    self.show([Block(Kind.WARNING, stay.reason)])
+
+        @keys.add("c-d", filter=is_empty)
+        def end_of_file(event: KeyPressEvent) -> None:
+            event.app.exit()
+
+        @keys.add("enter")
+        def enter(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            text = storable(buffer.text)
+            if text.strip():
+                buffer.append_to_history()
+                buffer.reset()
+                self._entered(text, event.app.exit)
+
+        @keys.add("escape", "enter")
+        def line_break(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        return keys
+
+    def _entered(self, text: str, quit_app: Callable[[], None]) -> None:
+        match text.strip():
+            case "/quit":
+                quit_app()
+            case "/help":
+                self.show([Block(Kind.NOTE, HELP)])
+            case "/cancel":
+                run_id = self.chat.conversation.active_run
+                if run_id is None:
+                    self.show([Block(Kind.NOTE, "No active run.")])
+                else:
+                    self.chat.cancel(run_id)
+            case word if word.startswith("/") and word[1:].isalpha():
+                self.show([Block(Kind.WARNING, f"Unknown command: {word}. Type /help for help.")])
+            case _:
+                self.chat.submit(text)
+
+
+def _joined(lines: Sequence[Fragments], *, end: bool) -> FormattedText:
+    text = FormattedText()
+    for index, line in enumerate(lines):
+        text += line
+        if end or index < len(lines) - 1:
+            text.append(("", "\n"))
+    return text

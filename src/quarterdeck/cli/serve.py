@@ -1,0 +1,120 @@
+"""`qd serve`, `qd api` and `qd worker`."""
+
+import asyncio
+import ipaddress
+import os
+import shutil
+import sys
+from functools import partial
+
+from psycopg import AsyncConnection
+from psycopg.conninfo import conninfo_to_dict
+
+from quarterdeck.app import load_app
+from quarterdeck.cli.database import app_role, app_url
+from quarterdeck.core.settings import Settings, SettingsError
+from quarterdeck.db.database import connection_options
+from quarterdeck.db.migrate import migrate
+from quarterdeck.server import lifeline
+from quarterdeck.server.address import address_text
+from quarterdeck.server.api_server import serve_api
+from quarterdeck.server.supervisor import supervise
+from quarterdeck.workspaces.service import FirstStart, first_start
+
+
+def serve_everything(settings: Settings) -> int:
+    _check_redis_url(settings)
+    _warn_if_public(settings.server.host)
+    return supervise(settings, partial(_prepare, settings), announce=_announce)
+
+
+def serve_api_alone(settings: Settings) -> int:
+    if settings.database.url is None:
+        raise SettingsError("QUARTERDECK_DATABASE_URL is not set. `qd serve` starts a database of its own.")
+    conninfo_to_dict(settings.database.url)
+    _check_redis_url(settings)
+    _warn_if_public(settings.server.host)
+    return serve_api(settings, settings.server.host, settings.server.port, partial(load_app, settings))
+
+
+def run_worker_alone(settings: Settings) -> int:
+    if settings.database.url is None:
+        raise SettingsError("QUARTERDECK_DATABASE_URL is not set. `qd serve` starts a database of its own.")
+    # Imported here because it is large and API processes do not need it.
+    from quarterdeck.worker.process import run_worker
+
+    lifeline.watch()
+    return run_worker(settings)
+
+
+def _check_redis_url(settings: Settings) -> None:
+    """Separate from the other settings, because their error messages quote the value and this may hold a password."""
+    if settings.limit.redis_url is None:
+        return
+    from quarterdeck.auth.rate_limits.redis_backend import is_redis_url
+
+    if not is_redis_url(settings.limit.redis_url):
+        raise SettingsError("QUARTERDECK_LIMIT_REDIS_URL is not a redis://, rediss:// or unix:// URL")
+
+
+def _prepare(settings: Settings, owner_url: str) -> str:
+    migrate(owner_url, app_role(settings), settings.audit)
+    url = app_url(settings, owner_url)
+
+    async def begin() -> FirstStart | None:
+        options = connection_options(settings.database)
+        async with await AsyncConnection.connect(url, autocommit=True, options=options) as connection:
+            return await first_start(connection, settings.key.environment)
+
+    first = asyncio.run(begin())
+    if first is not None:
+        _welcome(first, f"http://{address_text(settings.server.host, settings.server.port)}")
+    return url
+
+
+def _welcome(first: FirstStart, url: str) -> None:
+    _say(
+        f"""
+Welcome to Quarterdeck. Save this key: it is shown only once.
+
+  export QD_URL={url}
+  export QD_WORKSPACE={first.workspace_id}
+  export QD_KEY={first.secret}
+
+Paste these lines into another terminal, in this folder, and chat with an agent:
+
+  {_command()} chat
+
+Or open {url} in a browser and sign in with the key. Or create a session over HTTP:
+
+  curl -s $QD_URL/v1/sessions -H "Authorization: Bearer $QD_KEY" \\
+    -H 'Content-Type: application/json' -d '{{"title": "First session"}}'
+
+"""
+    )
+
+
+def _command() -> str:
+    """How to call `qd` from the current folder."""
+    started = os.path.abspath(sys.argv[0])
+    if os.path.basename(started) != "qd" or shutil.which("qd") == started:
+        return "qd"
+    return os.path.relpath(started)
+
+
+def _announce(address: str) -> None:
+    _say(f"Serving on http://{address} (API reference: http://{address}/docs). Press Ctrl-C to stop.\n")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _warn_if_public(host: str) -> None:
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not loopback:
+        sys.stderr.write(f"qd: warning: {host} is reachable by others and not encrypted. Put a TLS proxy in front.\n")

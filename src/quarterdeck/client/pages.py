@@ -1,0 +1,36 @@
+"""Iterators over lists, which fetch pages as needed."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+Item = TypeVar("Item")
+
+
+class Page(Protocol[Item]):
+    @property
+    def items(self) -> list[Item]: ...
+
+    @property
+    def next_cursor(self) -> UUID | None: ...
+
+
+def walk(fetch: Callable[[UUID | None], Page[Item]]) -> Iterator[Item]:
+    after = None
+    while True:
+        page = fetch(after)
+        yield from page.items
+        after = page.next_cursor
+        if after is None:
+            return
+
+
+async def walk_async(fetch: Callable[[UUID | None], Awaitable[Page[Item]]]) -> AsyncIterator[Item]:
+    after = None
+    while True:
+        page = await fetch(after)
+        for item in page.items:
+            yield item
+        after = page.next_cursor
+        if after is None:
+            return

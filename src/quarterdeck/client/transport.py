@@ -1,0 +1,71 @@
+"""All use of httpx and asyncio. Imported when the first client is created, because both are slow to import."""
+
+import asyncio
+import ssl
+from importlib.metadata import PackageNotFoundError, version
+
+import httpx
+
+from quarterdeck.client.errors import ConnectionFailed
+from quarterdeck.client.requests import Target
+
+TransportError = httpx.RequestError
+sleep = asyncio.sleep
+run_in_thread = asyncio.to_thread
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+_CONNECT_SECONDS = 10.0
+
+
+def client_name() -> str:
+    try:
+        return f"quarterdeck-python/{version('quarterdeck')}"
+    except PackageNotFoundError:
+        return "quarterdeck-python"
+
+
+def open_http(target: Target, timeout: float) -> httpx.Client:
+    return httpx.Client(
+        headers=target.headers,
+        timeout=timeouts(timeout),
+        follow_redirects=False,
+        verify=_verify(target),
+        trust_env=_uses_proxies(target),
+    )
+
+
+def open_async_http(target: Target, timeout: float) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        headers=target.headers,
+        timeout=timeouts(timeout),
+        follow_redirects=False,
+        verify=_verify(target),
+        trust_env=_uses_proxies(target),
+    )
+
+
+def _uses_proxies(target: Target) -> bool:
+    """A proxy cannot reach this machine's loopback addresses, and would receive the key unencrypted."""
+    return not target.is_local_http
+
+
+def _verify(target: Target) -> "ssl.SSLContext | bool":
+    """An empty context where nothing is encrypted: loading the CA certificates takes longer than most calls."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if target.is_local_http else True
+
+
+def timeouts(seconds: float) -> httpx.Timeout:
+    return httpx.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
+
+
+def connection_error(error: httpx.RequestError, target: Target) -> ConnectionFailed:
+    """Errors of httpx often have no text. The name of the type is then the reason."""
+    lines = str(error).strip().splitlines()
+    reason = lines[0] if lines else _words(type(error).__name__)
+    sent = not isinstance(error, _NOT_SENT)
+    start = "Connection lost" if sent else "Cannot connect"
+    return ConnectionFailed(f"{start} ({target.base_url}): {reason}", sent=sent)
+
+
+def _words(name: str) -> str:
+    """ReadTimeout → read timeout."""
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()

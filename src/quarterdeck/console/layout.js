@@ -1,0 +1,57 @@
+// The parts around every page: navigation, account and the area for notices.
+
+import { tokenSessionId, whoami } from "./credential.js";
+import { replacePage } from "./dialogs.js";
+import { el } from "./dom.js";
+import { visibleName } from "./visible_text.js";
+
+const NAVIGATION = [
+  ["/sessions", "Sessions"],
+  ["/skills", "Skills"],
+  ["/keys", "Keys"],
+  ["/activity", "Activity"],
+  ["/audit", "Audit log"],
+  ["/workspace", "Workspace"],
+];
+
+/** Draws the layout for a path and returns its empty `main` element. */
+export function drawLayout(path) {
+  const main = el("main", { id: "main", tabindex: "-1", "aria-busy": "true" });
+  // A plain link would change the hash, which holds the address of the page.
+  const skip = (event) => { event.preventDefault(); main.focus(); };
+  const links = NAVIGATION.map(([target, name]) => navigationLink(target, name, path));
+  replacePage(
+    el("a", { class: "skip", href: "#main", on: { click: skip } }, "Skip to content"),
+    el(
+      "div",
+      { class: "layout" },
+      el(
+        "div",
+        { class: "sidebar" },
+        el("a", { class: "brand", href: "#/sessions" }, el("span", { class: "brand-mark", "aria-hidden": "true" }), "Quarterdeck"),
+        tokenSessionId() === null && el("nav", { "aria-label": "Main" }, el("ul", {}, links)),
+        account(),
+      ),
+      main,
+    ),
+    document.querySelector(".notices") ?? el("div", { class: "notices", role: "status", "aria-live": "polite" }),
+  );
+  return main;
+}
+
+function navigationLink(target, name, path) {
+  const isCurrent = path === target || path.startsWith(`${target}/`) || (path === "/" && target === "/sessions");
+  return el("li", {}, el("a", { href: `#${target}`, "aria-current": isCurrent ? "page" : null }, name));
+}
+
+function account() {
+  const { workspace_name: workspace, label, prefix } = whoami();
+  const signOut = () => window.dispatchEvent(new Event("quarterdeck:sign-out"));
+  return el(
+    "div",
+    { class: "account" },
+    el("div", { class: "account-name" }, visibleName(workspace)),
+    el("div", { class: "muted" }, visibleName(label ?? "Session token"), " · ", el("code", {}, `${prefix}…`)),
+    el("button", { class: "plain", type: "button", on: { click: signOut } }, "Sign out"),
+  );
+}

@@ -1,0 +1,104 @@
+// The dialog that creates, lists and revokes session tokens.
+
+import { listAll, post } from "../api.js";
+import { copyButton } from "../clipboard.js";
+import { field, formDialog, messageDialog } from "../dialogs.js";
+import { el, fill } from "../dom.js";
+import { errorBox, loading } from "../notices.js";
+import { relativeTime } from "../time_format.js";
+
+const HOUR_MS = 3_600_000;
+const LIFETIMES = [
+  ["", "Default (usually 1 day)"],
+  [1, "1 hour"],
+  [7 * 24, "7 days"],
+  [30 * 24, "30 days"],
+];
+// The server checks the maximum lifetime against its own clock.
+const CLOCK_SKEW_MS = 60_000;
+
+export async function shareDialog(sessionId, signal) {
+  const path = `/sessions/${sessionId}/tokens`;
+  const lifetime = el("select", {}, LIFETIMES.map(([hours, label]) => el("option", { value: hours }, label)));
+  const create = el("button", { type: "submit", class: "primary" }, "Create token");
+  const newToken = el("div", {});
+  const tokens = el("div", {}, loading("tokens"));
+
+  async function onSubmit(event) {
+    event.preventDefault();
+    if (create.disabled) return;
+    create.disabled = true;
+    try {
+      fill(newToken, secretBox(await post(path, { expires_at: expiry(lifetime.value) }, signal)));
+      newToken.querySelector("button").focus();
+      await list();
+    } catch (error) {
+      if (!signal.aborted) fill(newToken, errorBox(error));
+    } finally {
+      create.disabled = false;
+    }
+  }
+
+  async function list() {
+    try {
+      const all = await Array.fromAsync(listAll(path, {}, signal));
+      const active = all.filter((one) => one.revoked_at === null && Date.parse(one.expires_at) > Date.now());
+      if (active.length === 0) fill(tokens, el("p", { class: "muted" }, "No active tokens"));
+      else fill(tokens, el("ul", { class: "tokens" }, active.map(tokenRow)));
+    } catch (error) {
+      if (!signal.aborted) fill(tokens, errorBox(error, list));
+    }
+  }
+
+  function tokenRow(token) {
+    const attributes = { type: "button", class: "small", "aria-label": `Revoke ${token.prefix}…` };
+    return el(
+      "li",
+      {},
+      el("code", {}, `${token.prefix}…`),
+      el("span", { class: "muted" }, "Expires ", relativeTime(token.expires_at)),
+      el("button", { ...attributes, on: { click: () => revoke(token) } }, "Revoke"),
+    );
+  }
+
+  async function revoke(token) {
+    const done = await formDialog({
+      title: `Revoke ${token.prefix}…?`,
+      fields: el("p", {}, "Everyone using this token is signed out immediately. This can't be undone."),
+      confirm: "Revoke token",
+      danger: true,
+      act: () => post(`${path}/${token.id}/revoke`, undefined, signal),
+    });
+    if (done === null) return;
+    await list();
+    (tokens.querySelector("button") ?? create).focus();
+  }
+
+  list();
+  await messageDialog({
+    title: "Share this session",
+    confirm: "Close",
+    body: [
+      el("p", {}, "A session token gives access to this session only: to read it, send messages and cancel runs."),
+      el("form", { on: { submit: onSubmit } }, field("Expires after", lifetime), el("div", { class: "buttons" }, create)),
+      newToken,
+      el("h3", { class: "active-tokens" }, "Active tokens"),
+      tokens,
+    ],
+  });
+}
+
+function expiry(hours) {
+  return hours === "" ? null : new Date(Date.now() + Number(hours) * HOUR_MS - CLOCK_SKEW_MS).toISOString();
+}
+
+function secretBox({ token, expires_at: expiresAt }) {
+  const url = new URL(".", document.baseURI).href;
+  return el(
+    "div",
+    { role: "status" },
+    el("p", {}, el("strong", {}, "Copy this token now. You won't be able to see it again.")),
+    el("div", { class: "secret" }, el("code", {}, token), copyButton(token, "token")),
+    el("p", { class: "hint" }, "Sign in with it at ", el("code", {}, url), ". Expires ", relativeTime(expiresAt), "."),
+  );
+}

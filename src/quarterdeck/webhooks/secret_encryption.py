@@ -1,0 +1,111 @@
+"""Encryption of signing secrets in the database: AES-256-GCM, with the webhook's id as associated data. The keys are in
+a setting or in a file of the data folder, not in the database. The first key encrypts; every key decrypts. Settings and
+commands call this sealing.
+"""
+
+import base64
+import binascii
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from uuid import UUID
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from quarterdeck.core.settings import WebhookSettings
+
+KEY_FILE = "webhook.keys"
+_KEY_BYTES = 32
+_KEY_ID_BYTES = 8
+_NONCE_BYTES = 12
+
+
+class SecretKeyError(Exception):
+    """The keys cannot be used. The message never contains a key."""
+
+
+class SecretCipher:
+    def __init__(self, settings: WebhookSettings, data_dir: Path) -> None:
+        self._setting = settings.sealing_keys
+        self._file = data_dir / KEY_FILE
+        # By key id. The first one encrypts.
+        self._keys: dict[bytes, AESGCM] = {}
+
+    def encrypt(self, webhook_id: UUID, secret: bytes) -> bytes:
+        if not self._keys:
+            self._load(create=True)
+        key_id, key = next(iter(self._keys.items()))
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return key_id + nonce + key.encrypt(nonce, secret, webhook_id.bytes)
+
+    def decrypt(self, webhook_id: UUID, encrypted: bytes) -> bytes:
+        key_id, rest = encrypted[:_KEY_ID_BYTES], encrypted[_KEY_ID_BYTES:]
+        if key_id not in self._keys:
+            # Another process may have created the file, or the operator added a key, since it was loaded.
+            self._load(create=False)
+        key = self._keys.get(key_id)
+        if key is None:
+            raise SecretKeyError(
+                f"the key {key_id.hex()}, which sealed this secret, is not among those of this process"
+            )
+        try:
+            return key.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], webhook_id.bytes)
+        except InvalidTag:
+            raise SecretKeyError(f"the secret was changed after it was sealed with the key {key_id.hex()}") from None
+
+    def is_current(self, encrypted: bytes) -> bool:
+        """Whether the first key encrypted it."""
+        if not self._keys:
+            self._load(create=False)
+        return encrypted[:_KEY_ID_BYTES] == next(iter(self._keys))
+
+    def _load(self, *, create: bool) -> None:
+        if self._setting is not None:
+            texts, source = self._setting.split(","), "QUARTERDECK_WEBHOOK_SEALING_KEYS"
+        else:
+            texts, source = self._read_file(create=create).split(), str(self._file)
+        keys = [_decoded(text.strip()) for text in texts]
+        if not keys or None in keys:
+            raise SecretKeyError(f"{source} must hold keys of {_KEY_BYTES} bytes in base64, and holds something else")
+        self._keys = {hashlib.sha256(key).digest()[:_KEY_ID_BYTES]: AESGCM(key) for key in keys if key is not None}
+
+    def _read_file(self, *, create: bool) -> str:
+        try:
+            if create and not self._file.exists():
+                _create(self._file)
+            return self._file.read_text("ascii")
+        except (OSError, UnicodeDecodeError) as fault:
+            raise SecretKeyError(f"{self._file} cannot be read or made ({type(fault).__name__})") from fault
+
+
+def _decoded(text: str) -> bytes | None:
+    try:
+        key = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return key if len(key) == _KEY_BYTES else None
+
+
+def _create(file: Path) -> None:
+    """Create the file atomically. If two processes try, the second one uses the key of the first."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as output:
+            output.write(base64.b64encode(secrets.token_bytes(_KEY_BYTES)) + b"\n")
+            output.flush()
+            os.fsync(output.fileno())
+        try:
+            os.link(draft, file)
+        except FileExistsError:
+            return
+        folder = os.open(file.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    finally:
+        draft.unlink()

@@ -1,0 +1,138 @@
+"""A workspace with sample data for every page: for the tests of all pages and for screenshots."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+from msgspec import Struct
+
+from quarterdeck.api_keys.model import CreateApiKeyBody
+from quarterdeck.core.actors import Permission
+from quarterdeck.workspaces import service as workspaces
+from tests.workers import at_rest, started
+from tests.world import EVERY_PERMISSION, World, bundle
+
+ADA, GRACE, LINUS = "ada@harbour.example", "grace@harbour.example", "linus@harbour.example"
+NAMES = {ADA: "Ada Marlowe", GRACE: "Grace Osei", LINUS: "Linus Brandt"}
+_SKILL = """---
+name: release-notes
+description: Writes release notes from the changes since the last tag, in the voice of the house.
+license: MIT
+---
+Read `guide.md` first. The voice is in `style/voice.md`.
+"""
+_MAIN = "# {title}\n\nRead the changes since the last tag, group them by area and write for people who use it.\n"
+_STYLE = "Short sentences. Say what changed for the reader, not what was edited.\n"
+_CHECK = '#!/bin/sh\nset -eu\ngit describe --tags --abbrev=0\ngit log --oneline "$1"..HEAD\n'
+
+
+class SampleWorkspace(Struct, frozen=True):
+    world: World
+    key: str
+    token: str
+    session_id: str
+    busy_id: str
+    skill_id: str
+
+    @property
+    def pages(self) -> dict[str, str]:
+        """Name and path of every page except the sign-in page."""
+        return {
+            "sessions": "/sessions",
+            "session": f"/sessions/{self.session_id}",
+            "skills": "/skills",
+            "skill": f"/skills/{self.skill_id}",
+            "skill-version": f"/skills/{self.skill_id}/versions/2",
+            "skill-diff": f"/skills/{self.skill_id}/diff?from=1&to=2",
+            "keys": "/keys",
+            "activity": "/activity",
+            "audit": "/audit",
+            "workspace": "/workspace",
+        }
+
+
+async def create_sample(database_url: str, http: httpx.AsyncClient) -> SampleWorkspace:
+    """Needs a worker. One session has a finished conversation with steering, tools and a failure; one is running."""
+    world = World(database_url, http)
+    await _members(world)
+    await _keys(world)
+    skill_id = await _skill(world)
+    session_id = await _session(world, "Release notes for 2.4", skills=[{"skill_id": skill_id}])
+    await _conversation(world, session_id)
+    token = (await _post(world, f"/v1/sessions/{session_id}/tokens", {}))["token"]
+    await _session(world, "Why is the nightly import slow?", instructions="Look at the query plans first.")
+    await _post(world, "/v1/skills", {"name": "incident-review"})
+    busy = await _session(world, "Draft the March invoice run")
+    await _submit(world, busy, "Go through the open orders.\ndemo: steps 40\ndemo: slow 60")
+    await started(world, busy)
+    return SampleWorkspace(world, world.key, token, session_id, busy, skill_id)
+
+
+async def _members(world: World) -> None:
+    async with await world.connect() as connection:
+        world.workspace_id = await workspaces.create_workspace(connection, "Harbour Works", ADA)
+        for email in NAMES:
+            await workspaces.add_member(connection, world.workspace_id, email)
+            await workspaces.set_user(connection, email, NAMES[email])
+        await workspaces.remove_member(connection, world.workspace_id, LINUS, revoke_keys=True)
+
+
+async def _keys(world: World) -> None:
+    now = datetime.now(UTC)
+    async with await world.connect() as connection:
+
+        async def add(label: str, *permissions: Permission, days: int | None = None, by: str = ADA) -> tuple[str, str]:
+            expires_at = None if days is None else now + timedelta(days=days)
+            body = CreateApiKeyBody(label, list(permissions), expires_at)
+            made = await workspaces.create_key(connection, "live", world.workspace_id, body, by)
+            assert isinstance(made.secret, str)
+            return made.secret, str(made.id)
+
+        _, old_id = await add("Old laptop", *EVERY_PERMISSION)
+        await add("Dashboard", Permission.WORKSPACE_READ, days=3, by=GRACE)
+        _, build_id = await add("Build server", Permission.WORKSPACE_READ, Permission.SKILL_MANAGE, days=90, by=GRACE)
+        world.key, _ = await add("Ada's browser", *EVERY_PERMISSION)
+    await _post(world, f"/v1/api-keys/{old_id}/revoke", status=200)
+    await _post(world, f"/v1/api-keys/{build_id}/rotate", {"overlap_seconds": 24 * 3600})
+
+
+async def _skill(world: World) -> str:
+    skill_id: str = (await _post(world, "/v1/skills", {"name": "release-notes"}))["id"]
+    first = {"SKILL.md": _SKILL, "guide.md": _MAIN.format(title="Release notes"), "style/voice.md": _STYLE}
+    second = {
+        "SKILL.md": _SKILL.replace("first.", "first, then run `scripts/changes.sh`."),
+        "guide.md": _MAIN.format(title="Release notes, step by step") + "\nLeave out what nobody notices.\n",
+        "style/voice.md": _STYLE,
+        "scripts/changes.sh": _CHECK,
+    }
+    for files in (first, second):
+        answer = await world.push(skill_id, bundle("release-notes", **files))
+        assert answer.status_code == 201, answer.text
+    return skill_id
+
+
+async def _conversation(world: World, session_id: str) -> None:
+    await _submit(world, session_id, "Collect what changed since 2.3 and draft the notes.\ndemo: slow 2")
+    await _submit(world, session_id, "Keep it to one page, please.")
+    await at_rest(world, session_id)
+    await _submit(world, session_id, "Send the draft to the mailing list.\ndemo: fail")
+    await at_rest(world, session_id)
+    await _submit(world, session_id, "Leave the list alone then. What is the **first** heading?")
+    await at_rest(world, session_id)
+
+
+async def _submit(world: World, session_id: str, text: str) -> None:
+    answer = await world.submit(session_id, text)
+    assert answer.status_code == 200, answer.text
+
+
+async def _session(world: World, title: str, **more: object) -> str:
+    session_id: str = (await _post(world, "/v1/sessions", {"title": title, **more}))["id"]
+    return session_id
+
+
+async def _post(world: World, path: str, body: object = None, status: int = 201) -> dict[str, Any]:
+    answer = await world.http.post(path, headers=world.headers(), json=body)
+    assert answer.status_code == status, answer.text
+    made: dict[str, Any] = answer.json()
+    return made

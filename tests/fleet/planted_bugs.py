@@ -1,0 +1,219 @@
+"""Bugs that the fault run must catch, each a plausible way to write the code. They are planted in the processes and in
+the database of a fleet; the product has no switch for them.
+
+A bug that needs a race holds one side at the critical moment, so that the race happens each time.
+"""
+
+import asyncio
+import io
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from typing import IO, Any
+from uuid import UUID
+
+from msgspec import Struct
+
+from quarterdeck.changes import store as receipts
+from quarterdeck.changes.store import Claim
+from quarterdeck.conversations.events import log
+from quarterdeck.conversations.runs import lifecycle, lifecycle_store
+from quarterdeck.conversations.runs.lifecycle import Lease
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.skills import store as skills
+from quarterdeck.skills.bundle_store import BundleStore
+
+_SAVE_IF_FIRST = """
+INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
+"""
+
+
+class Bug(Struct, frozen=True):
+    # The wrong assumption behind it.
+    assumption: str
+    # Pattern of the violations that it causes. No other violation counts.
+    violation: str
+    plant: Callable[[], None] = lambda: None
+    # Executed in the database as its owner.
+    sql: str | None = None
+    # Text to remove from the function submit_inputs.
+    removed: str | None = None
+    # Faults that it needs to cause a violation. Most need only the load.
+    faults: tuple[str, ...] = ()
+
+    def is_caught(self, violations: Sequence[str]) -> bool:
+        return any(re.search(self.violation, violation) for violation in violations)
+
+
+def _receipt_in_a_second_transaction() -> None:
+    unsaved_claims: ContextVar[list[tuple[Claim, bytes]] | None] = ContextVar("unsaved_claims", default=None)
+    transaction_once = Database.transaction
+
+    async def save_later(connection: Connection, claim: Claim, body: bytes) -> None:
+        unsaved = unsaved_claims.get()
+        assert unsaved is not None
+        unsaved.append((claim, body))
+
+    async def transaction(self: Database, work: Callable[[Connection], Awaitable[Any]], *, repeatable: bool) -> Any:
+        unsaved: list[tuple[Claim, bytes]] = []
+        unsaved_claims.set(unsaved)
+        result = await transaction_once(self, work, repeatable=repeatable)
+
+        async def save(connection: Connection) -> None:
+            for claim, body in unsaved:
+                await _save_if_first(connection, claim, body)
+
+        if unsaved:
+            await transaction_once(self, save, repeatable=True)
+        return result
+
+    _replace(receipts, "save", save_later)
+    _replace(Database, "transaction", transaction)
+
+
+def _check_then_act() -> None:
+    async def lock(connection: Connection, claim: Claim) -> None:
+        pass
+
+    _replace(receipts, "lock", lock)
+    _replace(receipts, "save", _save_if_first)
+
+
+async def _save_if_first(connection: Connection, claim: Claim, body: bytes) -> None:
+    await connection.execute(_SAVE_IF_FIRST, (claim.scope_id, claim.operation, claim.key, claim.fingerprint, body))
+
+
+def _finish_by_not_exists() -> None:
+    in_finish: ContextVar[bool] = ContextVar("in_finish", default=False)
+    finish, lock = lifecycle.finish, log.lock_session
+
+    async def unlocked_finish(database: Database, lease: Lease) -> bool:
+        await _wait_until_steered(database, lease.run_id)
+        token = in_finish.set(True)
+        try:
+            return await finish(database, lease)
+        finally:
+            in_finish.reset(token)
+
+    async def lock_session(connection: Connection, session_id: UUID) -> None:
+        if not in_finish.get():
+            await lock(connection, session_id)
+
+    _replace(lifecycle, "finish", unlocked_finish)
+    _replace(log, "lock_session", lock_session)
+    _replace_text(
+        lifecycle_store,
+        "_SUCCEED",
+        "consumed_through = last_input",
+        """NOT EXISTS (SELECT FROM session_events e WHERE e.session_id = runs.session_id
+           AND e.type = 'input.accepted' AND e.id > runs.consumed_through)""",
+    )
+
+
+async def _wait_until_steered(database: Database, run_id: UUID) -> None:
+    """Wait a while for a transaction that holds the row of this run: an input that is being committed."""
+
+    async def is_locked(connection: Connection) -> bool:
+        query = "SELECT FROM runs WHERE id = %s FOR NO KEY UPDATE SKIP LOCKED"
+        return await (await connection.execute(query, (run_id,))).fetchone() is None
+
+    deadline = time.monotonic() + 1.0
+    while time.monotonic() < deadline and not await database.transaction(is_locked, repeatable=True):
+        await asyncio.sleep(0.002)
+
+
+def _hold_commits(table: str, condition: str = "true") -> str:
+    """A trigger that holds the commit of a transaction that inserts such a row, with all its locks."""
+    return f"""
+        CREATE FUNCTION app.hold_commit() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$;
+        CREATE CONSTRAINT TRIGGER hold_commit AFTER INSERT ON app.{table} DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION app.hold_commit();
+    """
+
+
+def _max_plus_one() -> None:
+    _replace_text(
+        skills,
+        "_ADD_VERSION",
+        "latest_version = latest_version + 1",
+        "latest_version = (SELECT coalesce(max(v.version), 0) + 1 FROM skill_versions v WHERE v.skill_id = skills.id)",
+    )
+
+
+def _unfenced_worker() -> None:
+    for name in ("_TAKE", "_STEP", "_SUCCEED", "_FAIL", "_GIVE_BACK"):
+        _replace_text(lifecycle_store, name, "attempt = %s", "%s::integer IS NOT NULL")
+
+
+def _blob_after_row() -> None:
+    put = BundleStore.put
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def put_late(self: BundleStore, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
+        archive.seek(0)
+        task = asyncio.create_task(held_put(self, sha256, generation, io.BytesIO(archive.read())))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def held_put(self: BundleStore, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
+        # Longer than the pause between two checks of the auditor.
+        await asyncio.sleep(2.0)
+        await put(self, sha256, generation, archive)
+
+    _replace(BundleStore, "put", put_late)
+
+
+_TWICE = r"two answers that|different answers|made \d+ times|stored \d+ times|done again"
+
+BUGS = {
+    "receipt-in-a-second-transaction": Bug(
+        "the receipt is saved when the work is done", _TWICE, _receipt_in_a_second_transaction
+    ),
+    "check-then-act": Bug("no receipt was found, so this is the first request", _TWICE, _check_then_act),
+    "steer-without-the-lock": Bug(
+        "one row is updated, which needs no further lock",
+        r"a stream missed|lost",
+        removed="""        SELECT session_lock(item.session_id)
+        FROM unnest(session_ids, admitted) AS item(session_id, is_admitted) WHERE item.is_admitted
+        UNION
+""",
+    ),
+    "max-plus-one": Bug(
+        "the next version is the highest plus one",
+        r"versions given twice",
+        _max_plus_one,
+        # The constraint would turn the bug into an error.
+        sql="ALTER TABLE app.skill_versions DROP CONSTRAINT skill_versions_number CASCADE;"
+        + _hold_commits("skill_versions"),
+    ),
+    "finish-by-not-exists": Bug(
+        "the statement looks for inputs itself",
+        r"lost: not consumed",
+        _finish_by_not_exists,
+        sql=_hold_commits("session_events", "NEW.type = 'input.accepted'"),
+    ),
+    "unfenced-worker": Bug(
+        "only its worker writes to a run",
+        r"step \d+ was stored|carried out|after its end|ended \d+ times",
+        _unfenced_worker,
+        faults=("pause a worker",),
+    ),
+    "blob-after-row": Bug(
+        "the archive can be written while the row is committed",
+        r"has no bundle",
+        _blob_after_row,
+    ),
+}
+
+
+def _replace(owner: Any, name: str, value: object) -> None:
+    assert hasattr(owner, name), f"{owner} no longer has {name}"
+    setattr(owner, name, value)
+
+
+def _replace_text(module: Any, name: str, text: str, replacement: str) -> None:
+    statement: str = getattr(module, name)
+    assert text in statement, f"{name} no longer contains {text!r}"
+    setattr(module, name, statement.replace(text, replacement))

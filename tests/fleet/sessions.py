@@ -1,0 +1,85 @@
+"""Sessions that the load writes to, each with a client that follows its event stream."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+
+import httpx
+from msgspec import Struct
+
+from tests.fleet.fleet import Fleet
+from tests.fleet.history import Intent
+from tests.fleet.invariants import Entry
+from tests.fleet.process import ApiProcess
+from tests.fleet.requests import Requests
+
+
+class LoadSession(Struct):
+    id: str
+    token: str
+    # The load writes to it until then (monotonic seconds).
+    ends_at: float
+    # Lines that the load appends to its inputs. They tell the demo model what to do.
+    instructions: tuple[str, ...]
+    intents: list[Intent]
+    # Ids and types of the events that its reader received, in order.
+    received: list[tuple[int, str]]
+    reader: "asyncio.Task[None] | None" = None
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self.ends_at
+
+    @property
+    def is_settled(self) -> bool:
+        """No more inputs will come: the time is over and no attempt is under way."""
+        return self.is_over and all(intent.finished for intent in self.intents)
+
+    def has_received(self, entries: Sequence[Entry]) -> bool:
+        """Whether the reader is at the end of the log."""
+        return not entries or bool(self.received and self.received[-1][0] == entries[-1].id)
+
+
+class StreamReader:
+    def __init__(self, fleet: Fleet, requests: Requests) -> None:
+        self._fleet = fleet
+        self._requests = requests
+
+    async def follow(
+        self, session: LoadSession, rng: random.Random, submit: Callable[[LoadSession, random.Random], Awaitable[None]]
+    ) -> None:
+        """Read events for ever, over as many connections as needed. Answer some messages of the agent at once: a run is
+        about to end then, so such an input races with its end."""
+        answering: asyncio.Future[None] | None = None
+        while True:
+            with suppress(httpx.TransportError):
+                async for event_type in self._read(session, rng.choice(self._fleet.apis)):
+                    is_idle = answering is None or answering.done()
+                    if event_type == "message" and is_idle and not session.is_over and rng.random() < 0.5:
+                        answering = asyncio.ensure_future(submit(session, rng))
+            await asyncio.sleep(rng.uniform(0.02, 0.2))
+
+    async def _read(self, session: LoadSession, api: ApiProcess) -> AsyncIterator[str]:
+        """Yields the type of each event after it was added to `received`."""
+        headers = {"Authorization": f"Bearer {self._fleet.key}", "Accept": "text/event-stream"}
+        if session.received:
+            headers["Last-Event-ID"] = str(session.received[-1][0])
+        url = f"{api.url}/v1/sessions/{session.id}/events" + ("" if session.received else "?after=0")
+        timeout = httpx.Timeout(20.0, read=60.0)
+        async with self._requests.http.stream("GET", url, headers=headers, timeout=timeout) as response:
+            if response.status_code != 200:
+                await response.aread()
+                self._requests.check(response)
+                return
+            number, event_type = None, ""
+            async for line in response.aiter_lines():
+                if line.startswith("id:"):
+                    number = int(line[3:])
+                elif line.startswith("event:"):
+                    event_type = line[6:].strip()
+                elif line == "" and number is not None:
+                    session.received.append((number, event_type))
+                    number = None
+                    yield event_type
