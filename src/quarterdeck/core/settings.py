@@ -109,8 +109,6 @@ class SubmitSettings(Struct, frozen=True):
     # Of text. A batch ends at the first; at the second, what comes is answered 503 until some has gone.
     batch_bytes: Bytes = 1024 * 1024
     waiting_bytes: Bytes = 64 * 1024 * 1024
-    # Callers who were let in once go straight to the queue; the database judges them again with the input.
-    known_callers: Count = 50_000
 
 
 class KeySettings(Struct, frozen=True):

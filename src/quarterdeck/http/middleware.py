@@ -52,7 +52,7 @@ class Middleware:
         try:
             _check_host(headers)
             _check_transfer_encoding(headers)
-            _check_path(scope["path"])
+            _check_path(scope)
             await self._app(scope, receive, send_with_headers)
         except Exception as fault:
             error = fault if isinstance(fault, ServiceError) else errors.internal()
@@ -114,7 +114,8 @@ def _check_transfer_encoding(headers: Headers) -> None:
         raise errors.malformed("A request has Transfer-Encoding or Content-Length, not both.")
 
 
-def _check_path(path: str) -> None:
-    """Starlette's route patterns end in `$`, which also matches before a final line feed."""
-    if path.endswith("\n"):
+def _check_path(scope: Scope) -> None:
+    """The router sees the decoded path, where an encoded slash looks like a separator. Its patterns end in `$`, which
+    also matches before a final line feed."""
+    if b"%2f" in scope.get("raw_path", b"").lower() or scope["path"].endswith("\n"):
         raise errors.not_found("path")

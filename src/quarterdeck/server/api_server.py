@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from quarterdeck.core.settings import Settings
 from quarterdeck.server import lifeline
-from quarterdeck.server.address import AddressError, address_text, free_address
+from quarterdeck.server.address import AddressError, free_address
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,6 @@ def serve_api(settings: Settings, host: str, port: int, load: Callable[[], ASGIA
     except AddressError as fault:
         sys.stderr.write(f"{fault}\n")
         return 2
-    logger.info("listening on %s", address_text(address, port))
     lifeline.watch()
     raise_descriptor_limit(settings.http.connections + OTHER_DESCRIPTORS)
     _granian(settings, address, port).serve(target_loader=partial(_load_in_worker, load), wrap_loader=False)

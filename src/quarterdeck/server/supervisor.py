@@ -6,11 +6,12 @@ The supervisor only starts processes, waits and forwards signals. If it is kille
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 
 import msgspec
@@ -27,6 +28,7 @@ logger = logging.getLogger(__name__)
 # -P: the current folder is not on the import path.
 API_COMMAND = (sys.executable, "-P", "-m", "quarterdeck", "api")
 WORKER_COMMAND = (sys.executable, "-P", "-m", "quarterdeck", "worker")
+_API_POLL_SECONDS = 0.05
 EXIT_FAILED = 1
 EXIT_ADDRESS = 2
 EXIT_FORCED = 130
@@ -40,8 +42,8 @@ def supervise(
     api_command: Sequence[str] = API_COMMAND,
 ) -> int:
     """Run until a signal; the exit code. `before_api` gets the URL of the database's owner once the database answers
-    and returns the URL for API and workers. `announce` gets the `host:port` of the API once that has been started. An
-    exception of `before_api` is raised after everything was stopped."""
+    and returns the URL for API and workers. `announce` gets the `host:port` of the API once that accepts connections.
+    An exception of `before_api` is raised after everything was stopped."""
     signals = Signals()
     supervisor = _Supervisor(settings, signals)
     with signals.caught():
@@ -51,7 +53,8 @@ def supervise(
             url = before_api(supervisor.start_database())
             supervisor.start_api(url, api_command)
             supervisor.start_workers(url)
-            announce(address)
+            supervisor.wait_for_api()
+            announce(address_text(*address))
             signals.started()
             supervisor.watch()
         except KeyboardInterrupt:
@@ -69,16 +72,17 @@ class _Supervisor:
     def __init__(self, settings: Settings, signals: Signals) -> None:
         self._settings = settings
         self._signals = signals
-        self._port = settings.server.port
+        self._address = (settings.server.host, settings.server.port)
         # Nobody writes to this pipe. Its readers see the end of file when this process ends.
         self._lifeline_reader, self._lifeline_writer = os.pipe()
         self._children: list[Child] = []
+        self._api: Child | None = None
         self._claim: embedded_postgres.Claim | None = None
         self._postgres: Child | None = None
 
-    def choose_address(self) -> str:
-        address, self._port = free_address(self._settings.server.host, self._port)
-        return address_text(address, self._port)
+    def choose_address(self) -> tuple[str, int]:
+        self._address = free_address(self._settings.server.host, self._settings.server.port)
+        return self._address
 
     def start_database(self) -> str:
         database = self._settings.database
@@ -98,9 +102,17 @@ class _Supervisor:
         environment = {
             variable("database", "url"): url,
             variable("server", "data_dir"): str(self._settings.data_dir),
-            variable("server", "port"): str(self._port),
+            variable("server", "port"): str(self._address[1]),
         }
-        self._start(Child("api", partial(self._spawn, command, environment)))
+        self._api = Child("api", partial(self._spawn, command, environment))
+        self._start(self._api)
+
+    def wait_for_api(self) -> None:
+        """Return once the API accepts connections, or has ended: `watch` starts it again."""
+        while self._api is not None and self._api.is_running():
+            with suppress(OSError), socket.create_connection(self._address, timeout=1):
+                return
+            time.sleep(_API_POLL_SECONDS)
 
     def start_workers(self, url: str) -> None:
         environment = {

@@ -9,7 +9,7 @@ from quarterdeck.core.call import Answer
 from quarterdeck.http.operation import Query, operation
 from quarterdeck.http.request import Request
 
-# As long as a title may be.
+# The longest possible title.
 _SEARCH_CHARACTERS = 200
 
 
