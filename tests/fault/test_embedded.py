@@ -29,7 +29,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become som
 USER = """
 import sys, psycopg
 from pathlib import Path
-from quarterdeck.db.embedded import running
+from quarterdeck.server.embedded_postgres import running
 with running(Path(sys.argv[1])) as url:
     with psycopg.connect(url) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(1)")
