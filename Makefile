@@ -6,36 +6,38 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-ver
 
 ARGS ?=
 
-.PHONY: setup serve test retest fault model availability soak fuzz browser screenshots bench bench-smoke bench-peers check audit sbom format openapi client lock clean
+.PHONY: setup serve test test-all fault model availability soak fuzz browser screenshots bench bench-smoke bench-peers check audit sbom format openapi client lock clean
 
 setup: .venv/.runtime
 
 serve: .venv/.runtime
 	$(BIN)/qd serve
 
-# Files in their order, small unit tests last: sorted by how many tests they have, those with one long test would be last.
-test: .venv/.dev browser
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 
-# What failed the last time, one after the other: says whether it fails by itself or only beside others.
-retest: .venv/.dev browser
-	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+# Under four minutes on two quiet cores. Installs nothing on the system.
+test: .venv/.dev
+	$(PYTEST) -m "not long" $(ARGS)
 
-# Breaks a running Quarterdeck for a minute and checks every promise. `make fault ARGS="--seconds 1200 --seed 7"`.
+# All tests, with coverage: adds every fault, planted bugs, more generated input, every console page. Under 15 minutes.
+test-all: .venv/.dev
+	QUARTERDECK_FUZZ_TIMES=1 $(PYTEST) --cov --cov-report=html:build/coverage --cov-report=term:skip-covered $(ARGS)
+
+# Injects faults into a running Quarterdeck for a minute and checks every promise. `make fault ARGS="--seconds 1200 --seed 7"`.
 fault: .venv/.dev
-	$(BIN)/python -m tests.harness $(ARGS)
+	$(BIN)/python -m tests.fleet.fault_command $(ARGS)
 
-# The model test of `make test`, for about a quarter of an hour. What failed prints the line that repeats it.
+# The model test, for about a quarter of an hour. A failure prints the command that repeats it.
 model: export MODEL_SEQUENCES ?= 300
 model: .venv/.dev
 	$(BIN)/python -m pytest tests/model
 
-# All tests with generated input, longer and from another start each time: about three minutes times TIMES.
+# All tests with generated input, with TIMES as much of it as in `make test-all` and another start each time.
 TIMES ?= 10
 fuzz: .venv/.dev
-	QUARTERDECK_FUZZ_TIMES=$(TIMES) $(BIN)/python -m pytest -n 3 --dist loadfile --timeout $$((300 * $(TIMES))) $$(grep -lE "hypothesis|tests.fuzzing" -r tests --include "test_*.py")
+	QUARTERDECK_FUZZ_TIMES=$(TIMES) $(PYTEST) --timeout $$((300 * $(TIMES))) $$(grep -lE "hypothesis|tests.fuzzing" -r tests --include "test_*.py")
 
-# For the tests of the console.
+# Chromium and axe-core for the console tests, as root on Debian. Without them these tests are skipped.
 browser:
 	tests/console/install.sh
 
@@ -58,13 +60,13 @@ bench-peers: .venv/.dev
 	bench/install.sh
 	$(BIN)/python -m bench.peers.run $(ARGS)
 
-# Outages of the database and rolling restarts under load, in about five minutes. ARGS="--help" tells what can be chosen.
+# Outages of the database and rolling restarts under load, about five minutes. ARGS="--help" lists the options.
 availability: .venv/.dev
-	$(BIN)/python -m tests.uptime.availability $(ARGS)
+	$(BIN)/python -m tests.fleet.availability $(ARGS)
 
 # Memory and open files at half of the peak load, for half an hour. ARGS="--minutes 5" for less.
 soak: .venv/.dev
-	$(BIN)/python -m tests.uptime.soak $(ARGS)
+	$(BIN)/python -m tests.fleet.soak $(ARGS)
 
 check: .venv/.dev
 	$(BIN)/ruff check .

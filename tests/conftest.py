@@ -1,8 +1,9 @@
-"""Real parts for every test: PostgreSQL, a database cloned from a migrated template, a served API."""
+"""Fixtures for all tests: PostgreSQL, a database cloned from a migrated template, a served API."""
 
 import os
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from functools import cache
 from pathlib import Path
@@ -18,26 +19,33 @@ from quarterdeck.server import embedded_postgres
 from tests.fuzzing import cases
 from tests.world import PATIENT, Server, World, clone_database, drop_database, migrate_for_tests, serving
 
-# A machine that does much else at the same time is slow, and that is no fault of what is tested.
+# No deadlines: the machine may be busy with other work.
 settings.register_profile(
-    "unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=cases(100)
+    "no_deadline", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=cases(100)
 )
-settings.load_profile("unhurried")
+settings.load_profile("no_deadline")
 
-# Each process of a parallel run has its own.
+# One for each process of a parallel run.
 TEMPLATE = f"quarterdeck_template_{os.environ.get('PYTEST_XDIST_WORKER', 'only')}"
 
 
 def pytest_configure() -> None:
-    # A shell that starts this in the background lets it ignore Ctrl-C, and so would do every process that tests start.
+    # A shell ignores SIGINT in background jobs, and every process that the tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Every client would read the certificates of the world anew, which takes longer than most tests: read them once.
+    # Each httpx client would load the CA certificates again, which takes longer than most tests.
     patch("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context)).start()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for each reason for which tests were skipped: it says what to install."""
+    reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
+    for reason, count in reasons.items():
+        terminalreporter.write_line(f"{count} skipped: {reason.removeprefix('Skipped: ')}", yellow=True)
 
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """The server that the whole suite uses: embedded, or QUARTERDECK_TEST_DATABASE_URL."""
+    """One server for all tests of a process: embedded, or QUARTERDECK_TEST_DATABASE_URL."""
     given = os.environ.get("QUARTERDECK_TEST_DATABASE_URL")
     if given:
         yield given
@@ -58,8 +66,8 @@ def template(postgres_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def database_url(postgres_url: str, template: str) -> Iterator[str]:
-    """A database of the test's own, by its owner's address: a rolled-back transaction would hide what happens between
-    connections."""
+    """An empty migrated database for one test; the URL is its owner's. A rolled-back transaction instead would hide
+    effects between connections."""
     url = clone_database(postgres_url, template)
     yield url
     drop_database(postgres_url, url)
@@ -67,9 +75,9 @@ def database_url(postgres_url: str, template: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """`qd api`, as it is run for real. Shared: each test has a workspace of its own on it."""
+    """`qd api` as a real process, shared by all tests. Each test has its own workspace."""
     url = clone_database(postgres_url, template)
-    # Generated requests make many webhooks in one workspace.
+    # Generated requests create many webhooks in one workspace.
     with serving(url, tmp_path_factory.mktemp("data"), WEBHOOK_PER_WORKSPACE=10_000, **PATIENT) as server:
         yield server
     drop_database(postgres_url, url)

@@ -2,13 +2,13 @@
 
 import sys
 
-from quarterdeck.cli import streams
+from quarterdeck.cli import stdio
 from quarterdeck.cli.main import run
 
 
 def main() -> None:
-    streams.prepare()
-    sys.exit(streams.finish(run(sys.argv[1:])))
+    stdio.prepare()
+    sys.exit(stdio.finish(run(sys.argv[1:])))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from quarterdeck.http.operation import Operation
 from quarterdeck.retention import delete_expired
 from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
 from quarterdeck.skills.uploads import Uploads, open_uploads
-from quarterdeck.webhooks.sealing import Sealer
+from quarterdeck.webhooks.secret_encryption import SecretCipher
 
 
 def load_app(settings: Settings) -> ASGIApp:
@@ -95,7 +95,7 @@ class Services:
             BundleStore: self.bundles,
             Uploads: self.uploads,
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
-            Sealer: Sealer(settings.webhook, settings.data_dir),
+            SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
             **{type(section): section for section in (settings.bundle, settings.stream)},
         }

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from quarterdeck.core.settings import WebhookSettings
-from quarterdeck.webhooks.sealing import Sealer
+from quarterdeck.webhooks.secret_encryption import SecretCipher
 from tests.cli.command import qd, qd_here, qd_serve
 from tests.world import app_url
 
@@ -243,13 +243,13 @@ def test_reseal_webhooks(database_url: str, tmp_path: Path) -> None:
     old, new, other = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2, 3))
     place = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(tmp_path)}
     workspace = admin("create-workspace", "--name", "Team", "--owner-email", "owner@example.com", **place)["id"]
-    sealer = Sealer(WebhookSettings(sealing_keys=old), tmp_path)
+    cipher = SecretCipher(WebhookSettings(sealing_keys=old), tmp_path)
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO app.webhooks (id, workspace_id, url, host, events, secret, previous_secret,"
             " previous_secret_expires_at, created_by) SELECT %s, id, 'u', 'h', '{}', %s, %s, now(), owner_id"
             " FROM app.workspaces WHERE id = %s",
-            (SOME_ID, sealer.seal(SOME_ID, b"now"), sealer.seal(SOME_ID, b"before"), workspace),
+            (SOME_ID, cipher.encrypt(SOME_ID, b"now"), cipher.encrypt(SOME_ID, b"before"), workspace),
         )
     for keys in (other, "nonsense", f"{new},{other}"):
         done = qd_here("admin", "reseal-webhooks", **place, WEBHOOK_SEALING_KEYS=keys)
@@ -260,5 +260,5 @@ def test_reseal_webhooks(database_url: str, tmp_path: Path) -> None:
     assert admin("reseal-webhooks", **both) == {"resealed": 0}
     with psycopg.connect(database_url, autocommit=True) as connection:
         ((secret, previous),) = connection.execute("SELECT secret, previous_secret FROM app.webhooks").fetchall()
-    sealer = Sealer(WebhookSettings(sealing_keys=new), tmp_path)
-    assert (sealer.open(SOME_ID, secret), sealer.open(SOME_ID, previous)) == (b"now", b"before")
+    cipher = SecretCipher(WebhookSettings(sealing_keys=new), tmp_path)
+    assert (cipher.decrypt(SOME_ID, secret), cipher.decrypt(SOME_ID, previous)) == (b"now", b"before")

@@ -1,43 +1,47 @@
-"""A person with a browser: a real Chromium, one a test, that fails the test when a page breaks its own rules."""
+"""A Chromium that opens the console. A test fails if the page logs an error or sends a request to another host."""
 
 import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 AXE = Path(__file__).parent / "node_modules/axe-core/axe.min.js"
 NARROW, WIDE = 360, 1280
-# This machine under a name that a browser does not take for it: there a page without TLS has fewer rights.
-PLAIN_HOST = "quarterdeck.example"
-# Only a fault takes this long; a machine that does much else may take a good part of it.
-PATIENCE_MS = 30_000
-expect.set_options(timeout=PATIENCE_MS)
+# Resolves to this machine. Browsers treat it as insecure, unlike localhost.
+HOST_WITHOUT_TLS = "quarterdeck.example"
+# Long enough for a busy machine.
+TIMEOUT_MS = 30_000
+expect.set_options(timeout=TIMEOUT_MS)
 
 Scheme = Literal["dark", "light"]
 
 
 def chromium() -> str:
-    """Where it is. Without one the test is skipped, unless CI says that it must not be."""
-    named = os.environ.get("QUARTERDECK_TEST_CHROMIUM")
-    found = named or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found and AXE.exists():
-        return found
+    """The path of Chromium. Skips the test if there is none, unless QUARTERDECK_TEST_BROWSER=required."""
+    given = os.environ.get("QUARTERDECK_TEST_CHROMIUM")
+    found = given or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        _skip("no Chromium found; `make browser` installs one, or set QUARTERDECK_TEST_CHROMIUM to its path")
+    return found
+
+
+def _skip(reason: str) -> NoReturn:
     if os.environ.get("QUARTERDECK_TEST_BROWSER") == "required":
-        pytest.fail("no Chromium or no axe-core, and QUARTERDECK_TEST_BROWSER=required: run tests/console/install.sh")
-    pytest.skip("no Chromium or no axe-core here: `make test` installs them for root on Debian")
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[Browser]:
+async def launch_browser() -> AsyncIterator[Browser]:
     executable = chromium()
     async with async_playwright() as playwright:
-        # Its sandbox needs rights that root in a container has not.
-        arguments = ["--no-sandbox", f"--host-resolver-rules=MAP {PLAIN_HOST} 127.0.0.1"]
+        # Chromium's sandbox does not work for root in a container.
+        arguments = ["--no-sandbox", f"--host-resolver-rules=MAP {HOST_WITHOUT_TLS} 127.0.0.1"]
         browser = await playwright.chromium.launch(executable_path=executable, args=arguments)
         try:
             yield browser
@@ -45,39 +49,38 @@ async def running() -> AsyncIterator[Browser]:
             await browser.close()
 
 
-class Visitor:
-    """Opens pages and notes what they do wrong."""
+class ConsolePage:
+    """A tab with the console."""
 
     def __init__(self, page: Page, url: str) -> None:
         self.page = page
         self.url = url
-        self.wrongs: list[str] = []
-        page.on("pageerror", lambda error: self.wrongs.append(f"uncaught: {error}"))
-        page.on("console", lambda message: self._heard(message.type, message.text))
-        page.on("request", lambda request: self._asked(request.url))
+        self.errors: list[str] = []
+        page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error}"))
+        page.on("console", lambda message: self._on_message(message.type, message.text))
+        page.on("request", lambda request: self._on_request(request.url))
 
-    def _heard(self, kind: str, text: str) -> None:
-        # Chromium says the first of every 4xx too; tests look at what the page makes of those. The second needs TLS.
-        known = ("Failed to load resource", "The Cross-Origin-Opener-Policy header has been ignored")
-        if kind == "error" and not text.startswith(known):
-            self.wrongs.append(text)
+    def _on_message(self, kind: str, text: str) -> None:
+        # Chromium logs the first for every 4xx response and the second for every page without TLS.
+        expected = ("Failed to load resource", "The Cross-Origin-Opener-Policy header has been ignored")
+        if kind == "error" and not text.startswith(expected):
+            self.errors.append(text)
 
-    def _asked(self, url: str) -> None:
+    def _on_request(self, url: str) -> None:
         if not url.startswith((self.url, "blob:", "data:")):
-            self.wrongs.append(f"asked elsewhere: {url}")
+            self.errors.append(f"request to another host: {url}")
 
     async def open(self, path: str = "/") -> None:
         await self.page.goto(f"{self.url}/#{path}")
 
-    async def settled(self, path: str) -> None:
-        """Goes from another page to this one and waits until all that it loads is there."""
+    async def load(self, path: str) -> None:
+        """Navigate to another page and wait until it has loaded all its data."""
         await self.page.evaluate("document.querySelector('main')?.setAttribute('data-left', '')")
         await self.open(path)
         await expect(self.page.locator("main:not([data-left], [aria-busy])")).to_be_visible()
         await expect(self.page.get_by_role("status").filter(has_text="Loading ")).to_have_count(0)
 
     async def sign_in(self, secret: str, path: str = "/") -> None:
-        """By the form, as a person does."""
         await self.open(path)
         await self.page.get_by_label("API key or session token").fill(secret)
         await self.page.get_by_role("button", name="Sign in").click()
@@ -88,19 +91,21 @@ class Visitor:
 
     async def resize(self, width: int) -> None:
         await self.page.set_viewport_size({"width": width, "height": 800})
-        # Rules that depend on the width come with the next picture.
+        # Media queries are evaluated with the next frame.
         await self.page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
-    async def problems(self) -> list[str]:
-        """What axe-core finds serious or worse on the page as it is now."""
+    async def accessibility_problems(self) -> list[str]:
+        """The serious and critical violations that axe-core finds on the page."""
+        if not AXE.exists():
+            _skip("no axe-core found; `make browser` installs it")
         if not await self.page.evaluate("'axe' in window"):
             await self.page.evaluate(AXE.read_text())
-        # Only what is wrong: of a long page the rest takes minutes to bring here.
+        # Only the violations: the full result of a long page takes minutes to transfer.
         run = "axe.run({ resultTypes: ['violations'] }).then((found) => found.violations)"
-        found: list[dict[str, Any]] = await self.page.evaluate(run)
+        violations: list[dict[str, Any]] = await self.page.evaluate(run)
         return [
             f"{one['id']}: {one['help']}: {one['nodes'][0]['html']} {one['nodes'][0].get('failureSummary')}"
-            for one in found
+            for one in violations
             if one["impact"] in ("serious", "critical")
         ]
 
@@ -113,18 +118,19 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting(
+async def open_console(
     browser: Browser, url: str, *, width: int = WIDE, height: int = 900, scheme: Scheme = "light"
-) -> AsyncIterator[Visitor]:
-    context: BrowserContext = await browser.new_context(
+) -> AsyncIterator[ConsolePage]:
+    """A tab in a browser context of its own. Nothing is kept for the next one."""
+    context = await browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce", locale="en-GB"
     )
-    context.set_default_timeout(PATIENCE_MS)
-    if PLAIN_HOST not in url:
+    context.set_default_timeout(TIMEOUT_MS)
+    if HOST_WITHOUT_TLS not in url:
         await context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
-    visitor = Visitor(await context.new_page(), url)
+    console = ConsolePage(await context.new_page(), url)
     try:
-        yield visitor
+        yield console
     finally:
         await context.close()
-    assert visitor.wrongs == []
+    assert console.errors == []

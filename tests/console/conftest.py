@@ -1,38 +1,38 @@
-"""A browser for each file of tests, at the shared server, with a worker behind it. A test has a context of its own in
-it: nothing is kept for the next. What a browser gives belongs to the loop that started it, so a file has one loop."""
+"""One browser and one event loop for all console tests, on the shared server. Each test has its own browser context."""
 
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.console.browser import Visitor, running, visiting
+from tests.console.browser import ConsolePage, launch_browser, open_console
 from tests.workers import Worker, working
 from tests.world import Server, World
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    async with running() as browser:
+    async with launch_browser() as browser:
         yield browser
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def visitor(browser: Browser, server: Server) -> AsyncIterator[Visitor]:
-    async with visiting(browser, server.url) as visitor:
-        yield visitor
+@pytest_asyncio.fixture(loop_scope="session")
+async def console(browser: Browser, server: Server) -> AsyncIterator[ConsolePage]:
+    async with open_console(browser, server.url) as console:
+        yield console
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def world(server: Server) -> AsyncIterator[World]:
     async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
         yield await World.create(server.database_url, http)
 
 
-@pytest.fixture
-def worker(server: Server, tmp_path: Path) -> Iterator[Worker]:
-    with working(server.database_url, tmp_path) as worker:
+@pytest.fixture(scope="module")
+def worker(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    """Shared by the tests of a file. It takes every run on the server, so no test of that file may rely on queued
+    runs."""
+    with working(server.database_url, tmp_path_factory.mktemp("worker")) as worker:
         yield worker

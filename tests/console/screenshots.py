@@ -1,4 +1,4 @@
-"""`make screenshots`: every page of the console with a told story in it, for docs/console.md."""
+"""`make screenshots`: pictures of every page with sample data, for docs/console.md."""
 
 import asyncio
 import math
@@ -11,18 +11,17 @@ import httpx
 from playwright.async_api import Browser, Page, expect
 
 from quarterdeck.core.ids import first_id_at
-from quarterdeck.db.migrate import migrate
 from quarterdeck.server import embedded_postgres
-from tests.console.browser import NARROW, WIDE, Scheme, Visitor, running, visiting
-from tests.console.pictures import in_few_colours
-from tests.console.story import Story, told
+from tests.console.browser import NARROW, WIDE, ConsolePage, Scheme, launch_browser, open_console
+from tests.console.png_palette import reduce_colours
+from tests.console.sample_workspace import SampleWorkspace, create_sample
 from tests.workers import working
-from tests.world import World, serving
+from tests.world import PATIENT, World, migrate_for_tests, serving
 
 FOLDER = Path(__file__).parents[2] / "docs/screenshots"
 SIZES = {"wide": (WIDE, 800), "narrow": (NARROW, 720)}
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
-# The story took place a while ago, not this second.
+# The pictures show the sample data as 25 minutes old.
 LATER = timedelta(minutes=25)
 
 
@@ -52,30 +51,30 @@ async def _nothing(_: Page) -> None:
 PREPARED: dict[str, Callable[[Page], Awaitable[None]]] = {"audit": _unfold, "key-create": _ask_for_a_key}
 
 
-async def take_all(browser: Browser, url: str, story: Story) -> None:
-    shots = story.pages | {"key-create": story.pages["keys"]}
+async def take_all(browser: Browser, url: str, sample: SampleWorkspace) -> None:
+    shots = sample.pages | {"key-create": sample.pages["keys"]}
     for size, (width, height) in SIZES.items():
         for scheme in SCHEMES:
-            async with visiting(browser, url, width=width, height=height, scheme=scheme) as visitor:
-                await visitor.page.clock.set_fixed_time(datetime.now(UTC) + LATER)
-                await visitor.open()
-                await visitor.heading("Sign in")
-                await _take(browser, visitor, f"sign-in-{size}-{scheme}")
-                await visitor.sign_in(story.key, "/workspace")
+            async with open_console(browser, url, width=width, height=height, scheme=scheme) as console:
+                await console.page.clock.set_fixed_time(datetime.now(UTC) + LATER)
+                await console.open()
+                await console.heading("Sign in")
+                await _take(browser, console, f"sign-in-{size}-{scheme}")
+                await console.sign_in(sample.key, "/workspace")
                 for name, path in shots.items():
-                    await visitor.settled(path)
-                    await PREPARED.get(name, _nothing)(visitor.page)
-                    await _take(browser, visitor, f"{name}-{size}-{scheme}")
+                    await console.load(path)
+                    await PREPARED.get(name, _nothing)(console.page)
+                    await _take(browser, console, f"{name}-{size}-{scheme}")
 
 
-async def _take(browser: Browser, visitor: Visitor, name: str) -> None:
-    await expect(visitor.page.get_by_text("Loading")).to_have_count(0)
-    taken = await visitor.page.screenshot(animations="disabled", caret="hide")
-    (FOLDER / f"{name}.png").write_bytes(await in_few_colours(browser, taken))
+async def _take(browser: Browser, console: ConsolePage, name: str) -> None:
+    await expect(console.page.get_by_text("Loading")).to_have_count(0)
+    taken = await console.page.screenshot(animations="disabled", caret="hide")
+    (FOLDER / f"{name}.png").write_bytes(await reduce_colours(browser, taken))
 
 
 async def _fill_an_hour(world: World, session_id: str) -> None:
-    """Runs and inputs of the last hour, as a workspace of a dozen people has them. To live through it takes an hour."""
+    """Insert runs and inputs of the last hour for the Activity page."""
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     async with await world.connect() as connection:
         for minute in range(60):
@@ -91,10 +90,10 @@ async def _fill_an_hour(world: World, session_id: str) -> None:
 
 async def _picture(url: str, database_url: str) -> None:
     async with httpx.AsyncClient(base_url=url, timeout=30) as http:
-        story = await told(database_url, http)
-        await _fill_an_hour(story.world, story.busy_id)
-    async with running() as browser:
-        await take_all(browser, url, story)
+        sample = await create_sample(database_url, http)
+        await _fill_an_hour(sample.world, sample.busy_id)
+    async with launch_browser() as browser:
+        await take_all(browser, url, sample)
 
 
 def main() -> None:
@@ -103,8 +102,8 @@ def main() -> None:
         data = Path(folder) / "data"
         data.mkdir()
         with embedded_postgres.running(Path(folder) / "postgres") as database_url:
-            migrate(database_url)
-            with serving(database_url, data) as server, working(database_url, data):
+            migrate_for_tests(database_url)
+            with serving(database_url, data, **PATIENT) as server, working(database_url, data):
                 asyncio.run(_picture(server.url, database_url))
 
 

@@ -1,5 +1,4 @@
-"""What holds of every page, whatever is on it: no barrier that axe-core can find, no sideways scrolling, nothing that
-the policy forbids, and a way through by keyboard. `Visitor` fails a test for errors and requests to elsewhere."""
+"""Checks for every page: accessibility, horizontal scrolling, keyboard navigation, content security policy."""
 
 from collections.abc import AsyncIterator
 
@@ -8,93 +7,131 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from tests.console.browser import NARROW, WIDE, Scheme, Visitor, visiting
-from tests.console.story import Story, told
-from tests.workers import working
+from tests.console.browser import NARROW, WIDE, ConsolePage, Scheme, open_console
+from tests.console.sample_workspace import SampleWorkspace, create_sample
+from tests.workers import Worker
 from tests.world import Server, World
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-# Marks what the keyboard gets to, and what it gets to without a sign of it.
-WATCH = """
+# Marks the elements that receive the focus, and those that have no visible focus indicator.
+WATCH_FOCUS = """
 addEventListener("focusin", ({target}) => {
   target.dataset.reached = "";
-  // A box may light up for what is in it, and a label for the radio button before it.
+  // The indicator may be on the form around a field, or on the label after a radio button.
   const around = [target.nextElementSibling, target.parentElement, target.closest("form, label")];
-  const signs = [target, ...around.filter(Boolean)];
-  const seen = signs.some((one) => getComputedStyle(one).outlineStyle !== "none");
-  if (!seen && !target.matches("h1, main, body")) target.dataset.unseen = "";
+  const candidates = [target, ...around.filter(Boolean)];
+  const isVisible = candidates.some((one) => getComputedStyle(one).outlineStyle !== "none");
+  if (!isVisible && !target.matches("h1, main, body")) target.dataset.noOutline = "";
 });
 """
-# One of a group of radio buttons stands for all of them: arrows go to the others.
-OPERABLE = """
+# Radio buttons are left out: Tab stops at one of a group only.
+FOCUSABLE = """
 [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")]
   .filter((one) => !one.disabled && one.type !== "radio" && one.tabIndex >= 0)
   .filter((one) => one.checkVisibility({visibilityProperty: true}))
 """
-LEFT = f"{OPERABLE}.filter((one) => !('reached' in one.dataset)).map((one) => one.outerHTML.slice(0, 150))"
+NOT_REACHED = f"{FOCUSABLE}.filter((one) => !('reached' in one.dataset)).map((one) => one.outerHTML.slice(0, 150))"
+NO_OUTLINE = (
+    "[...document.querySelectorAll('[data-no-outline]')].map((one) => `no outline: ${one.outerHTML.slice(0, 150)}`)"
+)
+# The page and the buttons to press one after the other; the last opens a dialog.
+DIALOGS = [
+    ("keys", "Create key"),
+    ("keys", "Rotate Ada's browser"),
+    ("keys", "Revoke Ada's browser"),
+    ("sessions", "New session"),
+    ("session", "Share"),
+    ("session", "More", "Rename…"),
+    ("session", "More", "Archive…"),
+    ("session", "More", "Delete…"),
+    ("skills", "New skill"),
+    ("skill", "Rename"),
+    ("skill", "Archive"),
+    ("skill", "Roll back to version 1"),
+]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def story(server: Server, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Story]:
-    with working(server.database_url, tmp_path_factory.mktemp("worker")):
-        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
-            yield await told(server.database_url, http)
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def sample(server: Server, worker: Worker) -> AsyncIterator[SampleWorkspace]:
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        yield await create_sample(server.database_url, http)
 
 
-# Some fifty pages, one after another: a quarter of a minute, or minutes where much else runs.
-@pytest.mark.timeout(400)
-async def test_no_barriers_and_no_sideways_scrolling(browser: Browser, server: Server, story: Story) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [NARROW, WIDE])
+async def test_pages_are_accessible_and_fit_the_screen(
+    browser: Browser, server: Server, sample: SampleWorkspace, width: int, scheme: Scheme
+) -> None:
+    async with open_console(browser, server.url, width=width, scheme=scheme) as console:
+        await console.open()
+        await console.heading("Sign in")
+        found = {"sign-in": await layout_problems(console)}
+        await console.sign_in(sample.key, "/workspace")
+        for name, path in sample.pages.items():
+            await console.load(path)
+            found[name] = await layout_problems(console)
+    assert {name: problems for name, problems in found.items() if problems} == {}
+
+
+@pytest.mark.long
+async def test_dialogs_are_accessible_and_fit_the_screen(
+    browser: Browser, server: Server, sample: SampleWorkspace
+) -> None:
+    found: dict[tuple[str, ...], list[str]] = {}
+    async with open_console(browser, server.url, width=NARROW) as console:
+        await console.sign_in(sample.key, "/workspace")
+        for name, *buttons in DIALOGS:
+            # Navigating to the current page does nothing.
+            if not console.page.url.endswith(sample.pages[name]):
+                await console.load(sample.pages[name])
+            for button in buttons:
+                await console.page.get_by_role("button", name=button, exact=True).click()
+            await expect(console.page.get_by_role("dialog")).to_be_visible()
+            await expect(console.page.get_by_role("status").filter(has_text="Loading ")).to_have_count(0)
+            found[name, *buttons] = await layout_problems(console)
+            await console.page.keyboard.press("Escape")
+            await expect(console.page.get_by_role("dialog")).to_have_count(0)
+    assert {dialog: problems for dialog, problems in found.items() if problems} == {}
+
+
+async def layout_problems(console: ConsolePage) -> list[str]:
+    overflow = await console.overflow()
+    return await console.accessibility_problems() + ([f"{overflow} px wider than the screen"] if overflow > 0 else [])
+
+
+@pytest.mark.long
+async def test_everything_is_reachable_by_keyboard(console: ConsolePage, sample: SampleWorkspace) -> None:
+    page = console.page
+    await console.sign_in(sample.key, "/workspace")
+    await page.evaluate(WATCH_FOCUS)
     found: dict[str, list[str]] = {}
-    schemes: tuple[Scheme, ...] = ("light", "dark")
-    for width, scheme in ((width, scheme) for width in (NARROW, WIDE) for scheme in schemes):
-        async with visiting(browser, server.url, width=width, scheme=scheme) as visitor:
-            await visitor.open()
-            await visitor.heading("Sign in")
-            found[f"sign-in at {width} in {scheme}"] = await faults(visitor)
-            await visitor.sign_in(story.key, "/workspace")
-            for name, path in story.pages.items():
-                await visitor.settled(path)
-                found[f"{name} at {width} in {scheme}"] = await faults(visitor)
-    assert {name: wrong for name, wrong in found.items() if wrong} == {}
-
-
-async def faults(visitor: Visitor) -> list[str]:
-    overflow = await visitor.overflow()
-    return await visitor.problems() + ([f"{overflow} px wider than the screen"] if overflow > 0 else [])
-
-
-async def test_by_keyboard_one_gets_everywhere(visitor: Visitor, story: Story) -> None:
-    page = visitor.page
-    await visitor.sign_in(story.key, "/workspace")
-    await page.evaluate(WATCH)
-    missed: dict[str, list[str]] = {}
-    for name, path in story.pages.items():
-        await visitor.settled(path)
+    for name, path in sample.pages.items():
+        await console.load(path)
         await expect(page.locator("main :focus")).to_have_count(1)
-        left: list[str] = await page.evaluate(LEFT)
-        # Some have several stops: the day, month and year of a date.
-        for _ in range(2 * len(left) + 20):
+        not_reached: list[str] = await page.evaluate(NOT_REACHED)
+        # Some elements have several tab stops, such as day, month and year of a date.
+        for _ in range(2 * len(not_reached) + 20):
             await page.keyboard.press("Tab")
-            left = await page.evaluate(LEFT)
-            if not left:
+            not_reached = await page.evaluate(NOT_REACHED)
+            if not not_reached:
                 break
-        dark: list[str] = await page.evaluate(
-            "[...document.querySelectorAll('[data-unseen]')].map((one) => `no outline: ${one.outerHTML.slice(0, 150)}`)"
-        )
-        missed[name] = left + dark
-    assert {name: ones for name, ones in missed.items() if ones} == {}
+        no_outline: list[str] = await page.evaluate(NO_OUTLINE)
+        found[name] = not_reached + no_outline
+    assert {name: elements for name, elements in found.items() if elements} == {}
 
 
-async def test_the_content_is_one_key_away(visitor: Visitor, world: World) -> None:
-    page = visitor.page
-    await visitor.sign_in(world.key, "/keys")
-    await visitor.heading("API keys")
-    # The focus is on the heading. Before it stand the places one can go, and first of all the way past them.
-    for _ in range(await page.locator(".side a, .side button").count() + 1):
+@pytest.mark.long
+async def test_skip_link_moves_the_focus_to_the_content(console: ConsolePage, world: World) -> None:
+    page = console.page
+    await console.sign_in(world.key, "/keys")
+    await console.heading("API keys")
+    # The focus is on the heading. Go back over the navigation to the first link of the page.
+    for _ in range(await page.locator(".sidebar a, .sidebar button").count() + 1):
         await page.keyboard.press("Shift+Tab")
-    await expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
-    await expect(page.get_by_role("link", name="Skip to the content")).to_be_in_viewport()
+    await expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    await expect(page.get_by_role("link", name="Skip to content")).to_be_in_viewport()
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("main")).to_be_focused()
     assert page.url.endswith("#/keys")
@@ -102,8 +139,8 @@ async def test_the_content_is_one_key_away(visitor: Visitor, world: World) -> No
     await expect(page.get_by_role("button", name="Create key")).to_be_focused()
 
 
-# Ways in, and what stands in each. Those that need a text to be read as code or markup fail at the assignment.
-WAYS_IN = {
+# Directive of the policy: injections that it must block.
+INJECTIONS = {
     "require-trusted-types-for": [
         "document.body.innerHTML = '<img src=x onerror=\"window.ran = 1\">'",
         "document.body.setAttribute('onclick', 'window.ran = 1')",
@@ -115,22 +152,22 @@ WAYS_IN = {
     "img-src": ["new Image().src = 'https://elsewhere.example/pixel.png'"],
     "connect-src": ["fetch('https://elsewhere.example/').catch(() => {})"],
 }
-TRY = """
+VIOLATION = """
 () => new Promise((done) => {
   document.addEventListener("securitypolicyviolation", (event) => done(event.effectiveDirective), {once: true});
-  try { WAY; } catch (error) { if (!(error instanceof TypeError)) throw error; }
+  try { INJECTION; } catch (error) { if (!(error instanceof TypeError)) throw error; }
 })
 """
 
 
-async def test_a_script_that_gets_into_the_page_does_not_run(visitor: Visitor, world: World) -> None:
-    page = visitor.page
-    await visitor.sign_in(world.key, "/keys")
-    await visitor.heading("API keys")
-    for directive, ways in WAYS_IN.items():
-        for way in ways:
-            assert await page.evaluate(TRY.replace("WAY", way)) == directive, way
+async def test_injected_scripts_do_not_run(console: ConsolePage, world: World) -> None:
+    page = console.page
+    await console.sign_in(world.key, "/keys")
+    await console.heading("API keys")
+    for directive, injections in INJECTIONS.items():
+        for injection in injections:
+            assert await page.evaluate(VIOLATION.replace("INJECTION", injection)) == directive, injection
     assert await page.evaluate("window.ran") is None
-    # Chromium writes each of them to the console, which is what fails a page that tries.
-    assert len(visitor.wrongs) >= sum(map(len, WAYS_IN.values()))
-    visitor.wrongs.clear()
+    # Chromium logs each violation as an error.
+    assert len(console.errors) >= sum(map(len, INJECTIONS.values()))
+    console.errors.clear()

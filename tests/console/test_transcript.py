@@ -1,9 +1,8 @@
-"""What others write, however long and however meant, and logs of any length."""
+"""The transcript: Markdown, hostile texts, all events, long sessions."""
 
 import asyncio
 import json
 import re
-import time
 from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
@@ -11,17 +10,17 @@ from uuid import uuid4
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.console.browser import NARROW, Visitor, visiting
+from tests.console.browser import NARROW, ConsolePage, open_console
 from tests.world import Server, World
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 MEGABYTE = 1024 * 1024
 _APPEND = """
 INSERT INTO session_events (session_id, run_id, type, data)
 SELECT %s, (entry->>'run_id')::uuid, entry->>'type', entry->'data' FROM jsonb_array_elements(%s::jsonb) AS entry
 """
-# Each is a line of Markdown, and the elements it must become.
+# Markdown and the expected HTML.
 MARKDOWN = [
     ("a **b** and *c* and ***d***", "<p>a <strong>b</strong> and <em>c</em> and <strong><em>d</em></strong></p>"),
     ("snake_case_name and 2 * 3 * 4", "<p>snake_case_name and 2 * 3 * 4</p>"),
@@ -71,7 +70,7 @@ HOSTILE = [
     "a",
     "<b>",
 ]
-# Many that begin, and behind them as many that end or stand between.
+# Many opening marks, followed by as many closing marks.
 HOSTILE_PAIRS = [
     ("*a _b ", "b_ a* "),
     ("**a *b _c __d ", "d__ c_ b* a** "),
@@ -91,18 +90,18 @@ def messages(*texts: str) -> list[tuple[str, str, dict[str, Any]]]:
     return [("message", run_id, {"role": "assistant", "text": text}) for text in texts]
 
 
-async def module(visitor: Visitor, name: str) -> str:
-    """Where a module of the console lies."""
-    found: str = await visitor.page.evaluate(
+async def module(console: ConsolePage, name: str) -> str:
+    """The URL of a console module."""
+    found: str = await console.page.evaluate(
         "name => [...document.querySelectorAll('link')].map(link => link.href).find(href => href.endsWith(name))",
         name,
     )
     return found
 
 
-async def test_markdown_becomes_elements_and_nothing_else(visitor: Visitor) -> None:
-    await visitor.open()
-    found = await visitor.page.evaluate(
+async def test_markdown(console: ConsolePage) -> None:
+    await console.open()
+    found = await console.page.evaluate(
         """async ([source, texts]) => {
             const { markdown } = await import(source);
             return texts.map((text) => {
@@ -116,15 +115,15 @@ async def test_markdown_becomes_elements_and_nothing_else(visitor: Visitor) -> N
                 return place.innerHTML;
             });
         }""",
-        [await module(visitor, "session/markdown.js"), [text for text, _ in MARKDOWN]],
+        [await module(console, "session/markdown.js"), [text for text, _ in MARKDOWN]],
     )
     assert list(zip([text for text, _ in MARKDOWN], found, strict=True)) == MARKDOWN
 
 
-async def test_a_megabyte_of_marks_takes_no_longer_than_one_of_words(visitor: Visitor) -> None:
-    """One that took time by the square of its length would take hours."""
-    await visitor.open()
-    work = visitor.page.evaluate(
+async def test_hostile_markdown_takes_linear_time(console: ConsolePage) -> None:
+    """Quadratic time would take hours for a megabyte."""
+    await console.open()
+    work = console.page.evaluate(
         """async ([source, texts, length]) => {
             const { markdown } = await import(source);
             return texts.map((parts) => {
@@ -134,10 +133,10 @@ async def test_a_megabyte_of_marks_takes_no_longer_than_one_of_words(visitor: Vi
                 return place.querySelectorAll("*").length;
             });
         }""",
-        [await module(visitor, "session/markdown.js"), [*[(part,) for part in HOSTILE], *HOSTILE_PAIRS], MEGABYTE],
+        [await module(console, "session/markdown.js"), [*[(part,) for part in HOSTILE], *HOSTILE_PAIRS], MEGABYTE],
     )
     counts = await asyncio.wait_for(work, 120)
-    assert max(counts) < 10_000, "what no person reads is not drawn without bound"
+    assert max(counts) < 10_000, "the number of elements must be limited"
 
 
 async def test_what_others_write_harms_nothing(world: World, browser: Browser, server: Server) -> None:
@@ -159,9 +158,9 @@ async def test_what_others_write_harms_nothing(world: World, browser: Browser, s
             ("tool.result", run_id, {"call_id": "c", "name": "x", "text": evil + "v" * 30_000}),
         ],
     )
-    async with visiting(browser, server.url, width=NARROW) as visitor:
-        page = visitor.page
-        await visitor.sign_in(world.key, f"/sessions/{session_id}")
+    async with open_console(browser, server.url, width=NARROW) as console:
+        page = console.page
+        await console.sign_in(world.key, f"/sessions/{session_id}")
         transcript = page.get_by_role("region", name="Transcript")
         await expect(transcript).to_contain_text("alert(1)")
         assert await transcript.locator("script, img, iframe, object, svg").count() == 0
@@ -169,18 +168,18 @@ async def test_what_others_write_harms_nothing(world: World, browser: Browser, s
         assert links == [["http://evil.example/i.png", "noopener noreferrer"]]
         await transcript.locator("summary").click()
         await expect(transcript.locator("details")).to_contain_text("evil")
-        assert await visitor.overflow() <= 0
+        assert await console.overflow() <= 0
         await page.get_by_role("button", name="Show all 1,048,576 characters").click()
         await expect(page.get_by_role("button", name="Show all 1,048,576 characters")).to_have_count(0)
         shown = (
             await transcript.get_by_role("article", name="Answer").nth(1).evaluate("node => node.textContent.length")
         )
         assert shown == MEGABYTE
-        assert await visitor.overflow() <= 0
-        assert await visitor.problems() == []
+        assert await console.overflow() <= 0
+        assert await console.accessibility_problems() == []
 
 
-async def test_inputs_are_followed_to_their_end_whatever_becomes_of_their_run(visitor: Visitor, world: World) -> None:
+async def test_requeued_failed_and_follow_up_runs(console: ConsolePage, world: World) -> None:
     session_id = await world.new_session()
     first, second, third = (str(uuid4()) for _ in range(3))
     await append(
@@ -202,28 +201,28 @@ async def test_inputs_are_followed_to_their_end_whatever_becomes_of_their_run(vi
             ("input.accepted", third, {"input_id": "c", "text": "anew"}),
         ],
     )
-    page = visitor.page
-    await visitor.sign_in(world.key, f"/sessions/{session_id}")
+    page = console.page
+    await console.sign_in(world.key, f"/sessions/{session_id}")
     transcript = page.get_by_role("region", name="Transcript")
     for text in (
-        "started a run · taken up at step 1",
-        "2 earlier turns no longer fit into the model.",
-        "look_up no result",
-        "The run goes on elsewhere: Its worker was lost.",
-        "✕ The run failed: No more.",
-        "1 input handed to the next run.",
-        "handed to the next run · taken up at step 1",
-        "accepted · started a run · not taken up yet",
+        "Started a run · Read at step 1",
+        "2 earlier turns removed to fit the model's context.",
+        "look_up No result",
+        "The run was requeued: Its worker was lost.",
+        "✕ Failed: No more.",
+        "1 input moved to the next run.",
+        "Moved to the next run · Read at step 1",
+        "Started a run · Queued",
     ):
         await expect(transcript.get_by_text(text)).to_have_count(1)
     for number, end in ((1, r"steered 1 time, failed\."), (2, r"succeeded\."), (3, r"queued now\.")):
         await expect(page.get_by_role("img", name=re.compile(rf"^Run {number}, .*{end}$"))).to_be_visible()
-    await expect(page.get_by_role("button", name="Steer the run")).to_be_visible()
-    assert await visitor.problems() == []
+    await expect(page.get_by_role("button", name="Send to current run")).to_be_visible()
+    assert await console.accessibility_problems() == []
 
 
-async def test_ten_thousand_events_open_and_scroll(visitor: Visitor, world: World) -> None:
-    page = visitor.page
+async def test_scroll_through_ten_thousand_events(console: ConsolePage, world: World) -> None:
+    page = console.page
     session_id = await world.new_session()
     entries: list[tuple[str, str, dict[str, Any]]] = []
     for number in range(1250):
@@ -240,16 +239,14 @@ async def test_ten_thousand_events_open_and_scroll(visitor: Visitor, world: Worl
         ]
     await append(world, session_id, entries)
     await world.execute("ANALYZE session_events")
-    await visitor.sign_in(world.key, "/sessions")
+    await console.sign_in(world.key, "/sessions")
     await expect(page.get_by_role("link", name="Untitled session")).to_be_visible()
-    began = time.monotonic()
     await page.evaluate("path => { location.hash = path; }", f"/sessions/{session_id}")
     await expect(page.get_by_text("answer 1249")).to_be_in_viewport()
-    print(f"10,000 events were open after {time.monotonic() - began:.2f} s")  # noqa: T201  how fast is for people to judge
-    await expect(page.get_by_text("The last 8 of 1250 runs")).to_be_attached()
+    await expect(page.get_by_text("Last 8 of 1250 runs")).to_be_attached()
     assert await page.evaluate("document.querySelectorAll('*').length") < 4000
-    assert await page.get_by_role("button", name="Jump to the newest").is_hidden()
-    # Up, until what is read is no longer drawn at the end.
+    assert await page.get_by_role("button", name="Jump to latest").is_hidden()
+    # Scroll up until the last block is no longer rendered.
     await page.mouse.move(500, 300)
     for _ in range(200):
         await page.mouse.wheel(0, -3000)
@@ -257,10 +254,10 @@ async def test_ten_thousand_events_open_and_scroll(visitor: Visitor, world: Worl
         if await page.get_by_text("question 1150", exact=True).count():
             break
     await expect(page.get_by_text("question 1150", exact=True)).to_be_attached()
-    await expect(page.get_by_role("button", name="Jump to the newest")).to_be_visible()
+    await expect(page.get_by_role("button", name="Jump to latest")).to_be_visible()
     assert await page.get_by_text("answer 1249").count() == 0
     assert await page.evaluate("document.querySelectorAll('*').length") < 8000
-    # What comes meanwhile does not move what is read.
+    # A new event must not move the visible blocks.
     seen = page.get_by_text("question 1160", exact=True)
     await seen.scroll_into_view_if_needed()
     before = await seen.bounding_box()
@@ -270,9 +267,9 @@ async def test_ten_thousand_events_open_and_scroll(visitor: Visitor, world: Worl
     assert before
     assert after
     assert abs(before["y"] - after["y"]) < 2
-    await page.get_by_role("button", name="Jump to the newest").click()
+    await page.get_by_role("button", name="Jump to latest").click()
     await expect(page.get_by_role("article", name="Answer").filter(has_text="something new")).to_be_in_viewport()
-    await expect(page.get_by_role("button", name="Jump to the newest")).to_be_hidden()
-    # At the end one stays at the end.
+    await expect(page.get_by_role("button", name="Jump to latest")).to_be_hidden()
+    # At the end the page follows new events.
     await append(world, session_id, messages("newer\n\n" * 40, "the newest"))
     await expect(page.get_by_role("article", name="Answer").filter(has_text="the newest")).to_be_in_viewport()

@@ -21,8 +21,8 @@ from quarterdeck.agents.model import (
     Turn,
     UserTurn,
 )
-from quarterdeck.agents.models import Models
-from quarterdeck.agents.stepping import model_step
+from quarterdeck.agents.registry import ModelRegistry
+from quarterdeck.agents.retry import step_with_retries
 from quarterdeck.core.settings import ModelSettings
 from tests.contract.provider_server import (
     ANTHROPIC,
@@ -56,7 +56,7 @@ class Talk:
         self._settings = settings
 
     async def step(self, turns: Sequence[Turn] = HELLO, instructions: str = "Be brief.") -> Step:
-        return await model_step(self.model, instructions, turns, [READ], self.shown.append, self._settings)
+        return await step_with_retries(self.model, instructions, turns, [READ], self.shown.append, self._settings)
 
 
 @asynccontextmanager
@@ -72,7 +72,7 @@ async def talking(dialect: Dialect, *replies: Reply, **changes: Any) -> AsyncIte
             "stall_seconds": 5.0,
         }
         settings = ModelSettings(**defaults | changes)
-        models = Models(settings)
+        models = ModelRegistry(settings)
         try:
             yield Talk(await models.resolve(dialect.model), served, settings)
         finally:
@@ -417,8 +417,8 @@ async def test_openai_itself_is_asked_over_the_responses_api(monkeypatch: pytest
     async with provider(refuses(400, OPENAI.error("invalid", "seen"))) as served:
         monkeypatch.setattr("quarterdeck.agents.providers.OPENAI_URL", f"{served.url}/v1")
         settings = ModelSettings(openai_api_key=KEY)
-        models = Models(settings)
+        models = ModelRegistry(settings)
         with pytest.raises(ModelFailure, match="seen"):
-            await model_step(await models.resolve("openai:gpt-test"), "", HELLO, [], lambda _: None, settings)
+            await step_with_retries(await models.resolve("openai:gpt-test"), "", HELLO, [], lambda _: None, settings)
         await models.close()
         assert served.requests[0].path == "/v1/responses"

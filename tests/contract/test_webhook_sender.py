@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.webhooks.rules import IpAddress
-from quarterdeck.webhooks.sender import Sender, SendingFailed
+from quarterdeck.webhooks.sender import Sender, SendError
 from tests.receivers import Behaviour, Receiver, answering, babbling, hanging, receiving, resetting, trickling
 
 LAX = WebhookSettings(allow_private_addresses=True, allow_http=True, timeout_seconds=30)
@@ -79,7 +79,7 @@ async def test_one_private_address_among_those_of_a_name_is_enough_to_refuse_it(
     async with receiving() as receiver:
         with (
             sending(STRICT, Names(answer)) as sender,
-            pytest.raises(SendingFailed, match="not public") as refused,
+            pytest.raises(SendError, match="not public") as refused,
         ):
             await sender.post(named(receiver), {}, b"body")
     assert receiver.received == []
@@ -126,7 +126,7 @@ async def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_an_attempt_has_one_deadline(behaviour: Behaviour, reason: str) -> None:
     settings = WebhookSettings(allow_private_addresses=True, allow_http=True, timeout_seconds=0.5)
     async with receiving(behaviour) as receiver:
-        with sending(settings, Names(["127.0.0.1"])) as sender, pytest.raises(SendingFailed, match=reason):
+        with sending(settings, Names(["127.0.0.1"])) as sender, pytest.raises(SendError, match=reason):
             await asyncio.wait_for(sender.post(named(receiver), {}, b"body"), 30)
 
 
@@ -135,7 +135,7 @@ async def test_an_attempt_has_one_deadline(behaviour: Behaviour, reason: str) ->
 )
 async def test_answers_that_are_none(behaviour: Behaviour, reason: str) -> None:
     async with receiving(behaviour) as receiver:
-        with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendingFailed, match=reason):
+        with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendError, match=reason):
             await sender.post(named(receiver), {}, b"body")
 
 
@@ -170,9 +170,9 @@ async def test_the_end_of_a_body_is_not_waited_for() -> None:
 async def test_what_cannot_be_reached_says_so() -> None:
     async with receiving() as receiver:
         pass
-    with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendingFailed, match="No connection"):
+    with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendError, match="No connection"):
         await sender.post(named(receiver), {}, b"body")
-    with sending(LAX, Names([])) as sender, pytest.raises(SendingFailed, match=r"The name receiver\.test is not known"):
+    with sending(LAX, Names([])) as sender, pytest.raises(SendError, match=r"The name receiver\.test is not known"):
         await sender.post(named(receiver), {}, b"body")
 
 
@@ -180,7 +180,7 @@ async def test_what_cannot_be_reached_says_so() -> None:
 async def test_the_rules_of_addresses_hold_when_it_is_sent_too(url: str) -> None:
     """Settings may have become stricter since a webhook was stored. Resolved by the system here."""
     async with receiving() as receiver:
-        with sending(STRICT) as sender, pytest.raises(SendingFailed):
+        with sending(STRICT) as sender, pytest.raises(SendError):
             await sender.post(url.format(receiver.port), {}, b"body")
     assert receiver.received == []
 
@@ -227,9 +227,9 @@ async def test_the_certificate_is_checked_against_the_name_and_not_the_address(t
     async with receiving(tls=server) as receiver:
         with sending(LAX, Names(["127.0.0.1"]), client) as sender:
             assert (await sender.post(named(receiver, scheme="https"), {}, b"body")).status == 204
-            with pytest.raises(SendingFailed, match="certificate"):
+            with pytest.raises(SendError, match="certificate"):
                 await sender.post(named(receiver, "other.test", "https"), {}, b"body")
-            with pytest.raises(SendingFailed, match="certificate"):
+            with pytest.raises(SendError, match="certificate"):
                 await sender.post(f"https://127.0.0.1:{receiver.port}/", {}, b"body")
     assert asked[:2] == ["receiver.test", "other.test"]
     assert len(receiver.received) == 1
@@ -238,6 +238,6 @@ async def test_the_certificate_is_checked_against_the_name_and_not_the_address(t
 async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
     server, _ = certificate(tmp_path, "receiver.test")
     async with receiving(tls=server) as receiver:
-        with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendingFailed, match="certificate"):
+        with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendError, match="certificate"):
             await sender.post(named(receiver, scheme="https"), {}, b"body")
     assert receiver.received == []

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from quarterdeck.core.settings import DatabaseSettings, WebhookSettings
 from quarterdeck.db.database import Database
-from quarterdeck.webhooks.deliveries import Deliveries
-from quarterdeck.webhooks.sealing import KEY_FILE, Sealer
+from quarterdeck.webhooks.deliveries import DeliverySender
+from quarterdeck.webhooks.secret_encryption import KEY_FILE, SecretCipher
 from quarterdeck.webhooks.sender import Sender
 from tests.fault.deliveries import QUICK, arrived, create, delivery, overdue, own, receiver, send_test, server
 from tests.receivers import Receiver, answering, hanging, receiving, slowly, verify
@@ -246,7 +246,7 @@ async def test_a_host_without_a_free_place_is_passed_over(world: World, server: 
     sender = Sender(settings)
     await database.open()
     try:
-        deliveries = Deliveries(database, settings, Sealer(settings, server.data_dir), sender)
+        deliveries = DeliverySender(database, settings, SecretCipher(settings, server.data_dir), sender)
         deliveries._busy["localhost"] = 2
         claims, _ = await deliveries._claim()
         assert [claimed.webhook_id for claimed, _ in claims] == [UUID(quick)]
@@ -275,7 +275,7 @@ async def test_workspaces_take_turns(world: World, server: Server) -> None:
     sender = Sender(settings)
     await database.open()
     try:
-        claims, _ = await Deliveries(database, settings, Sealer(settings, server.data_dir), sender)._claim()
+        claims, _ = await DeliverySender(database, settings, SecretCipher(settings, server.data_dir), sender)._claim()
         assert len(claims) == 8
         assert UUID(lone) in {claimed.webhook_id for claimed, _ in claims}
     finally:

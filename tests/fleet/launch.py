@@ -14,7 +14,7 @@ def main() -> None:
     import quarterdeck.app
 
     if sys.argv[1] == "worker":
-        import quarterdeck.worker.queue  # noqa: F401 - the clock is installed in loaded modules only
+        import quarterdeck.worker.process  # noqa: F401 - the clock is installed in loaded modules only
     clock.install(Path(os.environ[CLOCK_VARIABLE]))
     if bug := os.environ.get(BUG_VARIABLE):
         BUGS[bug].plant()

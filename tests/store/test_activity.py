@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from quarterdeck.activity import rules, service
-from quarterdeck.activity.model import Reach
+from quarterdeck.activity.model import CountLimits
 from quarterdeck.db.database import Connection
 from quarterdeck.workspaces import service as workspaces
 from tests.store.test_sql_prepares import ALL, as_prepared
@@ -35,7 +35,7 @@ FETCHED = """
 SELECT relname::text, seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables
 WHERE relname IN ('runs', 'session_events')
 """
-WIDE = Reach(runs=100_000, inputs=100_000)
+WIDE = CountLimits(runs=100_000, inputs=100_000)
 
 
 async def fetched(connection: Connection) -> dict[str, int]:
@@ -79,10 +79,14 @@ async def test_only_the_window_of_the_workspace_is_read(database_url: str, known
 
 @pytest.mark.parametrize(
     ("reach", "runs"),
-    [(Reach(runs=100, inputs=10_000), 100), (Reach(runs=10_000, inputs=50), 25), (Reach(runs=30, inputs=50), 25)],
+    [
+        (CountLimits(runs=100, inputs=10_000), 100),
+        (CountLimits(runs=10_000, inputs=50), 25),
+        (CountLimits(runs=30, inputs=50), 25),
+    ],
     ids=["too many runs", "too many inputs", "too many of both"],
 )
-async def test_the_window_is_cut_short_where_too_much_came_in(database_url: str, reach: Reach, runs: int) -> None:
+async def test_the_window_is_cut_short_where_too_much_came_in(database_url: str, reach: CountLimits, runs: int) -> None:
     """Both are counted from the same moment on, and wholly."""
     # Ids know no more than milliseconds.
     now = datetime.now(UTC).replace(microsecond=0)

@@ -1,4 +1,4 @@
-"""What a page of the audit log costs: what is asked for is found, not looked for among all."""
+"""A page of the audit log reads its own rows and not the whole log."""
 
 import re
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ SELECT lpad(to_hex(n), 32, '0')::uuid, %s, CASE WHEN n %% 5000 = 2 THEN 'rare' E
        CASE WHEN n %% 5000 = 1 THEN %s::uuid ELSE %s END, '{}'
 FROM generate_series(1, 20000) n
 """
-# Of another time than those above.
+# With other ids than those above.
 SOME = """
 INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, user_id, detail)
 SELECT lpad(to_hex(n), 32, '0')::uuid, %s, 'y', 'run', gen_random_uuid(), %s, '{}' FROM generate_series(50001, 50030) n
@@ -33,7 +33,7 @@ LIMIT = 50
 
 
 async def fetched(connection: Connection) -> int:
-    """Rows of the table that this connection has looked at so far, by any way."""
+    """Rows of the table that this transaction has read."""
     row = await (await connection.execute(FETCHED)).fetchone()
     assert row is not None
     count: int = row[0]
@@ -43,8 +43,7 @@ async def fetched(connection: Connection) -> int:
 async def pages(
     connection: Connection, workspace_id: UUID, wanted: AuditFilter, *, newest_first: bool
 ) -> AsyncIterator[tuple[int, int]]:
-    """The length of the first page, and how many rows were read for it: often enough for PostgreSQL to settle on a
-    plan for all values."""
+    """The length of the first page, and how many rows were read for it. Repeated until the plan is generic."""
     start = HIGHEST_ID if newest_first else LOWEST_ID
     for _ in range(12):
         async with connection.transaction():
@@ -54,9 +53,10 @@ async def pages(
 
 
 @pytest.mark.parametrize("newest_first", [True, False])
-@pytest.mark.parametrize("known", ["new", "when_empty", "analysed_when_empty", "small", "analysed"])
-async def test_a_page_does_not_read_the_whole_log(database_url: str, newest_first: bool, known: str) -> None:
-    """Whatever PostgreSQL knew of the table when it made its plan."""
+@pytest.mark.parametrize("first_planned", ["full", "empty", "analysed_empty", "small"])
+async def test_a_page_does_not_read_the_whole_log(database_url: str, newest_first: bool, first_planned: str) -> None:
+    """Also if the plan was first made while the table had few rows or none. The ANALYZE stands for autovacuum, which
+    runs within a minute and replaces such plans."""
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         workspace_id = await workspaces.create_workspace(connection, "x", "a@example.com")
         rare = await workspaces.add_member(connection, workspace_id, "b@example.com")
@@ -80,17 +80,16 @@ async def test_a_page_does_not_read_the_whole_log(database_url: str, newest_firs
             (AuditFilter(action="rare", user_id=often), 4),
             (AuditFilter(user_id=rare, object_type=ObjectType.WEBHOOK), 0),
         )
-        if known == "small":
+        if first_planned == "small":
             await connection.execute(SOME, (workspace_id, often))
-        if known in ("analysed_when_empty", "small"):
+        if first_planned in ("analysed_empty", "small"):
             await connection.execute("ANALYZE audit_events")
-        if known in ("when_empty", "analysed_when_empty", "small"):
+        if first_planned != "full":
             for wanted, _ in cases:
                 async for _ in pages(connection, workspace_id, wanted, newest_first=newest_first):
                     pass
         await connection.execute(FILL, (workspace_id, thing, rare, often))
-        if known == "analysed":
-            await connection.execute("ANALYZE audit_events")
+        await connection.execute("ANALYZE audit_events")
         for wanted, expected in cases:
             async for length, read in pages(connection, workspace_id, wanted, newest_first=newest_first):
                 assert length == expected
@@ -109,7 +108,7 @@ INDEXES = {
 @pytest.mark.parametrize("newest_first", [True, False])
 @pytest.mark.parametrize("lead", INDEXES, ids=str)
 async def test_each_filter_has_its_index(database_url: str, lead: str | None, newest_first: bool) -> None:
-    """In the plan that PostgreSQL makes for all values: from one place of one index on, and nothing to sort."""
+    """In the generic plan: one index scan that starts at the cursor, and no sort."""
     statement = as_prepared(store._PAGES[lead, newest_first])
     nothing = ", ".join(["NULL"] * statement.count("$"))
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:

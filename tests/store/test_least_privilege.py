@@ -17,7 +17,7 @@ from quarterdeck.core.settings import AuditSettings, DatabaseSettings
 from quarterdeck.db.database import Connection, Database, connection_options
 from quarterdeck.db.migrate import MigrationError, is_current, migrate
 from quarterdeck.db.roles import AppRole, RoleError
-from quarterdeck.worker.queue import _queue_options
+from quarterdeck.worker.process import _queue_options
 from tests.pages import blocks_of
 from tests.workers import eventually, working
 from tests.world import AS_OWNER, LOGIN, Server, World, app_url, drop_database

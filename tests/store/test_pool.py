@@ -1,10 +1,11 @@
-"""Connections on loan: the one that came back last goes out first, and nobody waits while one lies idle."""
+"""The pool: its connections are shared, alive, and clean when they are lent."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import psycopg
+import pytest
 
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import make_pool
@@ -25,22 +26,12 @@ def pid(connection: Connection) -> int:
     return connection.info.backend_pid
 
 
-async def test_one_caller_meets_the_same_connection_again_and_again(database_url: str) -> None:
-    async with pooled(database_url, 4) as pool:
-        met = set()
-        for _ in range(10):
-            async with pool.lease() as connection:
-                await connection.execute("SELECT 1")
-                met.add(pid(connection))
-    assert len(met) == 1
-
-
-async def test_several_at_once_have_one_each(database_url: str) -> None:
+async def test_concurrent_callers_have_a_connection_each(database_url: str) -> None:
     async with pooled(database_url, 3) as pool, pool.lease() as one, pool.lease() as two, pool.lease() as three:
         assert len({pid(one), pid(two), pid(three)}) == 3
 
 
-async def test_who_waits_gets_what_comes_back(database_url: str) -> None:
+async def test_a_waiting_caller_gets_the_connection_that_is_returned(database_url: str) -> None:
     async with pooled(database_url, 1) as pool:
 
         async def take() -> int:
@@ -52,7 +43,7 @@ async def test_who_waits_gets_what_comes_back(database_url: str) -> None:
             assert len(set(await asyncio.gather(*(take() for _ in range(20))))) == 1
 
 
-async def test_a_connection_that_has_died_is_replaced_before_anything_is_sent(database_url: str) -> None:
+async def test_a_dead_connection_is_replaced_before_anything_is_sent(database_url: str) -> None:
     async with pooled(database_url, 2) as pool:
         async with pool.lease() as connection:
             dead = pid(connection)
@@ -64,7 +55,7 @@ async def test_a_connection_that_has_died_is_replaced_before_anything_is_sent(da
             assert pid(connection) != dead
 
 
-async def test_a_transaction_that_was_left_open_does_not_reach_the_next(database_url: str) -> None:
+async def test_a_transaction_that_was_left_open_is_rolled_back(database_url: str) -> None:
     async with pooled(database_url, 1) as pool:
         async with pool.lease() as connection:
             await connection.execute("BEGIN")
@@ -72,7 +63,30 @@ async def test_a_transaction_that_was_left_open_does_not_reach_the_next(database
             assert connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
 
 
-async def test_all_are_closed_with_the_pool(database_url: str) -> None:
+async def test_a_cancelled_caller_leaves_no_statement_running(database_url: str) -> None:
+    async with pooled(database_url, 1) as pool:
+        entered = asyncio.Event()
+
+        async def sleep() -> None:
+            async with pool.lease() as connection:
+                entered.set()
+                await connection.execute("SELECT pg_sleep(600)")
+
+        sleeping = asyncio.create_task(sleep())
+        await entered.wait()
+        async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as other:
+            query = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+            while not (await other.execute(query)).rowcount:
+                await asyncio.sleep(0.01)
+            sleeping.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sleeping
+            assert (await other.execute(query)).rowcount == 0
+        async with pool.lease() as connection:
+            assert (await (await connection.execute("SELECT 1")).fetchone()) == (1,)
+
+
+async def test_closing_the_pool_closes_all_connections(database_url: str) -> None:
     async with pooled(database_url, 2) as pool, pool.lease() as connection:
         await connection.execute("SELECT 1")
     assert connection.closed

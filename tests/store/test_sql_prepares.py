@@ -1,5 +1,4 @@
-"""Every SQL constant is prepared and planned on the migrated schema, so that a typo or a missing right fails here and
-not at three in the morning."""
+"""Every SQL constant is prepared and planned on the migrated schema: a typo or a missing privilege fails here."""
 
 import ast
 import importlib
@@ -18,18 +17,18 @@ from quarterdeck.db.database import connection_options
 from tests.world import AS_OWNER, app_url
 
 SOURCE = Path(quarterdeck.__file__).parent
-STORES = [file for file in sorted(SOURCE.glob("*/*store.py")) if file.stem != "bundle_store"]
+STORES = [file for file in sorted(SOURCE.rglob("*store.py")) if file.stem != "bundle_store"]
 FILES = [
     *STORES,
-    SOURCE / "access" / "last_used.py",
-    SOURCE / "events" / "log.py",
+    SOURCE / "auth" / "last_used.py",
+    SOURCE / "conversations" / "events" / "log.py",
     SOURCE / "db" / "migrate.py",
     SOURCE / "db" / "roles.py",
 ]
-# What a process of the service asks too, to know whether it is ready.
-ALSO_OF_THE_SERVICE = {"db/migrate _APPLIED", "db/migrate _KNOWN"}
+# Also used by the processes of the service, for their readiness check.
+ALSO_FOR_SERVICE = {"db/migrate _APPLIED", "db/migrate _KNOWN"}
 _STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH|LOCK|CREATE)\b")
-# PostgreSQL prepares only what it plans.
+# PostgreSQL prepares only statements that it plans.
 _PREPARABLE = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b")
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -39,8 +38,8 @@ class Constant(Struct, frozen=True):
     text: str
 
     @property
-    def is_the_owners(self) -> bool:
-        return self.place.startswith("db/") and self.place not in ALSO_OF_THE_SERVICE
+    def is_for_owner(self) -> bool:
+        return self.place.startswith("db/") and self.place not in ALSO_FOR_SERVICE
 
 
 def constants() -> Iterator[Constant]:
@@ -57,8 +56,8 @@ def constants() -> Iterator[Constant]:
 
 
 def made_constants(file: Path) -> Iterator[Constant]:
-    """Statements that are alike, made once when the module is loaded and kept in a table."""
-    module = importlib.import_module(f"quarterdeck.{file.parent.name}.{file.stem}")
+    """Similar statements that a module builds when it is loaded and keeps in a dictionary."""
+    module = importlib.import_module(".".join(file.relative_to(SOURCE.parent).with_suffix("").parts))
     for name, table in vars(module).items():
         if name.startswith("_") and name.isupper() and isinstance(table, dict):
             for key, text in table.items():
@@ -70,14 +69,14 @@ ALL = list(constants())
 
 
 def as_prepared(text: str) -> str:
-    """psycopg's placeholders as PostgreSQL's own."""
+    """psycopg's placeholders replaced by PostgreSQL's."""
     numbers = itertools.count(1)
-    return re.sub(r"%s", lambda _: f"${next(numbers)}", text).replace("%%", "%")
+    return re.sub(r"%[sb]", lambda _: f"${next(numbers)}", text).replace("%%", "%")
 
 
 @pytest.fixture
 def connection(database_url: str) -> Iterator[Connection]:
-    """As the service is connected."""
+    """With the role and options of the service."""
     options = connection_options(DatabaseSettings())
     with psycopg.connect(app_url(database_url), autocommit=True, options=options) as connection:
         yield connection
@@ -90,7 +89,7 @@ def owner(database_url: str) -> Iterator[Connection]:
 
 
 def faults(connection: Connection, constants: list[Constant]) -> list[str]:
-    """Of the statements, when they are planned. PREPARE alone asks for no right."""
+    """Errors of the statements. They are planned as well: PREPARE alone checks no privilege."""
     found = []
     connection.execute("SET plan_cache_mode = force_generic_plan")
     for number, constant in enumerate(constants):
@@ -108,23 +107,23 @@ def faults(connection: Connection, constants: list[Constant]) -> list[str]:
     return found
 
 
-def test_the_statements_were_found() -> None:
+def test_all_statements_are_found() -> None:
     assert len(ALL) >= 25
     assert len([constant for constant in ALL if constant.place.startswith("audit/store _PAGES")]) == 10
     assert {constant.place.split(" ")[0] for constant in ALL} == {f"{file.parent.name}/{file.stem}" for file in FILES}
 
 
-def test_every_statement_is_understood_and_allowed(connection: Connection, owner: Connection) -> None:
-    assert faults(connection, [constant for constant in ALL if not constant.is_the_owners]) == []
-    assert faults(owner, [constant for constant in ALL if constant.is_the_owners]) == []
+def test_every_statement_can_be_planned(connection: Connection, owner: Connection) -> None:
+    assert faults(connection, [constant for constant in ALL if not constant.is_for_owner]) == []
+    assert faults(owner, [constant for constant in ALL if constant.is_for_owner]) == []
 
 
-def test_a_missing_right_is_noticed(connection: Connection, owner: Connection) -> None:
-    """A test of the test: a column, a table, a function."""
+def test_a_missing_privilege_is_found(connection: Connection, owner: Connection) -> None:
+    """A test of the test: of a column, a table and a function."""
     owner.execute("REVOKE UPDATE (revoked_at) ON session_tokens FROM quarterdeck_app")
     owner.execute("REVOKE INSERT ON skills FROM quarterdeck_app")
     owner.execute("REVOKE EXECUTE ON FUNCTION expire_audit_events FROM quarterdeck_app")
-    found = faults(connection, [constant for constant in ALL if not constant.is_the_owners])
+    found = faults(connection, [constant for constant in ALL if not constant.is_for_owner])
     assert sorted(fault.split(":")[0] for fault in found) == [
         "audit/store _EXPIRE",
         "session_tokens/store _REVOKE",
@@ -133,11 +132,11 @@ def test_a_missing_right_is_noticed(connection: Connection, owner: Connection) -
     assert all("permission denied" in fault for fault in found)
 
 
-def test_the_functions_hold_only_columns_and_functions_that_exist(
+def test_submit_inputs_runs_every_statement(
     connection: Connection,
 ) -> None:
-    """PL/pgSQL looks at a statement when it first runs it. One call of each kind runs them all: a new run, a steered
-    one, a replay, a token, and every refusal."""
+    """PL/pgSQL checks a statement when it first runs it. This call runs all of them: a new run, a steered one, a
+    replay, a session token, and every refusal."""
     ids = {name: f"00000000-0000-7000-8000-{number:012d}" for number, name in enumerate("uwksrten", 1)}
     connection.execute("INSERT INTO users (id, email) VALUES (%(u)s, 'a@example.com')", ids)
     connection.execute("INSERT INTO workspaces (id, name, owner_id) VALUES (%(w)s, 'w', %(u)s)", ids)

@@ -1,19 +1,22 @@
-"""Two workspaces full of data of every kind, and a connection that remembers what came over it.
+"""Two workspaces with data of every kind, and a connection that records its statements and rows.
 
-Whatever belongs to one of them bears its mark: ids and hashes end in its letter, texts hold its name. So a row of the
-other is known at sight, whoever returns it and whatever table it is in.
+Ids and hashes of a workspace end in its letter, and its texts contain its name. So a test recognises its rows in any
+table and in any result.
 """
 
 import itertools
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
 import msgspec
+import pytest
 from msgspec import Struct
 from psycopg import AsyncConnection, AsyncCursor
 
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection
+from quarterdeck.skills.model import Bundle, Manifest
 
 
 class Workspace(Struct, frozen=True):
@@ -63,14 +66,14 @@ class Workspace(Struct, frozen=True):
         return f"https://{self.name}.example.com/"
 
     def marks(self, shown: str) -> bool:
-        """Whether something of this workspace is in values as Python shows them."""
+        """Whether `shown`, a repr, contains data of this workspace."""
         return any(mark in shown for mark in (self.letter * 10, f"\\x{self.letter * 2}" * 5, self.name))
 
 
 def plan(letter: str, name: str) -> Workspace:
     numbers = itertools.count(1)
     fields = [field.name for field in msgspec.structs.fields(Workspace)][2:]
-    # Of this moment, as ids are: some statements look at the time in them.
+    # Created now, since some statements read the time in an id.
     ids = [UUID(f"{str(new_id())[:-12]}{letter * 10}{next(numbers):02x}") for _ in fields]
     return Workspace(letter, name, *ids)
 
@@ -128,19 +131,19 @@ async def fill(connection: Connection, workspace: Workspace, due_in: str) -> Non
         await connection.execute(statement.encode(), values | {"due_in": due_in})
 
 
-# Of everybody, or of nobody's data.
+# Tables without data of workspaces.
 NO_WORKSPACES = {"migrations", "audit_retention"}
 _TABLES = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 'app' ORDER BY 1"
 
 
 async def tables(connection: Connection) -> list[str]:
-    """Those that hold what belongs to workspaces, jobs included."""
+    """Tables with data of workspaces, jobs included."""
     found = [row[0] for row in await (await connection.execute(_TABLES)).fetchall()]
     return [*(name for name in found if name.removeprefix("app.") not in NO_WORKSPACES), "jobs.procrastinate_jobs"]
 
 
 async def rows_of(connection: Connection, names: list[str], workspace: Workspace) -> dict[str, str]:
-    """A sum over all rows that bear the workspace's mark, for each table that has some."""
+    """A hash of all rows of the workspace, for each table that has some."""
     query = " UNION ALL ".join(
         f"SELECT '{name}', md5(string_agg(t::text, ' ' ORDER BY t::text)) FROM {name} t WHERE t::text ~ %(marks)s"
         for name in names
@@ -150,40 +153,61 @@ async def rows_of(connection: Connection, names: list[str], workspace: Workspace
     return {name: found for name, found in rows if found is not None}
 
 
-class Remembering(AsyncConnection[tuple[Any, ...]]):
-    """Keeps what it was asked and what it answered."""
+class RecordingConnection(AsyncConnection[tuple[Any, ...]]):
+    """Records statements and rows."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.cursor_factory = _Cursor
         self.statements: list[str] = []
-        self.answers: list[str] = []
+        self.rows: list[str] = []
 
     def forget(self) -> None:
         self.statements.clear()
-        self.answers.clear()
+        self.rows.clear()
 
 
 class _Cursor(AsyncCursor[tuple[Any, ...]]):
     @property
-    def _remembering(self) -> Remembering:
-        assert isinstance(self.connection, Remembering)
+    def _recording(self) -> RecordingConnection:
+        assert isinstance(self.connection, RecordingConnection)
         return self.connection
 
     async def execute(self, query: Any, *values: Any, **options: Any) -> Any:
-        self._remembering.statements.append(query)
+        self._recording.statements.append(query)
         return await super().execute(query, *values, **options)
 
     async def executemany(self, query: Any, *values: Any, **options: Any) -> None:
-        self._remembering.statements.append(query)
+        self._recording.statements.append(query)
         await super().executemany(query, *values, **options)
 
     async def fetchone(self) -> tuple[Any, ...] | None:
         row = await super().fetchone()
-        self._remembering.answers.append(repr(row))
+        self._recording.rows.append(repr(row))
         return row
 
     async def fetchall(self) -> list[tuple[Any, ...]]:
         rows = await super().fetchall()
-        self._remembering.answers.extend(map(repr, rows))
+        self._recording.rows.extend(map(repr, rows))
         return rows
+
+
+StoreCall = Callable[[RecordingConnection, Workspace, Workspace], Awaitable[object]]
+ALPHA, BRAVO = plan("a", "alpha"), plan("b", "bravo")
+BUNDLE = Bundle(
+    frontmatter={},
+    manifest=Manifest(files=[], unpacked_bytes=0, archive_sha256=ALPHA.bundle.hex()),
+    bundle_bytes=1,
+)
+
+
+async def refused(call: Awaitable[object]) -> None:
+    """For a store function that asserts that the row exists."""
+    with pytest.raises(AssertionError):
+        await call
+
+
+async def returns(call: Awaitable[object], expected: object) -> None:
+    """For results that show no workspace, such as numbers."""
+    found = await call
+    assert found == expected, f"returned {found}"

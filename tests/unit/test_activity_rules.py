@@ -35,7 +35,7 @@ def test_every_window_is_as_long_as_asked_but_for_a_stretch_and_has_at_most_sixt
     for minutes in range(5, 10081):
         window = rules.window(NOW, minutes)
         step = timedelta(seconds=window.bucket_seconds)
-        assert len(window.starts) <= rules.MOST_BUCKETS
+        assert len(window.starts) <= rules.MAX_BUCKETS
         assert {later - start for start, later in pairwise(window.starts)} == {step}
         assert window.starts[-1] <= NOW < window.starts[-1] + step
         assert abs(window.since - (NOW - timedelta(minutes=minutes))) < step
@@ -49,7 +49,7 @@ def test_a_stretch_begins_where_it_did_in_the_last_call() -> None:
 def test_a_cut_window_begins_within_a_stretch() -> None:
     whole = rules.window(NOW, 60)
     since = whole.starts[20] + timedelta(seconds=7)
-    cut = rules.cut(whole, since)
+    cut = rules.shortened(whole, since)
     assert cut.starts == [since, *whole.starts[21:]]
     assert (cut.until, cut.bucket_seconds) == (whole.until, whole.bucket_seconds)
-    assert rules.cut(whole, NOW).starts == [NOW]
+    assert rules.shortened(whole, NOW).starts == [NOW]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.agents.context import CUT, NO_RESULT, cut_middle, estimate_tokens, fit, paired, turn_tokens
+from quarterdeck.agents.context import CUT, NO_RESULT, cut_middle, estimate_tokens, fit_turns, turn_tokens, with_results
 from quarterdeck.agents.model import AssistantTurn, ToolCall, ToolResult, Turn, UserTurn
 
 
@@ -33,40 +33,40 @@ def test_a_token_is_four_bytes(text: str, count: int) -> None:
 
 def test_what_fits_is_left_alone() -> None:
     turns: list[Turn] = [user("a"), said("b", "1"), result("1"), said("c"), user("d")]
-    assert fit(turns, tokens(turns), "") == (turns, 0)
-    assert fit([], 1000, "x") == ([], 0)
+    assert fit_turns(turns, tokens(turns), "") == (turns, 0)
+    assert fit_turns([], 1000, "x") == ([], 0)
 
 
 def test_the_oldest_exchange_goes_first_as_a_whole() -> None:
     old: list[Turn] = [user("a"), said("b", "1"), result("1"), said("c")]
     new: list[Turn] = [user("d"), user("e"), said("f"), user("g")]
-    assert fit([*old, *new], tokens([*old, *new]) - 1, "") == (new, len(old))
-    assert fit([*old, *new], tokens(new), "") == (new, len(old))
-    assert fit([*old, *new], tokens(new) - 1, "") == ([user("g")], 7)
+    assert fit_turns([*old, *new], tokens([*old, *new]) - 1, "") == (new, len(old))
+    assert fit_turns([*old, *new], tokens(new), "") == (new, len(old))
+    assert fit_turns([*old, *new], tokens(new) - 1, "") == ([user("g")], 7)
 
 
 def test_instructions_take_their_part() -> None:
     turns: list[Turn] = [user("a"), said("b"), user("c")]
-    assert fit(turns, tokens(turns) + 1, "abcd") == (turns, 0)
-    assert fit(turns, tokens(turns) + 1, "abcde") == ([user("c")], 2)
+    assert fit_turns(turns, tokens(turns) + 1, "abcd") == (turns, 0)
+    assert fit_turns(turns, tokens(turns) + 1, "abcde") == ([user("c")], 2)
 
 
 def test_in_one_long_run_the_oldest_steps_go() -> None:
     asked = user("do it")
     steps = [(said("", str(n)), result(str(n), "x" * 400)) for n in range(10)]
     turns: list[Turn] = [asked, *(turn for step in steps for turn in step)]
-    kept, dropped = fit(turns, 300, "")
+    kept, dropped = fit_turns(turns, 300, "")
     assert kept == [asked, *steps[8], *steps[9]]
     assert dropped == 16
 
 
 def test_steering_outlives_what_came_before_it() -> None:
     turns: list[Turn] = [user("a"), said("", "1"), result("1", "x" * 4000), user("steer")]
-    assert fit(turns, 200, "") == ([user("steer")], 3)
+    assert fit_turns(turns, 200, "") == ([user("steer")], 3)
 
 
 def test_an_input_too_long_is_cut_in_the_middle() -> None:
-    kept, dropped = fit([user("a"), said("b"), user("start" + "x" * 100_000 + "end")], 1000, "")
+    kept, dropped = fit_turns([user("a"), said("b"), user("start" + "x" * 100_000 + "end")], 1000, "")
     assert dropped == 2
     [turn] = kept
     assert isinstance(turn, UserTurn)
@@ -78,7 +78,7 @@ def test_an_input_too_long_is_cut_in_the_middle() -> None:
 
 def test_the_longest_text_is_cut_first() -> None:
     turns: list[Turn] = [user("ask"), said("hm", "1", "2"), result("1", "x" * 50_000), result("2", "short")]
-    kept, dropped = fit(turns, 2000, "")
+    kept, dropped = fit_turns(turns, 2000, "")
     assert dropped == 0
     assert kept[0] == turns[0]
     assert kept[3] == turns[3]
@@ -87,7 +87,7 @@ def test_the_longest_text_is_cut_first() -> None:
 
 def test_a_turn_that_is_cut_loses_its_record() -> None:
     record = {"model": "m", "response": "x" * 50_000}
-    kept, _ = fit([user("a"), AssistantTurn("x" * 50_000, [], record)], 1000, "")
+    kept, _ = fit_turns([user("a"), AssistantTurn("x" * 50_000, [], record)], 1000, "")
     assert isinstance(kept[1], AssistantTurn)
     assert kept[1].record is None
 
@@ -95,14 +95,14 @@ def test_a_turn_that_is_cut_loses_its_record() -> None:
 def test_a_long_session_takes_no_longer_than_a_window() -> None:
     turns: list[Turn] = [turn for n in range(20_000) for turn in (user(f"ask {n} {'x' * 100}"), said("y" * 100))]
     start = time.process_time()
-    kept, dropped = fit(turns, 10_000, "")
+    kept, dropped = fit_turns(turns, 10_000, "")
     assert time.process_time() - start < 0.1
     assert len(kept) + dropped == len(turns)
     assert kept == turns[-len(kept) :]
 
 
 def test_cutting_has_an_end() -> None:
-    kept, _ = fit([user("short"), said("", *map(str, range(100)))], 10, "")
+    kept, _ = fit_turns([user("short"), said("", *map(str, range(100)))], 10, "")
     assert kept[0] == user("short")
 
 
@@ -114,7 +114,7 @@ def test_a_cut_goes_through_no_character(text: str) -> None:
 
 
 def test_an_open_call_is_closed() -> None:
-    assert paired([user("a"), said("", "1", "2"), result("2"), user("b")]) == [
+    assert with_results([user("a"), said("", "1", "2"), result("2"), user("b")]) == [
         user("a"),
         said("", "1", "2"),
         ToolResult("1", "read", NO_RESULT),
@@ -124,16 +124,20 @@ def test_an_open_call_is_closed() -> None:
 
 
 def test_an_input_between_call_and_result_comes_after_both() -> None:
-    assert paired([said("", "1"), user("b"), result("1")]) == [said("", "1"), result("1"), user("b")]
+    assert with_results([said("", "1"), user("b"), result("1")]) == [said("", "1"), result("1"), user("b")]
 
 
 def test_a_result_without_its_call_is_left_out() -> None:
-    assert paired([result("0"), user("a"), said("b"), result("1"), user("c")]) == [user("a"), said("b"), user("c")]
+    assert with_results([result("0"), user("a"), said("b"), result("1"), user("c")]) == [
+        user("a"),
+        said("b"),
+        user("c"),
+    ]
 
 
 def test_calls_of_the_same_name_in_two_answers_keep_their_results() -> None:
     turns: list[Turn] = [said("", "call_0"), result("call_0", "1"), said("", "call_0"), result("call_0", "2")]
-    assert paired(turns) == turns
+    assert with_results(turns) == turns
 
 
 _turns = st.lists(
@@ -148,10 +152,10 @@ _turns = st.lists(
 
 @given(_turns, st.integers(1, 4000))
 def test_whatever_comes_calls_have_results_and_the_newest_input_stays(turns: list[Turn], budget: int) -> None:
-    kept, dropped = fit(turns, budget, "be brief")
+    kept, dropped = fit_turns(turns, budget, "be brief")
     assert dropped >= 0
-    assert dropped > 0 or len(kept) == len(paired(turns))
-    assert paired(kept) == kept
+    assert dropped > 0 or len(kept) == len(with_results(turns))
+    assert with_results(kept) == kept
     inputs = [turn for turn in turns if isinstance(turn, UserTurn)]
     left = [turn for turn in kept if isinstance(turn, UserTurn)]
     if inputs:

@@ -128,10 +128,10 @@ async def test_its_answer_is_bounded() -> None:
 
 def test_neither_it_nor_the_api_needs_a_providers_library() -> None:
     program = (
-        "import sys, asyncio, quarterdeck.app, quarterdeck.agents.stepping, quarterdeck.agents.tools\n"
-        "from quarterdeck.agents.models import Models\n"
-        "from quarterdeck.settings import ModelSettings\n"
-        "asyncio.run(Models(ModelSettings()).resolve(None))\n"
+        "import sys, asyncio, quarterdeck.app, quarterdeck.agents.retry, quarterdeck.agents.tools\n"
+        "from quarterdeck.agents.registry import ModelRegistry\n"
+        "from quarterdeck.core.settings import ModelSettings\n"
+        "asyncio.run(ModelRegistry(ModelSettings()).resolve(None))\n"
         "print([name for name in ('pydantic_ai', 'openai', 'anthropic', 'httpx2') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "[]"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.diff import changes, unified_diff
 from quarterdeck.skills.model import Manifest, ManifestFile
-from quarterdeck.skills.version_diff import Pair, differing, within
+from quarterdeck.skills.version_diff import Pair, differing, within_limits
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@\n")
 _NO_NEWLINE = "\\ No newline at end of file\n"
@@ -168,4 +168,4 @@ def test_only_what_there_is_room_for_is_read() -> None:
         Pair(None, file("fits", "2", 5)),
         Pair(file("mode", "1", 0), file("mode", "1", 0, executable=True)),
     ]
-    assert {pair.sides[0].path for pair in within(pairs, limits)} == {"a", "fits"}
+    assert {pair.sides[0].path for pair in within_limits(pairs, limits)} == {"a", "fits"}

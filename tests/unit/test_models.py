@@ -4,14 +4,14 @@ import pytest
 
 from quarterdeck.agents.demo import DemoModel
 from quarterdeck.agents.model import ModelFailure, Step, TransientFailure
-from quarterdeck.agents.models import Models
-from quarterdeck.agents.stepping import model_step, pause_before_retry
+from quarterdeck.agents.registry import ModelRegistry
+from quarterdeck.agents.retry import pause_before_retry, step_with_retries
 from quarterdeck.core.settings import ModelSettings
 from quarterdeck.core.text_types import storable
 
 
 async def resolved(name: str | None, **settings: str) -> str:
-    models = Models(ModelSettings(**settings))  # type: ignore[arg-type]
+    models = ModelRegistry(ModelSettings(**settings))  # type: ignore[arg-type]
     try:
         return (await models.resolve(name)).name
     finally:
@@ -20,7 +20,7 @@ async def resolved(name: str | None, **settings: str) -> str:
 
 async def test_the_default_is_the_demo_model() -> None:
     assert await resolved(None) == "demo"
-    assert isinstance(await Models(ModelSettings()).resolve("demo"), DemoModel)
+    assert isinstance(await ModelRegistry(ModelSettings()).resolve("demo"), DemoModel)
     assert await resolved(None, default="anthropic:claude", anthropic_api_key="k") == "anthropic:claude"
 
 
@@ -66,7 +66,7 @@ async def test_a_hostile_name_is_shown_in_part() -> None:
 
 
 async def test_models_are_kept_but_not_all_of_them() -> None:
-    models = Models(ModelSettings(openai_base_url="http://127.0.0.1:1/v1"))
+    models = ModelRegistry(ModelSettings(openai_base_url="http://127.0.0.1:1/v1"))
     first = await models.resolve("openai:first")
     assert await models.resolve("openai:first") is first
     for number in range(70):
@@ -98,7 +98,7 @@ class Flaky:
 async def test_a_step_is_tried_until_it_succeeds(failures: int, retries: int) -> None:
     settings = ModelSettings(request_retries=retries, retry_base_seconds=0.001)
     model = Flaky(failures)
-    await model_step(model, "", [], [], lambda _: None, settings)
+    await step_with_retries(model, "", [], [], lambda _: None, settings)
     assert model.asked == failures + 1
 
 
@@ -106,7 +106,7 @@ async def test_a_step_is_tried_until_it_succeeds(failures: int, retries: int) ->
 async def test_or_until_it_was_tried_often_enough(retries: int, times: str) -> None:
     settings = ModelSettings(request_retries=retries, retry_base_seconds=0.001)
     with pytest.raises(ModelFailure, match=rf"^It is away\. Tried {times}\.$"):
-        await model_step(Flaky(10), "", [], [], lambda _: None, settings)
+        await step_with_retries(Flaky(10), "", [], [], lambda _: None, settings)
 
 
 def test_pauses_double_up_to_a_bound() -> None:

@@ -1,4 +1,4 @@
-"""The last two stretches of a workspace, made up for the document."""
+"""An example of activity figures for the OpenAPI document."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""GET /v1/activity."""
+"""Activity figures over HTTP."""
 
 from quarterdeck.activity import service
 from quarterdeck.activity.model import ActivityBody
@@ -8,7 +8,7 @@ from quarterdeck.http.operation import Query, operation
 from quarterdeck.http.request import Request
 
 _DEFAULT_MINUTES = 60
-_LEAST_MINUTES, _MOST_MINUTES = 5, 7 * 24 * 60
+_MIN_MINUTES, _MAX_MINUTES = 5, 7 * 24 * 60
 
 
 @operation(
@@ -21,11 +21,11 @@ _LEAST_MINUTES, _MOST_MINUTES = 5, 7 * 24 * 60
     queries=(
         Query(
             "minutes",
-            {"type": "integer", "minimum": _LEAST_MINUTES, "maximum": _MOST_MINUTES, "default": _DEFAULT_MINUTES},
+            {"type": "integer", "minimum": _MIN_MINUTES, "maximum": _MAX_MINUTES, "default": _DEFAULT_MINUTES},
             "How far to look back.",
         ),
     ),
 )
 async def get_activity(request: Request, access: Access) -> ActivityBody:
-    minutes = request.query_number("minutes", least=_LEAST_MINUTES, most=_MOST_MINUTES) or _DEFAULT_MINUTES
+    minutes = request.query_number("minutes", least=_MIN_MINUTES, most=_MAX_MINUTES) or _DEFAULT_MINUTES
     return await service.get_activity(access, request.call_without_body(), minutes)

@@ -1,4 +1,4 @@
-"""Figures of a workspace for charts."""
+"""Activity figures of a workspace, in time buckets."""
 
 from collections import Counter
 from typing import Annotated
@@ -32,14 +32,14 @@ class TimeToStart(Struct, frozen=True):
     p95_ms: Annotated[Milliseconds | None, Meta(description="19 of 20 of them did.")]
 
 
-class Reach(Struct, frozen=True):
-    """How many are counted in one call. Beyond that the window is cut short, so that a call ends in time."""
+class CountLimits(Struct, frozen=True):
+    """The most rows that one call counts. A window with more is shortened, so that the call ends in time."""
 
     runs: int
     inputs: int
 
 
-REACH = Reach(runs=200_000, inputs=500_000)
+LIMITS = CountLimits(runs=200_000, inputs=500_000)
 
 
 class ActivityBody(Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class ActivityBody(Struct, frozen=True, kw_only=True):
         Moment,
         Meta(
             description="What came in at this moment or later is counted: at most one stretch more or less than was "
-            f"asked for, and less where more than {REACH.runs:,} runs or {REACH.inputs:,} inputs came in."
+            f"asked for, and less where more than {LIMITS.runs:,} runs or {LIMITS.inputs:,} inputs came in."
         ),
     ]
     until: Annotated[Moment, Meta(description="When it was counted. The last stretch was not over then.")]
@@ -56,7 +56,7 @@ class ActivityBody(Struct, frozen=True, kw_only=True):
         RunsByState,
         Meta(
             description="Runs that were created since, as they are now, and the others that are queued or running: "
-            f"all of them up to {REACH.runs:,}."
+            f"all of them up to {LIMITS.runs:,}."
         ),
     ]
     inputs: Annotated[list[InputCount], Meta(max_length=60)]
@@ -64,7 +64,7 @@ class ActivityBody(Struct, frozen=True, kw_only=True):
 
 
 class Window(Struct, frozen=True):
-    """The stretches that are counted, each by its beginning, oldest first."""
+    """The buckets to be counted, by their start times, oldest first."""
 
     bucket_seconds: int
     starts: list[Moment]
@@ -76,8 +76,8 @@ class Window(Struct, frozen=True):
 
 
 class CountedRuns(Struct, frozen=True):
-    """Runs that were created in a window."""
+    """Counts of the runs created in a window."""
 
     by_state: Counter[str]
-    # By the place of their stretch in the window: how many have started, p50 and p95 in milliseconds.
+    # By bucket index: number of started runs, p50 and p95 of the waiting time in milliseconds.
     started: dict[int, tuple[int, int, int]]

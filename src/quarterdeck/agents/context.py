@@ -1,7 +1,7 @@
-"""Which turns of a session are sent to the model, and in which order. Pure: turns in, turns out.
+"""Selects and orders the turns that are sent to the model. Pure functions, no I/O.
 
-Tokens are estimated as a quarter of the UTF-8 bytes, rounded up: near enough for English, too many for code, and for
-other scripts nearer than counting characters.
+Tokens are estimated as a quarter of the UTF-8 bytes, rounded up. That is close for English, too high for code, and for
+other scripts closer than an estimate by characters.
 """
 
 from collections import defaultdict
@@ -12,12 +12,12 @@ import msgspec
 
 from quarterdeck.agents.model import AssistantTurn, ToolResult, Turn, UserTurn
 
-# Role, separators and names that a provider puts around each turn.
+# Overhead per turn: role, separators and names that a provider adds.
 TURN_TOKENS = 8
 CUT = "\n[… cut here: the text was too long …]\n"
 NO_RESULT = "No result: the run ended before this tool call was answered."
-# Cutting stops here: a text of a few words is no use, and the estimate is not that exact.
-_LEAST_BYTES = 512
+# Texts are not cut below this size: a few words are useless, and the estimate is not that exact.
+_MIN_CUT_BYTES = 512
 
 
 def estimate_tokens(text: str) -> int:
@@ -31,20 +31,21 @@ def turn_tokens(turn: Turn) -> int:
         case ToolResult():
             size = _bytes(turn.content)
         case AssistantTurn():
-            # The record repeats text and calls and holds what only the provider understands.
+            # The record contains text and calls, and opaque data of the provider.
             size = len(msgspec.json.encode(turn.record or (turn.text, turn.tool_calls)))
     return TURN_TOKENS + -(-size // 4)
 
 
-def paired(turns: Sequence[Turn]) -> list[Turn]:
-    """The turns with each tool call followed by its result, as every provider demands.
+def with_results(turns: Sequence[Turn]) -> list[Turn]:
+    """The turns with each tool call directly followed by its result, as all providers require.
 
-    A run that was cancelled or failed leaves calls without results, and an input may have been taken between the two.
+    Calls of a cancelled or failed run may lack results; these get a placeholder. Inputs between a call and its result
+    are moved behind the result.
     """
-    settled: list[Turn] = []
+    ordered: list[Turn] = []
     for start, end in _spans(turns):
         head, rest = turns[start], turns[start + 1 : end]
-        settled.append(head)
+        ordered.append(head)
         if isinstance(head, AssistantTurn):
             results: dict[str, list[ToolResult]] = defaultdict(list)
             for turn in rest:
@@ -52,23 +53,23 @@ def paired(turns: Sequence[Turn]) -> list[Turn]:
                     results[turn.call_id].append(turn)
             for call in head.tool_calls:
                 found = results[call.id]
-                settled.append(found.pop(0) if found else ToolResult(call.id, call.name, NO_RESULT))
-        settled += [turn for turn in rest if not isinstance(turn, ToolResult)]
-    # A result before any answer belongs to no call.
-    return settled[1:] if settled and isinstance(settled[0], ToolResult) else settled
+                ordered.append(found.pop(0) if found else ToolResult(call.id, call.name, NO_RESULT))
+        ordered += [turn for turn in rest if not isinstance(turn, ToolResult)]
+    # A result before the first answer belongs to no call.
+    return ordered[1:] if ordered and isinstance(ordered[0], ToolResult) else ordered
 
 
-def fit(turns: Sequence[Turn], context_tokens: int, instructions: str) -> tuple[list[Turn], int]:
-    """The newest turns that fit, and how many were left out.
+def fit_turns(turns: Sequence[Turn], context_tokens: int, instructions: str) -> tuple[list[Turn], int]:
+    """The newest turns that fit into the context, and the number of dropped turns.
 
-    Left out are first the oldest exchanges (inputs and all that followed them), then the oldest steps of the newest
-    exchange. The newest input and what came after the last step always stay, cut in the middle if they must be.
+    The oldest exchanges (inputs with everything that followed them) are dropped first, then the oldest steps of the
+    newest exchange. The newest input and everything from the last step on stay, with long texts cut in the middle.
     """
     budget_tokens = context_tokens - estimate_tokens(instructions)
-    # Sessions may be far longer than any window: what is out of reach is not even looked at.
-    reach = _within_reach(turns, budget_tokens)
-    kept = paired(turns[reach:])
-    before = reach + len(kept)
+    # Sessions may be far longer than any context: turns that cannot fit are not processed at all.
+    first_kept = _first_in_budget(turns, budget_tokens)
+    kept = with_results(turns[first_kept:])
+    before = first_kept + len(kept)
     left = budget_tokens - sum(map(turn_tokens, kept))
     for first in (_first_exchange, _first_step):
         while left < 0 and (span := first(kept)) is not None:
@@ -78,8 +79,8 @@ def fit(turns: Sequence[Turn], context_tokens: int, instructions: str) -> tuple[
     return _cut(kept, -left) if left < 0 else kept, before - len(kept)
 
 
-def _within_reach(turns: Sequence[Turn], budget_tokens: int) -> int:
-    """Where the exchange begins in which the budget, spent from the end, runs out."""
+def _first_in_budget(turns: Sequence[Turn], budget_tokens: int) -> int:
+    """The start of the exchange in which the budget, counted from the end, is used up."""
     at = len(turns)
     while at > 0 and (budget_tokens >= 0 or not _begins_exchange(turns, at)):
         at -= 1
@@ -92,18 +93,18 @@ def _begins_exchange(turns: Sequence[Turn], at: int) -> bool:
 
 
 def _spans(turns: Sequence[Turn]) -> list[tuple[int, int]]:
-    """From each answer to the next; what stands before the first answer is one span of its own."""
+    """Ranges from each answer to the next. Turns before the first answer form the first range."""
     starts = [at for at, turn in enumerate(turns) if at == 0 or isinstance(turn, AssistantTurn)]
     return list(pairwise([*starts, len(turns)])) if starts else []
 
 
 def _first_exchange(turns: Sequence[Turn]) -> tuple[int, int] | None:
-    """None when only one is left."""
+    """None if only one exchange is left."""
     return next(((0, at) for at in range(1, len(turns)) if _begins_exchange(turns, at)), None)
 
 
 def _first_step(turns: Sequence[Turn]) -> tuple[int, int] | None:
-    """In the only exchange left: an input that is not the newest, then a step that is not the last."""
+    """In the only exchange left: an input other than the newest, otherwise a step other than the last."""
     inputs = sum(isinstance(turn, UserTurn) for turn in turns)
     if inputs > 1:
         return 0, 1
@@ -112,25 +113,25 @@ def _first_step(turns: Sequence[Turn]) -> tuple[int, int] | None:
 
 
 def _cut(turns: list[Turn], excess_tokens: int) -> list[Turn]:
-    """Shorten the longest texts until the excess is gone, or nothing worth cutting is left."""
+    """Shorten the longest texts until the excess is gone or all texts are short."""
     cut = list(turns)
     while cut and excess_tokens > 0:
         at = max(range(len(cut)), key=lambda place: _bytes(_text(cut[place])))
         before = turn_tokens(cut[at])
         size = _bytes(_text(cut[at]))
-        if size <= _LEAST_BYTES:
+        if size <= _MIN_CUT_BYTES:
             break
-        cut[at] = _with_text(cut[at], cut_middle(_text(cut[at]), max(_LEAST_BYTES, size - 4 * excess_tokens)))
+        cut[at] = _with_text(cut[at], cut_middle(_text(cut[at]), max(_MIN_CUT_BYTES, size - 4 * excess_tokens)))
         excess_tokens -= before - turn_tokens(cut[at])
     return cut
 
 
-def cut_middle(text: str, most_bytes: int) -> str:
-    """At most so many bytes: the beginning and the end, which say most, around a mark."""
+def cut_middle(text: str, max_bytes: int) -> str:
+    """Keep the beginning and the end, with a mark between them."""
     data = text.encode("utf-8", "replace")
-    if len(data) <= most_bytes:
+    if len(data) <= max_bytes:
         return text
-    half = max(0, most_bytes - len(CUT.encode())) // 2
+    half = max(0, max_bytes - len(CUT.encode())) // 2
     return data[:half].decode("utf-8", "ignore") + CUT + data[len(data) - half :].decode("utf-8", "ignore")
 
 

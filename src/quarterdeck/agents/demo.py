@@ -1,8 +1,8 @@
-"""The built-in model `demo`: no provider, no network, no understanding. Shows how runs, tools, skills and steering go.
+"""The built-in model `demo`: needs no provider and no network. It demonstrates runs, tools, skills and steering.
 
-Keeps nothing between steps: what comes next follows from the turns alone, so a run goes on after a crash like any
-other. A line of an input can tell it what to do, for tests and trials: `demo: steps 5` (five steps with tools before
-the answer), `demo: slow 3` (each step takes three seconds), `demo: fail`.
+It has no state: each step follows from the turns alone, so a run can resume after a crash. Lines of an input control
+it, for tests: `demo: steps 5` (five steps with tools before the answer), `demo: slow 3` (each step takes three
+seconds), `demo: fail`.
 """
 
 import asyncio
@@ -29,15 +29,17 @@ from quarterdeck.agents.tools import CURRENT_TIME, READ_SKILL_FILE, SKILL_MD, sk
 
 DEMO = "demo"
 _TITLE = "Demo model"
-_ORDER = re.compile(r"^demo: (?:(fail)|steps (\d{1,2})|slow (\d{1,2}(?:\.\d{1,3})?))[ \t\r]*$", re.ASCII | re.MULTILINE)
-# Enough pieces to see the text grow, few enough that a long answer is soon there.
+_COMMAND = re.compile(
+    r"^demo: (?:(fail)|steps (\d{1,2})|slow (\d{1,2}(?:\.\d{1,3})?))[ \t\r]*$", re.ASCII | re.MULTILINE
+)
+# Enough pieces to show streaming, few enough that a long answer does not take long.
 _PIECES = 20
 _PIECE_CHARACTERS = 24
 _QUOTED_CHARACTERS = 300
 _QUOTED_TURNS = 100
 
 
-class _Orders(Struct, frozen=True):
+class _Commands(Struct, frozen=True):
     fail: bool
     tool_steps: int
     slow_seconds: float | None
@@ -51,15 +53,15 @@ class DemoModel:
 
     async def step(self, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec], on_text: OnText) -> Step:
         run = turns[_run_start(turns) :]
-        orders = _orders(run)
-        if orders.fail:
+        commands = _commands(run)
+        if commands.fail:
             raise ModelFailure(f"{_TITLE}: it was told to fail.")
         done = sum(isinstance(turn, AssistantTurn) for turn in run)
-        if tools and done < orders.tool_steps:
-            turn = _tool_step(done, orders.tool_steps, tools)
+        if tools and done < commands.tool_steps:
+            turn = _tool_step(done, commands.tool_steps, tools)
         else:
             turn = AssistantTurn(_answer(run), [])
-        await self._write(turn.text, on_text, orders.slow_seconds)
+        await self._write(turn.text, on_text, commands.slow_seconds)
         input_tokens = estimate_tokens(instructions) + sum(map(turn_tokens, turns))
         return Step(turn, input_tokens, turn_tokens(turn))
 
@@ -73,21 +75,21 @@ class DemoModel:
 
 
 def _run_start(turns: Sequence[Turn]) -> int:
-    """The first input of the run that took the newest one."""
+    """The position of the first input of the run that consumed the newest input."""
     inputs = [(at, turn) for at, turn in enumerate(turns) if isinstance(turn, UserTurn)]
     return next((at for at, turn in inputs if turn.run_id == inputs[-1][1].run_id), 0)
 
 
-def _orders(run: Sequence[Turn]) -> _Orders:
-    """What the inputs of the run say, the newest word counting."""
+def _commands(run: Sequence[Turn]) -> _Commands:
+    """The commands in the inputs of the run. Later commands override earlier ones."""
     fail, tool_steps, slow_seconds = False, 1, None
     for turn in run:
         if isinstance(turn, UserTurn):
-            for found in _ORDER.finditer(turn.text):
+            for found in _COMMAND.finditer(turn.text):
                 fail = fail or found[1] is not None
                 tool_steps = int(found[2] or tool_steps)
                 slow_seconds = float(found[3]) if found[3] else slow_seconds
-    return _Orders(fail, tool_steps, slow_seconds)
+    return _Commands(fail, tool_steps, slow_seconds)
 
 
 def _tool_step(done: int, tool_steps: int, tools: Sequence[ToolSpec]) -> AssistantTurn:

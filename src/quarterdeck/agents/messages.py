@@ -1,6 +1,6 @@
-"""Turns of a session as pydantic-ai's messages, and its answer as a turn.
+"""Converts between turns and pydantic-ai's messages.
 
-Imported by workers only, and only when a model of a provider is used: the library takes a second and 50 MB.
+Imported only when a provider's model is used: pydantic-ai takes a second and 50 MB to import.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,22 +22,22 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import ToolDefinition
 from pydantic_core import PydanticSerializationError
 
-from quarterdeck.agents.context import paired
+from quarterdeck.agents.context import with_results
 from quarterdeck.agents.model import MALFORMED_ARGUMENTS, AssistantTurn, ToolCall, ToolResult, ToolSpec, Turn, UserTurn
 from quarterdeck.core.text_types import storable
 
-# Providers refuse messages without a visible character; a session does not.
+# Providers reject messages without a visible character; sessions accept them.
 _EMPTY = "(an empty message)"
-# What a later request has no use for.
+# Fields that later requests do not need.
 _NOT_RECORDED = ("usage", "timestamp", "run_id", "conversation_id", "metadata", "provider_details")
 _MALFORMED_CHARACTERS = 2000
-# Python reads and writes JSON by recursion. How deep it can go depends on who calls, so what a worker can just read may
-# be too deep for the process that shows it. No tool has arguments so deep.
-_MOST_LEVELS = 100
+# JSON is decoded recursively, and the possible depth depends on the stack: a document that a worker can decode may be
+# too deep for an API process. No tool needs arguments this deep.
+_MAX_LEVELS = 100
 
 
 def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> list[ModelMessage]:
-    """What stands between two answers becomes one request: tool results first, then the inputs as one text."""
+    """The turns between two answers become one request: tool results first, then the inputs as one text."""
     messages: list[ModelMessage] = []
     results: list[ModelRequestPart] = []
     texts: list[str] = []
@@ -49,7 +49,7 @@ def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> li
         results.clear()
         texts.clear()
 
-    for turn in paired(turns):
+    for turn in with_results(turns):
         match turn:
             case UserTurn():
                 texts.append(turn.text if turn.text.strip() else _EMPTY)
@@ -67,11 +67,11 @@ def _answer(turn: AssistantTurn, model_name: str) -> list[ModelMessage]:
         try:
             return ModelMessagesTypeAdapter.validate_python([turn.record.get("response")])
         except ValidationError:
-            # Written by another version of the library: the log says enough.
+            # Written by another version of pydantic-ai: use text and calls instead.
             pass
     text = [TextPart(turn.text)] if turn.text.strip() else []
     calls = [ToolCallPart(call.name, call.arguments, call.id) for call in turn.tool_calls]
-    # A model may answer nothing at all, which no provider takes back.
+    # A model may give an empty answer, but providers reject empty messages.
     return [ModelResponse([*text, *calls])] if text or calls else []
 
 
@@ -89,9 +89,9 @@ def _record(response: ModelResponse, model_name: str) -> Any:
         encoded = ModelMessagesTypeAdapter.dump_json([response], exclude_none=True)
         [dumped] = msgspec.json.decode(encoded)
     except (PydanticSerializationError, msgspec.DecodeError, RecursionError):
-        # Half a surrogate pair, or nesting without end: what the turn itself says is all that can be kept.
+        # Half a surrogate pair or too deep nesting: only text and calls are kept.
         return None
-    if b"\\u0000" in encoded or _deeper(dumped, _MOST_LEVELS):
+    if b"\\u0000" in encoded or _deeper(dumped, _MAX_LEVELS):
         return None
     kept = {key: value for key, value in dumped.items() if key not in _NOT_RECORDED}
     return {"model": model_name, "response": kept}
@@ -101,22 +101,22 @@ def _arguments(written: str | Mapping[str, Any] | None) -> dict[str, Any]:
     if not written:
         return {}
     try:
-        # Text is what nearly all providers send; a round trip makes sure of plain JSON in the rest.
+        # Nearly all providers send text. The round trip turns other mappings into plain JSON.
         text = written if isinstance(written, str) else msgspec.json.encode(written)
         arguments = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
         arguments = None
-    if not isinstance(arguments, dict) or _deeper(arguments, _MOST_LEVELS) or "\\u0000" in str(written):
+    if not isinstance(arguments, dict) or _deeper(arguments, _MAX_LEVELS) or "\\u0000" in str(written):
         return {MALFORMED_ARGUMENTS: storable(str(written)[:_MALFORMED_CHARACTERS])}
     return arguments
 
 
 def _deeper(value: Any, levels: int) -> bool:
-    """Whether it is nested deeper than so many levels."""
+    """Whether the value is nested deeper than `levels`."""
     if not isinstance(value, dict | list):
         return False
-    inside = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_deeper(one, levels - 1) for one in inside)
+    items = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_deeper(item, levels - 1) for item in items)
 
 
 def to_definition(tool: ToolSpec) -> ToolDefinition:

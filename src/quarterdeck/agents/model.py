@@ -1,4 +1,4 @@
-"""What passes between a run and the model that works on it, whichever model that is."""
+"""The interface between a run and any model: turns, tools, steps, failures."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -6,28 +6,28 @@ from uuid import UUID
 
 from msgspec import Struct
 
-# Stands among a call's arguments when the model wrote no JSON object: what it wrote instead. The tools answer such a
-# call with an error, so that the model can try again. The name is the one that pydantic-ai sends back to providers.
+# The argument that holds the model's text if it wrote no JSON object. Tools answer such a call with an error, so that
+# the model can try again. pydantic-ai uses the same name towards providers.
 MALFORMED_ARGUMENTS = "INVALID_JSON"
 
 
 class UserTurn(Struct, frozen=True):
     text: str
-    # The run that took this input. None: not known, and so taken for the same run as its neighbours.
+    # The run that consumed this input. None: unknown, treated as the same run as the neighbouring turns.
     run_id: UUID | None = None
 
 
 class ToolCall(Struct, frozen=True):
     id: str
     name: str
-    # As the model wrote them: a JSON object, if it kept to the schema.
+    # Not validated against the schema of the tool.
     arguments: dict[str, Any]
 
 
 class AssistantTurn(Struct, frozen=True):
     text: str
     tool_calls: list[ToolCall]
-    # The provider's own form of this turn, JSON, given back to it word for word when the model is the same.
+    # The provider's JSON form of this turn. Sent back unchanged if the model is the same.
     record: Any = None
 
 
@@ -48,37 +48,37 @@ class ToolSpec(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """What one request to the model gave."""
+    """The result of one request to the model."""
 
     turn: AssistantTurn
     input_tokens: int
     output_tokens: int
 
 
-# Called with each piece of text as it comes. For showing only: pieces of a try that failed are followed by those of
-# the next from its beginning, and the turn that a step returns is what counts.
+# Called with each piece of text as it arrives, for display only. After a failed try the text of the next try follows
+# from its beginning. Only the returned turn is stored.
 OnText = Callable[[str], None]
 
 
 class Model(Protocol):
     @property
     def name(self) -> str:
-        """As a session names it: `provider:name`, or `demo`."""
+        """`provider:name`, or `demo`."""
 
     async def step(self, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec], on_text: OnText) -> Step:
-        """One request, tried once. Raises ModelFailure, or TransientFailure when another try may succeed."""
+        """Make one request, without retries. Raises TransientFailure if a retry may succeed, otherwise ModelFailure."""
 
 
 class ModelFailure(Exception):
-    """The model cannot go on, retries included. The text is for the session's log: no secret, no traceback."""
+    """Ends the run as failed. The text goes to the session's log: no secrets, no traceback."""
 
 
 class ContextExceeded(ModelFailure):
-    """The provider counts more tokens than the model's window holds. Fewer turns may pass."""
+    """The conversation is longer than the model's context window. Fewer turns may fit."""
 
 
 class TransientFailure(Exception):
-    """This try failed, the next may not. The text is fit for the session's log."""
+    """A retry may succeed. The text may go to the session's log: no secrets, no traceback."""
 
     def __init__(self, reason: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(reason)

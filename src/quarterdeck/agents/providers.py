@@ -1,6 +1,7 @@
-"""Models of providers, spoken to over HTTP through pydantic-ai: one streamed request a step, no retries here.
+"""Models of OpenAI, Anthropic and compatible servers, called through pydantic-ai. One streamed request per step,
+without retries: see `retry.py`.
 
-Imported by workers only, and only when such a model is used. Each provider's library is imported with its first model.
+Imported only when such a model is used. Each provider's library is imported with its first model.
 """
 
 import asyncio
@@ -43,15 +44,15 @@ from quarterdeck.core.text_types import storable
 
 OPENAI_URL = "https://api.openai.com/v1"
 ANTHROPIC_URL = "https://api.anthropic.com"
-# Twice what any model writes in one go today. A server that never ends must not fill a worker's memory.
+# Twice the longest output of any model today. Bounds the memory that an endless answer can take.
 ANSWER_CHARACTERS = 4 * 1024 * 1024
 _REASON_CHARACTERS = 500
-_REPEATABLE = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
+_TRANSIENT = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
 _FINAL = (ModelRequestRejectedError, ModelQuotaExceededError)
 
 
 class Connection(Struct, frozen=True):
-    """The way to one provider, shared by its models: one pool of HTTP connections."""
+    """One provider's HTTP client, shared by its models."""
 
     model: Callable[[str], library.Model]
     close: Callable[[], Awaitable[None]]
@@ -59,13 +60,13 @@ class Connection(Struct, frozen=True):
 
 
 def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool) -> Connection:
-    """OpenAI itself, or with a base URL anything that speaks its chat completions."""
+    """OpenAI, or with `base_url` a server that is compatible with its chat completions."""
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
     from pydantic_ai.providers.openai import OpenAIProvider
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-    # Both are given, always: else the library looks for them in environment variables of its own.
+    # Both are always given: otherwise the library reads its own environment variables.
     client = AsyncOpenAI(api_key=api_key or "no-key", base_url=base_url or OPENAI_URL, max_retries=0)
     if base_url is not None:
         other = OpenAICompatibleProvider("openai-compatible", openai_client=client)
@@ -100,12 +101,12 @@ class ProviderModel:
         except TimeoutError as fault:
             raise TransientFailure(f"{self.name} was silent for {self._stall_seconds:g} seconds.") from fault
         except ModelAPIError as fault:
-            # Without its cause: a traceback would show the provider's words as they came, perhaps with the key.
+            # Without its cause: the traceback would contain the provider's unredacted message, perhaps with the key.
             raise self._failure(fault) from None
         except UserError as fault:
-            raise ModelFailure(f"The request cannot be put to {self.name}: {self._shown(fault)}") from fault
+            raise ModelFailure(f"The request cannot be put to {self.name}: {self._reason(fault)}") from fault
         except (UnexpectedModelBehavior, httpx2.HTTPError, httpx2.StreamError) as fault:
-            raise TransientFailure(f"The answer of {self.name} broke off: {self._shown(fault)}") from fault
+            raise TransientFailure(f"The answer of {self.name} broke off: {self._reason(fault)}") from fault
         return Step(to_turn(response, self.name), response.usage.input_tokens, response.usage.output_tokens)
 
     async def _request(
@@ -119,33 +120,34 @@ class ProviderModel:
         ):
             async for event in stream:
                 stall.reschedule(clock() + self._stall_seconds)
-                text, size = _pieces(event)
+                text, size = _received(event)
                 characters += size
                 if characters > ANSWER_CHARACTERS:
                     raise ModelFailure(f"The answer of {self.name} is longer than {ANSWER_CHARACTERS} characters.")
                 if text:
                     on_text(storable(text))
             response = stream.get()
-        # A connection may end in good order in the middle of an answer; half an answer must not pass for one.
-        if response.state != "complete" or not _is_whole(response):
+        # A connection may be closed regularly in the middle of an answer. A partial answer must not be stored as
+        # complete.
+        if response.state != "complete" or not _is_complete(response):
             raise TransientFailure(f"The answer of {self.name} broke off before its end.")
         return response
 
     def _failure(self, fault: ModelAPIError) -> Exception:
         if isinstance(fault, ModelContextWindowExceededError):
-            return ContextExceeded(f"The session is too long for {self.name}: {self._shown(fault)}")
+            return ContextExceeded(f"The session is too long for {self.name}: {self._reason(fault)}")
         status = fault.status_code if isinstance(fault, ModelHTTPError) else None
-        reason = f"{self.name} failed{f' with status {status}' if status else ''}: {self._shown(fault)}"
-        # Without a status it is a fault inside a stream, or an answer that is no answer.
-        repeatable = isinstance(fault, _REPEATABLE) or status in (None, HTTPStatus.REQUEST_TIMEOUT)
-        if repeatable and not isinstance(fault, _FINAL):
+        reason = f"{self.name} failed{f' with status {status}' if status else ''}: {self._reason(fault)}"
+        # No status: an error inside the stream, or a malformed response.
+        transient = isinstance(fault, _TRANSIENT) or status in (None, HTTPStatus.REQUEST_TIMEOUT)
+        if transient and not isinstance(fault, _FINAL):
             return TransientFailure(reason, fault.retry_after)
         return ModelFailure(reason)
 
-    def _shown(self, fault: Exception) -> str:
-        """One bounded line that holds no secret, closed like a sentence."""
-        said = _said(fault.body) if isinstance(fault, ModelAPIError) else None
-        text = " ".join((said or str(_root(fault)) or type(_root(fault)).__name__).split())
+    def _reason(self, fault: Exception) -> str:
+        """One sentence of bounded length, without secrets."""
+        message = _provider_message(fault.body) if isinstance(fault, ModelAPIError) else None
+        text = " ".join((message or str(_root(fault)) or type(_root(fault)).__name__).split())
         if self._api_key:
             text = text.replace(self._api_key, "[redacted]")
         text = storable(redact(text))
@@ -153,13 +155,13 @@ class ProviderModel:
         return text if text.endswith((".", "…", "!", "?")) else f"{text}."
 
 
-def _is_whole(response: ModelResponse) -> bool:
-    """Whether the provider said why it stopped. Where it did not, the library puts in a reason of its own."""
+def _is_complete(response: ModelResponse) -> bool:
+    """Whether the provider sent a finish reason. pydantic-ai fills in its own if it did not."""
     return response.finish_reason == "content_filter" or "finish_reason" in (response.provider_details or {})
 
 
-def _pieces(event: ModelResponseStreamEvent) -> tuple[str, int]:
-    """The text to show that came with an event, and how much came at all."""
+def _received(event: ModelResponseStreamEvent) -> tuple[str, int]:
+    """The visible text of an event, and the number of all its characters."""
     match event:
         case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
             return text, len(text)
@@ -171,15 +173,15 @@ def _pieces(event: ModelResponseStreamEvent) -> tuple[str, int]:
 
 
 def _root(fault: BaseException) -> BaseException:
-    """Of a lost connection what the system said about it: the libraries say no more than that it was lost."""
+    """For a lost connection, the error of the operating system: the libraries only report the loss."""
     if isinstance(fault, ModelConnectionError):
         while fault.__cause__ is not None:
             fault = fault.__cause__
     return fault
 
 
-def _said(body: object) -> str | None:
-    """The provider's own words in the body of an error, wherever it puts them."""
+def _provider_message(body: object) -> str | None:
+    """The message in the body of a provider's error response. Its place differs between providers."""
     if isinstance(body, dict):
         inner = body.get("error", body)
         message = inner.get("message") if isinstance(inner, dict) else inner

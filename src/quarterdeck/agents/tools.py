@@ -1,6 +1,6 @@
-"""The tools that every model has: the time, and the files of the session's skills. Nothing is executed.
+"""The tools of every model: the current time, and the files of the session's skills. Nothing is executed.
 
-Whatever a model asks for, it gets a bounded text; what it did wrong is told to it, never raised.
+Every call gets a result of bounded size. Errors of the model become results, not exceptions.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +20,7 @@ SKILL_MD = "SKILL.md"
 
 
 class SessionSkill(Struct, frozen=True):
-    """A skill as one run sees it: the version that is pinned, or was the latest when the run began."""
+    """A skill in one run, at its pinned version or the version that was current when the attempt began."""
 
     name: str
     description: str
@@ -30,17 +30,15 @@ class SessionSkill(Struct, frozen=True):
     files: list[ManifestFile]
 
 
-# The first bytes of one file of a skill: path, most bytes. None: the archive has no such file.
+# (skill, path, max_bytes) → the first bytes of the file, or None if the archive has no such file.
 ReadFile = Callable[[SessionSkill, str, int], Awaitable[bytes | None]]
 
 
 class _Refusal(Exception):
-    """What the model is told about its call."""
+    """An error that is reported to the model as the result of its call."""
 
 
 class Toolbox:
-    """The tools of one run."""
-
     def __init__(
         self,
         skills: Sequence[SessionSkill],
@@ -48,7 +46,7 @@ class Toolbox:
         result_bytes: int,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._skills = named(skills)
+        self._skills = by_unique_name(skills)
         self._read_file = read_file
         self._result_bytes = result_bytes
         self._now = now
@@ -60,7 +58,7 @@ class Toolbox:
         except _Refusal as refusal:
             content = f"Error: {refusal}"
         except (BundleError, OSError, ServiceError) as fault:
-            log.warning("a skill's file could not be read", exc_info=fault, extra=fields(tool=call.name))
+            log.warning("a skill file could not be read", exc_info=fault, extra=fields(tool=call.name))
             content = "Error: the skill's files cannot be read at the moment."
         return ToolResult(call.id, call.name, content)
 
@@ -95,11 +93,11 @@ class Toolbox:
         """`data` is the beginning of `size` bytes."""
         kept = data[: self._result_bytes]
         try:
-            # Three bytes at most of a character that the cut went through.
+            # The cut may have split a character, so up to three bytes at the end are dropped.
             text = kept.decode() if len(kept) == size else _decode_start(kept)
         except UnicodeDecodeError:
             text = "\0"
-        # Text that can be neither stored nor shown is no text.
+        # PostgreSQL cannot store U+0000 in text.
         if "\0" in text:
             return f"This is a binary file of {size} bytes; only text can be read."
         return text if len(kept) == size else f"{text}\n[Cut here: these are the first {len(kept)} of {size} bytes.]"
@@ -123,8 +121,8 @@ def _text(arguments: dict[str, Any], name: str, default: str | None) -> str:
     return value
 
 
-def named(skills: Sequence[SessionSkill]) -> dict[str, SessionSkill]:
-    """Each under a name of its own: names of skills need not differ, and a model has nothing else to go by."""
+def by_unique_name(skills: Sequence[SessionSkill]) -> dict[str, SessionSkill]:
+    """The skills by unique names. Skills may share a name, but the model can only refer to them by name."""
     found: dict[str, SessionSkill] = {}
     for skill in skills:
         name, number = skill.name, 2
@@ -135,10 +133,10 @@ def named(skills: Sequence[SessionSkill]) -> dict[str, SessionSkill]:
 
 
 def skill_instructions(skills: Sequence[SessionSkill]) -> str:
-    """The part of the instructions that tells the model about its skills. Empty without any."""
+    """The part of the instructions that lists the skills. Empty if there are none."""
     if not skills:
         return ""
-    lines = [f"- {name}: {' '.join(skill.description.split())}" for name, skill in named(skills).items()]
+    lines = [f"- {name}: {' '.join(skill.description.split())}" for name, skill in by_unique_name(skills).items()]
     return "\n".join(
         [
             "You have skills: folders with instructions and files, each made for one kind of task. When a task fits a "
@@ -168,7 +166,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def skills_offered(tools: Sequence[ToolSpec]) -> list[str]:
-    """The names of the session's skills, as a model finds them among its tools."""
+    """The names of the session's skills, read from the tool specifications."""
     for tool in tools:
         if tool.name == READ_SKILL_FILE:
             names: list[str] = tool.parameters["properties"]["skill"]["enum"]

@@ -1,4 +1,4 @@
-"""API keys, made up for the document."""
+"""Examples of API keys for the OpenAPI document."""
 
 from msgspec.structs import asdict, replace
 
@@ -6,7 +6,7 @@ from quarterdeck.api_keys.model import ApiKeyBody, ApiKeyPage, CreateApiKeyBody,
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.example_ids import ADA, API_KEY, EVENING, MORNING
 
-# Cut short on purpose: a whole one would look real to people and to secret scanners.
+# Truncated: a complete secret would trigger secret scanners.
 _SECRET = "qd_live_4fT9wKx2…"
 
 _KEY = ApiKeyBody(
@@ -22,7 +22,7 @@ _KEY = ApiKeyBody(
 )
 
 EXAMPLES = (
-    # No expiry in what is sent: an example that is pasted in a year must still work.
+    # Without expires_at: a fixed date would become invalid with time.
     CreateApiKeyBody("build server", [Permission.WORKSPACE_READ, Permission.SESSION_MANAGE]),
     RotateApiKeyBody(),
     CreatedApiKeyBody(**asdict(_KEY), secret=_SECRET),

@@ -1,4 +1,4 @@
-"""API keys as they are asked for and shown."""
+"""API keys: request bodies, response bodies and stored records."""
 
 from datetime import datetime
 from typing import Annotated
@@ -51,7 +51,7 @@ class ApiKeyPage(Struct, frozen=True):
 
 
 class RotatedKey(Struct, frozen=True):
-    """What a rotation needs to know of the key that it replaces."""
+    """The state of a key that is to be replaced by rotation."""
 
     lineage_id: UUID
     is_replaced: bool
@@ -59,7 +59,7 @@ class RotatedKey(Struct, frozen=True):
 
 
 class NewApiKey(Struct, frozen=True):
-    """A key about to be stored."""
+    """A key to be stored."""
 
     id: UUID
     workspace_id: UUID

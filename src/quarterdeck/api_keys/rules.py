@@ -1,4 +1,4 @@
-"""Decisions about keys: no key may make one that outranks or outlives it."""
+"""Rules for keys. A key cannot create a key with more permissions or a longer life than its own."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -7,12 +7,12 @@ from quarterdeck.api_keys.model import RotatedKey
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 
-# PostgreSQL knows later times, but no datetime can read them back.
+# PostgreSQL stores later times, but datetime cannot represent them.
 _LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 def ordered(permissions: Iterable[Permission]) -> list[Permission]:
-    """Each once, in the order of the enum: two keys with the same rights read the same."""
+    """Without duplicates, in the order of the enum: keys with equal permissions show equal lists."""
     held = set(permissions)
     return [permission for permission in Permission if permission in held]
 
@@ -25,13 +25,13 @@ def check_expiry(expires_at: datetime | None, now: datetime) -> None:
 
 
 def check_maximum(expires_at: datetime | None, now: datetime, max_days: int | None) -> None:
-    """Not shortened in silence: who asks for a key without end should not believe to have one."""
+    """Refused, not shortened: the caller should not believe that the key lives longer than it does."""
     if max_days is not None and (expires_at is None or expires_at > now + timedelta(days=max_days)):
         raise errors.invalid(f"Keys of this workspace live {max_days} days at most: give an expires_at within them.")
 
 
 def rotated_expiry(expires_at: datetime | None, now: datetime, max_days: int | None) -> datetime | None:
-    """The old key's, but for a maximum that the workspace has set since."""
+    """The expiry of the old key, limited by the workspace's current maximum."""
     if max_days is None:
         return expires_at
     latest = now + timedelta(days=max_days)

@@ -39,7 +39,7 @@ async def list_api_keys(access: Access, call: Call[None], request: PageRequest) 
     try:
         return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
     except ServiceError as fault:
-        # The interface lists no 403 here: a workspace that may not be read is not seen.
+        # The interface has no 403 here: without the permission the workspace is reported as not found.
         if fault.kind is Kind.FORBIDDEN:
             raise errors.not_found("workspace") from None
         raise
@@ -56,7 +56,7 @@ async def create_api_key(changes: Changes, key_settings: KeySettings, call: Call
         rules.check_within(principal, body.permissions, body.expires_at)
         created = await issue_api_key(connection, key_settings.environment, workspace_id, principal.user_id, body)
         kept = msgspec.structs.replace(created, secret=msgspec.UNSET)
-        return Made(shown=created, kept=kept, object_id=created.id, detail=told(created))
+        return Made(shown=created, kept=kept, object_id=created.id, detail=audit_detail(created))
 
     return await changes.perform(
         call,
@@ -72,7 +72,8 @@ async def create_api_key(changes: Changes, key_settings: KeySettings, call: Call
 async def rotate_api_key(
     changes: Changes, key_settings: KeySettings, call: Call[RotateApiKeyBody], api_key_id: UUID
 ) -> Answer:
-    """A new secret under a new key of the same lineage, so that receipts of the old one are found by the new one."""
+    """Create a new key of the same lineage. Receipts belong to the lineage, so the new key finds those of the old
+    key."""
 
     async def effect(connection: Connection, principal: Principal, old: ApiKeyBody, body: RotateApiKeyBody) -> Made:
         await block_credentials(connection, [old.id])
@@ -91,7 +92,7 @@ async def rotate_api_key(
         )
         await store.replace(connection, principal.workspace_id, old.id, created.id, body.overlap_seconds)
         kept = msgspec.structs.replace(created, secret=msgspec.UNSET)
-        detail = told(created) | {"replaced_by": str(created.id), "overlap_seconds": body.overlap_seconds}
+        detail = audit_detail(created) | {"replaced_by": str(created.id), "overlap_seconds": body.overlap_seconds}
         return Made(shown=created, kept=kept, object_id=old.id, detail=detail)
 
     return await changes.perform(
@@ -107,7 +108,7 @@ async def rotate_api_key(
 
 
 async def check_maximum(connection: Connection, workspace_id: UUID, expires_at: datetime | None) -> None:
-    """What the workspace allows, whoever asks."""
+    """Check the workspace's maximum key life, which applies to every caller."""
     rules.check_maximum(expires_at, datetime.now(UTC), await store.max_days(connection, workspace_id))
 
 
@@ -120,7 +121,7 @@ async def issue_api_key(
     *,
     lineage_id: UUID | None = None,
 ) -> CreatedApiKeyBody:
-    """Mint and store a key. Who may ask for it was decided by the caller of this function."""
+    """Create and store a key. The calling function has checked the permission."""
     secret = secrets.mint(CredentialKind.API_KEY, environment)
     api_key_id = new_id()
     key = NewApiKey(
@@ -141,7 +142,7 @@ async def issue_api_key(
 
 
 async def revoke_api_key(changes: Changes, call: Call[None], api_key_id: UUID) -> Answer:
-    """Ends a key at once. Revoking it again changes nothing and is no error."""
+    """Takes effect at once. Idempotent."""
 
     async def effect(connection: Connection, principal: Principal, key: ApiKeyBody, _: None) -> Made:
         await block_credentials(connection, [key.id])
@@ -163,12 +164,12 @@ async def revoke_api_key(changes: Changes, call: Call[None], api_key_id: UUID) -
 
 
 async def revoke_keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[UUID]:
-    """The keys that were alive until now."""
+    """Returns the ids of the keys that were valid until now."""
     revoked: list[UUID] = []
-    # Until there is nothing left: while the first round waits for a key that is in use, that key can make another.
-    while alive := await store.alive_of_user(connection, workspace_id, user_id):
-        await block_credentials(connection, alive)
-        revoked += await store.revoke_all(connection, workspace_id, alive)
+    # Repeated: while this waits for transactions of a key, that key can create another one.
+    while active := await store.active_of_user(connection, workspace_id, user_id):
+        await block_credentials(connection, active)
+        revoked += await store.revoke_all(connection, workspace_id, active)
     return revoked
 
 
@@ -176,8 +177,7 @@ async def keys_of(connection: Connection, workspace_id: UUID, user_id: UUID) -> 
     return await store.of_user(connection, workspace_id, user_id)
 
 
-def told(key: ApiKeyBody) -> dict[str, Any]:
-    """For the audit log."""
+def audit_detail(key: ApiKeyBody) -> dict[str, Any]:
     return {"label": key.label, "prefix": key.prefix, "permissions": key.permissions}
 
 

@@ -1,4 +1,4 @@
-"""API keys in the database. A page is one query, whatever the number of keys."""
+"""SQL for API keys."""
 
 from typing import Any
 from uuid import UUID
@@ -20,9 +20,9 @@ SELECT k.id, k.label, k.prefix, k.permissions, k.expires_at, k.last_used_at, k.r
 FROM api_keys k JOIN users u ON u.id = k.created_by
 WHERE k.workspace_id = %s AND k.id = %s
 """
-# The cursor's own row is fetched too: a page that does not begin with it was asked for with a cursor that this
-# workspace never gave out. The workspace is part of the bounds and of the order, wherever keys are listed, so that no
-# other index serves: with `workspace_id = …` the few keys of a small workspace were looked for among everybody's.
+# Includes the row of the cursor: if it is missing, the cursor does not belong to this list. The workspace is part of
+# the bounds and of the order so that only the index (workspace_id, id) fits: with `workspace_id = …`, PostgreSQL
+# searched the keys of all workspaces for the few of a small one.
 _NEWEST_FIRST = """
 SELECT k.id, k.label, k.prefix, k.permissions, k.expires_at, k.last_used_at, k.revoked_at,
        u.id, u.display_name, u.email
@@ -37,13 +37,13 @@ FROM api_keys k JOIN users u ON u.id = k.created_by
 WHERE (k.workspace_id, k.id) BETWEEN (%s, %s) AND (%s, %s)
 ORDER BY k.workspace_id, k.id LIMIT %s
 """
-_ALIVE_OF_USER = "SELECT id FROM api_keys WHERE workspace_id = %s AND created_by = %s AND revoked_at IS NULL"
+_ACTIVE_OF_USER = "SELECT id FROM api_keys WHERE workspace_id = %s AND created_by = %s AND revoked_at IS NULL"
 _REVOKE_ALL = """
 UPDATE api_keys SET revoked_at = clock_timestamp()
 WHERE workspace_id = %s AND id = ANY (%s) AND revoked_at IS NULL RETURNING id
 """
 _MAX_DAYS = "SELECT max_key_days FROM workspaces WHERE id = %s"
-# A statement of its own: a second rotation must see that the first replaced the key.
+# A separate statement: the second of two concurrent rotations must see that the first replaced the key.
 _LOCK = """
 SELECT lineage_id, replaced_by IS NOT NULL,
        revoked_at IS NOT NULL OR coalesce(expires_at <= clock_timestamp(), false)
@@ -94,11 +94,11 @@ async def get(connection: Connection, workspace_id: UUID, api_key_id: UUID) -> A
 async def page(
     connection: Connection, workspace_id: UUID, start: UUID, count: int, *, newest_first: bool
 ) -> list[ApiKeyBody]:
-    """`count` keys from `start` on, itself included."""
+    """`count` keys from `start` on, inclusive."""
     query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
     lowest, highest = bounds(start, newest_first=newest_first)
     values = (workspace_id, lowest, workspace_id, highest, count)
-    # As PostgreSQL has them: to write and read ids and lists as text takes 27 µs more on either side, for 50 keys.
+    # Binary results: for 50 keys, ids and lists as text cost 27 µs more on each side.
     rows = await (await connection.execute(query, values, binary=True)).fetchall()
     return [_body(row) for row in rows]
 
@@ -119,22 +119,22 @@ async def lock(connection: Connection, workspace_id: UUID, api_key_id: UUID) -> 
 async def replace(
     connection: Connection, workspace_id: UUID, api_key_id: UUID, replaced_by: UUID, overlap_seconds: int
 ) -> None:
-    """The old key ends after the overlap, or earlier if it would have anyway."""
+    """The old key expires after the overlap, or at its own expiry if that is earlier."""
     overlap = (overlap_seconds, overlap_seconds, overlap_seconds)
     await connection.execute(_REPLACE, (replaced_by, *overlap, workspace_id, api_key_id))
 
 
 async def revoke(connection: Connection, workspace_id: UUID, api_key_id: UUID) -> bool:
-    """Whether it was alive until now."""
+    """False if the key was revoked already."""
     return (await connection.execute(_REVOKE, (workspace_id, api_key_id))).rowcount == 1
 
 
-async def alive_of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[UUID]:
-    return [row[0] for row in await (await connection.execute(_ALIVE_OF_USER, (workspace_id, user_id))).fetchall()]
+async def active_of_user(connection: Connection, workspace_id: UUID, user_id: UUID) -> list[UUID]:
+    return [row[0] for row in await (await connection.execute(_ACTIVE_OF_USER, (workspace_id, user_id))).fetchall()]
 
 
 async def revoke_all(connection: Connection, workspace_id: UUID, ids: list[UUID]) -> list[UUID]:
-    """Those that were alive until now."""
+    """Returns the ids of the keys that were not revoked before."""
     return [row[0] for row in await (await connection.execute(_REVOKE_ALL, (workspace_id, ids))).fetchall()]
 
 

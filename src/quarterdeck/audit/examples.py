@@ -1,4 +1,4 @@
-"""The audit log, made up for the document."""
+"""Examples of audit events for the OpenAPI document."""
 
 from uuid import UUID
 

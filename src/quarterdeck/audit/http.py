@@ -1,4 +1,4 @@
-"""GET /v1/audit-events."""
+"""The audit log over HTTP."""
 
 from quarterdeck.audit import service
 from quarterdeck.audit.model import AuditEventPage, AuditFilter, ObjectType
@@ -21,7 +21,7 @@ _OBJECT_TYPE = {"type": "string", "enum": list(ObjectType)}
     success_type=AuditEventPage,
     success="One page. next_cursor is null on the last.",
     paged=True,
-    lasting=False,
+    cursor_must_exist=False,
     queries=(
         Query("action", _ACTION, "Only events of this action."),
         Query("object_type", _OBJECT_TYPE, "Only events about objects of this type."),
@@ -32,7 +32,7 @@ _OBJECT_TYPE = {"type": "string", "enum": list(ObjectType)}
     ),
 )
 async def list_audit_events(request: Request, access: Access) -> AuditEventPage:
-    wanted = AuditFilter(
+    filters = AuditFilter(
         action=request.query_text("action"),
         object_type=request.query_choice("object_type", ObjectType),
         object_id=request.query_id("object_id"),
@@ -41,4 +41,4 @@ async def list_audit_events(request: Request, access: Access) -> AuditEventPage:
         until=request.query_moment("until"),
     )
     page = request.page_request()
-    return await service.list_audit_events(access, request.call_without_body(), wanted, page)
+    return await service.list_audit_events(access, request.call_without_body(), filters, page)

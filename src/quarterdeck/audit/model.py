@@ -1,4 +1,4 @@
-"""Who did what to which object from where."""
+"""Audit events and the filter of their list."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ class ObjectType(StrEnum):
 
 
 class Change(Struct, frozen=True):
-    """What is written down of a change. `detail` holds names and numbers, never content and never a secret."""
+    """A change to be recorded. `detail` holds names and numbers, never content and never a secret."""
 
     action: str
     object_type: ObjectType

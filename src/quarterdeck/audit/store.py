@@ -1,4 +1,4 @@
-"""Audit events in the database. They are added and, after their time, removed; never changed."""
+"""SQL for audit events. Events are added and, when they expire, deleted; never changed."""
 
 from typing import Any
 from uuid import UUID
@@ -16,21 +16,21 @@ INSERT INTO audit_events
      detail)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
-# What a list is searched by: the first of these that is asked for, the narrowest as a rule. Each has an index. The
-# others are looked at in what was found.
-_LEADS = ("object_id", "action", "user_id", "object_type")
+# Filters with an index of their own, most selective first. A list is searched by the first one that is given; the other
+# filters are applied to the rows found.
+_INDEXED_FILTERS = ("object_id", "action", "user_id", "object_type")
 
 
-def _page_query(lead: str | None, *, newest_first: bool) -> str:
-    """Only one index serves: the order names the column that is searched by, bounds stand for "equal to", and
-    coalesce hides the other filters. With "action = … ORDER BY id" the index of all events would do too, and a plan
-    that was made while the table was empty may then look through all of them."""
-    columns = [f"a.{lead or 'workspace_id'}", "a.id"]
+def _page_query(indexed: str | None, *, newest_first: bool) -> str:
+    """Written so that PostgreSQL can use only the intended index: ORDER BY names the filtered column, row bounds
+    replace "=", and coalesce hides the other filters. With "action = … ORDER BY id", a plan cached while the table was
+    empty could walk the index of all events."""
+    columns = [f"a.{indexed or 'workspace_id'}", "a.id"]
     place, bound = f"({', '.join(columns)})", f"({', '.join(['%s'] * len(columns))})"
     order = ", ".join(f"{column} {'DESC' if newest_first else 'ASC'}" for column in columns)
-    # No bounds on the filtered column beside these: the search of the index would begin at them, not at the cursor.
-    equal = "a.workspace_id = %s AND " if lead else ""
-    # Every part is written above.
+    # No other condition on the indexed columns: the index scan would start there and not at the cursor.
+    equal = "a.workspace_id = %s AND " if indexed else ""
+    # All parts of the statement are constants above.
     return f"""
 SELECT a.id, a.action, a.object_type, a.object_id, a.user_id, u.display_name, u.email, a.api_key_id,
        a.session_token_id, a.address, a.request_id, a.detail
@@ -43,17 +43,24 @@ ORDER BY {order} LIMIT %s
 
 
 _PAGES = {
-    (lead, newest_first): _page_query(lead, newest_first=newest_first)
-    for lead in (None, *_LEADS)
+    (indexed, newest_first): _page_query(indexed, newest_first=newest_first)
+    for indexed in (None, *_INDEXED_FILTERS)
     for newest_first in (True, False)
 }
 _EXPIRE = "SELECT expire_audit_events(%s)"
 
 
 async def add(
-    connection: Connection, event_id: UUID, workspace_id: UUID, change: Change, who: Principal | None, origin: Origin
+    connection: Connection,
+    event_id: UUID,
+    workspace_id: UUID,
+    change: Change,
+    principal: Principal | None,
+    origin: Origin,
 ) -> None:
-    actor = (None, None, None) if who is None else (who.user_id, who.api_key_id, who.session_token_id)
+    actor: tuple[UUID | None, ...] = (None, None, None)
+    if principal is not None:
+        actor = (principal.user_id, principal.api_key_id, principal.session_token_id)
     await connection.execute(
         _ADD,
         (
@@ -71,16 +78,16 @@ async def add(
 
 
 async def page(
-    connection: Connection, workspace_id: UUID, wanted: AuditFilter, start: UUID, count: int, *, newest_first: bool
+    connection: Connection, workspace_id: UUID, filters: AuditFilter, start: UUID, count: int, *, newest_first: bool
 ) -> list[AuditEventBody]:
-    """`count` events from `start` on, itself included."""
-    query, values = _page(workspace_id, wanted, start, newest_first=newest_first)
+    """`count` events from `start` on, inclusive."""
+    query, values = _page(workspace_id, filters, start, newest_first=newest_first)
     rows = await (await connection.execute(query, (*values, count))).fetchall()
     return [_body(row) for row in rows]
 
 
 async def delete_old(connection: Connection, batch: int) -> int:
-    """How old is old is known to the database, where this process cannot change it."""
+    """The retention period is stored in the database, where the API's role cannot change it."""
     row = await (await connection.execute(_EXPIRE, (batch,))).fetchone()
     assert row is not None
     count: int = row[0]
@@ -88,21 +95,28 @@ async def delete_old(connection: Connection, batch: int) -> int:
 
 
 def _page(
-    workspace_id: UUID, wanted: AuditFilter, start: UUID, *, newest_first: bool
+    workspace_id: UUID, filters: AuditFilter, start: UUID, *, newest_first: bool
 ) -> tuple[str, tuple[object, ...]]:
-    """The statement, and all its values but the number of events."""
-    first, end = _span(wanted, start, newest_first=newest_first)
-    lead = next((name for name in _LEADS if getattr(wanted, name) is not None), None)
-    place = workspace_id if lead is None else getattr(wanted, lead)
-    equal = () if lead is None else (workspace_id,)
-    others = (wanted.action, wanted.action, wanted.user_id, wanted.user_id, wanted.object_type, wanted.object_type)
-    return _PAGES[lead, newest_first], (*equal, place, first, place, end, *others)
+    """The statement and its parameters without the limit."""
+    first, end = _span(filters, start, newest_first=newest_first)
+    indexed = next((name for name in _INDEXED_FILTERS if getattr(filters, name) is not None), None)
+    value = workspace_id if indexed is None else getattr(filters, indexed)
+    equal = () if indexed is None else (workspace_id,)
+    others = (
+        filters.action,
+        filters.action,
+        filters.user_id,
+        filters.user_id,
+        filters.object_type,
+        filters.object_type,
+    )
+    return _PAGES[indexed, newest_first], (*equal, value, first, value, end, *others)
 
 
-def _span(wanted: AuditFilter, start: UUID, *, newest_first: bool) -> tuple[UUID, UUID]:
-    """The first id that may be in the page, and the one before which it ends."""
-    first = LOWEST_ID if wanted.since is None else first_id_at(wanted.since)
-    end = HIGHEST_ID if wanted.until is None else first_id_at(wanted.until)
+def _span(filters: AuditFilter, start: UUID, *, newest_first: bool) -> tuple[UUID, UUID]:
+    """The range of ids of the page: first (inclusive) and end (exclusive)."""
+    first = LOWEST_ID if filters.since is None else first_id_at(filters.since)
+    end = HIGHEST_ID if filters.until is None else first_id_at(filters.until)
     if newest_first:
         return first, min(end, UUID(int=min(start.int + 1, HIGHEST_ID.int)))
     return max(first, start), end

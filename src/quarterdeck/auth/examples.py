@@ -1,4 +1,4 @@
-"""A caller, made up for the document."""
+"""An example of a caller for the OpenAPI document."""
 
 from quarterdeck.auth.model import CallerBody, CallerKind
 from quarterdeck.core.actors import Permission

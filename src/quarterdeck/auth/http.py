@@ -1,4 +1,4 @@
-"""GET /v1/whoami."""
+"""whoami over HTTP."""
 
 from quarterdeck.auth import service
 from quarterdeck.auth.access import Access

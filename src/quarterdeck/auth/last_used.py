@@ -10,7 +10,7 @@ from quarterdeck.db.database import Connection, Database
 _FLUSH = """
 WITH used AS (
     SELECT k.id, u.at
-    FROM unnest(%b, %b) AS u (id, at)
+    FROM unnest(%s::uuid[], %s::timestamptz[]) AS u (id, at)
     JOIN api_keys k ON k.id = u.id
     ORDER BY k.id
     FOR NO KEY UPDATE OF k

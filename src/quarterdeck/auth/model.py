@@ -1,4 +1,4 @@
-"""The calling credential, as it is shown to the caller."""
+"""The description of the calling credential."""
 
 from enum import StrEnum
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Who the caller is."""
+"""whoami: describes the calling credential."""
 
 from quarterdeck.auth import store
 from quarterdeck.auth.access import Access
@@ -10,7 +10,7 @@ from quarterdeck.db.database import Connection
 
 
 async def whoami(access: Access, call: Call[None]) -> CallerBody:
-    """For every credential that is alive, whatever it may do."""
+    """Open to every valid credential. Needs no permission."""
 
     async def lookup(_: Connection, principal: Principal) -> None:
         if call.workspace_id not in (None, principal.workspace_id):

@@ -25,7 +25,7 @@ _HOLD_API_KEYS_EXCLUSIVELY = """
 SELECT pg_advisory_xact_lock(credential_lock(id)) FROM api_keys WHERE secret_hash = %s
 """
 _BLOCK = """
-SELECT pg_advisory_xact_lock(credential_lock(id)) FROM (SELECT id FROM unnest(%s) AS id ORDER BY id) AS sorted
+SELECT pg_advisory_xact_lock(credential_lock(id)) FROM (SELECT id FROM unnest(%s::uuid[]) AS id ORDER BY id) AS sorted
 """
 _KEY_CALLER = """
 SELECT k.prefix, k.label, w.name, u.id, u.display_name, u.email

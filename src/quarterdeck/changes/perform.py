@@ -11,8 +11,8 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from quarterdeck.audit import trail
 from quarterdeck.audit.model import Change, ObjectType
+from quarterdeck.audit.service import record_change
 from quarterdeck.auth.access import Access, Hold, Lookup
 from quarterdeck.changes import store
 from quarterdeck.changes.store import Claim
@@ -81,7 +81,7 @@ class Changes:
             made = await effect(connection, principal, subject, body)
             if made.changed:
                 change = Change(operation, about, made.object_id, made.detail)
-                await trail.record(connection, principal, call.origin, change)
+                await record_change(connection, principal, call.origin, change)
             mine = _encoded(made.shown), _encoded(made.kept)
             if claim is not None:
                 await store.save(connection, claim, mine[1])

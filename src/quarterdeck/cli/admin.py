@@ -1,4 +1,4 @@
-"""`qd admin`: what the operator does to workspaces, members and keys, on the database itself."""
+"""`qd admin`: commands for operators, which work on the database directly."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -9,34 +9,33 @@ from uuid import UUID
 import typer
 from msgspec import UNSET, UnsetType
 
-from quarterdeck.api_keys.model import CreateApiKeyBody
-from quarterdeck.cli.options import AsJson, email, line, moment, uuid
+from quarterdeck.cli.options import AsJson, date, email, line, uuid
 from quarterdeck.cli.output import print_json, say
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.settings import Settings, read_settings, with_server
-from quarterdeck.workspaces.model import WorkspaceBody
 
 if TYPE_CHECKING:
     from quarterdeck.db.database import Connection
+    from quarterdeck.workspaces.model import WorkspaceBody
 
 T = TypeVar("T")
 
-app = typer.Typer(rich_markup_mode=None, help="Manage workspaces, members, keys and what seals secrets.")
+app = typer.Typer(rich_markup_mode=None, help="Manage workspaces, members, keys and webhook secrets (for operators).")
 
 
 Data = Annotated[str | None, typer.Option("--data", help="Folder of the embedded database. Default: ./data.")]
-Workspace = Annotated[UUID, typer.Option(parser=uuid, metavar="ID", help="Id of the workspace.")]
-Email = Annotated[str, typer.Option(parser=email, metavar="EMAIL", help="The person's e-mail address.")]
+Workspace = Annotated[UUID, typer.Option(parser=uuid, metavar="ID", help="ID of the workspace.")]
+Email = Annotated[str, typer.Option(parser=email, metavar="EMAIL", help="Email address of the person.")]
 
 
 @app.command()
 def create_workspace(
-    name: Annotated[str, typer.Option(parser=line, metavar="NAME", help="What people call it.")],
+    name: Annotated[str, typer.Option(parser=line, metavar="NAME", help="Name of the workspace.")],
     owner_email: Email,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
-    """Create a workspace. It has no key yet: see create-key."""
+    """Create a workspace. Use create-key to create its first API key."""
     from quarterdeck.workspaces import service
 
     workspace_id = _on_database(data, lambda connection, _: service.create_workspace(connection, name, owner_email))
@@ -46,32 +45,33 @@ def create_workspace(
 @app.command()
 def change_workspace(
     workspace: Workspace,
-    name: Annotated[str | None, typer.Option(parser=line, metavar="NAME", help="What people call it.")] = None,
+    name: Annotated[str | None, typer.Option(parser=line, metavar="NAME", help="Name of the workspace.")] = None,
     max_key_days: Annotated[
-        int | None, typer.Option(min=1, max=36500, help="How long keys may live that are made from now on.")
+        int | None, typer.Option(min=1, max=36500, help="Maximum lifetime of new keys, in days.")
     ] = None,
-    no_max_key_days: Annotated[bool, typer.Option("--no-max-key-days", help="Let keys live for ever.")] = False,
+    no_max_key_days: Annotated[bool, typer.Option("--no-max-key-days", help="Remove the maximum lifetime.")] = False,
     owner: Annotated[
-        str | None, typer.Option(parser=email, metavar="EMAIL", help="A member, who becomes the owner.")
+        str | None,
+        typer.Option(parser=email, metavar="EMAIL", help="Email address of the new owner, who must be a member."),
     ] = None,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
-    """Change a workspace. What is not given stays as it is."""
+    """Change the given settings of a workspace."""
     from quarterdeck.workspaces import service
 
     if max_key_days is not None and no_max_key_days:
-        raise typer.BadParameter("--max-key-days and --no-max-key-days contradict each other")
+        raise typer.BadParameter("use either --max-key-days or --no-max-key-days")
     days = None if no_max_key_days else _or_unset(max_key_days)
     if (name, days, owner) == (None, UNSET, None):
-        raise typer.BadParameter("nothing to change: give --name, --max-key-days, --no-max-key-days or --owner")
+        raise typer.BadParameter("nothing to change. Use --name, --max-key-days, --no-max-key-days or --owner.")
     changed = _on_database(
         data,
         lambda connection, _: service.change_workspace(
             connection, workspace, name=_or_unset(name), max_key_days=days, owner_email=_or_unset(owner)
         ),
     )
-    _show(changed, _told(changed), as_json=as_json)
+    _show(changed, _workspace_text(changed), as_json=as_json)
 
 
 @app.command()
@@ -80,7 +80,7 @@ def show_workspace(workspace: Workspace, as_json: AsJson = False, data: Data = N
     from quarterdeck.workspaces import service
 
     found = _on_database(data, lambda connection, _: service.show_workspace(connection, workspace))
-    _show(found, _told(found), as_json=as_json)
+    _show(found, _workspace_text(found), as_json=as_json)
 
 
 @app.command()
@@ -90,24 +90,25 @@ def list_workspaces(as_json: AsJson = False, data: Data = None) -> None:
 
     found = _on_database(data, lambda connection, _: service.all_workspaces(connection))
     lines = [f"{one.id}  {one.owner.primary_email}  {one.name}" for one in found]
-    _show({"items": found}, "\n".join(lines) or "there is no workspace", as_json=as_json)
+    _show({"items": found}, "\n".join(lines) or "No workspaces.", as_json=as_json)
 
 
 @app.command()
 def create_key(
     workspace: Workspace,
-    label: Annotated[str, typer.Option(parser=line, metavar="LABEL", help="What people call it.")],
-    permission: Annotated[list[Permission], typer.Option(help="Give it once for each permission.")],
+    label: Annotated[str, typer.Option(parser=line, metavar="LABEL", help="Label of the key.")],
+    permission: Annotated[list[Permission], typer.Option(help="A permission of the key. Can be repeated.")],
     expires_at: Annotated[
-        datetime | None, typer.Option(parser=moment, metavar="TIME", help="When it ends; never by default.")
+        datetime | None, typer.Option(parser=date, metavar="TIME", help="Expiration date. Default: never.")
     ] = None,
     as_email: Annotated[
-        str | None, typer.Option("--as", parser=email, metavar="EMAIL", help="Its creator; the owner by default.")
+        str | None, typer.Option("--as", parser=email, metavar="EMAIL", help="Creator of the key. Default: the owner.")
     ] = None,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
-    """Create an API key and print its secret, which is shown only now."""
+    """Create an API key and print its secret. The secret is shown only once."""
+    from quarterdeck.api_keys.model import CreateApiKeyBody
     from quarterdeck.workspaces import service
 
     body = CreateApiKeyBody(label, permission, expires_at)
@@ -133,11 +134,13 @@ def add_member(workspace: Workspace, email: Email, as_json: AsJson = False, data
 def remove_member(
     workspace: Workspace,
     email: Email,
-    revoke_keys: Annotated[bool, typer.Option("--revoke-keys", help="End the keys that person created.")] = False,
+    revoke_keys: Annotated[
+        bool, typer.Option("--revoke-keys", help="Also revoke the keys that the person created.")
+    ] = False,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
-    """End a person's membership and list the keys that person created."""
+    """Remove a person from a workspace and list the keys that the person created."""
     from quarterdeck.workspaces import service
 
     keys = _on_database(
@@ -145,18 +148,18 @@ def remove_member(
     )
     lines = [f"{key.id}  {key.prefix}…  {'revoked' if key.revoked_at else 'active'}  {key.label}" for key in keys]
     if any(key.revoked_at is None for key in keys):
-        lines.append("The active keys keep working. To end them, run this again with --revoke-keys.")
-    _show({"email": email, "keys": keys}, "\n".join(lines) or "that person created no keys", as_json=as_json)
+        lines.append("Active keys keep working. Run this again with --revoke-keys to revoke them.")
+    _show({"email": email, "keys": keys}, "\n".join(lines) or "This person created no keys.", as_json=as_json)
 
 
 @app.command()
 def list_members(workspace: Workspace, as_json: AsJson = False, data: Data = None) -> None:
-    """List the members of a workspace and those who have left it, oldest first."""
+    """List current and former members of a workspace, oldest first."""
     from quarterdeck.workspaces import service
 
     found = _on_database(data, lambda connection, _: service.all_members(connection, workspace))
     lines = [
-        f"{one.user.user_id}  {'left' if one.ended_at else one.role}  {one.user.primary_email}"
+        f"{one.user.user_id}  {'former' if one.ended_at else one.role}  {one.user.primary_email}"
         f"  {one.user.display_name or ''}".rstrip()
         for one in found
     ]
@@ -167,31 +170,31 @@ def list_members(workspace: Workspace, as_json: AsJson = False, data: Data = Non
 def set_user(
     email: Email,
     display_name: Annotated[
-        str | None, typer.Option(parser=line, metavar="NAME", help="What people call this person.")
+        str | None, typer.Option(parser=line, metavar="NAME", help="Display name of the person.")
     ] = None,
-    no_display_name: Annotated[bool, typer.Option("--no-display-name", help="Forget the name.")] = False,
+    no_display_name: Annotated[bool, typer.Option("--no-display-name", help="Remove the display name.")] = False,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
-    """Say what a person is called, in all workspaces."""
+    """Set the display name of a person in all workspaces."""
     from quarterdeck.workspaces import service
 
     if (display_name is None) is not no_display_name:
-        raise typer.BadParameter("give either --display-name or --no-display-name")
+        raise typer.BadParameter("use either --display-name or --no-display-name")
     user = _on_database(data, lambda connection, _: service.set_user(connection, email, display_name))
     _show(user, f"user {user.user_id}", as_json=as_json)
 
 
 @app.command()
 def reseal_webhooks(as_json: AsJson = False, data: Data = None) -> None:
-    """Seal the signing secrets of all webhooks with the first sealing key. Then older keys can go."""
+    """Encrypt all webhook secrets with the first sealing key. Older keys are no longer needed afterwards."""
     from quarterdeck.webhooks import service
-    from quarterdeck.webhooks.sealing import Sealer
+    from quarterdeck.webhooks.secret_encryption import SecretCipher
 
     async def reseal(connection: "Connection", settings: Settings) -> int:
-        sealer = Sealer(settings.webhook, settings.data_dir)
+        cipher = SecretCipher(settings.webhook, settings.data_dir)
         async with connection.transaction():
-            return await service.reseal_webhooks(connection, sealer)
+            return await service.reseal_webhooks(connection, cipher)
 
     resealed = _on_database(data, reseal)
     _show({"resealed": resealed}, f"resealed {resealed} webhooks", as_json=as_json)
@@ -212,11 +215,11 @@ def _or_unset(given: T | None) -> T | UnsetType:
     return UNSET if given is None else given
 
 
-def _told(workspace: WorkspaceBody) -> str:
+def _workspace_text(workspace: "WorkspaceBody") -> str:
     days = workspace.max_key_days
     return (
         f"workspace {workspace.id}\nname {workspace.name}\nowner {workspace.owner.primary_email}\n"
-        f"keys may live {'for ever' if days is None else f'{days} days'}"
+        f"maximum key lifetime {'none' if days is None else f'{days} days'}"
     )
 
 

@@ -1,5 +1,5 @@
-"""`qd chat` between other programs: each line that comes in is an input, what is said goes to stdout as plain text, and
-what becomes of it to stderr."""
+"""`qd chat` without a terminal: each line of stdin is an input. The conversation goes to stdout as plain text, and
+everything else to stderr."""
 
 import asyncio
 import signal
@@ -9,73 +9,73 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from quarterdeck.cli.chat_session import Talk, first_to_end
-from quarterdeck.cli.chat_view import plain
-from quarterdeck.cli.conversation import Block, Cancel, Kind, Leave
-from quarterdeck.conversations.events.model import EventType
+from quarterdeck.cli.chat_session import ChatSession, run_until_first
+from quarterdeck.cli.chat_view import plain_text
+from quarterdeck.cli.conversation import Block, CancelRun, Kind, Quit
+from quarterdeck.client.models import EventType
 from quarterdeck.core.text_types import storable
 
-_SPOKEN = (Kind.INPUT, Kind.ANSWER, Kind.TOOL)
+_STDOUT_KINDS = (Kind.INPUT, Kind.ANSWER, Kind.TOOL)
 
 
-class Pipe:
+class ChatPipe:
     def __init__(self) -> None:
         self._changed = asyncio.Event()
-        self._left = asyncio.Event()
+        self._quit = asyncio.Event()
 
     def show(self, blocks: Sequence[Block]) -> None:
         for block in blocks:
-            stream = sys.stdout if block.kind in _SPOKEN else sys.stderr
-            stream.write(plain(block) + "\n")
+            stream = sys.stdout if block.kind in _STDOUT_KINDS else sys.stderr
+            stream.write(plain_text(block) + "\n")
             stream.flush()
         self._changed.set()
 
     async def flush(self) -> None:
-        """Nothing is held back."""
+        """`show` has written everything already."""
 
-    async def run(self, talk: Talk) -> bool:
-        """Until the input has ended and the last run too, or Ctrl-C. Whether all that was asked came to a good end."""
+    async def run(self, chat: ChatSession) -> bool:
+        """Runs until the end of the input and of the last run, or Ctrl-C. Returns whether everything succeeded."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._interrupted, talk)
+        loop.add_signal_handler(signal.SIGINT, self._interrupted, chat)
         try:
-            await first_to_end(talk.follow(), talk.send(), self._read(talk), self._left.wait())
+            await run_until_first(chat.follow(), chat.send(), self._read(chat), self._quit.wait())
         finally:
             loop.remove_signal_handler(signal.SIGINT)
-        conversation = talk.conversation
-        return not self._left.is_set() and not talk.refused and conversation.last_end != EventType.RUN_FAILED
+        has_failed = chat.conversation.last_end == EventType.RUN_FAILED
+        return not self._quit.is_set() and not chat.has_rejected and not has_failed
 
-    def _interrupted(self, talk: Talk) -> None:
-        match talk.conversation.interrupted(time.monotonic()):
-            case Cancel(run_id):
-                talk.cancel(run_id)
-            case Leave():
-                self._left.set()
+    def _interrupted(self, chat: ChatSession) -> None:
+        match chat.conversation.interrupted(time.monotonic()):
+            case CancelRun(run_id):
+                chat.cancel(run_id)
+            case Quit():
+                self._quit.set()
             case stay:
-                self.show([Block(Kind.TROUBLE, stay.reason)])
+                self.show([Block(Kind.WARNING, stay.reason)])
 
-    async def _read(self, talk: Talk) -> None:
-        # One at a time: whoever writes faster than the server accepts waits.
+    async def _read(self, chat: ChatSession) -> None:
+        # One line at a time: the writer waits until the server has accepted it.
         lines: asyncio.Queue[str | None] = asyncio.Queue(1)
-        _reading(asyncio.get_running_loop(), lines)
+        _start_reader(asyncio.get_running_loop(), lines)
         while (line := await lines.get()) is not None:
             text = storable(line).rstrip("\r\n")
             if text.strip():
-                talk.submit(text)
-                while talk.conversation.unsent:
-                    await self._change()
-        while not talk.conversation.idle:
-            await self._change()
+                chat.submit(text)
+                while chat.conversation.unsent:
+                    await self._wait_for_change()
+        while not chat.conversation.is_idle:
+            await self._wait_for_change()
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         self._changed.clear()
         await self._changed.wait()
 
 
-def _reading(loop: asyncio.AbstractEventLoop, lines: "asyncio.Queue[str | None]") -> None:
-    """In a thread that nobody waits for: a read from a terminal cannot be called off."""
+def _start_reader(loop: asyncio.AbstractEventLoop, lines: "asyncio.Queue[str | None]") -> None:
+    """Reads stdin in a daemon thread, because a blocking read cannot be cancelled."""
 
     def read() -> None:
-        # The loop may be gone by the time a line comes.
+        # The loop may be closed when a line arrives.
         with suppress(RuntimeError):
             for line in sys.stdin:
                 asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()

@@ -1,4 +1,4 @@
-"""`qd chat` from its first word to its last, in a terminal or between other programs."""
+"""Runs `qd chat` from start to end, in a terminal or in a pipe."""
 
 import os
 import sys
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Protocol
 from uuid import UUID
 
-from quarterdeck.cli.chat_pipe import Pipe
-from quarterdeck.cli.chat_session import Talk, open_client
-from quarterdeck.cli.chat_terminal import Terminal
+from quarterdeck.cli.chat_pipe import ChatPipe
+from quarterdeck.cli.chat_session import ChatSession, open_client
+from quarterdeck.cli.chat_terminal import ChatTerminal
+from quarterdeck.cli.chat_view import queue_text
 from quarterdeck.cli.connection import ConnectionInfo
 from quarterdeck.cli.conversation import Block, Kind, Stage
 from quarterdeck.client import AsyncClient
@@ -21,48 +22,50 @@ class Screen(Protocol):
 
     async def flush(self) -> None: ...
 
-    async def run(self, talk: Talk) -> bool:
-        """Whether what was asked came to a good end."""
+    async def run(self, chat: ChatSession) -> bool:
+        """Returns whether everything succeeded."""
         ...
 
 
 async def chat(info: ConnectionInfo, session_id: UUID | None, *, title: str | None, model: str | None) -> int:
     async with open_client(info) as client:
-        screen: Screen = Terminal() if _is_terminal() else Pipe()
+        screen: Screen = ChatTerminal() if _is_terminal() else ChatPipe()
         if session_id is None:
             session_id = (await client.create_session(title=title, model=model)).id
-            talk = Talk(client, session_id, screen.show)
-            talk.reached = True
-            screen.show([Block(Kind.NOTE, f"New session. Come back with: qd chat {session_id}")])
+            session = ChatSession(client, session_id, screen.show)
+            session.was_reached = True
+            screen.show([Block(Kind.NOTE, f"New session. Resume with: qd chat {session_id}")])
         else:
-            talk = await _resumed(client, session_id, screen)
-        screen.show([Block(Kind.NOTE, "/help shows what you can do.")] if isinstance(screen, Terminal) else [])
+            session = await _resume(client, session_id, screen)
+        screen.show([Block(Kind.NOTE, "Type /help for help.")] if isinstance(screen, ChatTerminal) else [])
         try:
-            well = await screen.run(talk)
+            has_succeeded = await screen.run(session)
         finally:
-            screen.show([*await talk.close(), *_last_words(talk)])
+            screen.show([*await session.close(), *_closing_blocks(session)])
             await screen.flush()
-    return 0 if well else 1
+    return 0 if has_succeeded else 1
 
 
-async def _resumed(client: AsyncClient, session_id: UUID, screen: Screen) -> Talk:
-    talk = Talk(client, session_id, screen.show)
-    blocks, more = await talk.catch_up(_BLOCKS_SHOWN)
-    earlier = [Block(Kind.NOTE, f"What was before: qd watch {session_id}")] if more else []
+async def _resume(client: AsyncClient, session_id: UUID, screen: Screen) -> ChatSession:
+    session = ChatSession(client, session_id, screen.show)
+    blocks, has_more = await session.catch_up(_BLOCKS_SHOWN)
+    earlier = [Block(Kind.NOTE, f"Earlier messages: qd watch {session_id}")] if has_more else []
     screen.show([*earlier, *blocks])
-    return talk
+    return session
 
 
-def _last_words(talk: Talk) -> list[Block]:
-    """What the screen showed as under way must not vanish with it."""
+def _closing_blocks(session: ChatSession) -> list[Block]:
+    """Inputs that are still queued, and how to resume. The live part of the screen is erased on exit."""
     blocks = []
-    for one in talk.conversation.waiting:
-        is_sent = one.stage is not Stage.SENDING
-        state = f"{one.stage} · not taken up yet" if is_sent else "not known to have been accepted"
-        blocks += [Block(Kind.INPUT, one.text), Block(Kind.NOTE if is_sent else Kind.TROUBLE, state)]
-    if talk.conversation.active_run is not None:
-        blocks.append(Block(Kind.NOTE, "The run goes on without you."))
-    return [*blocks, Block(Kind.NOTE, f"Come back with: qd chat {talk.session_id}")]
+    for one in session.conversation.queued:
+        blocks.append(Block(Kind.INPUT, one.text))
+        if one.stage is Stage.SENDING:
+            blocks.append(Block(Kind.WARNING, "Not confirmed by the server"))
+        else:
+            blocks.append(Block(Kind.NOTE, queue_text(one)))
+    if session.conversation.active_run is not None:
+        blocks.append(Block(Kind.NOTE, "The run continues on the server."))
+    return [*blocks, Block(Kind.NOTE, f"Resume with: qd chat {session.session_id}")]
 
 
 def _is_terminal() -> bool:

@@ -1,5 +1,5 @@
-"""A conversation over the API: follows the log, sends inputs in order, cancels. Whatever may pass is waited out, for as
-long as it takes; whoever sits in front decides when to leave."""
+"""A chat over the API: follows the log, sends inputs in order, cancels runs. Temporary errors are retried until the
+user quits."""
 
 import asyncio
 import random
@@ -12,77 +12,75 @@ from uuid import UUID, uuid4
 from quarterdeck.cli.connection import ConnectionInfo
 from quarterdeck.cli.conversation import Block, Conversation, Kind
 from quarterdeck.client import ApiError, AsyncClient, ConnectionFailed, Internal, QuarterdeckError, TooManyRequests
-from quarterdeck.client.models import Delta, Event
-from quarterdeck.conversations.runs.model import RunState, SubmitKindBody
+from quarterdeck.client.models import Delta, Event, RunState, SubmitKindBody
 
 T = TypeVar("T")
 Show = Callable[[Sequence[Block]], None]
 
 _FIRST_PAUSE_SECONDS = 0.25
-# A person is waiting: a server that is back is to be noticed soon.
-_LONGEST_PAUSE_SECONDS = 2.0
-_PARTING_SECONDS = 10.0
-_PARTING_BLOCKS = 20
+# Short, because a user is waiting.
+_MAX_PAUSE_SECONDS = 2.0
+_CLOSE_SECONDS = 10.0
+_CLOSE_BLOCKS = 20
 
 
 def open_client(info: ConnectionInfo) -> AsyncClient:
-    """It tries once: whether to go on is decided here, where the person can be told."""
+    """A client without retries: `ChatSession` retries itself, so that it can tell the user."""
     return AsyncClient(info.url, info.key, workspace_id=info.workspace, retries=0, allow_http=info.allow_http)
 
 
-class Talk:
+class ChatSession:
     def __init__(
         self, client: AsyncClient, session_id: UUID, show: Show, on_event: Callable[[Event], None] | None = None
     ) -> None:
-        """With `on_event`, entries of the log go there as they are, and only the rest is shown."""
+        """With `on_event`, events go there, and `show` gets only the state of the connection."""
         self.session_id = session_id
         self.conversation = Conversation()
-        # Whether the server has ever answered.
-        self.reached = False
-        # Whether the server would not have one of the inputs.
-        self.refused = False
+        # Whether the server has responded at least once.
+        self.was_reached = False
+        # Whether the server has rejected an input.
+        self.has_rejected = False
         self._client = client
         self._show = show
         self._on_event = on_event
         self._outbox: asyncio.Queue[tuple[int, str, str]] = asyncio.Queue()
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def catch_up(self, last: int) -> tuple[list[Block], bool]:
-        """Read the log to its end. The last blocks of it, and whether there were more."""
-        blocks: deque[Block] = deque(maxlen=last)
-        count = 0
+    async def catch_up(self, count: int) -> tuple[list[Block], bool]:
+        """Reads the log to its end. Returns the last `count` blocks, and whether there were more."""
+        blocks: deque[Block] = deque(maxlen=count)
+        total = 0
 
         async def read() -> None:
-            nonlocal count
+            nonlocal total
             async for item in self._client.events(self.session_id, after=self.conversation.position, follow=False):
-                found = [block for block in self._taken(item) if block.kind is not Kind.PROGRESS]
+                found = [block for block in self._handle(item) if block.kind is not Kind.PROGRESS]
                 blocks.extend(found)
-                count += len(found)
+                total += len(found)
 
-        await self._until_it_passes(read)
-        return list(blocks), count > last
+        await self._retry(read)
+        return list(blocks), total > count
 
-    async def is_active(self) -> bool:
-        """Whether a run is under way, by the server's word."""
-        newest = await self._until_it_passes(lambda: self._client.list_session_runs(self.session_id, limit=1))
+    async def has_active_run(self) -> bool:
+        newest = await self._retry(lambda: self._client.list_session_runs(self.session_id, limit=1))
         return any(run.state in (RunState.QUEUED, RunState.RUNNING) for run in newest.items)
 
     async def follow(self) -> None:
-        """The log from where the conversation is, without end. Raises what will not pass."""
+        """Follows the log without end. Raises errors that a retry cannot solve."""
         while True:
-            self.conversation.resumed()
-            # No reconnecting inside: what breaks must be told, and live text then lacks a piece.
+            self.conversation.stream_started()
+            # The client must not reconnect by itself: the user is told, and the live text then has a gap.
             stream = self._client.events(self.session_id, after=self.conversation.position, reconnects=0)
             try:
                 async with aclosing(cast(AsyncGenerator[Event | Delta, None], stream)):
                     async for item in stream:
-                        self._show(self._taken(item))
-            except QuarterdeckError as fault:
-                if not may_pass(fault):
+                        self._show(self._handle(item))
+            except QuarterdeckError as error:
+                if not is_temporary(error):
                     raise
-                await self._come_back()
+                await self._reconnect()
 
-    def _taken(self, item: Event | Delta) -> list[Block]:
+    def _handle(self, item: Event | Delta) -> list[Block]:
         if isinstance(item, Delta):
             self.conversation.delta(item)
             return []
@@ -92,101 +90,101 @@ class Talk:
         self._on_event(item)
         return []
 
-    async def _come_back(self) -> None:
-        """Says that the connection is lost only when it cannot be had again at once: a proxy that ends an old stream
-        is not worth a word."""
+    async def _reconnect(self) -> None:
+        """Tells the user only if the first attempt fails: proxies end long streams routinely."""
         after = self.conversation.position
         await asyncio.sleep(_pause_seconds(1))
-        await self._until_it_passes(lambda: self._client.list_session_events(self.session_id, limit=1, after=after))
+        await self._retry(lambda: self._client.list_session_events(self.session_id, limit=1, after=after))
 
     def submit(self, text: str) -> None:
-        # Drawn here, once: however often it is sent, it counts once.
+        # One Idempotency-Key per input, for all attempts to send it.
         self._outbox.put_nowait((self.conversation.send(text), text, uuid4().hex))
         self._show([])
 
     async def send(self) -> None:
-        """What was submitted, one after the other: the next goes out when the one before is accepted."""
+        """Sends submitted inputs one after the other, each once the one before is accepted."""
         while True:
-            # Who leaves now still has sent it: `close` waits for the answer.
-            await asyncio.shield(self._begin(self._send(*await self._outbox.get())))
+            # Shielded: `close` waits for the response if the user quits now.
+            await asyncio.shield(self._start(self._send(*await self._outbox.get())))
 
     async def _send(self, number: int, text: str, key: str) -> None:
         try:
-            accepted = await self._until_it_passes(self._submission(text, key))
-        except ApiError as fault:
-            self.refused = True
-            self._show(self.conversation.refused(number, fault.message))
+            accepted = await self._retry(self._submission(text, key))
+        except ApiError as error:
+            self.has_rejected = True
+            self._show(self.conversation.rejected(number, error.message))
         else:
-            self._show(self.conversation.answered(number, accepted.outcome, accepted.run_id))
+            self._show(self.conversation.accepted(number, accepted.outcome, accepted.run_id))
 
     def _submission(self, text: str, key: str) -> Callable[[], Awaitable[SubmitKindBody]]:
         return lambda: self._client.submit_input(self.session_id, text=text, idempotency_key=key)
 
     def cancel(self, run_id: UUID) -> None:
-        self._show([Block(Kind.NOTE, "Cancelling the run. Ctrl-C again leaves.")])
-        self._begin(self._cancel(run_id))
+        self._show([Block(Kind.NOTE, "Cancelling the run. Press Ctrl-C again to quit.")])
+        self._start(self._cancel(run_id))
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
     async def _cancel(self, run_id: UUID) -> None:
         try:
-            await self._until_it_passes(lambda: self._client.cancel_run(run_id))
-        except QuarterdeckError as fault:
-            self._show([Block(Kind.TROUBLE, f"The run could not be cancelled: {fault.message}")])
+            await self._retry(lambda: self._client.cancel_run(run_id))
+        except QuarterdeckError as error:
+            self._show([Block(Kind.WARNING, f"Could not cancel the run: {error.message}")])
 
     async def close(self) -> list[Block]:
-        """Who sends or cancels and leaves at once still wants it done. What became of it, as far as it can be told."""
-        if not self._under_way:
+        """Waits for inputs and cancellations that are being sent. Returns what the log says about them."""
+        if not self._tasks:
             return []
-        # Nobody is kept by a server that is away.
-        patience = _PARTING_SECONDS if self.conversation.connected else 0
-        _, late = await asyncio.wait(self._under_way, timeout=patience)
+        # Do not wait for a server that is not reachable.
+        timeout = _CLOSE_SECONDS if self.conversation.is_connected else 0
+        _, late = await asyncio.wait(self._tasks, timeout=timeout)
         for task in late:
             task.cancel()
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         with suppress(QuarterdeckError, TimeoutError):
-            async with asyncio.timeout(patience):
-                return (await self.catch_up(_PARTING_BLOCKS))[0]
+            async with asyncio.timeout(timeout):
+                return (await self.catch_up(_CLOSE_BLOCKS))[0]
         return []
 
-    async def _until_it_passes(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        tried = 0
+    async def _retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeats an attempt until it succeeds. Raises errors that are not temporary."""
+        attempts = 0
         while True:
             try:
-                done = await attempt()
-            except QuarterdeckError as fault:
-                # A server that was never there is more likely a wrong address than one that comes back.
-                if not self.reached or not may_pass(fault):
+                result = await attempt()
+            except QuarterdeckError as error:
+                # A server that never responded is more likely a wrong address.
+                if not self.was_reached or not is_temporary(error):
                     raise
-                tried += 1
-                if self.conversation.connected:
-                    self._show(self.conversation.lost(fault.message))
-                await asyncio.sleep(_pause_seconds(tried))
+                attempts += 1
+                if self.conversation.is_connected:
+                    self._show(self.conversation.connection_lost(error.message))
+                await asyncio.sleep(_pause_seconds(attempts))
             else:
-                self.reached = True
-                if not self.conversation.connected:
-                    self._show(self.conversation.back())
-                return done
+                self.was_reached = True
+                if not self.conversation.is_connected:
+                    self._show(self.conversation.reconnected())
+                return result
 
 
-def may_pass(fault: QuarterdeckError) -> bool:
-    """Whether the same request may be answered otherwise in a while."""
-    if isinstance(fault, ApiError):
-        return isinstance(fault, (Internal, TooManyRequests)) or fault.retry_after is not None
-    return isinstance(fault, ConnectionFailed)
+def is_temporary(error: QuarterdeckError) -> bool:
+    """Whether the same request may succeed later."""
+    if isinstance(error, ApiError):
+        return isinstance(error, (Internal, TooManyRequests)) or error.retry_after is not None
+    return isinstance(error, ConnectionFailed)
 
 
-def _pause_seconds(tried: int) -> float:
-    longest = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(tried - 1, 8))
-    return longest * (0.5 + random.random() / 2)  # noqa: S311  spreads clients, guards nothing
+def _pause_seconds(attempts: int) -> float:
+    longest = min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(attempts - 1, 8))
+    return longest * (0.5 + random.random() / 2)  # noqa: S311  spreads clients, not a secret
 
 
-async def first_to_end(*coroutines: Coroutine[Any, Any, object]) -> None:
-    """Run all until one ends, then end the others. Raises what that one raised."""
+async def run_until_first(*coroutines: Coroutine[Any, Any, object]) -> None:
+    """Runs all until one ends, then cancels the others. Raises the error of the one that ended."""
     tasks = [asyncio.ensure_future(each) for each in coroutines]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

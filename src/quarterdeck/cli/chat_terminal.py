@@ -1,5 +1,5 @@
-"""`qd chat` in a terminal. What is finished scrolls up as on any terminal. Below it, drawn anew as they change, stand
-the answer that is being written, the inputs that wait, and the line that is being typed."""
+"""`qd chat` in a terminal. Finished text scrolls up. Below it, prompt_toolkit redraws the current answer, the queued
+inputs and the input line."""
 
 import asyncio
 import time
@@ -14,96 +14,96 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.renderer import print_formatted_text
 
-from quarterdeck.cli.chat_session import Talk, first_to_end
-from quarterdeck.cli.chat_view import STYLE, Fragments, lines_of, live_lines
-from quarterdeck.cli.conversation import Block, Cancel, Kind, Leave
+from quarterdeck.cli.chat_session import ChatSession, run_until_first
+from quarterdeck.cli.chat_view import STYLE, Fragments, block_lines, live_lines
+from quarterdeck.cli.conversation import Block, CancelRun, Kind, Quit
 from quarterdeck.core.text_types import storable
 
 HELP = """\
-Enter sends. What you send while the agent works steers it.
-Alt-Enter begins a new line.
-/cancel or Ctrl-C cancels the run. Ctrl-C twice leaves.
-/quit or Ctrl-D leaves. A run that is under way goes on.
-/help shows this."""
-# Rows that the line being typed, and a blank one, keep for themselves.
+Enter             Send. While a run is active, the message steers it.
+Alt-Enter         Insert a line break.
+Ctrl-C, /cancel   Cancel the run. Press Ctrl-C twice to quit.
+Ctrl-D, /quit     Quit. An active run continues on the server.
+/help             Show this help."""
+# The input line and a blank line.
 _ROWS_BELOW = 4
 
 
-class Terminal:
+class ChatTerminal:
     def __init__(self) -> None:
-        self._session: PromptSession[None] = PromptSession(
-            message=self._live,
+        self._prompt: PromptSession[None] = PromptSession(
+            message=self._live_text,
             style=STYLE,
             history=InMemoryHistory(),
-            key_bindings=self._keys(),
+            key_bindings=self._key_bindings(),
             erase_when_done=True,
             enable_suspend=True,
         )
         self._to_print: list[Block] = []
-        self._something = asyncio.Event()
-        self._talk: Talk | None = None
+        self._has_blocks = asyncio.Event()
+        self._chat: ChatSession | None = None
 
     @property
-    def talk(self) -> Talk:
-        assert self._talk is not None, "talking has begun"
-        return self._talk
+    def chat(self) -> ChatSession:
+        assert self._chat is not None, "run() has not been called"
+        return self._chat
 
     def show(self, blocks: Sequence[Block]) -> None:
         self._to_print += [block for block in blocks if block.kind is not Kind.PROGRESS]
         if self._to_print:
-            self._something.set()
+            self._has_blocks.set()
         else:
-            self._session.app.invalidate()
+            self._prompt.app.invalidate()
 
-    async def run(self, talk: Talk) -> bool:
-        """Until the person leaves; raises what the conversation ends in."""
-        self._talk = talk
+    async def run(self, chat: ChatSession) -> bool:
+        """Runs until the user quits. Raises the error that ends the chat."""
+        self._chat = chat
         with patch_stdout(raw=True):
-            await first_to_end(self._session.prompt_async(), talk.follow(), talk.send(), self._print_on())
+            await run_until_first(self._prompt.prompt_async(), chat.follow(), chat.send(), self._print_blocks())
         return True
 
-    async def _print_on(self) -> None:
+    async def _print_blocks(self) -> None:
         while True:
-            await self._something.wait()
-            self._something.clear()
+            await self._has_blocks.wait()
+            self._has_blocks.clear()
             await self.flush()
 
     async def flush(self) -> None:
-        """Above what is drawn anew, or just so before and after."""
+        """Prints finished blocks above the live part of the screen."""
         async with in_terminal():
-            # Taken here: what came while this waited for the terminal goes along.
+            # Taken here, to include blocks that arrived while this waited for the terminal.
             blocks, self._to_print = self._to_print, []
-            output = self._session.app.output
+            output = self._prompt.app.output
             columns = output.get_size().columns - 1
-            lines = [line for block in blocks for line in lines_of(block, columns)]
+            lines = [line for block in blocks for line in block_lines(block, columns)]
             print_formatted_text(output, _joined(lines, end=True), STYLE)
 
-    def _live(self) -> StyleAndTextTuples:
+    def _live_text(self) -> StyleAndTextTuples:
         size = get_app().output.get_size()
-        lines = live_lines(self.talk.conversation, size.columns - 1, max(1, size.rows - _ROWS_BELOW))
+        lines = live_lines(self.chat.conversation, size.columns - 1, max(1, size.rows - _ROWS_BELOW))
         prompt: StyleAndTextTuples = [("", "\n"), ("class:marker", "› ")]
         return [*_joined(lines, end=bool(lines)), *prompt]
 
-    def _keys(self) -> KeyBindings:
+    def _key_bindings(self) -> KeyBindings:
         keys = KeyBindings()
 
         @Condition
-        def nothing_typed() -> bool:
-            return not self._session.default_buffer.text
+        def is_empty() -> bool:
+            return not self._prompt.default_buffer.text
 
         @keys.add("c-c", eager=True)
         @keys.add("<sigint>")
         def interrupt(event: KeyPressEvent) -> None:
-            match self.talk.conversation.interrupted(time.monotonic()):
-                case Cancel(run_id):
-                    self.talk.cancel(run_id)
-                case Leave():
+            match self.chat.conversation.interrupted(time.monotonic()):
+                case CancelRun(run_id):
+                    self.chat.cancel(run_id)
+                case Quit():
                     event.app.exit()
                 case stay:
-                    self.show([Block(Kind.TROUBLE, stay.reason)])
+                    self.show([Block(Kind.WARNING, stay.reason)])
 
-        @keys.add("c-d", filter=nothing_typed)
-        def leave(event: KeyPressEvent) -> None:
+        @keys.add("c-d", filter=is_empty)
+        def end_of_file(event: KeyPressEvent) -> None:
             event.app.exit()
 
         @keys.add("enter")
@@ -116,33 +116,33 @@ class Terminal:
                 self._entered(text, event.app.exit)
 
         @keys.add("escape", "enter")
-        def new_line(event: KeyPressEvent) -> None:
+        def line_break(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
 
         return keys
 
-    def _entered(self, text: str, leave: Callable[[], None]) -> None:
+    def _entered(self, text: str, quit_app: Callable[[], None]) -> None:
         match text.strip():
             case "/quit":
-                leave()
+                quit_app()
             case "/help":
                 self.show([Block(Kind.NOTE, HELP)])
             case "/cancel":
-                run_id = self.talk.conversation.active_run
+                run_id = self.chat.conversation.active_run
                 if run_id is None:
-                    self.show([Block(Kind.NOTE, "Nothing runs.")])
+                    self.show([Block(Kind.NOTE, "No active run.")])
                 else:
-                    self.talk.cancel(run_id)
+                    self.chat.cancel(run_id)
             case word if word.startswith("/") and word[1:].isalpha():
-                self.show([Block(Kind.TROUBLE, f"{word} is no command. /help shows those there are.")])
+                self.show([Block(Kind.WARNING, f"Unknown command: {word}. Type /help for help.")])
             case _:
-                self.talk.submit(text)
+                self.chat.submit(text)
 
 
 def _joined(lines: Sequence[Fragments], *, end: bool) -> FormattedText:
-    found = FormattedText()
-    for at, line in enumerate(lines):
-        found += line
-        if end or at < len(lines) - 1:
-            found.append(("", "\n"))
-    return found
+    text = FormattedText()
+    for index, line in enumerate(lines):
+        text += line
+        if end or index < len(lines) - 1:
+            text.append(("", "\n"))
+    return text

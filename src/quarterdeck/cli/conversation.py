@@ -1,5 +1,5 @@
-"""A session as a person in it sees it: what was said, what waits to be taken up, what runs. What happens goes in, what
-is to be shown comes out. No input or output here, and no clock."""
+"""The state of a conversation as `qd chat` shows it: messages, queued inputs, the active run. Takes events and returns
+blocks to show. No I/O and no clock."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -9,12 +9,10 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from quarterdeck.client.models import Delta, Event
-from quarterdeck.conversations.events.model import EventType
-from quarterdeck.conversations.runs.model import Outcome
+from quarterdeck.client.models import Delta, Event, EventType, Outcome
 
-# Long enough to press a key twice, short enough that two wishes to cancel are not taken for one to leave.
-_TWICE_SECONDS = 2.0
+# A second Ctrl-C within this time quits. Later, it cancels again.
+_QUIT_SECONDS = 2.0
 
 
 class Kind(StrEnum):
@@ -22,8 +20,8 @@ class Kind(StrEnum):
     ANSWER = "answer"
     TOOL = "tool"
     NOTE = "note"
-    TROUBLE = "trouble"
-    # What a screen shows as the state of something, until the state changes; other outputs need a line for it.
+    WARNING = "warning"
+    # A state change. A terminal shows the state itself; other outputs print a line.
     PROGRESS = "progress"
 
 
@@ -33,32 +31,32 @@ class Block(Struct, frozen=True):
 
 
 class Stage(StrEnum):
-    """How far an input has come, in the words that are shown."""
+    """How far an input has come. The values are shown to the user."""
 
-    SENDING = "sending"
-    STARTED = "started a run"
-    STEERED = "steered the run"
-    HANDED_ON = "handed to the next run"
+    SENDING = "Sending"
+    STARTED = "Started a run"
+    STEERED = "Steered the run"
+    MOVED = "Moved to the next run"
 
 
-class Waiting(Struct):
-    """An input that no run has taken up yet."""
+class QueuedInput(Struct):
+    """An input that no run has read yet."""
 
     text: str
-    # Which of ours it is. None: it is another's, or from before.
+    # Numbers the inputs of this client. None: sent by another client, or earlier.
     number: int | None = None
-    sent_elsewhere: bool = False
-    # Not known before the log has told it.
+    from_another_client: bool = False
+    # None until the log has the input.
     input_id: str | None = None
     run_id: UUID | None = None
     stage: Stage = Stage.SENDING
 
 
-class Cancel(Struct, frozen=True):
+class CancelRun(Struct, frozen=True):
     run_id: UUID
 
 
-class Leave(Struct, frozen=True):
+class Quit(Struct, frozen=True):
     pass
 
 
@@ -69,20 +67,20 @@ class Stay(Struct, frozen=True):
 class Conversation:
     def __init__(self) -> None:
         self.active_run: UUID | None = None
-        self.waiting: list[Waiting] = []
-        # The id of the last entry of the log that was taken in.
+        self.queued: list[QueuedInput] = []
+        # The id of the last event that was handled.
         self.position = 0
-        self.connected = True
+        self.is_connected = True
         self.last_end: str | None = None
         self._calls: dict[str, str] = {}
         self._attempt = 0
-        # Whether what the log tells happens now, and not before we came.
-        self._live = False
+        # False while earlier events are read.
+        self._is_live = False
         self._streamed = ""
-        self._missed_text = False
-        self._numbers = 0
+        self._has_gap = False
+        self._last_number = 0
         self._interrupted_at: float | None = None
-        self._on: dict[str, Callable[[Event], list[Block]]] = {
+        self._handlers: dict[str, Callable[[Event], list[Block]]] = {
             EventType.INPUT_ACCEPTED: self._input_accepted,
             EventType.INPUT_CONSUMED: self._input_consumed,
             EventType.INPUT_DISCARDED: self._input_discarded,
@@ -98,73 +96,73 @@ class Conversation:
         }
 
     @property
-    def idle(self) -> bool:
-        return self.active_run is None and not self.waiting
+    def is_idle(self) -> bool:
+        return self.active_run is None and not self.queued
 
     @property
     def streaming(self) -> str:
-        """Text of the answer that is being written. The stored answer takes its place."""
-        return f"… {self._streamed}" if self._streamed and self._missed_text else self._streamed
+        """The live text of the current answer. The stored answer replaces it."""
+        return f"… {self._streamed}" if self._streamed and self._has_gap else self._streamed
 
     @property
-    def unsent(self) -> list[Waiting]:
-        return [one for one in self.waiting if one.stage is Stage.SENDING]
+    def unsent(self) -> list[QueuedInput]:
+        return [one for one in self.queued if one.stage is Stage.SENDING]
 
     @property
     def calls(self) -> list[str]:
-        """Tools at work."""
+        """Tool calls without a result yet."""
         return list(self._calls.values())
 
-    # --- what the person does ---
+    # --- actions of the user ---
 
     def send(self, text: str) -> int:
-        self._numbers += 1
-        self.waiting.append(Waiting(text, self._numbers))
-        return self._numbers
+        self._last_number += 1
+        self.queued.append(QueuedInput(text, self._last_number))
+        return self._last_number
 
-    def answered(self, number: int, outcome: Outcome, run_id: UUID) -> list[Block]:
-        """The server has accepted an input. The log may have told so already, and more."""
-        found = self._numbered(number)
+    def accepted(self, number: int, outcome: Outcome, run_id: UUID) -> list[Block]:
+        """The server has accepted an input. The log may have shown that, and more, already."""
+        found = self._by_number(number)
         if found is None or found.stage is not Stage.SENDING:
             return []
         found.run_id = run_id
         self.active_run = run_id
-        return self._accepted(found, Stage.STARTED if outcome is Outcome.NEW_RUN else Stage.STEERED)
+        return self._set_stage(found, Stage.STARTED if outcome is Outcome.NEW_RUN else Stage.STEERED)
 
-    def refused(self, number: int, reason: str) -> list[Block]:
-        found = self._numbered(number)
+    def rejected(self, number: int, reason: str) -> list[Block]:
+        found = self._by_number(number)
         if found is None:
             return []
-        self.waiting.remove(found)
-        return [Block(Kind.INPUT, found.text), Block(Kind.TROUBLE, f"not accepted: {reason}")]
+        self.queued.remove(found)
+        return [Block(Kind.INPUT, found.text), Block(Kind.WARNING, f"Not accepted: {reason}")]
 
-    def interrupted(self, now: float) -> Cancel | Stay | Leave:
-        """Ctrl-C. `now` is in seconds, of a clock that never goes back."""
+    def interrupted(self, now: float) -> CancelRun | Stay | Quit:
+        """Ctrl-C. `now` is the monotonic clock in seconds."""
         before, self._interrupted_at = self._interrupted_at, now
-        if before is not None and now - before <= _TWICE_SECONDS:
-            return Leave()
+        if before is not None and now - before <= _QUIT_SECONDS:
+            return Quit()
         if self.active_run is not None:
-            return Cancel(self.active_run)
+            return CancelRun(self.active_run)
         if self.unsent:
-            return Stay(f"{_count(len(self.unsent), 'input')} not sent yet. Ctrl-C again leaves.")
-        return Leave()
+            return Stay(f"{_count(len(self.unsent), 'message')} not sent yet. Press Ctrl-C again to quit.")
+        return Quit()
 
-    # --- what the connection does ---
+    # --- the connection ---
 
-    def lost(self, reason: str) -> list[Block]:
-        self.connected = False
-        return [Block(Kind.TROUBLE, f"Connection lost, trying again. {reason}")]
+    def connection_lost(self, reason: str) -> list[Block]:
+        self.is_connected = False
+        return [Block(Kind.WARNING, f"Connection lost. Reconnecting… {reason}")]
 
-    def back(self) -> list[Block]:
-        self.connected = True
-        return [Block(Kind.NOTE, "Connected again.")]
+    def reconnected(self) -> list[Block]:
+        self.is_connected = True
+        return [Block(Kind.NOTE, "Reconnected.")]
 
-    def resumed(self) -> None:
-        """A new stream has begun. What was written meanwhile is missing from the live text."""
-        self._live = True
-        self._streamed, self._missed_text = "", self.active_run is not None
+    def stream_started(self) -> None:
+        """Live text that was sent before a new stream is missing."""
+        self._is_live = True
+        self._streamed, self._has_gap = "", self.active_run is not None
 
-    # --- what the log tells ---
+    # --- the log ---
 
     def delta(self, delta: Delta) -> None:
         if delta.attempt < self._attempt or delta.run_id != self.active_run:
@@ -175,24 +173,24 @@ class Conversation:
         if event.id <= self.position:
             return []
         self.position = event.id
-        take = self._on.get(event.type)
-        return [] if take is None else take(event)
+        handle = self._handlers.get(event.type)
+        return [] if handle is None else handle(event)
 
     def _input_accepted(self, event: Event) -> list[Block]:
         text = str(event.data.get("text", ""))
-        found = next((one for one in self.waiting if self._may_be(one, text, event.run_id)), None)
+        found = next((one for one in self.queued if self._is_ours(one, text, event.run_id)), None)
         if found is None:
-            found = Waiting(text, sent_elsewhere=self._live)
-            self.waiting.append(found)
+            found = QueuedInput(text, from_another_client=self._is_live)
+            self.queued.append(found)
         found.input_id = event.data.get("input_id")
         found.run_id = event.run_id
         stage = Stage.STEERED if event.run_id == self.active_run else Stage.STARTED
         self.active_run = event.run_id
-        return self._accepted(found, stage) if found.stage is Stage.SENDING else []
+        return self._set_stage(found, stage) if found.stage is Stage.SENDING else []
 
     @staticmethod
-    def _may_be(one: Waiting, text: str, run_id: UUID | None) -> bool:
-        """Whether an entry of the log is about an input of ours. Ours go out one by one, so the first is meant."""
+    def _is_ours(one: QueuedInput, text: str, run_id: UUID | None) -> bool:
+        """Whether an event is about this input. Ours are sent one after the other, so the first match is the one."""
         return (
             one.number is not None
             and one.input_id is None
@@ -201,38 +199,35 @@ class Conversation:
         )
 
     def _input_consumed(self, event: Event) -> list[Block]:
-        found = self._identified(event)
+        found = self._by_input_id(event)
         if found is None:
             return []
-        self.waiting.remove(found)
+        self.queued.remove(found)
         step = event.data.get("step")
-        where = "" if step is None else f" at step {step}"
-        elsewhere = "sent from elsewhere · " if found.sent_elsewhere else ""
-        return [
-            Block(Kind.INPUT, found.text),
-            Block(Kind.NOTE, f"{elsewhere}{found.stage} · taken up{where}"),
-        ]
+        read = "Read" if step is None else f"Read at step {step}"
+        origin = "Sent from another client · " if found.from_another_client else ""
+        return [Block(Kind.INPUT, found.text), Block(Kind.NOTE, f"{origin}{found.stage} · {read}")]
 
     def _input_discarded(self, event: Event) -> list[Block]:
-        found = self._identified(event)
+        found = self._by_input_id(event)
         if found is None:
             return []
-        self.waiting.remove(found)
-        return [Block(Kind.INPUT, found.text), Block(Kind.TROUBLE, f"discarded: {event.data.get('reason', '')}")]
+        self.queued.remove(found)
+        return [Block(Kind.INPUT, found.text), Block(Kind.WARNING, f"Discarded: {event.data.get('reason', '')}")]
 
     def _run_started(self, event: Event) -> list[Block]:
         self.active_run = event.run_id
         self._attempt = event.data.get("attempt", 0)
-        self._forget_streamed()
+        self._clear_streamed()
         return []
 
     def _run_requeued(self, event: Event) -> list[Block]:
-        # What it was writing is asked for again.
-        self._forget_streamed()
-        return [Block(Kind.NOTE, f"The run goes on elsewhere: {event.data.get('reason', '')}")]
+        # The next worker asks the model again.
+        self._clear_streamed()
+        return [Block(Kind.NOTE, f"The run moved to another worker: {event.data.get('reason', '')}")]
 
     def _message(self, event: Event) -> list[Block]:
-        self._forget_streamed()
+        self._clear_streamed()
         self.active_run = event.run_id
         text = str(event.data.get("text", ""))
         return [Block(Kind.ANSWER, text)] if text.strip() else []
@@ -247,49 +242,49 @@ class Conversation:
 
     def _context_trimmed(self, event: Event) -> list[Block]:
         dropped = _count(event.data.get("dropped_turns", 0), "earlier turn")
-        return [Block(Kind.NOTE, f"{dropped} no longer fit into the model.")]
+        return [Block(Kind.NOTE, f"{dropped} no longer fit in the model's context.")]
 
     def _run_succeeded(self, event: Event) -> list[Block]:
-        return [*self._ended(event), Block(Kind.PROGRESS, "The run has ended.")]
+        return [*self._end_run(event), Block(Kind.PROGRESS, "Completed.")]
 
     def _run_failed(self, event: Event) -> list[Block]:
-        blocks = [*self._ended(event), Block(Kind.TROUBLE, f"The run failed: {event.data.get('reason', '')}")]
+        blocks = [*self._end_run(event), Block(Kind.WARNING, f"Run failed: {event.data.get('reason', '')}")]
         if "next_run_id" in event.data:
             self.active_run = UUID(event.data["next_run_id"])
-            handed_on = [one for one in self.waiting if one.run_id == event.run_id]
-            for one in handed_on:
-                one.run_id, one.stage = self.active_run, Stage.HANDED_ON
-            blocks.append(Block(Kind.NOTE, f"{_count(len(handed_on), 'input')} handed to the next run."))
+            moved = [one for one in self.queued if one.run_id == event.run_id]
+            for one in moved:
+                one.run_id, one.stage = self.active_run, Stage.MOVED
+            blocks.append(Block(Kind.NOTE, f"{_count(len(moved), 'message')} moved to the next run."))
         return blocks
 
     def _run_cancelled(self, event: Event) -> list[Block]:
-        return [*self._ended(event), Block(Kind.TROUBLE, "The run was cancelled.")]
+        return [*self._end_run(event), Block(Kind.WARNING, "Run cancelled.")]
 
-    def _ended(self, event: Event) -> list[Block]:
-        """What the run leaves unfinished is shown as such: it is stored nowhere."""
+    def _end_run(self, event: Event) -> list[Block]:
+        """Unfinished text and tool calls are shown once more, because the log does not have them."""
         blocks = [Block(Kind.TOOL, f"{call} → no result") for call in self._calls.values()]
         if self._streamed.strip():
-            blocks += [Block(Kind.ANSWER, self.streaming), Block(Kind.NOTE, "cut off here, and not kept")]
-        self._forget_streamed()
+            blocks += [Block(Kind.ANSWER, self.streaming), Block(Kind.NOTE, "Stopped; partial text not saved")]
+        self._clear_streamed()
         self._calls.clear()
         self._attempt = 0
         self.active_run = None
         self.last_end = event.type
         return blocks
 
-    def _forget_streamed(self) -> None:
-        self._streamed, self._missed_text = "", False
+    def _clear_streamed(self) -> None:
+        self._streamed, self._has_gap = "", False
 
-    def _accepted(self, found: Waiting, stage: Stage) -> list[Block]:
+    def _set_stage(self, found: QueuedInput, stage: Stage) -> list[Block]:
         found.stage = stage
-        return [Block(Kind.PROGRESS, f"accepted, {stage}: {found.text}")]
+        return [Block(Kind.PROGRESS, f"{stage}: {found.text}")]
 
-    def _numbered(self, number: int) -> Waiting | None:
-        return next((one for one in self.waiting if one.number == number), None)
+    def _by_number(self, number: int) -> QueuedInput | None:
+        return next((one for one in self.queued if one.number == number), None)
 
-    def _identified(self, event: Event) -> Waiting | None:
+    def _by_input_id(self, event: Event) -> QueuedInput | None:
         input_id = event.data.get("input_id")
-        return next((one for one in self.waiting if one.input_id == input_id), None)
+        return next((one for one in self.queued if one.input_id == input_id), None)
 
 
 def call_text(data: dict[str, Any]) -> str:

@@ -1,5 +1,5 @@
-"""How a command reaches the database: by its URL, or embedded in the data folder, started for the while if need be. As
-its owner to migrate, as the role of the service for everything else."""
+"""Database access for commands: by URL, or with the embedded PostgreSQL of the data folder, which is started if needed.
+Migrations run as the owner, everything else as the application role."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -27,7 +27,8 @@ def app_role(settings: Settings) -> AppRole:
 
 
 def app_url(settings: Settings, owner_url: str) -> str:
-    """For whatever serves. In the embedded server the role logs in by itself, so that it cannot become the owner."""
+    """The URL for API and workers. In the embedded PostgreSQL the application role logs in directly, so that it cannot
+    switch to the owner."""
     return settings.database.url or make_conninfo(owner_url, user=settings.database.role)
 
 
@@ -37,15 +38,15 @@ def owner_url(settings: Settings) -> Iterator[str]:
         yield settings.database.owner_url or settings.database.url
         return
     if not settings.data_dir.exists():
-        # Whoever is in the wrong folder should know.
-        note(f"{settings.data_dir.absolute()} is not there: a new database is made in it.")
+        # The command may have been started in the wrong folder.
+        note(f"{settings.data_dir.absolute()} does not exist. Creating a new database there.")
     with embedded_postgres.running(settings.data_dir) as url:
         yield url
 
 
 @contextmanager
 def migrated(settings: Settings) -> Iterator[str]:
-    """The address at which the role of the service finds the database at this release's schema."""
+    """Migrates the database. Yields its URL for the application role."""
     with owner_url(settings) as url:
         migrate(url, app_role(settings))
         yield app_url(settings, url)
@@ -63,8 +64,7 @@ def on_database(settings: Settings, work: Callable[[Connection], Awaitable[T]]) 
         return asyncio.run(connected(url))
 
 
-def sweep_now(settings: Settings) -> "Deleted":
-    # Imported here because it is slow, and other commands do not need it.
+def delete_expired_now(settings: Settings) -> "Deleted":
     from quarterdeck.retention import delete_expired
     from quarterdeck.skills.bundle_store import open_bundle_store
 
@@ -83,6 +83,6 @@ def sweep_now(settings: Settings) -> "Deleted":
 
 
 def migrate_now(settings: Settings) -> list[str]:
-    """Also writes down how long the audit log is kept, where it is told: other commands change nothing about that."""
+    """Also stores the retention of the audit log, if it is set. Other commands do not change it."""
     with owner_url(settings) as url:
         return migrate(url, app_role(settings), settings.audit)

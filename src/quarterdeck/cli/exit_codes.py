@@ -1,22 +1,22 @@
-"""How a command ends when it does not end well. docs/cli.md says what each code means."""
+"""Exit codes of `qd`, described in docs/cli.md, and the exception that carries one."""
 
 from enum import IntEnum
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     UNSUCCESSFUL = 1
-    WRONG_INPUT = 2
+    INVALID_INPUT = 2
     NOT_ALLOWED = 3
     NOT_FOUND = 4
     CONFLICT = 5
-    SERVER_AWAY = 6
-    NOT_UNDERSTOOD = 7
+    SERVER_UNAVAILABLE = 6
+    INCOMPATIBLE = 7
     INTERRUPTED = 130
 
 
-class Complaint(Exception):
-    """Said by a command itself."""
+class CliError(Exception):
+    """An error that a command reports itself."""
 
-    def __init__(self, message: str, code: Exit) -> None:
+    def __init__(self, message: str, code: ExitCode) -> None:
         super().__init__(message)
         self.code = code

@@ -1,4 +1,4 @@
-"""`qd keys`: the API keys of the workspace."""
+"""`qd keys`."""
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -6,25 +6,25 @@ from uuid import UUID
 
 import typer
 
-from quarterdeck.cli.connection import client_of, connect, open_client
-from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, duration, line, moment, uuid
-from quarterdeck.cli.output import note, print_json, print_list, say, when
+from quarterdeck.cli.connection import client_for, connect, open_client
+from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, date, duration, line, uuid
+from quarterdeck.cli.output import date_text, note, print_json, print_list, say
 from quarterdeck.core.actors import Permission
 
 if TYPE_CHECKING:
-    from quarterdeck.api_keys.model import ApiKeyBody, CreatedApiKeyBody
+    from quarterdeck.client.models import ApiKeyBody, CreatedApiKeyBody
 
 app = typer.Typer(rich_markup_mode=None, help="Manage the API keys of the workspace.")
 
-KeyId = Annotated[UUID, typer.Argument(parser=uuid, metavar="ID", help="Id of the key.")]
+KeyId = Annotated[UUID, typer.Argument(parser=uuid, metavar="ID", help="ID of the key.")]
 
 
 @app.command("list")
 def list_(limit: Limit = 50, profile: Profile = None, as_json: AsJson = False) -> None:
-    """List the keys, newest first. Revoked ones are listed too."""
+    """List API keys, newest first, including revoked ones."""
     info = connect(profile)
-    with client_of(info) as client:
-        # This list alone must be told whose it is.
+    with client_for(info) as client:
+        # This operation requires the workspace header.
         workspace_id = info.workspace or client.get_workspace().id
         print_list(
             client.iter_api_keys(workspace_id=workspace_id),
@@ -32,27 +32,27 @@ def list_(limit: Limit = 50, profile: Profile = None, as_json: AsJson = False) -
             ("ID", "PREFIX", "LABEL", "PERMISSIONS", "STATE", "EXPIRES", "LAST USED"),
             _row,
             as_json=as_json,
-            empty="There are no keys.",
+            empty="No API keys.",
         )
 
 
 @app.command()
 def create(
-    label: Annotated[str, typer.Option(parser=line, metavar="LABEL", help="What people call it.")],
-    permission: Annotated[list[Permission], typer.Option(help="Give it once for each permission.")],
+    label: Annotated[str, typer.Option(parser=line, metavar="LABEL", help="Label of the key.")],
+    permission: Annotated[list[Permission], typer.Option(help="A permission of the key. Can be repeated.")],
     expires_at: Annotated[
-        datetime | None, typer.Option(parser=moment, metavar="TIME", help="When it ends; never by default.")
+        datetime | None, typer.Option(parser=date, metavar="TIME", help="Expiration date. Default: never.")
     ] = None,
     expires_in: Annotated[
-        timedelta | None, typer.Option(parser=duration, metavar="30d", help="After how long it ends.")
+        timedelta | None, typer.Option(parser=duration, metavar="DURATION", help="Lifetime of the key, such as 30d.")
     ] = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a key and print its secret, which is shown only now."""
+    """Create an API key and print its secret. The secret is shown only once."""
     if expires_in is not None:
         if expires_at is not None:
-            raise typer.BadParameter("--expires-at and --expires-in contradict each other")
+            raise typer.BadParameter("use either --expires-at or --expires-in")
         expires_at = datetime.now(UTC) + expires_in
     with open_client(profile) as client:
         _show_secret(client.create_api_key(label=label, permissions=permission, expires_at=expires_at), as_json=as_json)
@@ -63,12 +63,12 @@ def rotate(
     key_id: KeyId,
     overlap: Annotated[
         timedelta | None,
-        typer.Option(parser=duration, metavar="1d", help="How long the old secret goes on working. Default: a day."),
+        typer.Option(parser=duration, metavar="DURATION", help="How long the old secret keeps working. Default: 1d."),
     ] = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replace a key by one with the same label, permissions and end, and print the new secret."""
+    """Create a new secret for a key. Label, permissions and expiration stay the same."""
     with open_client(profile) as client:
         overlap = timedelta(days=1) if overlap is None else overlap
         created = client.rotate_api_key(key_id, overlap_seconds=int(overlap.total_seconds()))
@@ -77,7 +77,7 @@ def rotate(
 
 @app.command()
 def revoke(key_id: KeyId, yes: Yes = False, profile: Profile = None, as_json: AsJson = False) -> None:
-    """End a key, and with it the session tokens that it made. At once, and for good."""
+    """Revoke a key and the session tokens created with it. This can't be undone."""
     with open_client(profile) as client:
         if not yes:
             found = client.get_api_key(key_id)
@@ -94,7 +94,7 @@ def _show_secret(created: "CreatedApiKeyBody", *, as_json: bool) -> None:
         print_json(created)
     else:
         say(f"key {created.id}\nsecret {created.secret}")
-    note("Keep the secret: it is shown only this once.")
+    note("Save the secret now. It is shown only once.")
 
 
 def _row(key: "ApiKeyBody") -> list[str]:
@@ -104,8 +104,8 @@ def _row(key: "ApiKeyBody") -> list[str]:
         key.label,
         " ".join(key.permissions),
         _state(key),
-        when(key.expires_at) or "never",
-        when(key.last_used_at) or "never",
+        date_text(key.expires_at) or "never",
+        date_text(key.last_used_at) or "never",
     ]
 
 

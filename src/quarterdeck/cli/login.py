@@ -11,56 +11,58 @@ from msgspec.structs import asdict
 
 from quarterdeck.cli import connection, profiles
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.exit_codes import Complaint, Exit
+from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.cli.options import AsJson, Profile, line, uuid
-from quarterdeck.cli.output import actor, note, print_facts, print_json, say, when
+from quarterdeck.cli.output import actor_name, date_text, note, print_facts, print_json, say
 
 if TYPE_CHECKING:
-    from quarterdeck.auth.model import CallerBody
+    from quarterdeck.client.models import CallerBody
 
 
 def login(
     url: Annotated[str | None, typer.Option(parser=line, metavar="URL", help="Address of the server.")] = None,
     key: Annotated[
         str | None,
-        typer.Option(metavar="KEY", help="Others on this machine can see it here: better be asked, or pipe it in."),
+        typer.Option(metavar="KEY", help="API key. Other users can see arguments: prefer the prompt or a pipe."),
     ] = None,
     workspace: Annotated[
-        str | None, typer.Option(metavar="ID", help="Id of the workspace. Default: the one that the key belongs to.")
+        str | None, typer.Option(metavar="ID", help="ID of the workspace. Default: the workspace of the key.")
     ] = None,
     profile: Profile = None,
     allow_http: Annotated[
-        bool, typer.Option("--allow-http", help="Send the key in the clear to another machine.")
+        bool, typer.Option("--allow-http", help="Allow sending the key unencrypted to another machine.")
     ] = False,
 ) -> None:
-    """Keep an address and a key for all other commands. Asks for what is missing; a key can be piped in."""
+    """Save a server address and an API key. Prompts for missing values; the key can also be piped in."""
     name = profile or os.environ.get(connection.PROFILE) or profiles.DEFAULT
-    environ = _environment_for(url)
-    url = url or environ.get(connection.URL) or _asked_url()
+    environ = _environment_of(url)
+    url = url or environ.get(connection.URL) or _prompt_url()
     key = key or _piped_key()
     if not key:
-        key = environ.get(connection.KEY) or _asked_key()
-        # It stands beside the key of the environment and says nothing about another.
+        key = environ.get(connection.KEY) or _prompt_key()
+        # Only valid together with the key of the environment.
         workspace = workspace or environ.get(connection.WORKSPACE)
     info = ConnectionInfo(url, key, str(uuid(workspace)) if workspace else None, name, allow_http)
     if key.startswith("qds_"):
-        raise Complaint("this is the token of a session: an API key is needed", Exit.NOT_ALLOWED)
+        raise CliError("this is a session token. `qd login` needs an API key.", ExitCode.NOT_ALLOWED)
     caller = _caller(info)
-    profiles.store(name, profiles.Login(url, key, str(caller.workspace_id), allow_http))
-    say(f"logged in to {caller.workspace_name} at {url} as {caller.prefix}… (profile {name})")
+    profiles.save(name, profiles.Login(url, key, str(caller.workspace_id), allow_http))
+    say(f"Logged in to {caller.workspace_name} at {url} with key {caller.prefix}… (profile {name})")
     if profile is None and os.environ.get(connection.KEY, key) != key:
-        note(f"{connection.KEY} is set in this shell and goes before the profile. `unset {connection.KEY}` ends that.")
+        note(
+            f"{connection.KEY} overrides the saved login. Run `unset {connection.KEY}` to use the login in this shell."
+        )
 
 
 def logout(profile: Profile = None) -> None:
-    """Forget a login. The key itself goes on working: see `qd keys revoke`."""
+    """Delete a saved login. The key keeps working until you revoke it with `qd keys revoke`."""
     name = profile or os.environ.get(connection.PROFILE) or profiles.DEFAULT
-    profiles.forget(name)
-    say(f"forgot the profile {name}")
+    profiles.delete(name)
+    say(f"Deleted the profile {name}")
 
 
 def whoami(profile: Profile = None, as_json: AsJson = False) -> None:
-    """Show which server, workspace and credential the other commands use."""
+    """Show the server, workspace and key that commands use."""
     info = connection.connect(profile)
     caller = _caller(info)
     if as_json:
@@ -73,25 +75,25 @@ def whoami(profile: Profile = None, as_json: AsJson = False) -> None:
             ("key" if caller.session_id is None else "token", f"{caller.prefix}… {caller.label or ''}".strip()),
             ("session", None if caller.session_id is None else str(caller.session_id)),
             ("permissions", ", ".join(caller.permissions) or "none"),
-            ("expires", when(caller.expires_at) or "never"),
-            ("made by", actor(caller.user)),
-            ("profile", info.profile or "none: from the environment"),
+            ("expires", date_text(caller.expires_at) or "never"),
+            ("created by", actor_name(caller.user)),
+            ("profile", info.profile or "none (environment)"),
         ]
     )
 
 
 def _caller(info: ConnectionInfo) -> "CallerBody":
-    with connection.client_of(info) as client:
+    with connection.client_for(info) as client:
         return client.whoami()
 
 
-def _environment_for(url: str | None) -> Mapping[str, str]:
-    """What is set for one server is not told to another."""
-    stated = os.environ.get(connection.URL)
-    return {} if url and stated and url.rstrip("/") != stated.rstrip("/") else os.environ
+def _environment_of(url: str | None) -> Mapping[str, str]:
+    """The environment, or nothing if it is meant for another server."""
+    its_url = os.environ.get(connection.URL)
+    return {} if url and its_url and url.rstrip("/") != its_url.rstrip("/") else os.environ
 
 
-def _asked_url() -> str:
+def _prompt_url() -> str:
     if not sys.stdin.isatty():
         return connection.LOCAL_URL
     return line(typer.prompt("Server", default=connection.LOCAL_URL, err=True))
@@ -101,9 +103,9 @@ def _piped_key() -> str:
     return "" if sys.stdin.isatty() else sys.stdin.readline().strip()
 
 
-def _asked_key() -> str:
-    # Not typer's own question: that asks first and hides what is typed a moment later.
+def _prompt_key() -> str:
+    # Not typer's prompt, which turns the echo off only after it has asked.
     key = getpass("Key: ", sys.stderr) if sys.stdin.isatty() else ""
     if not key.strip():
-        raise typer.BadParameter(f"no key: give it when asked, pipe it in, or set {connection.KEY}")
+        raise typer.BadParameter(f"no key given. Enter it at the prompt, pipe it in, or set {connection.KEY}.")
     return key.strip()

@@ -1,6 +1,7 @@
-"""`qd`: every command in one list. A fault is one line on stderr and an exit code, never a traceback.
+"""`qd`: all commands, and how errors become one line on stderr and an exit code.
 
-What a command needs is imported when it runs: `qd --help` must not wait for a web server to load.
+Commands import what they need when they run, so that `qd --help` is fast and commands for users work without the
+server's dependencies.
 """
 
 import os
@@ -11,15 +12,17 @@ import msgspec
 import typer
 
 from quarterdeck.cli import admin, chat, keys, login, runs, sessions, skills
-from quarterdeck.cli.exit_codes import Exit
+from quarterdeck.cli.exit_codes import ExitCode
 from quarterdeck.cli.output import printable
 from quarterdeck.core.settings import Settings, read_settings, with_server
+
+SERVER_COMMANDS = ("serve", "api", "worker", "migrate", "sweep", "admin")
 
 app = typer.Typer(
     name="qd",
     no_args_is_help=True,
     rich_markup_mode=None,
-    # Its pretty tracebacks print local variables, and those may be secrets.
+    # Pretty tracebacks show local variables, which may hold secrets.
     pretty_exceptions_enable=False,
     help="Quarterdeck, an agent workspace.",
 )
@@ -34,14 +37,14 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(admin.app, name="admin")
 app.add_typer(chat.app)
 
-Host = Annotated[str | None, typer.Option(help="Address to serve on. Default: 127.0.0.1.")]
-PortNumber = Annotated[int | None, typer.Option(help="Port to serve on. Default: 8700.")]
-DataDir = Annotated[str | None, typer.Option("--data", help="Folder of everything that is kept. Default: ./data.")]
+Host = Annotated[str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1.")]
+PortNumber = Annotated[int | None, typer.Option(help="Port to listen on. Default: 8700.")]
+DataDir = Annotated[str | None, typer.Option("--data", help="Data folder. Default: ./data.")]
 
 
 @app.command()
 def serve(host: Host = None, port: PortNumber = None, data: DataDir = None) -> None:
-    """Serve everything: the database (unless QUARTERDECK_DATABASE_URL names one) and the API."""
+    """Run the API, a worker and a database (unless QUARTERDECK_DATABASE_URL is set)."""
     from quarterdeck.cli.serve import serve_everything
 
     raise typer.Exit(serve_everything(_settings(host, port, data)))
@@ -49,7 +52,7 @@ def serve(host: Host = None, port: PortNumber = None, data: DataDir = None) -> N
 
 @app.command()
 def api(host: Host = None, port: PortNumber = None, data: DataDir = None) -> None:
-    """Serve the API alone, on the database that QUARTERDECK_DATABASE_URL names."""
+    """Run only the API, on the database of QUARTERDECK_DATABASE_URL."""
     from quarterdeck.cli.serve import serve_api_alone
 
     raise typer.Exit(serve_api_alone(_settings(host, port, data)))
@@ -57,55 +60,63 @@ def api(host: Host = None, port: PortNumber = None, data: DataDir = None) -> Non
 
 @app.command()
 def worker(data: DataDir = None) -> None:
-    """Drive runs, on the database that QUARTERDECK_DATABASE_URL names."""
-    from quarterdeck.cli.serve import work_alone
+    """Run only a worker, on the database of QUARTERDECK_DATABASE_URL."""
+    from quarterdeck.cli.serve import run_worker_alone
 
-    raise typer.Exit(work_alone(_settings(data=data)))
+    raise typer.Exit(run_worker_alone(_settings(data=data)))
 
 
 @app.command()
 def migrate(data: DataDir = None) -> None:
-    """Bring the database to the schema of this release."""
+    """Migrate the database to the schema of this release."""
     from quarterdeck.cli.database import migrate_now
 
     applied = migrate_now(_settings(data=data))
-    typer.echo(f"applied: {', '.join(applied)}" if applied else "nothing to do: the schema is current")
+    typer.echo(f"Applied: {', '.join(applied)}" if applied else "The schema is up to date.")
 
 
 @app.command()
 def sweep(data: DataDir = None) -> None:
-    """Remove now what has had its time. A running server does this every hour by itself."""
-    from quarterdeck.cli.database import sweep_now
+    """Delete expired data now. A running server does this every hour."""
+    from quarterdeck.cli.database import delete_expired_now
 
-    swept = sweep_now(_settings(data=data))
-    counts = (f"{count} {name.replace('_', ' ')}" for name, count in msgspec.structs.asdict(swept).items())
-    typer.echo(f"removed {', '.join(counts)}")
+    deleted = delete_expired_now(_settings(data=data))
+    counts = (f"{count} {name.replace('_', ' ')}" for name, count in msgspec.structs.asdict(deleted).items())
+    typer.echo(f"Deleted {', '.join(counts)}")
 
 
 def run(arguments: list[str]) -> int:
     try:
         code = int(app(arguments or ["--help"], prog_name="qd", standalone_mode=False) or 0)
-        # So typer tells of Ctrl-C; of a question that was answered with no, as Abort.
-        return _complain("stopped", Exit.INTERRUPTED) if code == Exit.INTERRUPTED else code
-    except typer.Exit as leave:
-        return leave.exit_code
+        # typer returns this code after Ctrl-C.
+        return _fail("interrupted", ExitCode.INTERRUPTED) if code == ExitCode.INTERRUPTED else code
+    except typer.Exit as exit_:
+        return exit_.exit_code
     except typer.Abort:
-        return _complain("stopped", Exit.INTERRUPTED)
-    except typer.TyperException as fault:
-        return _complain(fault.format_message(), Exit.WRONG_INPUT)
-    except Exception as fault:
-        from quarterdeck.cli.error_messages import explained
+        # A question was answered with no.
+        return _fail("cancelled", ExitCode.INTERRUPTED)
+    except typer.TyperException as error:
+        return _fail(error.format_message(), ExitCode.INVALID_INPUT)
+    except Exception as error:
+        from quarterdeck.cli.error_messages import message_and_code
 
-        told = explained(fault)
-        if told is None:
+        if _needs_server(arguments, error):
+            return _fail("This command needs the server: pip install 'quarterdeck[server]'", ExitCode.INVALID_INPUT)
+        found = message_and_code(error)
+        if found is None:
             raise
-        return _complain(*told)
+        return _fail(*found)
+
+
+def _needs_server(arguments: list[str], error: Exception) -> bool:
+    is_missing_package = isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("quarterdeck")
+    return is_missing_package and arguments[0] in SERVER_COMMANDS
 
 
 def _settings(host: str | None = None, port: int | None = None, data: str | None = None) -> Settings:
     return with_server(read_settings(os.environ), host=host, port=port, data_dir=data)
 
 
-def _complain(message: str, code: Exit) -> int:
+def _fail(message: str, code: ExitCode) -> int:
     sys.stderr.write("qd: " + printable(" ".join(message.split())) + "\n")
     return code

@@ -1,6 +1,7 @@
-"""The options that many commands have, and how what people type is read. A wrong value is told in one line."""
+"""Options shared by several commands, and parsers for their values."""
 
 import re
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 from uuid import UUID
@@ -20,24 +21,24 @@ def line(text: str) -> str:
         text.encode()
         return msgspec.convert(text, Line)
     except UnicodeEncodeError:
-        raise typer.BadParameter("it is not UTF-8") from None
-    except msgspec.ValidationError as fault:
-        raise typer.BadParameter(str(fault)) from None
+        raise typer.BadParameter("not valid UTF-8") from None
+    except msgspec.ValidationError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def text(given: str) -> str:
-    """Any text that can be sent. What is not UTF-8 reaches a program as lone surrogates."""
+    """Any text that can be sent. Python passes arguments that are not UTF-8 as lone surrogates."""
     try:
         given.encode()
     except UnicodeEncodeError:
-        raise typer.BadParameter("it is not UTF-8") from None
+        raise typer.BadParameter("not valid UTF-8") from None
     return given
 
 
 def email(text: str) -> str:
     local, at, domain = line(text).rpartition("@")
     if not (at and local and domain) or any(character.isspace() for character in text):
-        raise typer.BadParameter(f"{text!r} is not an e-mail address")
+        raise typer.BadParameter(f"{text!r} is not an email address")
     return text
 
 
@@ -48,41 +49,38 @@ def uuid(text: str) -> UUID:
     return found
 
 
-def moment(text: str) -> datetime:
+def date(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a date and time such as 2027-01-31T12:00:00Z") from None
+        raise typer.BadParameter(f"{text!r} is not a date such as 2027-01-31T12:00:00Z") from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def duration(text: str) -> timedelta:
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise typer.BadParameter(f"{text!r} is not a time such as 90s, 30m, 12h, 7d or 4w")
+        raise typer.BadParameter(f"{text!r} is not a duration such as 90s, 30m, 12h, 7d or 4w")
     return timedelta(seconds=int(found[1]) * _UNIT_SECONDS[found[2]])
 
 
 def file_name(text: str) -> str:
     if "\0" in text:
-        raise typer.BadParameter("a name of a file has no NUL character")
+        raise typer.BadParameter("a file name cannot contain a NUL character")
     return text
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Profile = Annotated[
-    str | None, typer.Option("--profile", parser=line, metavar="NAME", help="Which login to use. Default: default.")
+    str | None, typer.Option("--profile", parser=line, metavar="NAME", help="Saved login to use. Default: default.")
 ]
-Limit = Annotated[int, typer.Option(min=1, metavar="N", help="List at most so many.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Limit = Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of items.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Whoever is not at a terminal cannot be asked, and says so beforehand."""
-    import sys
-
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("this cannot be undone: give --yes where nobody can be asked")
+        raise typer.BadParameter("this can't be undone. Use --yes to confirm without a terminal.")
     typer.confirm(question, abort=True, err=True)

@@ -1,5 +1,5 @@
-"""What commands print: tables for people, JSON for programs. Colour and progress bars are for terminals only, and no
-text of other people's can steer a terminal."""
+"""Output of commands: tables for people, JSON for programs. Colours and progress bars appear on terminals only. Control
+characters in other users' texts are replaced."""
 
 import re
 import sys
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Controls but line feed and tab, and marks that turn the direction of text.
+# Control characters except line feed and tab, line separators, and bidirectional marks.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-# Nothing is wrapped or cut where nobody looks at it.
+# Without a terminal nothing is wrapped or cut.
 _ALL_COLUMNS = 100_000
 
 
@@ -36,18 +36,18 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Beside what was asked for: it must not end up in a program that reads the output."""
+    """Prints to stderr, which programs that read the output do not see."""
     typer.echo(printable(text), err=True)
 
 
 def print_json(record: object) -> None:
-    # Where these stand in JSON they stand in a string, and there an escape means the same.
+    # In JSON they only occur in strings, where an escape means the same.
     text = msgspec.json.encode(record).decode()
     print_json_text(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def print_json_text(text: str) -> None:
-    """JSON is UTF-8, whatever the terminal speaks."""
+    """JSON is UTF-8, whatever the encoding of the terminal."""
     typer.echo(text.encode())
 
 
@@ -76,13 +76,12 @@ def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[str]], 
     for row in rows:
         table.add_row(*(Text(printable(cell), _STYLES.get(cell, "")) for cell in row))
     if table.row_count:
-        # Where it is too wide the terminal wraps it. Squeezed, it would lose its last columns and cut ids.
+        # The terminal wraps wide tables. Rich would drop columns and cut IDs.
         _print(table, _ALL_COLUMNS)
     else:
         note(empty)
 
 
-# States that a reader looks for.
 _STYLES = {
     "running": "cyan",
     "queued": "cyan",
@@ -96,7 +95,7 @@ _STYLES = {
 
 
 def print_facts(facts: Iterable[tuple[str, str | None]]) -> None:
-    """A name and a value a line; what there is nothing to say of is left out."""
+    """One name and value per line. Values that are None are left out."""
     from rich.table import Table
     from rich.text import Text
 
@@ -108,7 +107,7 @@ def print_facts(facts: Iterable[tuple[str, str | None]]) -> None:
 
 
 def _print(table: "Table", columns: int | None = None) -> None:
-    """Without the blanks that fill its last column."""
+    """Prints without trailing spaces."""
     target = console()
     target.width = columns or target.width
     with target.capture() as captured:
@@ -126,24 +125,24 @@ def print_list(
     as_json: bool,
     empty: str,
 ) -> None:
-    """At most `limit` of what is found, and whether there is more."""
+    """Prints at most `limit` items, and whether there are more."""
     items = list(islice(found, limit))
-    more = len(items) == limit and next(found, None) is not None
+    has_more = len(items) == limit and next(found, None) is not None
     if as_json:
-        print_json({"items": items, "more": more})
+        print_json({"items": items, "more": has_more})
         return
     print_table(columns, map(row, items), empty=empty)
-    if more:
-        note(f"There are more: --limit {limit * 2}, for example, lists more.")
+    if has_more:
+        note(f"Showing the first {limit}. Use --limit to show more.")
 
 
-def when(moment: datetime | None) -> str:
-    """For people, by the clock on their wall."""
-    return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M")
+def date_text(date: datetime | None) -> str:
+    """In local time."""
+    return "" if date is None else date.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def actor(who: "ActorBody") -> str:
-    return who.display_name or who.primary_email or str(who.user_id)
+def actor_name(actor: "ActorBody") -> str:
+    return actor.display_name or actor.primary_email or str(actor.user_id)
 
 
 def size(count: int) -> str:
@@ -158,8 +157,8 @@ def size(count: int) -> str:
 
 
 @contextmanager
-def progress_bar(words: str) -> Iterator[Callable[[int, int], None]]:
-    """Takes what was sent or received so far, and what there is. Gone when it is done; shown on terminals only."""
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Yields a callback for the bytes done and the total. The bar is shown on terminals only."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     target = console(stderr=True)
@@ -167,12 +166,12 @@ def progress_bar(words: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(
         *columns, TransferSpeedColumn(), console=target, transient=True, disable=not target.is_terminal
     ) as shown:
-        task = shown.add_task(printable(words), total=None)
+        task = shown.add_task(printable(title), total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 def print_diff(text: str) -> None:
-    """Lines of a unified diff, each in its colour. A program gets them as they are: `patch` takes them."""
+    """Prints a unified diff, in colour on terminals. In a pipe it is unchanged, as `patch` needs it."""
     from rich.text import Text
 
     target = console()
@@ -188,13 +187,13 @@ _DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green")
 
 
 def read_input(given: str) -> str:
-    """`-` stands for what comes in through a pipe."""
+    """The given text, or stdin for `-`."""
     if given != "-":
         return given
     try:
         text = sys.stdin.buffer.read().decode()
     except UnicodeDecodeError:
-        raise typer.BadParameter("what came in is not UTF-8") from None
+        raise typer.BadParameter("stdin is not valid UTF-8") from None
     if not text.strip():
-        raise typer.BadParameter("nothing came in to be sent")
+        raise typer.BadParameter("stdin is empty: nothing to send")
     return text

@@ -1,4 +1,4 @@
-"""The file with the logins of a person, each under a name. Nobody else can read it, from the moment it exists."""
+"""The file with saved logins, each under a profile name. Only its owner can read it."""
 
 import os
 import stat
@@ -9,19 +9,19 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from quarterdeck.cli.exit_codes import Complaint, Exit
+from quarterdeck.cli.exit_codes import CliError, ExitCode
 
 DEFAULT = "default"
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_GROUP_AND_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Login(Struct, frozen=True, omit_defaults=True):
-    """Its text form leaves the key out."""
+    """`repr` does not show the key."""
 
     url: str
     key: str
     workspace: str | None = None
-    # Whether the key may travel in the clear to a host other than this one.
+    # Whether the key may be sent unencrypted to another host.
     allow_http: bool = False
 
     def __repr__(self) -> str:
@@ -33,7 +33,7 @@ class _File(Struct, frozen=True):
 
 
 def location() -> Path:
-    """Under $XDG_CONFIG_HOME or ~/.config; where a Mac or Windows keeps such files, there."""
+    """$XDG_CONFIG_HOME or ~/.config on Linux, the usual folders on macOS and Windows."""
     return Path(typer.get_app_dir("quarterdeck")) / "profiles.json"
 
 
@@ -41,37 +41,39 @@ def read_all() -> dict[str, Login]:
     path = location()
     try:
         with path.open("rb") as file:
-            if os.name == "posix" and os.fstat(file.fileno()).st_mode & _OTHERS:
-                raise Complaint(f"others can read the keys in {path}. Run: chmod 600 {path}", Exit.WRONG_INPUT)
+            if os.name == "posix" and os.fstat(file.fileno()).st_mode & _GROUP_AND_OTHERS:
+                message = f"other users can read the keys in {path}. Run: chmod 600 {path}"
+                raise CliError(message, ExitCode.INVALID_INPUT)
             return msgspec.json.decode(file.read(), type=_File).profiles
     except FileNotFoundError:
         return {}
-    except OSError as fault:
-        raise Complaint(f"{path}: {fault.strerror}", Exit.WRONG_INPUT) from None
+    except OSError as error:
+        raise CliError(f"{path}: {error.strerror}", ExitCode.INVALID_INPUT) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # Its text may quote a key.
-        raise Complaint(f"{path}: it holds no profiles. Remove it and log in again.", Exit.WRONG_INPUT) from None
+        # The error's own text may quote a key.
+        message = f"{path}: not a valid profiles file. Delete it and run `qd login` again."
+        raise CliError(message, ExitCode.INVALID_INPUT) from None
 
 
 def read(name: str) -> Login:
     found = read_all()
     if name not in found:
-        there = f"there is {', '.join(sorted(found))}" if found else "there is none yet"
-        raise Complaint(f"no profile is called {name}: {there}. `qd login` makes one.", Exit.WRONG_INPUT)
+        known = f"Profiles: {', '.join(sorted(found))}." if found else "There are no profiles."
+        raise CliError(f"no profile named {name}. {known} Run `qd login` to create one.", ExitCode.INVALID_INPUT)
     return found[name]
 
 
-def store(name: str, login: Login) -> None:
+def save(name: str, login: Login) -> None:
     _write(read_all() | {name: login})
 
 
-def forget(name: str) -> None:
+def delete(name: str) -> None:
     read(name)
     _write({other: login for other, login in read_all().items() if other != name})
 
 
 def _write(profiles: dict[str, Login]) -> None:
-    """A reader finds the old file or the new one, never a part."""
+    """Replaces the file atomically."""
     path = location()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -85,5 +87,5 @@ def _write(profiles: dict[str, Login]) -> None:
         except BaseException:
             os.unlink(name)
             raise
-    except OSError as fault:
-        raise Complaint(f"{path}: {fault.strerror}", Exit.WRONG_INPUT) from None
+    except OSError as error:
+        raise CliError(f"{path}: {error.strerror}", ExitCode.INVALID_INPUT) from None

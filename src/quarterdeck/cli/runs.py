@@ -1,4 +1,4 @@
-"""`qd runs`: what an agent did, and how to stop it."""
+"""`qd runs`."""
 
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -7,14 +7,14 @@ import typer
 
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.options import AsJson, Profile, uuid
-from quarterdeck.cli.output import note, print_facts, print_json, say, when
+from quarterdeck.cli.output import date_text, note, print_facts, print_json, say
 
 if TYPE_CHECKING:
-    from quarterdeck.conversations.runs.model import RunBody
+    from quarterdeck.client.models import RunBody
 
-app = typer.Typer(rich_markup_mode=None, help="Look at runs and cancel them.")
+app = typer.Typer(rich_markup_mode=None, help="Show and cancel runs.")
 
-RunId = Annotated[UUID, typer.Argument(parser=uuid, metavar="ID", help="Id of the run.")]
+RunId = Annotated[UUID, typer.Argument(parser=uuid, metavar="ID", help="ID of the run.")]
 
 
 @app.command()
@@ -31,20 +31,20 @@ def show(run_id: RunId, profile: Profile = None, as_json: AsJson = False) -> Non
             ("session", str(run.session_id)),
             ("state", run.state),
             ("failure", run.failure),
-            ("inputs", f"{run.inputs_consumed} of {run.inputs_accepted} taken up"),
+            ("inputs", f"{run.inputs_consumed} of {run.inputs_accepted} read"),
             ("steps", str(run.steps)),
             ("attempts", str(run.attempts)),
             ("tokens", f"{run.usage.input_tokens} in, {run.usage.output_tokens} out"),
-            ("created", when(run.created_at)),
-            ("started", when(run.started_at) or None),
-            ("finished", when(run.finished_at) or None),
+            ("created", date_text(run.created_at)),
+            ("started", date_text(run.started_at) or None),
+            ("finished", date_text(run.finished_at) or None),
         ]
     )
 
 
 @app.command()
 def cancel(run_id: RunId, profile: Profile = None, as_json: AsJson = False) -> None:
-    """End a run at once. One that has ended stays as it is."""
+    """Cancel a run. A finished run does not change."""
     with open_client(profile) as client:
         run = client.cancel_run(run_id)
     if as_json:
@@ -52,8 +52,9 @@ def cancel(run_id: RunId, profile: Profile = None, as_json: AsJson = False) -> N
         return
     say(f"{run.state} {run.id}")
     if run.discarded_input_ids:
-        note(f"{len(run.discarded_input_ids)} of its inputs had not been taken up and are discarded.")
+        note(f"Discarded {len(run.discarded_input_ids)} of its inputs, which the run had not read yet.")
 
 
 def row(run: "RunBody") -> list[str]:
-    return [str(run.id), run.state, str(run.inputs_accepted), str(run.steps), when(run.created_at), run.failure or ""]
+    created = date_text(run.created_at)
+    return [str(run.id), run.state, str(run.inputs_accepted), str(run.steps), created, run.failure or ""]

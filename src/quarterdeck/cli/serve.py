@@ -1,4 +1,4 @@
-"""`qd serve` and `qd api`."""
+"""`qd serve`, `qd api` and `qd worker`."""
 
 import asyncio
 import ipaddress
@@ -30,25 +30,25 @@ def serve_everything(settings: Settings) -> int:
 
 def serve_api_alone(settings: Settings) -> int:
     if settings.database.url is None:
-        raise SettingsError("QUARTERDECK_DATABASE_URL is not set; `qd serve` brings a database of its own")
+        raise SettingsError("QUARTERDECK_DATABASE_URL is not set. `qd serve` starts a database of its own.")
     conninfo_to_dict(settings.database.url)
     _check_redis_url(settings)
     _warn_if_public(settings.server.host)
     return serve_api(settings, settings.server.host, settings.server.port, partial(load_app, settings))
 
 
-def work_alone(settings: Settings) -> int:
+def run_worker_alone(settings: Settings) -> int:
     if settings.database.url is None:
-        raise SettingsError("QUARTERDECK_DATABASE_URL is not set; `qd serve` brings a database of its own")
-    # Here, not above: what a worker needs is of no use to an API process, and large.
-    from quarterdeck.worker.queue import run_worker
+        raise SettingsError("QUARTERDECK_DATABASE_URL is not set. `qd serve` starts a database of its own.")
+    # Imported here because it is large and API processes do not need it.
+    from quarterdeck.worker.process import run_worker
 
     lifeline.watch()
     return run_worker(settings)
 
 
 def _check_redis_url(settings: Settings) -> None:
-    """Here, not with the other settings, whose faults are quoted: it may hold a password."""
+    """Separate from the other settings, because their error messages quote the value and this may hold a password."""
     if settings.limit.redis_url is None:
         return
     from quarterdeck.auth.rate_limits.redis_backend import is_redis_url
@@ -75,17 +75,17 @@ def _prepare(settings: Settings, owner_url: str) -> str:
 def _welcome(first: FirstStart, url: str) -> None:
     _say(
         f"""
-Welcome to Quarterdeck. Keep this key: it is shown only this once.
+Welcome to Quarterdeck. Save this key: it is shown only once.
 
   export QD_URL={url}
   export QD_WORKSPACE={first.workspace_id}
   export QD_KEY={first.secret}
 
-Paste these three lines into another terminal, in this folder, and talk to an agent:
+Paste these lines into another terminal, in this folder, and chat with an agent:
 
   {_command()} chat
 
-Or open {url} in a browser and sign in with the key. Or start a session over HTTP:
+Or open {url} in a browser and sign in with the key. Or create a session over HTTP:
 
   curl -s $QD_URL/v1/sessions -H "Authorization: Bearer $QD_KEY" \\
     -H 'Content-Type: application/json' -d '{{"title": "First session"}}'
@@ -95,7 +95,7 @@ Or open {url} in a browser and sign in with the key. Or start a session over HTT
 
 
 def _command() -> str:
-    """As a person types it in the folder that this was started in."""
+    """How to call `qd` from the current folder."""
     started = os.path.abspath(sys.argv[0])
     if os.path.basename(started) != "qd" or shutil.which("qd") == started:
         return "qd"
@@ -103,7 +103,7 @@ def _command() -> str:
 
 
 def _announce(address: str) -> None:
-    _say(f"Serving on http://{address} (console; reference: http://{address}/docs). Ctrl-C stops.\n")
+    _say(f"Serving on http://{address} (API reference: http://{address}/docs). Press Ctrl-C to stop.\n")
 
 
 def _say(text: str) -> None:
@@ -117,6 +117,4 @@ def _warn_if_public(host: str) -> None:
     except ValueError:
         loopback = host == "localhost"
     if not loopback:
-        sys.stderr.write(
-            f"qd: warning: serving on {host}, which others can reach, without encryption: put a TLS proxy in front\n"
-        )
+        sys.stderr.write(f"qd: warning: {host} is reachable by others and not encrypted. Put a TLS proxy in front.\n")

@@ -9,29 +9,38 @@ import typer
 
 from quarterdeck.cli import runs
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exit_codes import Exit
+from quarterdeck.cli.exit_codes import ExitCode
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text, uuid
-from quarterdeck.cli.output import actor, note, print_facts, print_json, print_list, print_table, read_input, say, when
+from quarterdeck.cli.output import (
+    actor_name,
+    date_text,
+    note,
+    print_facts,
+    print_json,
+    print_list,
+    print_table,
+    read_input,
+    say,
+)
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
-    from quarterdeck.conversations.runs.model import SubmitKindBody
-    from quarterdeck.conversations.sessions.model import SessionSkill, SessionSummary
+    from quarterdeck.client.models import SessionSkill, SessionSummary, SubmitKindBody
 
 app = typer.Typer(rich_markup_mode=None, help="Manage sessions.")
 
-SessionId = Annotated[UUID, typer.Argument(parser=uuid, metavar="SESSION", help="Id of the session.")]
+SessionId = Annotated[UUID, typer.Argument(parser=uuid, metavar="SESSION", help="ID of the session.")]
 _LAST_RUNS = 5
 
 
 @app.command("list")
 def list_(
-    archived: Annotated[bool, typer.Option("--archived", help="List the archived ones instead.")] = False,
+    archived: Annotated[bool, typer.Option("--archived", help="List archived sessions.")] = False,
     limit: Limit = 50,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the sessions, newest first."""
+    """List sessions, newest first."""
     with open_client(profile) as client:
         print_list(
             client.iter_sessions(archived=archived),
@@ -39,34 +48,34 @@ def list_(
             ("ID", "TITLE", "MODEL", "CREATED"),
             _row,
             as_json=as_json,
-            empty="There are no archived sessions." if archived else "There are no sessions.",
+            empty="No archived sessions." if archived else "No sessions yet.",
         )
 
 
 @app.command()
 def create(
-    title: Annotated[str | None, typer.Option(parser=line, metavar="TITLE", help="What people call it.")] = None,
+    title: Annotated[str | None, typer.Option(parser=line, metavar="TITLE", help="Title of the session.")] = None,
     model: Annotated[
         str | None,
-        typer.Option(parser=line, metavar="MODEL", help="provider:name, or demo. Default: the server's."),
+        typer.Option(parser=line, metavar="MODEL", help="provider:name, or demo. Default: set by the server."),
     ] = None,
     instructions: Annotated[
-        str | None, typer.Option(parser=text, metavar="TEXT", help="What the agent is told before everything else.")
+        str | None, typer.Option(parser=text, metavar="TEXT", help="Instructions for the agent.")
     ] = None,
     instructions_file: Annotated[
-        str | None, typer.Option(parser=file_name, metavar="FILE", help="The same, from a file.")
+        str | None, typer.Option(parser=file_name, metavar="FILE", help="Read the instructions from a file.")
     ] = None,
     skill: Annotated[
-        list[str] | None, typer.Option(metavar="SKILL[@VERSION]", help="Id or name of a skill. Once for each.")
+        list[str] | None, typer.Option(metavar="SKILL[@VERSION]", help="ID or name of a skill. Can be repeated.")
     ] = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a session and print its id."""
+    """Create a session and print its ID."""
     if instructions_file is not None:
         if instructions is not None:
-            raise typer.BadParameter("--instructions and --instructions-file contradict each other")
-        instructions = _content(instructions_file)
+            raise typer.BadParameter("use either --instructions or --instructions-file")
+        instructions = _read_file(instructions_file)
     with open_client(profile) as client:
         skills = [_skill(client, each) for each in skill or []]
         session = client.create_session(title=title, model=model, instructions=instructions, skills=skills)
@@ -90,14 +99,11 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
         [
             ("session", str(session.id)),
             ("title", session.title),
-            ("model", session.model or "as the server is set"),
+            ("model", session.model or "Default"),
             ("instructions", session.instructions),
             ("skills", "\n".join(used) or None),
-            (
-                "created",
-                f"{when(session.created_at)} by {actor(session.created_by)}",
-            ),
-            ("archived", when(session.archived_at) or None),
+            ("created", f"{date_text(session.created_at)} by {actor_name(session.created_by)}"),
+            ("archived", date_text(session.archived_at) or None),
         ]
     )
     say("")
@@ -106,7 +112,7 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
 
 @app.command()
 def archive(session_id: SessionId, profile: Profile = None) -> None:
-    """Let a session take no further input."""
+    """Archive a session. It then accepts no input."""
     with open_client(profile) as client:
         client.change_session(session_id, archived=True)
     say(f"archived {session_id}")
@@ -114,33 +120,35 @@ def archive(session_id: SessionId, profile: Profile = None) -> None:
 
 @app.command()
 def unarchive(session_id: SessionId, profile: Profile = None) -> None:
-    """Bring an archived session back."""
+    """Restore an archived session."""
     with open_client(profile) as client:
         client.change_session(session_id, archived=False)
-    say(f"brought back {session_id}")
+    say(f"unarchived {session_id}")
 
 
 @app.command()
 def delete(session_id: SessionId, yes: Yes = False, profile: Profile = None) -> None:
-    """Delete a session with its log, runs and tokens, for good."""
+    """Delete a session with its log, runs and tokens. This can't be undone."""
     with open_client(profile) as client:
         if not yes:
             found = client.get_session(session_id)
-            confirm(f"Delete {found.title or session_id} with everything in it?", yes=yes)
+            confirm(f"Delete {found.title or session_id} and its whole log?", yes=yes)
         client.delete_session(session_id)
     say(f"deleted {session_id}")
 
 
 def send(
     session_id: SessionId,
-    words: Annotated[str, typer.Argument(parser=text, metavar="TEXT", help="What to say; - reads it from a pipe.")],
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the run to end and print the answer.")] = False,
+    message: Annotated[
+        str, typer.Argument(parser=text, metavar="TEXT", help="The message. Use - to read it from stdin.")
+    ],
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the run and print the answer.")] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send an input: it starts a run, or steers the one that is under way."""
+    """Send a message. It starts a run, or steers the current one."""
     with open_client(profile) as client:
-        sent = client.submit_input(session_id, text=read_input(words))
+        sent = client.submit_input(session_id, text=read_input(message))
         if wait:
             raise typer.Exit(_wait(client, session_id, sent, as_json=as_json))
     if as_json:
@@ -150,7 +158,7 @@ def send(
 
 
 def _wait(client: "Client", session_id: UUID, sent: "SubmitKindBody", *, as_json: bool) -> int:
-    """The exit code. What the agent said goes to the output, all else beside it."""
+    """Returns the exit code. The answer goes to stdout, everything else to stderr."""
     from quarterdeck.client import Event
 
     note(f"{sent.outcome} {sent.run_id}")
@@ -170,12 +178,12 @@ def _wait(client: "Client", session_id: UUID, sent: "SubmitKindBody", *, as_json
     if run.state == "succeeded":
         return 0
     note(f"{run.state}{f': {run.failure}' if run.failure else ''}")
-    return Exit.UNSUCCESSFUL
+    return ExitCode.UNSUCCESSFUL
 
 
 def _skill(client: "Client", given: str) -> "SessionSkill":
     from quarterdeck.cli.skills import find_skill
-    from quarterdeck.conversations.sessions.model import SessionSkill
+    from quarterdeck.client.models import SessionSkill
 
     name, at, version = given.rpartition("@")
     if at and version.isascii() and version.isdigit():
@@ -183,14 +191,14 @@ def _skill(client: "Client", given: str) -> "SessionSkill":
     return SessionSkill(find_skill(client, given).id)
 
 
-def _content(name: str) -> str:
+def _read_file(name: str) -> str:
     try:
         return Path(name).read_text("utf-8")
-    except OSError as fault:
-        raise typer.BadParameter(f"{name}: {fault.strerror}") from None
+    except OSError as error:
+        raise typer.BadParameter(f"{name}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise typer.BadParameter(f"{name}: it is not UTF-8") from None
+        raise typer.BadParameter(f"{name}: not valid UTF-8") from None
 
 
 def _row(session: "SessionSummary") -> list[str]:
-    return [str(session.id), session.title or "", session.model or "", when(session.created_at)]
+    return [str(session.id), session.title or "", session.model or "", date_text(session.created_at)]

@@ -1,4 +1,4 @@
-"""What is wrong with a skill before it is pushed: the server's own rules, and as many faults at once as can be told."""
+"""`qd skills lint`: checks a skill with the server's own reader, and reports as many errors at once as possible."""
 
 import fnmatch
 import os
@@ -18,8 +18,8 @@ from quarterdeck.skills.gunzip import Source
 from quarterdeck.skills.model import Bundle, BundleError, shown
 from quarterdeck.skills.paths import bundle_path
 
-# What is in a folder by accident. Allowed, and rarely meant.
-_LITTER = ("*.pyc", ".DS_Store", "Thumbs.db", "*.swp", "*~")
+# Allowed, but usually in the folder by accident.
+_UNINTENDED = ("*.pyc", ".DS_Store", "Thumbs.db", "*.swp", "*~")
 _SECRETS = (".env", ".env.*", "*.pem", "*.key", "id_rsa", "id_ed25519", ".netrc", "credentials.json")
 _FENCE = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
 
@@ -35,99 +35,101 @@ class Finding(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    faults: list[Finding]
+    errors: list[Finding]
     warnings: list[Finding]
-    # None where there are faults.
+    # None if there are errors.
     bundle: Bundle | None
 
 
-def lint(path: Path, limits: BundleSettings) -> Report:
-    """A folder, or an archive of one. Raises OSError."""
+def lint_skill(path: Path, limits: BundleSettings) -> Report:
+    """Checks a folder or an archive. Raises OSError."""
     if path.is_dir():
-        return _folder(path, limits)
+        return _lint_folder(path, limits)
     with path.open("rb") as archive:
         found = _read(archive, limits)
     if isinstance(found, Bundle):
         return Report([], [], found)
-    # What lies in an archive has no path of its own.
+    # Files in an archive have no path on disk.
     return Report([Finding(str(path), None, found.message)], [], None)
 
 
-def _folder(folder: Path, limits: BundleSettings) -> Report:
+def _lint_folder(folder: Path, limits: BundleSettings) -> Report:
     try:
         files = sorted(bundle_files(folder), key=lambda file: file.name)
-        faults = list(_faults(folder, files, limits))
+        errors = list(_errors(folder, files, limits))
         bundle = None
         if any(file.name == SKILL_MD.encode() for file in files):
             with pack_folder(folder) as archive:
                 found = _read(archive, limits)
             if isinstance(found, Bundle):
                 bundle = found
-            elif (last := _finding(folder, found)) not in faults:
-                faults.append(last)
-    except InvalidBundle as fault:
-        place, _, reason = fault.message.partition(": ")
+            elif (last := _finding(folder, found)) not in errors:
+                errors.append(last)
+    except InvalidBundle as error:
+        place, _, reason = error.message.partition(": ")
         return Report([Finding(place, None, reason)], [], None)
-    faults.sort(key=lambda fault: (fault.file, fault.line or 0))
-    return Report(faults, list(_warnings(folder, files, bundle)), None if faults else bundle)
+    errors.sort(key=lambda error: (error.file, error.line or 0))
+    return Report(errors, list(_warnings(folder, files, bundle)), None if errors else bundle)
 
 
 def _read(archive: Source, limits: BundleSettings) -> Bundle | BundleError:
     try:
         return read_bundle(archive, limits)
-    except BundleError as fault:
-        return fault
+    except BundleError as error:
+        return error
 
 
-def _faults(folder: Path, files: list[File], limits: BundleSettings) -> Iterator[Finding]:
-    """Those that do not hide each other. The whole is read by the server's reader afterwards."""
+def _errors(folder: Path, files: list[File], limits: BundleSettings) -> Iterator[Finding]:
+    """Independent errors. Afterwards the server's reader checks the whole bundle and stops at the first error."""
     paths: dict[str, bool] = {}
     for file in files:
         try:
             paths[bundle_path(file.name, directory=False, limits=limits)] = False
-        except BundleError as fault:
-            yield _finding(folder, fault)
+        except BundleError as error:
+            yield _finding(folder, error)
     if SKILL_MD not in paths:
         yield _finding(folder, missing_skill_md(paths))
         return
     content = (folder / SKILL_MD).read_bytes()
     if len(content) <= limits.skill_md_bytes:
-        yield from (_finding(folder, fault) for fault in frontmatter_faults(content, limits))
+        yield from (_finding(folder, error) for error in frontmatter_faults(content, limits))
 
 
-def _finding(folder: Path, fault: BundleError) -> Finding:
-    if fault.path is None:
-        return Finding(str(folder), None, fault.reason)
-    # Of what is missing there is no line.
-    line = fault.line or (1 if fault.path == SKILL_MD else None)
-    return Finding(os.path.join(folder, fault.path), line, fault.reason)
+def _finding(folder: Path, error: BundleError) -> Finding:
+    if error.path is None:
+        return Finding(str(folder), None, error.reason)
+    # A missing field has no line.
+    line = error.line or (1 if error.path == SKILL_MD else None)
+    return Finding(os.path.join(folder, error.path), line, error.reason)
 
 
 def _warnings(folder: Path, files: list[File], bundle: Bundle | None) -> Iterator[Finding]:
-    left_out = sorted(_all_files(folder) - {str(file.path) for file in files})
-    if left_out:
-        count = f"{len(left_out)} files are" if len(left_out) > 1 else "one file is"
-        yield Finding(str(folder), None, f"{count} left out by ignore files: {_some(folder, left_out)}")
+    ignored = sorted(_all_files(folder) - {str(file.path) for file in files})
+    if ignored:
+        count = f"{len(ignored)} files are" if len(ignored) > 1 else "1 file is"
+        yield Finding(str(folder), None, f"{count} ignored: {_some(folder, ignored)}")
     for file in files:
         name = file.path.name
         if any(fnmatch.fnmatch(name, pattern) for pattern in _SECRETS):
-            yield Finding(str(file.path), None, "it may hold a secret, which all who read the skill would see.")
-        if any(fnmatch.fnmatch(name, pattern) for pattern in _LITTER):
-            yield Finding(str(file.path), None, "it is rarely meant to be pushed. A .skillignore leaves it out.")
+            yield Finding(
+                str(file.path), None, "may contain a secret, which everyone who can read the skill would see."
+            )
+        if any(fnmatch.fnmatch(name, pattern) for pattern in _UNINTENDED):
+            yield Finding(str(file.path), None, "usually not part of a skill. Add it to .skillignore.")
     if bundle is None:
         return
     skill_md = folder / SKILL_MD
     name = bundle.frontmatter["name"]
     if (folder_name := folder.resolve().name) != name:
-        yield Finding(str(skill_md), None, f'the name "{name}" is not that of the folder, "{shown(folder_name)}".')
+        yield Finding(str(skill_md), None, f'the name "{name}" differs from the folder name "{shown(folder_name)}".')
     if not _FENCE.split(skill_md.read_text("utf-8-sig"), maxsplit=2)[-1].strip():
-        yield Finding(str(skill_md), None, "nothing follows the frontmatter: the skill tells an agent nothing.")
+        yield Finding(str(skill_md), None, "there are no instructions after the frontmatter.")
 
 
 def _all_files(folder: Path) -> set[str]:
     found = set()
     for here, folders, names in os.walk(folder):
-        # Never packed, and nobody expects it to be.
+        # Never packed, so not worth a warning.
         folders[:] = [each for each in folders if each != ".git"]
         found |= {os.path.join(here, name) for name in names}
     return found

@@ -1,30 +1,29 @@
-"""What a command reads from and writes to, made fit for wherever it was started: no terminal, another character set, a
-full disk, a stream that is closed."""
+"""Prepares stdin, stdout and stderr: closed streams, other character sets, a full disk."""
 
 import io
 import os
 import sys
 
-from quarterdeck.cli.exit_codes import Exit
+from quarterdeck.cli.exit_codes import ExitCode
 
 
 def prepare() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
-            # Closed by whoever started us. The next file that is opened takes its number, and it had better be this.
+            # Closed by the caller. Opened here, because the next opened file would get its descriptor.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper) and stream is not sys.stderr:
-            # A character that the other side does not know must not end a command. The error output does so already.
+            # Replace characters that cannot be encoded instead of failing. stderr does so by default.
             stream.reconfigure(errors="replace")
 
 
 def finish(code: int) -> int:
-    """The exit code, once all that was printed is out."""
+    """Flushes stdout and returns the exit code."""
     try:
         sys.stdout.flush()
         return code
     except OSError:
-        # Python would try again when it ends, and tell of it in its own words.
+        # Python would flush again at exit and print its own error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return code or Exit.WRONG_INPUT
+        return code or ExitCode.INVALID_INPUT

@@ -1,4 +1,4 @@
-"""`qd watch`: a session's log as it grows, an entry a line."""
+"""`qd watch`: prints the events of a session as they arrive, one per line."""
 
 import asyncio
 import re
@@ -10,16 +10,16 @@ from uuid import UUID
 import msgspec
 import typer
 
-from quarterdeck.cli.chat_session import Talk, first_to_end, open_client
-from quarterdeck.cli.chat_view import clean, plain
+from quarterdeck.cli.chat_session import ChatSession, open_client, run_until_first
+from quarterdeck.cli.chat_view import plain_text, sanitized
 from quarterdeck.cli.connection import ConnectionInfo
 from quarterdeck.cli.conversation import Block, call_text
 from quarterdeck.cli.output import print_json_text
 from quarterdeck.client import AsyncClient, Event
-from quarterdeck.conversations.events.model import EventType
+from quarterdeck.client.models import EventType
 
-_ENDS = (EventType.RUN_SUCCEEDED, EventType.RUN_FAILED, EventType.RUN_CANCELLED)
-# JSON may hold these as they are, but a terminal obeys some of them.
+_RUN_ENDS = (EventType.RUN_SUCCEEDED, EventType.RUN_FAILED, EventType.RUN_CANCELLED)
+# Valid in JSON, but terminals interpret some of them.
 _CONTROL = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -29,46 +29,46 @@ async def watch(info: ConnectionInfo, session_id: UUID, after: int, *, as_json: 
 
 
 async def _watch(client: AsyncClient, session_id: UUID, after: int, *, as_json: bool, until_idle: bool) -> None:
-    rested = asyncio.Event()
+    run_ended = asyncio.Event()
 
     def on_event(event: Event) -> None:
         if as_json:
-            print_json_text(as_line(event))
+            print_json_text(event_json(event))
         else:
-            typer.echo(as_text(event))
-        if until_idle and event.type in _ENDS:
-            rested.set()
+            typer.echo(event_text(event))
+        if until_idle and event.type in _RUN_ENDS:
+            run_ended.set()
 
-    talk = Talk(client, session_id, _warn, on_event)
-    talk.conversation.position = after
+    session = ChatSession(client, session_id, _show_warnings, on_event)
+    session.conversation.position = after
     while True:
-        rested.clear()
-        # Asked before the rest is read: what the last run wrote is then in it.
-        active = not until_idle or await talk.is_active()
-        await talk.catch_up(0)
-        if not active:
+        run_ended.clear()
+        # Checked before the log is read, so that the log has all events of the last run.
+        is_active = not until_idle or await session.has_active_run()
+        await session.catch_up(0)
+        if not is_active:
             return
-        await first_to_end(talk.follow(), rested.wait())
+        await run_until_first(session.follow(), run_ended.wait())
 
 
-def _warn(blocks: Sequence[Block]) -> None:
+def _show_warnings(blocks: Sequence[Block]) -> None:
     for block in blocks:
-        sys.stderr.write(plain(block) + "\n")
+        sys.stderr.write(plain_text(block) + "\n")
     sys.stderr.flush()
 
 
-def as_line(event: Event) -> str:
+def event_json(event: Event) -> str:
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(event).decode())
 
 
-def as_text(event: Event) -> str:
-    when = event.created_at.astimezone().strftime("%H:%M:%S")
-    begin = f"{event.id:>6}  {when}  {clean(event.type):<15}  "
-    content = _CONTENT.get(event.type, _whole)(event.data)
-    return (begin + clean(content)).rstrip().replace("\n", "\n" + " " * len(begin))
+def event_text(event: Event) -> str:
+    time = event.created_at.astimezone().strftime("%H:%M:%S")
+    start = f"{event.id:>6}  {time}  {sanitized(event.type):<15}  "
+    content = _CONTENT.get(event.type, _all_data)(event.data)
+    return (start + sanitized(content)).rstrip().replace("\n", "\n" + " " * len(start))
 
 
-def _whole(data: dict[str, Any]) -> str:
+def _all_data(data: dict[str, Any]) -> str:
     return msgspec.json.encode(data).decode() if data else ""
 
 

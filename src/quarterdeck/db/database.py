@@ -122,10 +122,6 @@ def connection_options(settings: DatabaseSettings) -> str:
         "lock_timeout": f"{settings.lock_wait_seconds * 1000:.0f}",
         "statement_timeout": f"{settings.statement_seconds * 1000:.0f}",
         "idle_in_transaction_session_timeout": f"{settings.statement_seconds * 1000:.0f}",
-        # Plans cached while the tables were nearly empty would scan them for ever after, or gather in a bitmap, to sort
-        # them, what an index has in order.
-        "enable_seqscan": "off",
-        "enable_bitmapscan": "off",
         "TimeZone": "UTC",
     }
     return f"{role_options(settings.role, SCHEMA)} {_written(values)}"

@@ -7,23 +7,26 @@ from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
 
-# The statement was rolled back because of what others did at the same moment: the same again may succeed.
+# The statement was rolled back because of concurrent transactions. Repeating it may succeed.
 CONTENTION = (pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
 
-# Classes of SQLSTATE that say come back later: connections, beaten by others, out of resources, an operator's doing.
-# Compared by their letters: psycopg's exceptions of one class do not inherit from each other.
-_AWAY_CLASSES = ("08", "40", "53", "57")
-_AWAY = (PoolTimeout, PoolClosed, TooManyRequests, pg.LockNotAvailable, pg.ReadOnlySqlTransaction)
-# Reported by the server as its last words on this connection.
-_LAST_WORDS = ("FATAL", "PANIC")
+# The pool had no connection to lend. Nothing was sent.
+NO_CONNECTION = (PoolTimeout, PoolClosed, TooManyRequests)
+
+# SQLSTATE classes of passing faults: connection, transaction rollback, resources, operator intervention.
+# Compared by prefix: psycopg's exceptions of one class have no common base.
+_PASSING_CLASSES = ("08", "40", "53", "57")
+_PASSING = (*NO_CONNECTION, pg.LockNotAvailable, pg.ReadOnlySqlTransaction)
+# After an error of this severity the server closes the connection.
+_FATAL = ("FATAL", "PANIC")
 
 
 def connection_lost(fault: psycopg.Error) -> bool:
-    """True when the server may or may not have finished the last command."""
-    if isinstance(fault, (PoolTimeout, PoolClosed, TooManyRequests)):
+    """True if the server may or may not have finished the last command."""
+    if isinstance(fault, NO_CONNECTION):
         return False
     if fault.sqlstate is not None:
-        return fault.diag.severity_nonlocalized in _LAST_WORDS
+        return fault.diag.severity_nonlocalized in _FATAL
     return isinstance(fault, (psycopg.OperationalError, psycopg.InterfaceError))
 
 
@@ -31,6 +34,6 @@ def translate(fault: psycopg.Error) -> ServiceError:
     # A full disk stays full: the caller is not told to come back soon.
     if isinstance(fault, pg.DiskFull):
         return errors.internal()
-    if isinstance(fault, _AWAY) or (fault.sqlstate or "").startswith(_AWAY_CLASSES) or connection_lost(fault):
+    if isinstance(fault, _PASSING) or (fault.sqlstate or "").startswith(_PASSING_CLASSES) or connection_lost(fault):
         return errors.unavailable()
     return errors.internal()

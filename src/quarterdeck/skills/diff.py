@@ -1,8 +1,8 @@
-"""What changed between two texts, line by line, in time that does not depend on what the lines say.
+"""Line diff of two texts, in time that does not depend on their content (patience diff).
 
-Not `difflib`: it takes quadratic time and more where lines repeat. Here lines that occur once on both sides are the
-fixed points (patience diff), what lies between them is looked at again, and after a few levels the rest counts as
-replaced. That is a longer diff than the best, never a wrong one.
+`difflib` takes quadratic time and more when lines repeat. Here the lines that occur once in both texts are anchors, the
+parts between anchors are compared again, and after a few levels the rest counts as replaced. The diff may be longer
+than necessary, but is never wrong.
 """
 
 from bisect import bisect_left
@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 _CONTEXT_LINES = 3
-# Each level costs as much as reading the texts. Real files need two or three.
+# Each level takes as long as reading both texts. Real files need two or three.
 _LEVELS = 8
 _NO_FILE = "/dev/null"
 _NO_NEWLINE = "\n\\ No newline at end of file\n"
 
 
 class Change(Struct, frozen=True):
-    """These lines of the one text became those of the other. Ends are exclusive."""
+    """Lines of `base` that lines of `head` replace. Ends are exclusive."""
 
     base_start: int
     base_end: int
@@ -27,12 +27,12 @@ class Change(Struct, frozen=True):
 
 
 def unified_diff(path: str, base: str | None, head: str | None) -> str:
-    """None: there was no such file, or is none. Empty when no line differs."""
+    """`None` means that the file does not exist. The result is empty when no line differs."""
     before, after = _lines(base or ""), _lines(head or "")
     hunks = [_hunk(before, after, group) for group in _groups(changes(before, after))]
     if not hunks:
         return ""
-    # As git writes it: `patch` takes a name with a blank in it up to the tab.
+    # Like git: `patch` reads a name with a space up to the tab.
     name = f"{path}\t" if " " in path else path
     old, new = f"a/{name}" if base is not None else _NO_FILE, f"b/{name}" if head is not None else _NO_FILE
     return "".join([f"--- {old}\n+++ {new}\n", *hunks])
@@ -49,14 +49,14 @@ def changes(base: Sequence[str], head: Sequence[str]) -> list[Change]:
 
 
 def _lines(text: str) -> list[str]:
-    """With their ends. Only a line feed ends a line: str.splitlines knows nine others, which no tool for diffs does."""
+    """Lines with their ends. Only a line feed ends a line; str.splitlines splits at nine other characters too."""
     *whole, rest = text.split("\n")
     lines = [f"{line}\n" for line in whole]
     return [*lines, rest] if rest else lines
 
 
 def _matches(base: Sequence[str], head: Sequence[str]) -> list[tuple[int, int, int]]:
-    """Where equal lines stand and how many of them, in no order."""
+    """Blocks of equal lines as (base line, head line, length), unordered."""
     found: list[tuple[int, int, int]] = []
     todo = [(0, len(base), 0, len(head), _LEVELS)]
     while todo:
@@ -72,7 +72,7 @@ def _matches(base: Sequence[str], head: Sequence[str]) -> list[tuple[int, int, i
             continue
         anchors = _anchors(base, low, high, head, other_low, other_high)
         for line, other_line in anchors:
-            # Otherwise it belongs to the lines that followed the anchor before.
+            # Otherwise the block of the previous anchor includes it.
             if line >= low:
                 todo.append((low, line, other_low, other_line, levels - 1))
                 same = _same_from(base, line, high, head, other_line, other_high)
@@ -93,10 +93,10 @@ def _same_from(base: Sequence[str], low: int, high: int, head: Sequence[str], ot
 def _anchors(
     base: Sequence[str], low: int, high: int, head: Sequence[str], other_low: int, other_high: int
 ) -> list[tuple[int, int]]:
-    """Lines that occur once on both sides: the longest chain of them that keeps its order."""
+    """Lines that occur once in both texts: their longest chain in the same order (patience sorting)."""
     places, others = _once(base, low, high), _once(head, other_low, other_high)
     pairs = [(line, others[text]) for text, line in places.items() if text in others]
-    # Of each length, the chain that ends first: by where it ends, and by which pair.
+    # For each length, the chain with the smallest end: its last line in `head`, and the index of its last pair.
     ends: list[int] = []
     last: list[int] = []
     before: list[int] = []
@@ -117,7 +117,7 @@ def _anchors(
 
 
 def _once(lines: Sequence[str], low: int, high: int) -> dict[str, int]:
-    """The lines that occur once between the two places, in their order, and where."""
+    """Line numbers of the lines that occur once from `low` to `high`, in order."""
     places: dict[str, int] = {}
     repeated: set[str] = set()
     for at in range(low, high):
@@ -129,7 +129,7 @@ def _once(lines: Sequence[str], low: int, high: int) -> dict[str, int]:
 
 
 def _groups(found: list[Change]) -> Iterator[list[Change]]:
-    """Changes whose context would touch are shown together."""
+    """Changes whose contexts overlap form one hunk."""
     group: list[Change] = []
     for change in found:
         if group and change.base_start - group[-1].base_end > 2 * _CONTEXT_LINES:
@@ -158,7 +158,7 @@ def _hunk(base: Sequence[str], head: Sequence[str], group: list[Change]) -> str:
 
 
 def _span(start: int, end: int) -> str:
-    """Counted from one; an empty span is named by the line before it."""
+    """Line numbers start at 1; an empty span has the number of the line before it."""
     count = end - start
     if count == 1:
         return f"{start + 1}"

@@ -1,4 +1,4 @@
-"""A skill, made up for the document."""
+"""Example values for the OpenAPI document."""
 
 from uuid import UUID
 

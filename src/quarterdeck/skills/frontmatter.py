@@ -1,7 +1,7 @@
-"""The frontmatter of a SKILL.md: YAML between two fences, as values that JSON and PostgreSQL's jsonb hold.
+"""Reads the frontmatter of SKILL.md: YAML between two `---` lines, as values that JSON and jsonb can represent.
 
-Built from the parser's events. PyYAML's own composer recurses in C, and 30,000 opening brackets end the
-process; its constructor makes dates and other objects that no answer could carry.
+Built from parser events: PyYAML's composer recurses in C, so that 30,000 opening brackets crash the process, and its
+constructor creates dates and other objects that JSON cannot represent.
 """
 
 import re
@@ -29,12 +29,12 @@ _CONSTANTS: dict[str, bool | None] = {
 }
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-# Beyond it a JSON number is not the same number in every reader.
+# Larger JSON numbers lose precision in some readers.
 _EXACT = 2**53
-# More than any exact number needs. A longer one stays text, and int() is not asked to read it.
+# Longer than any exact number. A longer text stays text and never reaches int().
 _NUMBER_LENGTH = 40
 
-# `key: words: more words`, with its indented continuation lines, where the words start as a plain scalar.
+# `key: words: more words` with indented continuation lines, where the words start a plain scalar.
 _TOP_LEVEL_PLAIN = re.compile(
     r"""^([\w.-]+[ \t]*:[ \t]+)((?:[^\s'"\[\]{}>|*&!%#`@,?:-]|[-?:](?=\S)).*(?:\n(?:[ \t\r].*)?)*)""",
     re.MULTILINE,
@@ -43,7 +43,7 @@ _COLON = re.compile(r":(?:\s|$)")
 
 
 def read_frontmatter(skill_md: bytes, limits: BundleSettings) -> dict[str, Any]:
-    """Every key as given; `name` and `description` by the rules of the format."""
+    """All keys as given; `name` and `description` are checked."""
     read = _read(skill_md, limits)
     for fault in _faults(read):
         raise fault
@@ -51,7 +51,7 @@ def read_frontmatter(skill_md: bytes, limits: BundleSettings) -> dict[str, Any]:
 
 
 def frontmatter_faults(skill_md: bytes, limits: BundleSettings) -> list[BundleError]:
-    """Everything that `read_frontmatter` would refuse, as far as it can be told together."""
+    """All errors that `read_frontmatter` would raise, as far as they can be found together."""
     try:
         return list(_faults(_read(skill_md, limits)))
     except BundleError as fault:
@@ -59,11 +59,11 @@ def frontmatter_faults(skill_md: bytes, limits: BundleSettings) -> list[BundleEr
 
 
 def _read(skill_md: bytes, limits: BundleSettings) -> "_Mapping":
-    block = _fenced(_decoded(skill_md), limits)
+    block = _frontmatter_block(_decoded(skill_md), limits)
     try:
         return _read_mapping(block, limits)
     except yaml.YAMLError as fault:
-        # A colon in an unquoted description is the most common slip, and clients read over it.
+        # A colon in an unquoted description is the most common mistake, and other tools accept it.
         try:
             return _read_mapping(_quote_colons(block), limits)
         except yaml.YAMLError:
@@ -72,12 +72,12 @@ def _read(skill_md: bytes, limits: BundleSettings) -> "_Mapping":
 
 class _Mapping(Struct, frozen=True):
     values: dict[str, Any]
-    # Of the top-level keys, counted in SKILL.md.
+    # Line numbers in SKILL.md of the top-level keys.
     lines: dict[str, int]
 
 
 class _Open(Struct):
-    """A collection that is being filled, and in a mapping the key that waits for its value."""
+    """A collection under construction. `key` is the mapping key whose value comes next."""
 
     values: dict[str, Any] | list[Any]
     key: str | None = None
@@ -107,7 +107,7 @@ def _decoded(skill_md: bytes) -> str:
     return text.removeprefix("\ufeff")
 
 
-def _fenced(text: str, limits: BundleSettings) -> str:
+def _frontmatter_block(text: str, limits: BundleSettings) -> str:
     opening = _OPENING.match(text)
     if opening is None:
         raise _fault("the file must start with the line ---, the opening of its frontmatter.", line=1)
@@ -121,7 +121,7 @@ def _fenced(text: str, limits: BundleSettings) -> str:
 
 
 def _read_mapping(block: str, limits: BundleSettings) -> _Mapping:
-    """Raises yaml.YAMLError for what is not YAML, BundleError for YAML that is not taken."""
+    """Raises yaml.YAMLError for invalid YAML, BundleError for YAML that is not accepted."""
     events = yaml.CBaseLoader(block)
     read = _Mapping({}, {})
     stack: list[_Open] = []
@@ -154,7 +154,7 @@ def _read_mapping(block: str, limits: BundleSettings) -> _Mapping:
 def _check_node(event: yaml.NodeEvent, nodes: int, limits: BundleSettings, line: int) -> None:
     if nodes > limits.frontmatter_nodes:
         raise _fault(f"the frontmatter has more than {limits.frontmatter_nodes} nodes.", line=line)
-    # Only these grow when they are read, or make one text mean different things to different readers.
+    # Aliases can expand without bound, and tags mean different things to different readers.
     if event.anchor is not None:
         kind = "an alias" if isinstance(event, yaml.AliasEvent) else "an anchor"
         raise _fault(f'the frontmatter has {kind}, "{shown(event.anchor)}".', line=line)
@@ -178,46 +178,46 @@ def _opened(stack: list[_Open], event: yaml.NodeEvent, limits: BundleSettings, l
 
 
 def _add_scalar(parent: _Open, event: yaml.ScalarEvent, line: int) -> None:
-    # The escape "\0" writes what the check on the file cannot see.
+    # The escape "\0" in a quoted scalar passes the check of the file.
     if "\0" in event.value:
         raise _fault("the frontmatter has a NUL character (U+0000).", line=line)
     if not parent.wants_key():
-        # The first of `implicit` says that it stands there plain, without quotes or block mark.
+        # implicit[0] is true for a plain scalar, without quotes or block indicator.
         parent.add(_plain(event.value) if event.implicit[0] else event.value)
     elif event.value in parent.values:
         raise _fault(f'the frontmatter has the key "{shown(event.value)}" twice.', line=line)
     else:
-        # JSON has no other keys than text, so `1` and "1" are one.
+        # JSON keys are text, so `1` and "1" are the same key.
         parent.key = event.value
 
 
 def _plain(text: str) -> str | int | float | bool | None:
-    """YAML 1.2 core, but what JSON or jsonb would give back as another value stays text."""
+    """YAML 1.2 core schema, except that values which JSON or jsonb would change stay text."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if len(text) > _NUMBER_LENGTH:
         return text
     number: int | float
     if _INTEGER.fullmatch(text):
-        # Base 0 would refuse the leading zeros that YAML allows.
+        # Base 0 would reject leading zeros, which YAML allows.
         number = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
     elif _FLOAT.fullmatch(text):
         number = float(text)
     else:
         return text
-    # jsonb writes a float of this size as an integer, so one rule for both. Infinity is beyond it as well.
+    # jsonb writes a float of this size as an integer, so both have one limit. It excludes infinity too.
     return number if abs(number) <= _EXACT else text
 
 
 def _quote_colons(block: str) -> str:
-    """Quote the top-level plain scalars that a colon breaks; a line stays on its line."""
+    """Quote top-level plain scalars that contain a colon. Line numbers stay the same."""
 
     def quoted(match: re.Match[str]) -> str:
         start, scalar = match[1], match[2]
         words = scalar.rstrip()
         if not _COLON.search(words):
             return match[0]
-        # To the end of the line, a "#" included: clients do so, and no word of a description is lost.
+        # Up to the end of the line, including "#": other tools do so, and no word of a description is lost.
         return "".join((start, "'", words.replace("'", "''"), "'", scalar[len(words) :]))
 
     return _TOP_LEVEL_PLAIN.sub(quoted, block)
@@ -247,7 +247,7 @@ def _description_fault(read: _Mapping) -> BundleError | None:
         return _fault("the frontmatter has no description.", line=line)
     if not isinstance(description, str):
         return _fault("the description is not a string.", line=line)
-    # A block scalar ends in a line break that nobody counts.
+    # The line break at the end of a block scalar does not count.
     words = description.strip()
     if not words:
         return _fault("the description is blank.", line=line)
@@ -274,7 +274,7 @@ def _second_document(line: int | None) -> BundleError:
 
 
 def _line(event: yaml.Event) -> int:
-    # The parser counts from 0 and starts below the opening fence.
+    # The parser counts from 0, and its text starts on line 2 of SKILL.md.
     return 2 if event.start_mark is None else event.start_mark.line + 2
 
 

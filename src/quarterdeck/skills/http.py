@@ -1,4 +1,4 @@
-"""Skills over HTTP."""
+"""HTTP handlers of skills."""
 
 from functools import partial
 
@@ -28,7 +28,7 @@ from quarterdeck.skills.model import (
 )
 from quarterdeck.skills.uploads import Uploads
 
-# Whatever the file is: what strangers packed is never shown as a page of this server.
+# For every file: a browser must never render an uploaded file as a page of this server.
 _BYTES = "application/octet-stream"
 
 
@@ -238,7 +238,7 @@ async def diff_skill_versions(
     request: Request, access: Access, settings: BundleSettings, uploads: Uploads, bundles: BundleStore
 ) -> SkillDiffBody:
     skill_id = request.path_id("skill_id")
-    # A missing one is remembered as a fault, which is raised before the numbers are used.
+    # A missing number is recorded as a fault, which is raised before the number is used.
     base = request.query_number("base", required=True) or 0
     head = request.query_number("head", required=True) or 0
     return await service.diff_skill_versions(

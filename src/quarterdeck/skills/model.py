@@ -1,7 +1,4 @@
-"""The records of skills, and what can be wrong with a bundle. Standard library and msgspec only.
-
-Nothing here knows where a bundle comes from (an upload, a folder) or who is told about a fault.
-"""
+"""Records of skills and the error of an invalid bundle. Uses the standard library and msgspec only."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -50,7 +47,7 @@ class ChangeSkillBody(Struct, frozen=True):
 
 
 class SkillState(Struct, frozen=True):
-    """What of a skill can be changed, as it is while its row is locked."""
+    """The fields of a skill that can change, read while its row is locked."""
 
     revision: int
     name: str
@@ -96,7 +93,7 @@ class Manifest(Struct, frozen=True):
     """`files` is sorted by path and depends on the content alone, not on the program that packed it."""
 
     files: list[ManifestFile]
-    # What the files hold; headers and padding of the archive are not part of it.
+    # The sum of the file sizes, without headers and padding.
     unpacked_bytes: int
     archive_sha256: str
 
@@ -104,12 +101,12 @@ class Manifest(Struct, frozen=True):
 class Bundle(Struct, frozen=True):
     frontmatter: dict[str, Any]
     manifest: Manifest
-    # The archive as it was sent, compressed.
+    # Size of the compressed archive.
     bundle_bytes: int
 
 
 class Archive(Struct, frozen=True):
-    """Where a version's archive lies in the bundle store."""
+    """Identifies an archive in the bundle store."""
 
     sha256: str
     generation: UUID
@@ -168,8 +165,8 @@ class SkillDiffBody(Struct, frozen=True):
 
 
 class BundleError(Exception):
-    """The bundle cannot be accepted. `message` tells who packed it where and why; its parts are for a lint.
-    Names come from strangers, so all texts are bounded, printable and without lone surrogates.
+    """The bundle is rejected. `message` says where and why; `qd skills lint` uses the parts. Names are untrusted, so
+    all texts are bounded, printable and without lone surrogates.
     """
 
     def __init__(self, reason: str, *, path: str | bytes | None = None, line: int | None = None) -> None:
@@ -184,7 +181,7 @@ class BundleError(Exception):
 
 
 def shown(name: str | bytes) -> str:
-    """A hostile name made fit for a message: the middle left out when long, what does not print escaped."""
+    """An untrusted name for use in a message: shortened in the middle, non-printable characters escaped."""
     text = name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
     if len(text) > 100:
         text = f"{text[:60]}…{text[-39:]}"

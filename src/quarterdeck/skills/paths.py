@@ -1,4 +1,4 @@
-"""Which paths a bundle may hold: those that mean the same on every system that will unpack it."""
+"""Which paths a bundle may contain: those with one meaning on every system that unpacks it."""
 
 import re
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ ROOT = ""
 
 _HERE = re.compile(r"(?:\./)*")
 _DRIVE = re.compile(r"[A-Za-z]:")
-# The C0 and C1 controls, and the marks that make a path read other than it is.
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# C0 and C1 control characters, and the marks that change the direction of text.
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _COMPONENT_FAULTS = {
     "": "the path has an empty component.",
     ".": 'the path has a "." component.',
@@ -22,10 +22,10 @@ _COMPONENT_FAULTS = {
 
 
 def bundle_path(name: bytes, *, directory: bool, limits: BundleSettings) -> str:
-    """The path that an entry's name stands for; ROOT for the directory that was packed.
+    """The path of an entry; ROOT for the packed directory itself.
 
-    Only a leading `./` is dropped (`tar -C folder .` writes it) and a directory's closing slash. What would
-    need more cleaning up is refused: two readers may clean it up in two ways.
+    Only a leading `./` (written by `tar -C folder .`) and the final slash of a directory are removed. A name that needs
+    more normalization is rejected, because readers normalize in different ways.
     """
     try:
         text = name.decode("utf-8")
@@ -48,8 +48,8 @@ def bundle_path(name: bytes, *, directory: bool, limits: BundleSettings) -> str:
 def _check_text(path: str, limits: BundleSettings) -> None:
     if len(path.encode()) > limits.path_bytes:
         raise BundleError(f"the path is longer than {limits.path_bytes} bytes.", path=path)
-    if unseen := _UNSEEN.search(path):
-        mark = f"U+{ord(unseen[0]):04X}"
+    if invisible := _INVISIBLE.search(path):
+        mark = f"U+{ord(invisible[0]):04X}"
         raise BundleError(f"the path has a control or text direction character, {mark}.", path=path)
     if "\\" in path:
         raise BundleError("the path has a backslash.", path=path)
@@ -69,12 +69,12 @@ def _check_components(path: str, limits: BundleSettings) -> None:
 
 
 def check_collisions(directories: Mapping[str, bool]) -> None:
-    """Refuse paths that cannot lie side by side. The mapping says of each path whether it is a directory.
+    """Reject paths that cannot coexist. The mapping says of each path whether it is a directory.
 
-    The folders that a path implies count as if they were listed: whether a writer lists them must not decide.
+    Parent directories count whether or not the archive lists them.
     """
-    # With the lowest character as separator, what lies below a path follows it directly: looking at
-    # neighbours is enough, and a tree of up to 32 levels for each of 10,000 entries is never built.
+    # With the lowest character as separator, the entries below a path sort directly after it. So comparing neighbours
+    # is enough, and no tree is built (up to 32 levels for each of 10,000 entries).
     ordered = sorted((_folded(path).replace("/", "\0"), path) for path in directories)
     for (left, one), (right, other) in pairwise(ordered):
         if right.startswith(f"{left}\0") and not directories[one]:
@@ -89,5 +89,5 @@ def check_collisions(directories: Mapping[str, bool]) -> None:
 
 
 def _folded(path: str) -> str:
-    # Unicode's canonical caseless match: folding can undo a normal form, hence twice.
+    # Canonical caseless matching of Unicode. Case folding can undo the normal form, so it is applied twice.
     return path.lower() if path.isascii() else normalize("NFD", normalize("NFD", path).casefold())

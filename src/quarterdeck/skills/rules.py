@@ -1,4 +1,4 @@
-"""Decisions about skills."""
+"""Rules of skills."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from quarterdeck.skills.model import ChangeSkillBody, SkillState
 
 
 def changed(state: SkillState, wanted: ChangeSkillBody) -> dict[str, Any]:
-    """What is to be otherwise than it is."""
+    """The fields whose values change."""
     asked = {
         "name": (state.name, wanted.name),
         "default_version": (state.default_version, wanted.default_version),

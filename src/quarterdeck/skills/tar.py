@@ -1,6 +1,6 @@
-"""Tar headers, and nothing else of tar: one 512-byte block or one PAX body in, what it says out.
+"""Parses tar headers: a 512-byte block or the body of a PAX header.
 
-Where readers in use disagree about a header it is refused: what is listed must be what is unpacked.
+A header that common readers interpret differently is rejected, so that the manifest lists what they unpack.
 """
 
 import re
@@ -34,7 +34,7 @@ _REFUSED_TYPES = {
 # name, mode, (uid, gid), size, (mtime), checksum, type, (linkname), magic, (…), prefix
 _HEADER = struct.Struct("100s8s16x12s12x8s1s100x6s82x155s12x")
 _CHECKSUM = slice(148, 156)
-# No sign, no underscore, no radix prefix: all of which Python's int() takes.
+# No sign, underscore or radix prefix, which int() would accept.
 _OCTAL = re.compile(rb" *([0-7]*)[ \0]*")
 _RECORD_LENGTH = re.compile(rb"([0-9]{1,7}) ")
 _BASE_256, _BASE_256_NEGATIVE = 0x80, 0xFF
@@ -48,7 +48,7 @@ class Header(Struct, frozen=True):
 
 
 class Extension(Struct, frozen=True):
-    """What an extended header says about the entry that follows it."""
+    """What an extended header sets for the next entry."""
 
     name: bytes | None = None
     size: int | None = None
@@ -57,12 +57,12 @@ class Extension(Struct, frozen=True):
 def read_header(block: bytes) -> Header:
     name, mode, size, checksum, kind, magic, prefix = _HEADER.unpack(block)
     name, prefix = name.partition(b"\0")[0], prefix.partition(b"\0")[0]
-    if not _is_sum(block, _number(checksum)):
+    if not _is_checksum(block, _number(checksum)):
         raise BundleError("the header's checksum is wrong: the tar archive is damaged.", path=name)
     if magic == b"ustar\0":
         name = prefix + b"/" + name if prefix else name
     elif prefix:
-        # GNU tar ignores these bytes, Python and others put them in front of the name.
+        # GNU tar ignores these bytes; Python and others prepend them to the name.
         raise BundleError("the header has a name prefix in a format without one.", path=name)
     if kind in _REFUSED_TYPES:
         raise BundleError(_REFUSED_TYPES[kind], path=name)
@@ -76,9 +76,9 @@ def read_header(block: bytes) -> Header:
     return Header(name, kind, length, bits & 0o111 != 0)
 
 
-def _is_sum(block: bytes, checksum: int | None) -> bool:
+def _is_checksum(block: bytes, checksum: int | None) -> bool:
     rest = block[: _CHECKSUM.start] + b" " * 8 + block[_CHECKSUM.stop :]
-    # Old Sun tars add up signed bytes; every reader takes both.
+    # Old Sun tars sum signed bytes; all readers accept both.
     return checksum == sum(rest) or checksum == sum(rest) - 256 * sum(byte > 127 for byte in rest)
 
 
@@ -92,7 +92,7 @@ def _number(field: bytes) -> int | None:
 
 
 def read_long_name(body: bytes) -> Extension:
-    # A NUL further in stays, to be refused with the other control characters.
+    # An inner NUL is kept, and rejected later with the other control characters.
     return Extension(name=body.rstrip(b"\0"))
 
 
@@ -104,7 +104,7 @@ def read_extension(body: bytes, header: Header) -> Extension:
                 raise BundleError("the PAX header sets the path twice.", path=header.name)
             name = value
         elif key == b"size":
-            # Seventeen digits hold every size that could be accepted and keep int() short.
+            # Seventeen digits are enough for any size that is accepted, and bound the time of int().
             if size is not None or not value.isdigit() or len(value) > 17:
                 raise BundleError("the PAX header's size is not a number.", path=header.name)
             size = int(value)
@@ -112,7 +112,7 @@ def read_extension(body: bytes, header: Header) -> Extension:
 
 
 def check_global(body: bytes, header: Header) -> None:
-    """`git archive` leaves its commit as a comment for the whole archive. What changes entries is refused."""
+    """Accept comments (`git archive` stores its commit in one), reject keys that change entries."""
     for key, _ in _records(body, header):
         if key in (b"path", b"size"):
             raise BundleError(f'the global PAX header sets "{shown(key)}" for every entry.', path=header.name)
@@ -123,7 +123,7 @@ def _records(body: bytes, header: Header) -> Iterator[tuple[bytes, bytes]]:
     while at < len(body):
         length = _RECORD_LENGTH.match(body, at)
         end = at + int(length[1]) if length else at
-        # A record without a line end is no record: so `end` is behind `at`, and the loop comes to its own.
+        # A record must end with a line feed, so `end` is greater than `at` and the loop terminates.
         record = body[length.end() : end] if length else b""
         key, equals, value = record[:-1].partition(b"=")
         if end > len(body) or not record.endswith(b"\n") or not (key and equals):
@@ -134,7 +134,7 @@ def _records(body: bytes, header: Header) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _check_record(key: bytes, value: bytes, header: Header) -> None:
-    """Times, owners, attributes and the words of other vendors change nothing that is kept. These would."""
+    """Reject keys that change what is stored. Times, owners, attributes and other vendor keys do not."""
     if key == b"linkpath":
         advice = "Pack with tar -h (tar --hard-dereference for hard links)"
         raise BundleError(f"the PAX header makes a link (linkpath). {advice}.", path=header.name)

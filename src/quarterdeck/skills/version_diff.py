@@ -1,4 +1,4 @@
-"""Two versions side by side. Hashes tell which files differ; only those are read, and only where they are small."""
+"""Compares two versions. Hashes tell which files differ; only those are read, and only if they are small."""
 
 from collections.abc import Iterable
 
@@ -22,7 +22,7 @@ from quarterdeck.skills.model import (
 
 
 class Pair(Struct, frozen=True):
-    """One path in both versions; None where it is not."""
+    """The file at one path in both versions; None if absent."""
 
     base: ManifestFile | None
     head: ManifestFile | None
@@ -37,10 +37,10 @@ class Pair(Struct, frozen=True):
 
 
 def compare(bundles: BundleStore, base: StoredVersion, head: StoredVersion, limits: BundleSettings) -> SkillDiffBody:
-    """For a thread: it reads two archives and compares lines."""
+    """Blocking: reads two archives. Run it in a thread."""
     pairs = differing(_manifest(base), _manifest(head))
     listed = pairs[: limits.diff_files]
-    readable = within(listed, limits)
+    readable = within_limits(listed, limits)
     before = _contents(bundles, base.archive, (pair.base for pair in readable), limits)
     after = _contents(bundles, head.archive, (pair.head for pair in readable), limits)
     return SkillDiffBody(
@@ -52,14 +52,14 @@ def compare(bundles: BundleStore, base: StoredVersion, head: StoredVersion, limi
 
 
 def differing(base: Manifest, head: Manifest) -> list[Pair]:
-    """By path."""
+    """The files that differ, sorted by path."""
     before, after = ({file.path: file for file in manifest.files} for manifest in (base, head))
     pairs = (Pair(before.get(path), after.get(path)) for path in sorted({*before, *after}))
     return [pair for pair in pairs if pair.base != pair.head]
 
 
-def within(pairs: Iterable[Pair], limits: BundleSettings) -> set[Pair]:
-    """Those whose content is read: small ones, as far as there is room for them in their order."""
+def within_limits(pairs: Iterable[Pair], limits: BundleSettings) -> set[Pair]:
+    """The pairs whose content is read: small files, in order, up to the limit for all of them together."""
     chosen: set[Pair] = set()
     left = limits.diff_bytes
     for pair in pairs:
@@ -98,7 +98,7 @@ def _file_diff(pair: Pair, readable: bool, before: dict[str, bytearray], after: 
 
 
 def _text_diff(path: str, base: bytearray | None, head: bytearray | None) -> str | None:
-    """None: one of the two is not text."""
+    """None if one of them is not text."""
     if any(b"\0" in content for content in (base, head) if content is not None):
         return None
     try:

@@ -1,5 +1,5 @@
-"""Sending what is due, in every worker. An attempt is begun in one transaction and its outcome stored in another, with
-none open while a receiver takes its time. Level-triggered: what a killed worker had begun is due again after its lease.
+"""Sends due deliveries; runs in every worker. One transaction claims an attempt, another stores its outcome, and none
+is open while the receiver is called. The attempts of a killed worker become due again when their lease ends.
 """
 
 import asyncio
@@ -13,30 +13,31 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.core.text_types import storable
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.webhooks import delivery_store, rules, signing, store
+from quarterdeck.webhooks import delivery_store, rules, signatures, store
 from quarterdeck.webhooks.model import Claimed, Outcome, Receiver
-from quarterdeck.webhooks.sealing import Sealer, SealingFault
-from quarterdeck.webhooks.sender import Answered, Sender, SendingFailed
+from quarterdeck.webhooks.secret_encryption import SecretCipher, SecretKeyError
+from quarterdeck.webhooks.sender import Answered, Sender, SendError
 
 _DISABLED = "The webhook was disabled."
 _GONE = "The receiver answered 410 Gone."
 _UNREADABLE = "The signing secret cannot be read. Whoever runs the service finds the reason in the log."
-_ASKING_FOR_TIME = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
-# A worker that has not stored an outcome after so many times the longest attempt is taken for dead.
+_HONOURS_RETRY_AFTER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+# The lease of an attempt, in multiples of the attempt's timeout. A worker that takes longer is considered dead.
 _LEASE_TIMEOUTS = 3
 _random = SystemRandom()
 
 
-class Deliveries:
-    def __init__(self, database: Database, settings: WebhookSettings, sealer: Sealer, sender: Sender) -> None:
+class DeliverySender:
+    def __init__(self, database: Database, settings: WebhookSettings, cipher: SecretCipher, sender: Sender) -> None:
         self._database = database
         self._settings = settings
-        self._sealer = sealer
+        self._cipher = cipher
         self._sender = sender
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[None]] = set()
+        # Running attempts by host.
         self._busy: Counter[str] = Counter()
 
-    async def keep_sending(self) -> None:
+    async def run(self) -> None:
         try:
             while True:
                 try:
@@ -46,46 +47,46 @@ class Deliveries:
                     log.warning("webhook deliveries could not be claimed and will be tried again", exc_info=fault)
                 await self._pause()
         finally:
-            for task in self._under_way:
+            for task in self._running:
                 task.cancel()
-            await asyncio.gather(*self._under_way, return_exceptions=True)
+            await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _pause(self) -> None:
-        """Until the next look. A place that becomes free is used at once: more may be waiting for it."""
+        """Wait for the next poll, or until an attempt ends and frees its slot."""
         seconds = self._settings.poll_seconds
-        if self._under_way:
-            await asyncio.wait(self._under_way, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         else:
             await asyncio.sleep(seconds)
 
     async def _begin(self) -> bool:
-        """Whether there may be more to do at once: what is not to be sent makes no place busy."""
+        """Start the claimed attempts. True if deliveries were dropped, so that slots are still free."""
         claims, dropped = await self._claim()
         for claimed, receiver in claims:
             self._busy[receiver.host] += 1
             task = asyncio.create_task(self._deliver(claimed, receiver))
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
         return dropped > 0
 
     async def _claim(self) -> tuple[list[tuple[Claimed, Receiver]], int]:
-        """Attempts to make, and how many deliveries turned out to need none."""
-        places = self._settings.concurrency - len(self._under_way)
-        # Without those that have nothing under way any more.
+        """The attempts to make, and the number of deliveries that were dropped."""
+        slots = self._settings.concurrency - len(self._running)
+        # Unary plus removes hosts whose count is zero.
         self._busy = busy = +self._busy
         lease_seconds = self._settings.timeout_seconds * _LEASE_TIMEOUTS
 
         async def work(connection: Connection) -> tuple[list[tuple[Claimed, Receiver]], int]:
-            claims = await delivery_store.claim(connection, places, busy, self._settings.per_host, lease_seconds)
+            claims = await delivery_store.claim(connection, slots, busy, self._settings.per_host, lease_seconds)
             if not claims:
                 return [], 0
             receivers = await store.receivers(connection, [one.webhook_id for one in claims])
             orphans = [one.id for one in claims if one.webhook_id not in receivers]
             if orphans:
-                # Their webhook was deleted: nobody can ask for them any more.
+                # Their webhook was deleted.
                 await delivery_store.forget(connection, orphans)
             found = [(one, receivers[one.webhook_id]) for one in claims if one.webhook_id in receivers]
-            # Here and not when it is disabled: those that wait can be too many for one transaction.
+            # Done here and not when the webhook is disabled: one transaction could not update a large backlog.
             unwanted = [one.id for one, receiver in found if not receiver.enabled]
             if unwanted:
                 await delivery_store.give_up(connection, unwanted, _DISABLED)
@@ -98,7 +99,7 @@ class Deliveries:
             outcome = await self._attempt(claimed, receiver)
             await self._store(claimed, receiver, outcome)
         except Exception as fault:
-            # Nothing was stored, so it is due again when the lease has run out.
+            # Nothing was stored, so the delivery is due again when its lease ends.
             log.warning("the outcome of a webhook delivery could not be stored", exc_info=fault)
         finally:
             self._busy[receiver.host] -= 1
@@ -109,7 +110,7 @@ class Deliveries:
         try:
             answered = await self._send(claimed, receiver)
             error = None if _is_success(answered.status) else f"The receiver answered {answered.status}."
-        except SendingFailed as fault:
+        except SendError as fault:
             error = storable(str(fault))
         duration_ms = round((time.monotonic() - began) * 1000)
         status = None if answered is None else answered.status
@@ -121,7 +122,7 @@ class Deliveries:
             extra=fields(
                 webhook_id=claimed.webhook_id,
                 delivery_id=claimed.id,
-                # The rest of the URL may hold a secret of the receiver's.
+                # Only the host: path and query may contain a secret of the receiver.
                 host=receiver.host,
                 attempt=claimed.attempt,
                 error=error,
@@ -137,15 +138,15 @@ class Deliveries:
 
     async def _send(self, claimed: Claimed, receiver: Receiver) -> Answered:
         try:
-            keys = [self._sealer.open(receiver.id, sealed) for sealed in receiver.secrets]
-        except SealingFault as fault:
+            keys = [self._cipher.decrypt(receiver.id, encrypted) for encrypted in receiver.secrets]
+        except SecretKeyError as fault:
             log.error("the secret of a webhook cannot be read", extra=fields(webhook_id=receiver.id, error=str(fault)))
-            raise SendingFailed(_UNREADABLE) from fault
-        headers = signing.headers(claimed.id, int(time.time()), claimed.payload, keys)
+            raise SendError(_UNREADABLE) from fault
+        headers = signatures.headers(claimed.id, int(time.time()), claimed.payload, keys)
         return await self._sender.post(receiver.url, headers, claimed.payload)
 
     def _pause_after(self, claimed: Claimed, answered: Answered | None) -> timedelta | None:
-        asked = answered.retry_after if answered is not None and answered.status in _ASKING_FOR_TIME else None
+        asked = answered.retry_after if answered is not None and answered.status in _HONOURS_RETRY_AFTER else None
         return rules.pause_after(claimed.turn, self._settings, datetime.now(UTC), _random.random(), asked)
 
     async def _store(self, claimed: Claimed, receiver: Receiver, outcome: Outcome) -> None:

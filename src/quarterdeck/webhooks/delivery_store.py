@@ -1,4 +1,4 @@
-"""Deliveries in the database: put there with what they tell of, claimed by workers, ended once."""
+"""SQL of deliveries: added with the event they report, claimed by workers, ended once."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,7 +17,8 @@ SELECT d.id, d.webhook_id, d.event, d.run_id, d.state, d.attempts, d.next_attemp
 FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id
 WHERE w.workspace_id = %s AND d.webhook_id = %s AND d.id = %s
 """
-# What is asked for is part of the bounds and of the order, so that no other index serves: as in api_keys/store.py.
+# The filter is part of the bounds and of the order, so that the planner can use only the matching index: as in
+# api_keys/store.py.
 _NEWEST_FIRST = """
 SELECT id, webhook_id, event, run_id, state, attempts, next_attempt_at, last_status, last_error, duration_ms,
        delivered_at
@@ -46,7 +47,7 @@ FROM webhook_deliveries
 WHERE webhook_id = %s AND (state, id) BETWEEN (%s, %s) AND (%s, %s)
 ORDER BY state, id LIMIT %s
 """
-# One that is being sent ends first: two attempts at once would tell nothing apart.
+# An attempt that is running ends first: outcomes of two concurrent attempts could not be told apart.
 _AGAIN = """
 UPDATE webhook_deliveries
 SET state = 'pending', attempts_before = attempts, delivered_at = NULL,
@@ -54,10 +55,10 @@ SET state = 'pending', attempts_before = attempts, delivered_at = NULL,
     sending = state = 'pending' AND sending
 WHERE webhook_id = %s AND id = %s
 """
-# From webhook to webhook by the index, a few of each: the backlog of one that does not answer is not waded through.
-# Of one host no more are taken than it has places left; `place` is their order. Workspaces take turns: the receivers of
-# one that hang do not keep the others' waiting. now() and not clock_timestamp(), which
-# no index can be asked for.
+# The recursive part skips from webhook to webhook on the index and takes a few of each, so the backlog of one that does
+# not answer is never scanned. `place` orders the deliveries of a host, which gets no more than its free slots. `turn`
+# interleaves workspaces, so that slow receivers of one do not delay the others. now() instead of clock_timestamp(),
+# because an index condition needs a stable function.
 _CLAIM = """
 WITH RECURSIVE waiting AS (
     (SELECT webhook_id FROM webhook_deliveries WHERE state = 'pending' ORDER BY webhook_id LIMIT 1)
@@ -90,7 +91,7 @@ SET attempts = attempts + 1, sending = true, next_attempt_at = clock_timestamp()
 FROM chosen WHERE d.id = chosen.id
 RETURNING d.id, d.webhook_id, d.event, d.payload, d.attempts, d.attempts - d.attempts_before
 """
-# Whatever became of it meanwhile: that the receiver has it is true.
+# In any state: the receiver has the message, whatever happened to the delivery meanwhile.
 _DELIVERED = """
 UPDATE webhook_deliveries
 SET state = 'delivered', sending = false, last_status = %s, last_error = NULL, duration_ms = %s,
@@ -107,13 +108,13 @@ UPDATE webhook_deliveries
 SET state = 'failed', sending = false, last_status = %s, last_error = %s, duration_ms = %s
 WHERE id = %s AND attempts = %s AND state = 'pending'
 """
-# Claimed, but never sent: it was no attempt.
+# Claimed but not sent, so it does not count as an attempt.
 _GIVE_UP = """
 UPDATE webhook_deliveries SET state = 'failed', sending = false, attempts = attempts - 1, last_error = %s
 WHERE id = ANY(%s)
 """
 _FORGET = "DELETE FROM webhook_deliveries WHERE id = ANY(%s)"
-# Those that wait are left alone: a person may have asked for an old one again.
+# Pending ones are kept: somebody may have requested an old one again.
 _DELETE_OLD = """
 DELETE FROM webhook_deliveries
 WHERE id = ANY (ARRAY(
@@ -143,7 +144,7 @@ async def page(
     *,
     newest_first: bool,
 ) -> list[WebhookDeliveryBody]:
-    """`count` deliveries from `start` on, itself included."""
+    """`count` deliveries from `start`, inclusive."""
     lowest, highest = bounds(start, newest_first=newest_first)
     if state is None:
         query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
@@ -161,23 +162,23 @@ async def send_again(connection: Connection, webhook_id: UUID, delivery_id: UUID
 
 
 async def claim(
-    connection: Connection, places: int, busy: dict[str, int], per_host: int, lease_seconds: float
+    connection: Connection, slots: int, busy: dict[str, int], per_host: int, lease_seconds: float
 ) -> list[Claimed]:
-    """Begin attempts of up to `places` deliveries that are due. `busy` says how many each host has under way."""
-    values = (list(busy), list(busy.values()), per_host, per_host, places, lease_seconds)
+    """Start attempts of up to `slots` due deliveries. `busy` has the number of running attempts by host."""
+    values = (list(busy), list(busy.values()), per_host, per_host, slots, lease_seconds)
     rows = await (await connection.execute(_CLAIM, values)).fetchall()
     return [Claimed(*row) for row in rows]
 
 
 async def store_outcome(connection: Connection, claimed: Claimed, outcome: Outcome) -> None:
-    told = (outcome.status, outcome.error, outcome.duration_ms)
-    mine = (claimed.id, claimed.attempt)
+    failure = (outcome.status, outcome.error, outcome.duration_ms)
+    attempt = (claimed.id, claimed.attempt)
     if outcome.error is None:
-        await connection.execute(_DELIVERED, (outcome.status, outcome.duration_ms, *mine))
+        await connection.execute(_DELIVERED, (outcome.status, outcome.duration_ms, *attempt))
     elif outcome.pause is None:
-        await connection.execute(_FAILED, (*told, *mine))
+        await connection.execute(_FAILED, (*failure, *attempt))
     else:
-        await connection.execute(_RETRY, (*told, outcome.pause, *mine))
+        await connection.execute(_RETRY, (*failure, outcome.pause, *attempt))
 
 
 async def give_up(connection: Connection, delivery_ids: list[UUID], reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Webhooks, made up for the document."""
+"""Example values for the OpenAPI document."""
 
 from msgspec.structs import asdict, replace
 
@@ -16,7 +16,7 @@ from quarterdeck.webhooks.model import (
     WebhookPage,
 )
 
-# Cut short on purpose: a whole one would look real to people and to secret scanners.
+# Shortened, so that neither people nor secret scanners take it for a real one.
 _SECRET = "whsec_MfKQ9r8G…"
 _URL = "https://hooks.example.com/quarterdeck"
 

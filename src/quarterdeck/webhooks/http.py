@@ -1,4 +1,4 @@
-"""Webhooks over HTTP."""
+"""HTTP handlers of webhooks."""
 
 from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes
@@ -20,7 +20,7 @@ from quarterdeck.webhooks.model import (
     WebhookDeliveryPage,
     WebhookPage,
 )
-from quarterdeck.webhooks.sealing import Sealer
+from quarterdeck.webhooks.secret_encryption import SecretCipher
 
 _DISABLED = Refusal(
     "disabled",
@@ -37,7 +37,7 @@ _DISABLED = Refusal(
     success_type=WebhookPage,
     success="One page. next_cursor is null on the last.",
     paged=True,
-    lasting=False,
+    cursor_must_exist=False,
 )
 async def list_webhooks(request: Request, access: Access) -> WebhookPage:
     page = request.page_request()
@@ -66,8 +66,8 @@ async def list_webhooks(request: Request, access: Access) -> WebhookPage:
         ),
     ),
 )
-async def create_webhook(request: Request, changes: Changes, settings: WebhookSettings, sealer: Sealer) -> Answer:
-    return await service.create_webhook(changes, settings, sealer, await request.call(CreateWebhookBody))
+async def create_webhook(request: Request, changes: Changes, settings: WebhookSettings, cipher: SecretCipher) -> Answer:
+    return await service.create_webhook(changes, settings, cipher, await request.call(CreateWebhookBody))
 
 
 @operation(
@@ -129,9 +129,9 @@ async def delete_webhook(request: Request, changes: Changes) -> Answer:
     etag=True,
     conditional=True,
 )
-async def rotate_webhook_secret(request: Request, changes: Changes, sealer: Sealer) -> Answer:
+async def rotate_webhook_secret(request: Request, changes: Changes, cipher: SecretCipher) -> Answer:
     webhook_id = request.path_id("webhook_id")
-    return await service.rotate_webhook_secret(changes, sealer, await request.call(RotateWebhookSecretBody), webhook_id)
+    return await service.rotate_webhook_secret(changes, cipher, await request.call(RotateWebhookSecretBody), webhook_id)
 
 
 @operation(
@@ -156,7 +156,7 @@ async def test_webhook(request: Request, changes: Changes) -> Answer:
     success_type=WebhookDeliveryPage,
     success="One page. next_cursor is null on the last.",
     paged=True,
-    lasting=False,
+    cursor_must_exist=False,
     queries=(
         Query("state", {"type": "string", "enum": list(DeliveryState)}, "Only deliveries that are in this state."),
     ),

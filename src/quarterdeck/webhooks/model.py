@@ -1,4 +1,4 @@
-"""Webhooks and their deliveries as they are asked for and shown, and the bodies that are sent."""
+"""Records of webhooks and deliveries, and the messages that are sent."""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -31,7 +31,7 @@ class RunEvent(StrEnum):
     CANCELLED = "run.cancelled"
 
 
-# Sent when a person asks for it, to whichever webhook it is.
+# Sent on request, to any webhook.
 TEST_EVENT = "webhook.test"
 
 Events = Annotated[list[RunEvent], Meta(min_length=1, max_length=10)]
@@ -134,15 +134,15 @@ class NewDelivery(Struct, frozen=True):
     payload: bytes
 
 
-class Tested(Struct, frozen=True):
-    """The `data` of a test."""
+class TestData(Struct, frozen=True):
+    """The `data` of a test message."""
 
     webhook_id: UUID
     workspace_id: UUID
 
 
 class Message(Struct, frozen=True):
-    """What is posted."""
+    """The body of a request to a receiver."""
 
     type: str
     timestamp: Moment
@@ -150,19 +150,19 @@ class Message(Struct, frozen=True):
 
 
 class Claimed(Struct, frozen=True):
-    """An attempt that has begun."""
+    """An attempt that a worker has claimed."""
 
     id: UUID
     webhook_id: UUID
     event: str
     payload: bytes
     attempt: int
-    # The place of this attempt in the schedule: 1 is the first.
+    # Number of the attempt in the retry schedule, from 1. A redelivery starts again at 1.
     turn: int
 
 
 class Receiver(Struct, frozen=True):
-    """A webhook as far as sending goes. Secrets are sealed, the newest first."""
+    """What is needed to send to a webhook. Secrets are encrypted, the newest first."""
 
     id: UUID
     url: str
@@ -176,9 +176,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     duration_ms: int
     status: int | None = None
-    # None: the receiver took it.
+    # None if the receiver accepted it.
     error: str | None = None
-    # Until the next attempt; None: there is none.
+    # Time until the next attempt; None if there is none.
     pause: timedelta | None = None
-    # Why no further delivery makes sense, if none does.
+    # If set, the webhook is disabled for this reason.
     disable: str | None = None

@@ -1,5 +1,5 @@
-"""What happened, put down for whoever wants to hear of it, in the transaction that makes it happen: no event without
-its deliveries, no delivery of what was rolled back. Workers send them later (`deliveries.py`).
+"""Adds deliveries in the transaction that causes the event: each event has its deliveries, and a rolled back event has
+none. Workers send them later (`deliveries.py`).
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,14 @@ from msgspec import Struct
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection
 from quarterdeck.webhooks import delivery_store, store
-from quarterdeck.webhooks.model import TEST_EVENT, Message, NewDelivery, RunEvent, Tested
+from quarterdeck.webhooks.model import TEST_EVENT, Message, NewDelivery, RunEvent, TestData
 
 
-async def wanting(connection: Connection, workspace_id: UUID, event: RunEvent) -> list[UUID]:
-    """The webhooks that are to hear of it. Mostly there are none, and asking is all it costs."""
-    return await store.wanting(connection, workspace_id, event)
+async def subscribers(connection: Connection, workspace_id: UUID, event: RunEvent) -> list[UUID]:
+    return await store.subscribers(connection, workspace_id, event)
 
 
-async def tell(
+async def add_deliveries(
     connection: Connection, webhook_ids: Sequence[UUID], event: RunEvent, run_id: UUID, data: Struct
 ) -> None:
     payload = _encoded(event, data)
@@ -28,7 +27,7 @@ async def tell(
     await delivery_store.add(connection, deliveries)
 
 
-async def test(connection: Connection, tested: Tested) -> UUID:
+async def add_test_delivery(connection: Connection, tested: TestData) -> UUID:
     delivery = NewDelivery(new_id(), tested.webhook_id, TEST_EVENT, None, _encoded(TEST_EVENT, tested))
     await delivery_store.add(connection, [delivery])
     return delivery.id

@@ -1,4 +1,4 @@
-"""Decisions about webhooks: which addresses may be posted to, and when an attempt is made again."""
+"""Rules of webhooks: which addresses may be posted to, and when a failed attempt is repeated."""
 
 import re
 from collections.abc import Iterable
@@ -17,17 +17,17 @@ IpAddress = IPv4Address | IPv6Address
 
 _URL = re.compile(r"(https?)://([^/?#]*)((?:/[^?#]*)?(?:\?[^#]*)?)", re.IGNORECASE | re.ASCII)
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@]+)(?::([0-9]{1,5}))?", re.IGNORECASE | re.ASCII)
-# What may stand in path and query as RFC 3986 has it. Anything else has to be percent-encoded.
+# Characters of path and query (RFC 3986). Others must be percent-encoded.
 _TARGET = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&'()*+,;=%]*", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
-# Resolvers also read 127.1, 0x7f000001 and 017700000001 as addresses: only four plain numbers are taken for one.
+# Resolvers also accept 127.1, 0x7f000001 and 017700000001 as addresses. Here only four decimal numbers are one.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _PORTS = {"http": 80, "https": 443}
-# Below it live mail, shells and name servers, which have no use for what we post.
+# Lower ports belong to mail, shells, name servers and similar services.
 _FIRST_FREE_PORT = 1024
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# Which Python's own tables take for public, some releases at least: protocol assignments, the relays of 6to4,
-# documentation, and the address under which a cloud's host serves its guests.
+# Networks that `ipaddress` reports as global in some Python releases: protocol assignments, 6to4 relays, documentation,
+# and the address under which Azure hosts serve their guests.
 _NOT_PUBLIC = tuple(
     map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "3fff::/20", "2001:2::/48", "5f00::/16"))
 )
@@ -38,7 +38,7 @@ _JITTER = 0.1
 
 
 class Target(Struct, frozen=True):
-    """An address to post to, taken apart. `host` is ASCII and in lower case, an IPv6 address without brackets."""
+    """The parts of a URL. `host` is lower-case ASCII; an IPv6 address has no brackets."""
 
     scheme: str
     host: str
@@ -104,7 +104,7 @@ def _not_public() -> Exception:
 
 
 def is_public(address: IpAddress) -> bool:
-    """Whether an address belongs to the internet at large, by itself and by the IPv4 address it may stand for."""
+    """Whether the address is public, and also the IPv4 address that it may embed."""
     if any(address.version == network.version and address in network for network in _NOT_PUBLIC):
         return False
     if isinstance(address, IPv4Address):
@@ -115,27 +115,27 @@ def is_public(address: IpAddress) -> bool:
         return is_public(address.ipv4_mapped)
     if address in _NAT64:
         return is_public(IPv4Address(address.packed[-4:]))
-    # The tunnels of old (6to4, Teredo) lead to IPv4 addresses by gateways that nobody knows.
+    # 6to4 and Teredo tunnels lead to IPv4 addresses through unknown gateways.
     tunnel = address.sixtofour is not None or address.teredo is not None
     return address in _GLOBAL_UNICAST and address.is_global and not tunnel
 
 
 def ordered(events: Iterable[RunEvent]) -> list[RunEvent]:
-    """Each once, in the order of the enum."""
+    """Without duplicates, in the order of the enum."""
     wanted = set(events)
     return [event for event in RunEvent if event in wanted]
 
 
 def pauses(settings: WebhookSettings) -> list[int]:
-    """The seconds after each failed attempt. After one more than there are, a delivery has failed."""
+    """Seconds to wait after each failed attempt. A delivery fails after one attempt more than there are pauses."""
     return [int(seconds) for seconds in settings.retry_seconds.split(",")]
 
 
 def pause_after(
     turn: int, settings: WebhookSettings, now: datetime, random: float, retry_after: str | None
 ) -> timedelta | None:
-    """After attempt number `turn` failed. `random`, from 0 to 1, keeps receivers that fell together from being woken
-    together. None: that was the last."""
+    """The pause after attempt number `turn`; None if that was the last. `random`, from 0 to 1, adds jitter, so that
+    receivers which failed together are not called together."""
     every = pauses(settings)
     if turn > len(every):
         return None
@@ -144,7 +144,7 @@ def pause_after(
 
 
 def _asked_pause(retry_after: str | None, now: datetime) -> timedelta:
-    """Of a Retry-After header, in seconds or as a date. Nonsense counts as none, and more than a day as a day."""
+    """The pause of a Retry-After header (seconds or a date), one day at most. A malformed header is ignored."""
     asked = timedelta()
     if retry_after is not None and _RETRY_AFTER_SECONDS.fullmatch(retry_after):
         asked = timedelta(seconds=int(retry_after))

@@ -1,6 +1,6 @@
-"""Posting to addresses that strangers name. The name is resolved once, every address it stands for is checked, and one
-of those is connected to, so that no second answer of a name server can lead elsewhere. No redirect is followed, no
-proxy asked, nothing unpacked, and the whole exchange has one deadline.
+"""Posts to URLs that callers configured (SSRF protection). The name is resolved once, all its addresses are checked,
+and the connection goes to one of them, so that a second DNS answer cannot redirect it. No redirects, no proxies, no
+decompression, and one deadline for the whole exchange.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.webhooks.rules import IpAddress, Target, is_public, read_url
 
-# The addresses of a name, in the order in which they are to be tried.
+# Returns the addresses of a host, in the order to try them.
 Resolve = Callable[[str, int], Awaitable[list[IpAddress]]]
 
-# A receiver that sends more is cut off: its status has been read, and the rest is of no interest.
+# How much of the response body is read before the connection is closed. Only the status matters.
 _ANSWER_BYTES = 4 * 1024
 _ANSWER_SECONDS = 1.0
 _TRIED_ADDRESSES = 3
@@ -34,8 +34,8 @@ class Answered(Struct, frozen=True):
     retry_after: str | None
 
 
-class SendingFailed(Exception):
-    """Why no answer came, in words that may be shown: nothing of the URL but its host."""
+class SendError(Exception):
+    """Why there was no response. The message is shown to users and contains only the host of the URL."""
 
 
 class Sender:
@@ -43,7 +43,7 @@ class Sender:
         self, settings: WebhookSettings, *, resolve: Resolve | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
         self._settings = settings
-        # Threads of their own: names that take long to resolve hold up nothing but webhooks.
+        # A separate pool: slow DNS lookups delay only webhooks.
         self._resolvers = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="resolve")
         self._backend = _CheckedBackend(settings, resolve or self._resolve)
         self._tls = tls
@@ -54,12 +54,12 @@ class Sender:
             async with asyncio.timeout(self._settings.timeout_seconds):
                 return await self._exchange(target, headers, body)
         except ServiceError as fault:
-            # The settings have changed since it was stored.
-            raise SendingFailed(fault.message) from None
+            # The settings changed after the URL was stored.
+            raise SendError(fault.message) from None
         except TimeoutError:
-            raise SendingFailed(f"There was no answer within {self._settings.timeout_seconds:g} seconds.") from None
+            raise SendError(f"There was no answer within {self._settings.timeout_seconds:g} seconds.") from None
         except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as fault:
-            raise SendingFailed(_told(fault)) from fault
+            raise SendError(_message(fault)) from fault
 
     async def _exchange(self, target: Target, headers: dict[str, str], body: bytes) -> Answered:
         origin = httpcore2.Origin(target.scheme.encode(), target.host.encode(), target.port)
@@ -76,8 +76,7 @@ class Sender:
             return Answered(response.status, next(found, None))
 
     def _trust(self, target: Target) -> ssl.SSLContext | None:
-        """Made when first needed: the certificates of the world take time to read, and most workers have no use for
-        them."""
+        """Created on first use: loading the CA certificates is slow, and most workers never need them."""
         if self._tls is None and target.scheme == "https":
             self._tls = httpcore2.default_ssl_context()
         return self._tls
@@ -94,7 +93,7 @@ class Sender:
 
 
 async def _read_some(response: httpcore2.Response) -> None:
-    """So that a receiver is not cut off in the middle of a short answer. What became of the rest changes nothing."""
+    """Read a short response to its end, so that the receiver sees no broken connection. Errors do not matter here."""
     read = 0
     with suppress(TimeoutError, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException):
         async with asyncio.timeout(_ANSWER_SECONDS), aclosing(response.aiter_stream()) as chunks:
@@ -125,7 +124,7 @@ class _CheckedBackend(httpcore2.AsyncNetworkBackend):
         return await self._connect(addresses[-1], port)
 
     async def _connect(self, address: IpAddress, port: int) -> httpcore2.AsyncNetworkStream:
-        # A share of the time, so that the next address gets its turn.
+        # A share of the timeout, so that there is time for the next address.
         return await self._network.connect_tcp(
             str(address), port, timeout=self._settings.timeout_seconds / _TRIED_ADDRESSES
         )
@@ -136,14 +135,14 @@ class _CheckedBackend(httpcore2.AsyncNetworkBackend):
         except OSError:
             found = []
         if not found:
-            raise SendingFailed(f"The name {host} is not known.")
-        # All of them: a name that leads to both is meant to be let through and then to turn inwards.
+            raise SendError(f"The name {host} is not known.")
+        # All must be public: a name with public and private addresses is a way around this check.
         if not self._settings.allow_private_addresses and not all(map(is_public, found)):
-            raise SendingFailed(f"The name {host} leads to an address that is not public.")
+            raise SendError(f"The name {host} leads to an address that is not public.")
         return found[:_TRIED_ADDRESSES]
 
 
-def _told(fault: Exception) -> str:
+def _message(fault: Exception) -> str:
     if isinstance(fault, httpcore2.TimeoutException):
         return "No connection could be made in time."
     if isinstance(fault, httpcore2.ConnectError):

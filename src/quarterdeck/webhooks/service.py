@@ -17,7 +17,7 @@ from quarterdeck.core.ids import first_id_at, new_id
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.webhooks import delivery_store, outbox, rules, signing, store
+from quarterdeck.webhooks import delivery_store, outbox, rules, signatures, store
 from quarterdeck.webhooks.model import (
     ChangeWebhookBody,
     CreatedWebhookBody,
@@ -25,13 +25,13 @@ from quarterdeck.webhooks.model import (
     DeliveryState,
     NewWebhook,
     RotateWebhookSecretBody,
-    Tested,
+    TestData,
     WebhookBody,
     WebhookDeliveryBody,
     WebhookDeliveryPage,
     WebhookPage,
 )
-from quarterdeck.webhooks.sealing import Sealer, SealingFault
+from quarterdeck.webhooks.secret_encryption import SecretCipher, SecretKeyError
 
 Body = TypeVar("Body")
 
@@ -41,7 +41,7 @@ async def list_webhooks(access: Access, call: Call[None], request: PageRequest) 
         async def fetch(start: UUID, count: int) -> list[WebhookBody]:
             return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch, lasting=False)
+        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
         return WebhookPage(items, next_cursor)
 
     return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
@@ -52,16 +52,14 @@ async def get_webhook(access: Access, call: Call[None], webhook_id: UUID) -> Web
 
 
 async def create_webhook(
-    changes: Changes, settings: WebhookSettings, sealer: Sealer, call: Call[CreateWebhookBody]
+    changes: Changes, settings: WebhookSettings, cipher: SecretCipher, call: Call[CreateWebhookBody]
 ) -> Answer:
-    settings = settings
-
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateWebhookBody) -> Made:
         target = rules.read_url(body.url, settings)
         await store.lock_workspace(connection, workspace_id)
         if await store.count(connection, workspace_id) >= settings.per_workspace:
             raise errors.conflict(f"A workspace has at most {settings.per_workspace} webhooks.")
-        webhook_id, secret = new_id(), signing.mint()
+        webhook_id, secret = new_id(), signatures.new_secret()
         webhook = NewWebhook(
             id=webhook_id,
             workspace_id=workspace_id,
@@ -69,7 +67,7 @@ async def create_webhook(
             host=target.host,
             events=rules.ordered(body.events),
             description=body.description,
-            secret=_seal(sealer, webhook_id, secret),
+            secret=_encrypt(cipher, webhook_id, secret),
             created_by=principal.user_id,
         )
         await store.add(connection, webhook)
@@ -99,7 +97,7 @@ async def change_webhook(
             wanted = msgspec.structs.replace(wanted, disabled_reason=None)
         if wanted == found:
             return Made(shown=found, kept=found, object_id=webhook_id, changed=False)
-        # One that stays is not judged again: whatever the settings say by now, a webhook can be disabled.
+        # An unchanged URL is not checked again: a webhook can be disabled even if the settings now refuse its URL.
         moved = wanted.url != found.url
         host = rules.read_url(wanted.url, settings).host if moved else None
         await store.change(connection, principal.workspace_id, wanted, host)
@@ -119,17 +117,17 @@ async def delete_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -
 
 
 async def rotate_webhook_secret(
-    changes: Changes, sealer: Sealer, call: Call[RotateWebhookSecretBody], webhook_id: UUID
+    changes: Changes, cipher: SecretCipher, call: Call[RotateWebhookSecretBody], webhook_id: UUID
 ) -> Answer:
-    """A secret that was still being phased out ends with this: there are two at most."""
+    """At most two secrets are valid: one that was still in its overlap ends now."""
 
     async def effect(
         connection: Connection, principal: Principal, _: WebhookBody, body: RotateWebhookSecretBody
     ) -> Made:
         await _locked(connection, call, principal, webhook_id)
-        secret = signing.mint()
-        workspace_id, sealed = principal.workspace_id, _seal(sealer, webhook_id, secret)
-        await store.rotate(connection, workspace_id, webhook_id, sealed, body.overlap_seconds)
+        secret = signatures.new_secret()
+        workspace_id, encrypted = principal.workspace_id, _encrypt(cipher, webhook_id, secret)
+        await store.rotate(connection, workspace_id, webhook_id, encrypted, body.overlap_seconds)
         rotated = await _stored(connection, workspace_id, webhook_id)
         return _made_with_secret(rotated, secret, overlap_seconds=body.overlap_seconds)
 
@@ -140,7 +138,7 @@ async def test_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -> 
     async def effect(connection: Connection, principal: Principal, webhook: WebhookBody, _: None) -> Made:
         _check_enabled(webhook)
         workspace_id = principal.workspace_id
-        delivery_id = await outbox.test(connection, Tested(webhook_id, workspace_id))
+        delivery_id = await outbox.add_test_delivery(connection, TestData(webhook_id, workspace_id))
         return Made.plain(await _delivery(connection, workspace_id, webhook_id, delivery_id), webhook_id)
 
     return await _perform_on(changes, call, "test_webhook", webhook_id, effect)
@@ -154,7 +152,7 @@ async def list_webhook_deliveries(
             order = request.newest_first
             return await delivery_store.page(connection, webhook_id, state, start, count, newest_first=order)
 
-        items, next_cursor = await take_page(request, fetch, lasting=False)
+        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
         return WebhookDeliveryPage(items, next_cursor)
 
     lookup = _visible_webhook(call.workspace_id, webhook_id)
@@ -187,18 +185,18 @@ async def redeliver_webhook(changes: Changes, call: Call[None], webhook_id: UUID
     )
 
 
-async def reseal_webhooks(connection: Connection, sealer: Sealer) -> int:
-    """Seal every secret with the first key. Those that are sealed with it already stay as they are."""
+async def reseal_webhooks(connection: Connection, cipher: SecretCipher) -> int:
+    """Encrypt every secret with the first key, unless it already is."""
     resealed = 0
     try:
-        for webhook_id, secret, previous in await store.sealed(connection):
-            if all(sealer.is_newest(one) for one in (secret, previous) if one is not None):
+        for webhook_id, secret, previous in await store.encrypted_secrets(connection):
+            if all(cipher.is_current(one) for one in (secret, previous) if one is not None):
                 continue
-            fresh = sealer.seal(webhook_id, sealer.open(webhook_id, secret))
-            before = None if previous is None else sealer.seal(webhook_id, sealer.open(webhook_id, previous))
-            await store.reseal(connection, webhook_id, fresh, before)
+            fresh = cipher.encrypt(webhook_id, cipher.decrypt(webhook_id, secret))
+            before = None if previous is None else cipher.encrypt(webhook_id, cipher.decrypt(webhook_id, previous))
+            await store.set_secrets(connection, webhook_id, fresh, before)
             resealed += 1
-    except SealingFault as fault:
+    except SecretKeyError as fault:
         raise errors.conflict(f"The secret of a webhook cannot be sealed anew: {fault}.") from fault
     return resealed
 
@@ -243,7 +241,7 @@ async def _stored(connection: Connection, workspace_id: UUID, webhook_id: UUID) 
 
 
 async def _locked(connection: Connection, call: Call[Body], principal: Principal, webhook_id: UUID) -> WebhookBody:
-    """As it is now and stays until the transaction ends. It may have been deleted since it was seen."""
+    """Lock and read the webhook. It may have been deleted since the check of visibility."""
     await store.lock(connection, principal.workspace_id, webhook_id)
     webhook = await _stored(connection, principal.workspace_id, webhook_id)
     call.check_unchanged(webhook.revision)
@@ -261,15 +259,15 @@ async def _delivery(
 
 def _made_with_secret(webhook: WebhookBody, secret: bytes, **detail: object) -> Made:
     kept = CreatedWebhookBody(**msgspec.structs.asdict(webhook))
-    shown = msgspec.structs.replace(kept, secret=signing.shown(secret))
-    told = {"events": webhook.events, "description": webhook.description} | detail
-    return Made(shown=shown, kept=kept, object_id=webhook.id, detail=told)
+    shown = msgspec.structs.replace(kept, secret=signatures.encode_secret(secret))
+    logged = {"events": webhook.events, "description": webhook.description} | detail
+    return Made(shown=shown, kept=kept, object_id=webhook.id, detail=logged)
 
 
-def _seal(sealer: Sealer, webhook_id: UUID, secret: bytes) -> bytes:
+def _encrypt(cipher: SecretCipher, webhook_id: UUID, secret: bytes) -> bytes:
     try:
-        return sealer.seal(webhook_id, secret)
-    except SealingFault as fault:
+        return cipher.encrypt(webhook_id, secret)
+    except SecretKeyError as fault:
         raise errors.unavailable(
             "Signing secrets cannot be sealed here. Whoever runs the service finds the reason in the log."
         ) from fault

@@ -1,4 +1,4 @@
-"""Webhooks in the database. Secrets come and go sealed."""
+"""SQL of webhooks. Secrets are encrypted before they get here."""
 
 from typing import Any
 from uuid import UUID
@@ -9,7 +9,7 @@ from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
 from quarterdeck.webhooks.model import NewWebhook, Receiver, RunEvent, WebhookBody
 
-# 0 to 3 are those of sessions, keys, receipts and places.
+# Seeds 0 to 3 belong to sessions, keys, receipts and places.
 _LOCK_WORKSPACE = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 4))"
 _COUNT = "SELECT count(*) FROM webhooks WHERE workspace_id = %s"
 _ADD = """
@@ -23,7 +23,8 @@ FROM webhooks w JOIN users u ON u.id = w.created_by
 WHERE w.workspace_id = %s AND w.id = %s
 """
 _LOCK = "SELECT FROM webhooks WHERE workspace_id = %s AND id = %s FOR UPDATE"
-# The workspace is part of the bounds and of the order, so that no other index serves: as in api_keys/store.py.
+# The workspace is part of the bounds and of the order, so that the planner can use only the matching index: as in
+# api_keys/store.py.
 _NEWEST_FIRST = """
 SELECT w.id, w.url, w.events, w.description, w.enabled, w.disabled_reason, w.previous_secret_expires_at, w.revision,
        u.id, u.display_name, u.email
@@ -38,7 +39,7 @@ FROM webhooks w JOIN users u ON u.id = w.created_by
 WHERE (w.workspace_id, w.id) BETWEEN (%s, %s) AND (%s, %s)
 ORDER BY w.workspace_id, w.id LIMIT %s
 """
-# Whoever touches it has looked after it: the days in which it failed are counted anew.
+# A change restarts the period after which a failing webhook is disabled.
 _CHANGE = """
 UPDATE webhooks
 SET url = %s, host = coalesce(%s, host), events = %s, description = %s, enabled = %s, disabled_reason = %s,
@@ -53,7 +54,7 @@ SET previous_secret = CASE WHEN %s > 0 THEN secret END,
 WHERE workspace_id = %s AND id = %s
 """
 _DELETE = "DELETE FROM webhooks WHERE workspace_id = %s AND id = %s"
-_WANTING = "SELECT id FROM webhooks WHERE workspace_id = %s AND enabled AND %s = ANY(events)"
+_SUBSCRIBERS = "SELECT id FROM webhooks WHERE workspace_id = %s AND enabled AND %s = ANY(events)"
 _RECEIVERS = """
 SELECT id, url, host, enabled, secret,
        CASE WHEN previous_secret_expires_at > clock_timestamp() THEN previous_secret END
@@ -61,7 +62,7 @@ FROM webhooks WHERE id = ANY(%s)
 """
 _NOTE_SUCCESS = "UPDATE webhooks SET failing_since = NULL WHERE id = %s AND failing_since IS NOT NULL"
 _NOTE_FAILURE = "UPDATE webhooks SET failing_since = clock_timestamp() WHERE id = %s AND failing_since IS NULL"
-# Not if a person has given it another address meanwhile.
+# Only if the URL is still the one that failed.
 _DISABLE = """
 UPDATE webhooks SET enabled = false, disabled_reason = %s, revision = revision + 1
 WHERE id = %s AND url = %s AND enabled
@@ -70,8 +71,8 @@ _DISABLE_FAILING = """
 UPDATE webhooks SET enabled = false, disabled_reason = %s, revision = revision + 1
 WHERE id = %s AND url = %s AND enabled AND failing_since < clock_timestamp() - make_interval(days => %s)
 """
-_SEALED = "SELECT id, secret, previous_secret FROM webhooks ORDER BY id FOR UPDATE"
-_RESEAL = "UPDATE webhooks SET secret = %s, previous_secret = %s WHERE id = %s"
+_SECRETS = "SELECT id, secret, previous_secret FROM webhooks ORDER BY id FOR UPDATE"
+_SET_SECRETS = "UPDATE webhooks SET secret = %s, previous_secret = %s WHERE id = %s"
 
 
 async def lock_workspace(connection: Connection, workspace_id: UUID) -> None:
@@ -107,14 +108,14 @@ async def get(connection: Connection, workspace_id: UUID, webhook_id: UUID) -> W
 
 
 async def lock(connection: Connection, workspace_id: UUID, webhook_id: UUID) -> None:
-    """A statement of its own: what is read next is what the last holder left."""
+    """A separate statement, so that the next read sees what the previous holder of the lock committed."""
     await connection.execute(_LOCK, (workspace_id, webhook_id))
 
 
 async def page(
     connection: Connection, workspace_id: UUID, start: UUID, count: int, *, newest_first: bool
 ) -> list[WebhookBody]:
-    """`count` webhooks from `start` on, itself included."""
+    """`count` webhooks from `start`, inclusive."""
     query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
     lowest, highest = bounds(start, newest_first=newest_first)
     values = (workspace_id, lowest, workspace_id, highest, count)
@@ -123,7 +124,7 @@ async def page(
 
 
 async def change(connection: Connection, workspace_id: UUID, webhook: WebhookBody, host: str | None) -> None:
-    """To the URL, events, description and state that `webhook` has. `host` is that of a new URL."""
+    """Store URL, events, description and state of `webhook`. `host` is None if the URL stays."""
     events = [str(event) for event in webhook.events]
     state = (webhook.enabled, webhook.disabled_reason)
     values = (webhook.url, host, events, webhook.description, *state)
@@ -141,8 +142,8 @@ async def delete(connection: Connection, workspace_id: UUID, webhook_id: UUID) -
     await connection.execute(_DELETE, (workspace_id, webhook_id))
 
 
-async def wanting(connection: Connection, workspace_id: UUID, event: RunEvent) -> list[UUID]:
-    rows = await (await connection.execute(_WANTING, (workspace_id, event))).fetchall()
+async def subscribers(connection: Connection, workspace_id: UUID, event: RunEvent) -> list[UUID]:
+    rows = await (await connection.execute(_SUBSCRIBERS, (workspace_id, event))).fetchall()
     return [row[0] for row in rows]
 
 
@@ -167,17 +168,17 @@ async def disable(connection: Connection, receiver: Receiver, reason: str) -> No
 
 
 async def disable_failing(connection: Connection, receiver: Receiver, reason: str, days: int) -> None:
-    """If nothing has got through for so many days."""
+    """Disable the webhook if nothing was delivered for `days`."""
     await connection.execute(_DISABLE_FAILING, (reason, receiver.id, receiver.url, days))
 
 
-async def sealed(connection: Connection) -> list[tuple[UUID, bytes, bytes | None]]:
-    rows = await (await connection.execute(_SEALED)).fetchall()
+async def encrypted_secrets(connection: Connection) -> list[tuple[UUID, bytes, bytes | None]]:
+    rows = await (await connection.execute(_SECRETS)).fetchall()
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-async def reseal(connection: Connection, webhook_id: UUID, secret: bytes, previous: bytes | None) -> None:
-    await connection.execute(_RESEAL, (secret, previous, webhook_id))
+async def set_secrets(connection: Connection, webhook_id: UUID, secret: bytes, previous: bytes | None) -> None:
+    await connection.execute(_SET_SECRETS, (secret, previous, webhook_id))
 
 
 def _body(row: tuple[Any, ...]) -> WebhookBody:

@@ -1,4 +1,4 @@
-"""The text of an answer while it is being written: sent to whoever reads along, stored nowhere."""
+"""Sends the text of a model's answer to open streams while it is being written. Deltas are not stored."""
 
 import asyncio
 from contextlib import suppress
@@ -8,23 +8,23 @@ from typing import Self
 from quarterdeck.conversations.events.notifications import delta_payloads, notify
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.db.database import Connection
-from quarterdeck.worker.parts import WorkerParts
+from quarterdeck.db.database import Connection, Database
 
 
-class Deltas:
-    """Gathers pieces for a moment: a notification for each would cost more than the text."""
+class DeltaSender:
+    """Collects text for a moment before sending it: a notification for each token would cost too much."""
 
-    def __init__(self, parts: WorkerParts, lease: Lease) -> None:
-        self._parts = parts
+    def __init__(self, database: Database, lease: Lease, interval_seconds: float) -> None:
+        self._database = database
         self._lease = lease
-        self._pieces: list[str] = []
+        self._interval_seconds = interval_seconds
+        self._texts: list[str] = []
         self._sender: asyncio.Task[None] | None = None
 
     def add(self, text: str) -> None:
-        self._pieces.append(text)
+        self._texts.append(text)
         if self._sender is None:
-            self._sender = asyncio.create_task(self._send_soon())
+            self._sender = asyncio.create_task(self._send())
 
     async def __aenter__(self) -> Self:
         return self
@@ -32,16 +32,16 @@ class Deltas:
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What has not gone out is in the message that is about to be stored.
+        # Unsent text is part of the message that is stored next.
         if self._sender is not None:
             self._sender.cancel()
-            # Not awaited itself: the cancelling of this task, should it come now, must not be taken for the sender's.
+            # asyncio.wait does not raise the sender's CancelledError, so a CancelledError here is this task's own.
             await asyncio.wait({self._sender})
 
-    async def _send_soon(self) -> None:
-        await asyncio.sleep(self._parts.settings.run.delta_seconds)
-        while self._pieces:
-            text, self._pieces = "".join(self._pieces), []
+    async def _send(self) -> None:
+        await asyncio.sleep(self._interval_seconds)
+        while self._texts:
+            text, self._texts = "".join(self._texts), []
             lease = self._lease
             payloads = delta_payloads(lease.session_id, lease.run_id, lease.attempt, text)
 
@@ -49,6 +49,6 @@ class Deltas:
                 await notify(connection, payloads)
 
             with suppress(ServiceError):
-                await self._parts.database.read(send)
-            await asyncio.sleep(self._parts.settings.run.delta_seconds)
+                await self._database.read(send)
+            await asyncio.sleep(self._interval_seconds)
         self._sender = None

@@ -1,5 +1,6 @@
-"""The session's log read as a conversation, and what is to be done next. The log is the journal: after a crash the
-next attempt knows from it alone how far the run had come. No I/O, no state.
+"""Converts between the session's log and the turns of the conversation, and decides the next action of a run.
+
+The log is the journal: after a crash the next attempt reads from it how far the run had come. Pure functions, no I/O.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,13 +12,12 @@ from quarterdeck.conversations.runs.model import Entry
 
 MODEL, TOOLS, END = "model", "tools", "end"
 
-
-_NOT_CARRIED_OUT = "Not carried out: the run ended before."
+_NOT_EXECUTED = "Not carried out: the run ended before."
 
 
 def entries_of(step: Step) -> list[NewEvent]:
-    """What one answer of the model adds to the log. The model's own record goes with the first entry, which is there
-    even if the model said nothing."""
+    """The log entries for one answer of the model. The message comes first, even if its text is empty: it carries the
+    provider's record."""
     turn = step.turn
     message = NewEvent(EventType.MESSAGE, {"role": "assistant", "text": turn.text}, turn.record)
     calls = [
@@ -32,14 +32,16 @@ def entry_of(result: ToolResult) -> NewEvent:
 
 
 def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
-    """The conversation, as `run_id` goes on with it. An input takes its place where it was consumed, not where it came
-    in; results stand right behind their calls, as models want them, though an input may have been consumed between
-    the two when a worker was lost there. Calls that an earlier run left open are closed. The log may begin anywhere:
-    what belongs to an entry before its beginning is left out."""
+    """The conversation up to now, for the run that continues it.
+
+    An input is placed where it was consumed, not where it was accepted. Tool results follow their calls directly, as
+    providers require, even if an input was consumed in between (after the loss of a worker). Open calls of earlier runs
+    get a placeholder result. The log may be truncated at its start: entries that refer to a missing one are skipped.
+    """
     texts: dict[str, str] = {}
     turns: list[Turn] = []
-    said: AssistantTurn | None = None
-    said_by: UUID | None = None
+    answer: AssistantTurn | None = None
+    answered_by: UUID | None = None
     for entry in log:
         data = entry.data
         match entry.type:
@@ -49,19 +51,19 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
                 turns.append(UserTurn(texts[data["input_id"]], entry.run_id))
             case EventType.MESSAGE:
                 _close_calls(turns)
-                said, said_by = AssistantTurn(data["text"], [], entry.record), entry.run_id
-                turns.append(said)
-            case EventType.TOOL_CALL if said is not None:
-                said.tool_calls.append(ToolCall(data["call_id"], data["name"], data["arguments"]))
-            case EventType.TOOL_RESULT if said is not None:
+                answer, answered_by = AssistantTurn(data["text"], [], entry.record), entry.run_id
+                turns.append(answer)
+            case EventType.TOOL_CALL if answer is not None:
+                answer.tool_calls.append(ToolCall(data["call_id"], data["name"], data["arguments"]))
+            case EventType.TOOL_RESULT if answer is not None:
                 add_result(turns, ToolResult(data["call_id"], data["name"], data["text"]))
-    if said_by != run_id:
+    if answered_by != run_id:
         _close_calls(turns)
     return turns
 
 
 def add_result(turns: list[Turn], result: ToolResult) -> None:
-    """Behind the calls and their other results, also when an input was consumed after them."""
+    """Insert the result behind its call and the other results, before inputs that were consumed later."""
     place = len(turns)
     while place > 0 and isinstance(turns[place - 1], UserTurn):
         place -= 1
@@ -70,7 +72,7 @@ def add_result(turns: list[Turn], result: ToolResult) -> None:
 
 def _close_calls(turns: list[Turn]) -> None:
     for call in open_calls(turns):
-        add_result(turns, ToolResult(call.id, call.name, _NOT_CARRIED_OUT))
+        add_result(turns, ToolResult(call.id, call.name, _NOT_EXECUTED))
 
 
 def next_action(turns: Sequence[Turn]) -> str:
@@ -81,7 +83,7 @@ def next_action(turns: Sequence[Turn]) -> str:
 
 
 def open_calls(turns: Sequence[Turn]) -> list[ToolCall]:
-    """Calls of the last answer that have no result yet."""
+    """Calls of the last answer that have no result."""
     done: set[str] = set()
     for turn in reversed(turns):
         if isinstance(turn, ToolResult):

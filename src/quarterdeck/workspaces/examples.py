@@ -1,4 +1,4 @@
-"""A workspace and a person, made up for the document."""
+"""Examples of workspaces and members for the OpenAPI document."""
 
 from quarterdeck.core.example_ids import ADA, MORNING, WORKSPACE
 from quarterdeck.workspaces.model import MemberBody, MemberPage, MemberRole, WorkspaceBody

@@ -1,4 +1,4 @@
-"""The workspace and its members. They are changed by the operator only: `qd admin`."""
+"""The workspace and its members over HTTP, read-only: only the operator changes them, with `qd admin`."""
 
 from quarterdeck.auth.access import Access
 from quarterdeck.core.actors import Permission

@@ -1,4 +1,4 @@
-"""Workspaces and people, as they are shown."""
+"""Workspaces and members."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -31,7 +31,7 @@ class MemberBody(Struct, frozen=True):
 
     @property
     def id(self) -> UUID:
-        """What pages go by. Not part of the body."""
+        """The sort key of pages. Not part of the body."""
         return self.user.user_id
 
 

@@ -1,5 +1,5 @@
-"""Workspaces and members: read by callers of the API, changed by the operator, who needs no credential and works on
-the database itself, by `qd admin`. What the operator changes is in the audit log of the workspace like all else.
+"""Workspaces and members. Callers of the API can read them; the operator changes them with `qd admin`, directly in the
+database and without a credential. These changes are recorded in the audit log too.
 """
 
 from datetime import UTC, datetime
@@ -11,8 +11,8 @@ from msgspec import UNSET, Struct, UnsetType
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody, CreatedApiKeyBody
 from quarterdeck.api_keys.rules import check_expiry
-from quarterdeck.audit import trail
 from quarterdeck.audit.model import Change, ObjectType
+from quarterdeck.audit.service import record_operator_change
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.core import errors
 from quarterdeck.core.actors import ActorBody, Permission, Principal
@@ -51,7 +51,7 @@ async def list_members(access: Access, call: Call[None], request: PageRequest) -
     return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
-# --- by the operator ---
+# --- operator ---
 
 
 async def show_workspace(connection: Connection, workspace_id: UUID) -> WorkspaceBody:
@@ -66,7 +66,7 @@ async def all_workspaces(connection: Connection) -> list[WorkspaceBody]:
 
 
 async def all_members(connection: Connection, workspace_id: UUID) -> list[MemberBody]:
-    """Oldest first, with those who have left."""
+    """Oldest first, including former members."""
     await show_workspace(connection, workspace_id)
     return await store.members(connection, workspace_id, LOWEST_ID, None, newest_first=False)
 
@@ -84,7 +84,7 @@ async def change_workspace(
     max_key_days: int | UnsetType | None = UNSET,
     owner_email: str | UnsetType = UNSET,
 ) -> WorkspaceBody:
-    """What is not given stays. Who was the owner stays a member."""
+    """Fields that are not given keep their values. A former owner stays a member."""
     async with connection.transaction():
         owner_id = await _lock_workspace(connection, workspace_id)
         before = await show_workspace(connection, workspace_id)
@@ -96,11 +96,11 @@ async def change_workspace(
             owner_id if owner_email is UNSET else await _member(connection, workspace_id, owner_email),
         )
         after = await show_workspace(connection, workspace_id)
-        was = _told(before)
-        changes = {field: value for field, value in _told(after).items() if value != was[field]}
+        old = _audit_detail(before)
+        changes = {field: value for field, value in _audit_detail(after).items() if value != old[field]}
         if changes:
             change = Change("change_workspace", ObjectType.WORKSPACE, workspace_id, changes)
-            await trail.record_of_operator(connection, workspace_id, change)
+            await record_operator_change(connection, workspace_id, change)
         return after
 
 
@@ -117,21 +117,21 @@ async def create_key(
 
 
 async def add_member(connection: Connection, workspace_id: UUID, email: str) -> UUID:
-    """Again is no error. Somebody who had left is a member again."""
+    """Idempotent. A former member becomes a member again."""
     async with connection.transaction():
         await _lock_workspace(connection, workspace_id)
         user_id = await store.add_user(connection, new_id(), email)
         if await store.add_member(connection, workspace_id, user_id):
             change = Change("add_member", ObjectType.MEMBER, user_id, {"email": email})
-            await trail.record_of_operator(connection, workspace_id, change)
+            await record_operator_change(connection, workspace_id, change)
         return user_id
 
 
 async def remove_member(
     connection: Connection, workspace_id: UUID, email: str, *, revoke_keys: bool
 ) -> list[ApiKeyBody]:
-    """The keys that person created. They keep working, as they belong to the workspace, unless they are to end.
-    Removing somebody who has left already is no error, so that their keys can still be ended."""
+    """Returns the keys that the member created. Keys belong to the workspace and keep working unless `revoke_keys` is
+    set. Removing a former member is no error, so that their keys can still be revoked."""
     async with connection.transaction():
         owner_id = await _lock_workspace(connection, workspace_id)
         user_id = await _member(connection, workspace_id, email, former=True)
@@ -139,18 +139,18 @@ async def remove_member(
             raise errors.invalid("The owner of a workspace cannot be removed from it.")
         if await store.end_member(connection, workspace_id, user_id):
             change = Change("remove_member", ObjectType.MEMBER, user_id, {"email": email})
-            await trail.record_of_operator(connection, workspace_id, change)
+            await record_operator_change(connection, workspace_id, change)
         revoked = await api_keys.revoke_keys_of(connection, workspace_id, user_id) if revoke_keys else []
         keys = await api_keys.keys_of(connection, workspace_id, user_id)
         for key in keys:
             if key.id in revoked:
                 change = Change("revoke_api_key", ObjectType.API_KEY, key.id, {"label": key.label})
-                await trail.record_of_operator(connection, workspace_id, change)
+                await record_operator_change(connection, workspace_id, change)
         return keys
 
 
 async def set_user(connection: Connection, email: str, display_name: str | None) -> ActorBody:
-    """A person has one name in all workspaces, and the log of each tells of it."""
+    """A user has one name in all workspaces. The change is recorded in the audit log of each."""
     async with connection.transaction():
         user = await store.lock_user(connection, email)
         if user is None:
@@ -159,12 +159,12 @@ async def set_user(connection: Connection, email: str, display_name: str | None)
             await store.name_user(connection, user.user_id, display_name)
             for workspace_id in await store.workspaces_of_user(connection, user.user_id):
                 change = Change("set_user", ObjectType.MEMBER, user.user_id, {"display_name": display_name})
-                await trail.record_of_operator(connection, workspace_id, change)
+                await record_operator_change(connection, workspace_id, change)
         return ActorBody(user.user_id, display_name, user.primary_email)
 
 
 async def first_start(connection: Connection, environment: str) -> FirstStart | None:
-    """A workspace and a key with every permission, if this database has no workspace yet."""
+    """Create a workspace and a key with all permissions, unless the database has a workspace already."""
     async with connection.transaction():
         await store.lock_first_start(connection)
         if await store.any_workspace(connection):
@@ -182,9 +182,9 @@ async def _add_workspace(connection: Connection, name: str, owner_email: str) ->
     owner_id = await store.add_user(connection, new_id(), owner_email)
     await store.add_workspace(connection, workspace_id, name, owner_id)
     await store.add_member(connection, workspace_id, owner_id)
-    told = _told(await show_workspace(connection, workspace_id))
-    change = Change("create_workspace", ObjectType.WORKSPACE, workspace_id, told)
-    await trail.record_of_operator(connection, workspace_id, change)
+    detail = _audit_detail(await show_workspace(connection, workspace_id))
+    change = Change("create_workspace", ObjectType.WORKSPACE, workspace_id, detail)
+    await record_operator_change(connection, workspace_id, change)
     return workspace_id
 
 
@@ -192,8 +192,8 @@ async def _add_key(
     connection: Connection, environment: str, workspace_id: UUID, creator: UUID, body: CreateApiKeyBody
 ) -> CreatedApiKeyBody:
     created = await api_keys.issue_api_key(connection, environment, workspace_id, creator, body)
-    change = Change("create_api_key", ObjectType.API_KEY, created.id, api_keys.told(created))
-    await trail.record_of_operator(connection, workspace_id, change)
+    change = Change("create_api_key", ObjectType.API_KEY, created.id, api_keys.audit_detail(created))
+    await record_operator_change(connection, workspace_id, change)
     return created
 
 
@@ -205,13 +205,12 @@ async def _lock_workspace(connection: Connection, workspace_id: UUID) -> UUID:
 
 
 async def _member(connection: Connection, workspace_id: UUID, email: str, *, former: bool = False) -> UUID:
-    member = await store.find_member(connection, workspace_id, email)
-    if member is None or not (member[1] or former):
+    user_id, is_member = await store.find_member(connection, workspace_id, email) or (None, False)
+    if user_id is None or not (is_member or former):
         raise errors.invalid(f"{email} is not a member of this workspace.")
-    return member[0]
+    return user_id
 
 
-def _told(workspace: WorkspaceBody) -> dict[str, Any]:
-    """For the audit log."""
+def _audit_detail(workspace: WorkspaceBody) -> dict[str, Any]:
     owner = workspace.owner.primary_email
     return {"name": workspace.name, "max_key_days": workspace.max_key_days, "owner": owner}

@@ -1,4 +1,4 @@
-"""Users, workspaces and members."""
+"""SQL for users, workspaces and members."""
 
 from typing import Any
 from uuid import UUID
@@ -17,7 +17,8 @@ _USER = "SELECT id, display_name, email FROM users WHERE lower(email) = lower(%s
 _NAME_USER = "UPDATE users SET display_name = %s WHERE id = %s"
 _WORKSPACES_OF_USER = "SELECT workspace_id FROM members WHERE user_id = %s ORDER BY workspace_id"
 _ADD_WORKSPACE = "INSERT INTO workspaces (id, name, owner_id) VALUES (%s, %s, %s)"
-# Not FOR UPDATE, which a key being made in the workspace would wait for while we wait for the key that makes it.
+# Not FOR UPDATE: creating a key takes a share lock on the workspace. It would wait for us while we wait for the lock of
+# the credential that creates the key.
 _OWNER = "SELECT owner_id FROM workspaces WHERE id = %s FOR NO KEY UPDATE"
 _CHANGE = "UPDATE workspaces SET name = %s, max_key_days = %s, owner_id = %s WHERE id = %s"
 _GET = """
@@ -30,7 +31,7 @@ SELECT w.id, w.name, w.max_key_days, u.id, u.display_name, u.email
 FROM workspaces w JOIN users u ON u.id = w.owner_id
 ORDER BY w.id
 """
-# Two servers that start at once on an empty database make one workspace.
+# Two servers that start at the same time on an empty database must create one workspace.
 _LOCK_FIRST_START = "LOCK TABLE workspaces IN SHARE ROW EXCLUSIVE MODE"
 _ANY_WORKSPACE = "SELECT EXISTS (SELECT FROM workspaces)"
 _ADD_MEMBER = """
@@ -61,7 +62,7 @@ ORDER BY m.user_id LIMIT %s
 
 
 async def add_user(connection: Connection, user_id: UUID, email: str) -> UUID:
-    """The id of the user with this address, who may have been there before."""
+    """The id of the new or existing user with this address."""
     row = await (await connection.execute(_ADD_USER, (user_id, email))).fetchone()
     assert row is not None
     found: UUID = row[0]
@@ -78,7 +79,7 @@ async def name_user(connection: Connection, user_id: UUID, display_name: str | N
 
 
 async def workspaces_of_user(connection: Connection, user_id: UUID) -> list[UUID]:
-    """Those that the person has left too."""
+    """Including workspaces that the user has left."""
     rows = await (await connection.execute(_WORKSPACES_OF_USER, (user_id,))).fetchall()
     return [row[0] for row in rows]
 
@@ -88,7 +89,7 @@ async def add_workspace(connection: Connection, workspace_id: UUID, name: str, o
 
 
 async def lock_workspace(connection: Connection, workspace_id: UUID) -> UUID | None:
-    """Its owner, with the row locked: changes to members and their keys come one after the other."""
+    """Returns the owner. Changes to members and their keys are serialised by this lock."""
     row = await (await connection.execute(_OWNER, (workspace_id,))).fetchone()
     return None if row is None else row[0]
 
@@ -120,17 +121,17 @@ async def any_workspace(connection: Connection) -> bool:
 
 
 async def add_member(connection: Connection, workspace_id: UUID, user_id: UUID) -> bool:
-    """Whether it was no member until now."""
+    """False if the user was a member already."""
     return (await connection.execute(_ADD_MEMBER, (workspace_id, user_id))).rowcount == 1
 
 
 async def end_member(connection: Connection, workspace_id: UUID, user_id: UUID) -> bool:
-    """Whether it was a member until now."""
+    """False if the user was not a member."""
     return (await connection.execute(_END_MEMBER, (workspace_id, user_id))).rowcount == 1
 
 
 async def find_member(connection: Connection, workspace_id: UUID, email: str) -> tuple[UUID, bool] | None:
-    """The user, and whether the membership still lasts."""
+    """The user's id, and whether the user is still a member."""
     row = await (await connection.execute(_MEMBER, (workspace_id, email))).fetchone()
     return None if row is None else (row[0], row[1])
 
@@ -138,7 +139,7 @@ async def find_member(connection: Connection, workspace_id: UUID, email: str) ->
 async def members(
     connection: Connection, workspace_id: UUID, start: UUID, count: int | None, *, newest_first: bool
 ) -> list[MemberBody]:
-    """`count` members from `start` on, itself included; without a count all of them."""
+    """`count` members from `start` on, inclusive. None means all."""
     query = _MEMBERS_NEWEST_FIRST if newest_first else _MEMBERS_OLDEST_FIRST
     rows = await (await connection.execute(query, (workspace_id, start, count))).fetchall()
     return [

@@ -1,4 +1,4 @@
-"""A run, made up for the document."""
+"""Examples of inputs and runs for the OpenAPI document."""
 
 from uuid import UUID
 

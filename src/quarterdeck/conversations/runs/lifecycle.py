@@ -211,7 +211,7 @@ async def _free_place(connection: Connection, workspace_id: UUID) -> None:
 
 
 async def _tell_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: RunEvent) -> None:
-    wanting = await outbox.wanting(connection, workspace_id, event)
+    wanting = await outbox.subscribers(connection, workspace_id, event)
     if not wanting:
         return
     run = await run_store.get(connection, workspace_id, run_id)
@@ -228,7 +228,7 @@ async def _tell_webhooks(connection: Connection, workspace_id: UUID, run_id: UUI
         started_at=run.started_at,
         finished_at=run.finished_at,
     )
-    await outbox.tell(connection, wanting, event, run_id, ended)
+    await outbox.add_deliveries(connection, wanting, event, run_id, ended)
 
 
 async def _log(connection: Connection, lease: Lease, *entries: NewEvent) -> None:

@@ -1,4 +1,4 @@
-"""Inputs, the runs they start or steer, and what became of both."""
+"""Inputs and runs."""
 
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -25,10 +25,6 @@ class SubmitKindBody(Struct, frozen=True):
     run_id: UUID
 
 
-# Inputs of one session and credential keep their order.
-Lane = tuple[UUID, bytes]
-
-
 class Submission(Struct, frozen=True, eq=False):
     """One input on its way to the database."""
 
@@ -40,10 +36,6 @@ class Submission(Struct, frozen=True, eq=False):
     # None without an Idempotency-Key.
     fingerprint: bytes | None
 
-    @property
-    def lane(self) -> Lane:
-        return self.session_id, self.credential.secret_hash
-
 
 class Verdict(StrEnum):
     ACCEPTED = "accepted"
@@ -53,6 +45,8 @@ class Verdict(StrEnum):
     FORBIDDEN = "forbidden"
     CONFLICT = "conflict"
     ARCHIVED = "archived"
+    # Another transaction holds the session. Only calls that do not wait for locks return this.
+    LOCKED = "locked"
 
 
 class Submitted(Struct, frozen=True):
@@ -101,7 +95,7 @@ class RunPage(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """An entry of the log as a run reads it, with the model's own record."""
+    """An event of the log as a run reads it, with the provider's record."""
 
     run_id: UUID | None
     type: str

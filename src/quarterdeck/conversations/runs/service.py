@@ -1,4 +1,4 @@
-"""Submitting an input, which starts a run or steers the active one and says which; reading and cancelling runs."""
+"""Operations on runs: submit an input (which starts or steers a run), read runs, cancel a run."""
 
 from uuid import UUID
 
@@ -40,7 +40,7 @@ async def submit_input(
     access: Access, inputs: InputBatcher, last_used: LastUsed, call: Call[InputEvent], session_id: UUID
 ) -> Answer:
     if call.fault is not None or not call.rate_limit.is_allowed:
-        # A request that cannot be carried out does not enter the queue: this raises the error that comes first.
+        # An invalid or limited request must not enter the batcher. This raises the error that has precedence.
         await _admit(access, call, session_id)
     try:
         event = call.read_body()
@@ -88,17 +88,17 @@ async def list_session_runs(access: Access, call: Call[None], session_id: UUID, 
 
 
 async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer:
-    """Ends a run at once. Cancelling one that has ended changes nothing and is no error."""
+    """Takes effect at once. Cancelling an ended run changes nothing and is no error."""
 
     async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> Made:
         discarded = await lifecycle.cancel(connection, run_id, run.session_id, principal.workspace_id)
         ended = await store.get(connection, principal.workspace_id, run_id)
         if ended is None:
-            # Deleted with its session while that was waited for.
+            # Deleted with its session while this waited for the session's lock.
             raise errors.not_found("run")
-        ids = [UUID(one.id) for one in discarded]
+        ids = [UUID(discarded_input.id) for discarded_input in discarded]
         body = CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=ids)
-        # It may have ended by itself, now or long ago: what was seen before the session's lock does not tell.
+        # `run` was read before the session's lock was taken: the run may have ended by itself since.
         changed = ended.state is RunState.CANCELLED and run.state is not RunState.CANCELLED
         detail = {"session_id": str(run.session_id)}
         return Made(shown=body, kept=body, object_id=run_id, detail=detail, changed=changed)
@@ -115,7 +115,7 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
 
 
 def _visible_run(named: UUID | None, run_id: UUID) -> Lookup[RunBody]:
-    """A run is seen by whoever sees its session."""
+    """A run is visible to callers that can see its session."""
 
     async def lookup(connection: Connection, principal: Principal) -> RunBody:
         run = await store.get(connection, principal.workspace_id, run_id)

@@ -1,4 +1,4 @@
-"""The one call that submits inputs, and runs as they are shown."""
+"""The call that submits inputs, and runs as the API shows them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from quarterdeck.core.ids import created_at, new_id
 from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
 
-_SUBMIT = "SELECT verdict, body, api_key_id FROM submit_inputs(%b, NULL, %b, %b, %b, %b, %b, %b, %b)"
+_SUBMIT = "SELECT verdict, body, api_key_id FROM submit_inputs(%b, NULL, %b, %b, %b, %b, %b, %b, %b, %b)"
 _GET = """
 SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, output_tokens, failure,
        started_at, finished_at
@@ -27,7 +27,7 @@ FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_
 """
 
 
-async def submit(connection: Connection, batch: Sequence[Submission]) -> list[Submitted]:
+async def submit(connection: Connection, batch: Sequence[Submission], *, wait_for_locks: bool) -> list[Submitted]:
     """One verdict for each submission, in their order, all in one transaction."""
     cursor = await connection.execute(
         _SUBMIT,
@@ -40,6 +40,7 @@ async def submit(connection: Connection, batch: Sequence[Submission]) -> list[Su
             [new_id() for _ in batch],
             [item.idempotency_key for item in batch],
             [item.fingerprint for item in batch],
+            wait_for_locks,
         ),
         prepare=True,
         binary=True,

@@ -1,4 +1,4 @@
-"""A token of a session, made up for the document."""
+"""Examples of session tokens for the OpenAPI document."""
 
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from quarterdeck.conversations.session_tokens.model import (
 )
 from quarterdeck.core.example_ids import ADA, API_KEY, EVENING, MORNING, SESSION
 
-# Cut short on purpose: a whole one would look real to people and to secret scanners.
+# Truncated: a complete secret would trigger secret scanners.
 _SECRET = "qds_live_h2Lq81Zc…"
 
 _TOKEN = SessionTokenBody(

@@ -1,4 +1,4 @@
-"""Tokens of sessions over HTTP."""
+"""Session tokens over HTTP."""
 
 from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes

@@ -1,4 +1,4 @@
-"""Tokens of sessions as they are asked for and shown."""
+"""Session tokens: request bodies, response bodies and stored records."""
 
 from typing import Annotated
 from uuid import UUID
@@ -34,7 +34,7 @@ class SessionTokenPage(Struct, frozen=True):
 
 
 class NewSessionToken(Struct, frozen=True):
-    """A token about to be stored."""
+    """A token to be stored."""
 
     id: UUID
     session_id: UUID

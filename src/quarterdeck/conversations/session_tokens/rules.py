@@ -1,4 +1,4 @@
-"""How long tokens live."""
+"""Rules for the life of session tokens."""
 
 from datetime import datetime, timedelta
 
@@ -8,13 +8,13 @@ from quarterdeck.core.actors import Principal
 from quarterdeck.core.settings import TokenSettings
 
 
-def token_expiry(asked: datetime | None, now: datetime, principal: Principal, settings: TokenSettings) -> datetime:
-    """What was asked for, if the limits allow it. By default a token ends no later than the key that makes it."""
-    if asked is None:
-        usual = now + timedelta(seconds=settings.default_life_seconds)
-        return usual if principal.expires_at is None else min(usual, principal.expires_at)
-    check_expiry(asked, now)
-    if asked > now + timedelta(seconds=settings.max_life_seconds):
+def token_expiry(requested: datetime | None, now: datetime, principal: Principal, settings: TokenSettings) -> datetime:
+    """The requested expiry, checked against the limits. The default is no later than the expiry of the creating key."""
+    if requested is None:
+        default = now + timedelta(seconds=settings.default_life_seconds)
+        return default if principal.expires_at is None else min(default, principal.expires_at)
+    check_expiry(requested, now)
+    if requested > now + timedelta(seconds=settings.max_life_seconds):
         raise errors.invalid(f"expires_at is more than {settings.max_life_seconds} seconds away.")
-    check_life(principal, asked)
-    return asked
+    check_life(principal, requested)
+    return requested

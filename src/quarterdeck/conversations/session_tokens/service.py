@@ -1,4 +1,4 @@
-"""Operations on the tokens of a session."""
+"""Operations on session tokens."""
 
 from datetime import UTC, datetime
 from uuid import UUID
@@ -49,7 +49,7 @@ async def create_session_token(
     session_id: UUID,
 ) -> Answer:
     async def effect(connection: Connection, principal: Principal, _: UUID, body: CreateSessionTokenBody) -> Made:
-        await sessions.keep(connection, session_id)
+        await sessions.prevent_deletion(connection, session_id)
         expires_at = rules.token_expiry(body.expires_at, datetime.now(UTC), principal, token_settings)
         secret = secrets.mint(CredentialKind.SESSION_TOKEN, key_settings.environment)
         token = NewSessionToken(new_id(), session_id, principal.api_key_id, secret.hash, secret.prefix, expires_at)
@@ -58,7 +58,7 @@ async def create_session_token(
         assert stored is not None
         created = CreatedSessionTokenBody(**msgspec.structs.asdict(stored), token=secret.text)
         kept = msgspec.structs.replace(created, token=msgspec.UNSET)
-        return Made(shown=created, kept=kept, object_id=token.id, detail=_told(stored))
+        return Made(shown=created, kept=kept, object_id=token.id, detail=_audit_detail(stored))
 
     return await changes.perform(
         call,
@@ -72,16 +72,16 @@ async def create_session_token(
 
 
 async def revoke_session_token(changes: Changes, call: Call[None], session_id: UUID, token_id: UUID) -> Answer:
-    """Ends a token at once. Revoking it again changes nothing and is no error."""
+    """Takes effect at once. Idempotent."""
 
     async def effect(connection: Connection, _: Principal, token: SessionTokenBody, __: None) -> Made:
         await block_credentials(connection, [token.id])
         changed = await store.revoke(connection, session_id, token.id)
         revoked = await store.get(connection, session_id, token.id)
         if revoked is None:
-            # With its session, since it was seen.
+            # Deleted with its session after the lookup.
             raise errors.not_found("session token")
-        return Made(shown=revoked, kept=revoked, object_id=token.id, detail=_told(token), changed=changed)
+        return Made(shown=revoked, kept=revoked, object_id=token.id, detail=_audit_detail(token), changed=changed)
 
     return await changes.perform(
         call,
@@ -94,8 +94,7 @@ async def revoke_session_token(changes: Changes, call: Call[None], session_id: U
     )
 
 
-def _told(token: SessionTokenBody) -> dict[str, str]:
-    """For the audit log."""
+def _audit_detail(token: SessionTokenBody) -> dict[str, str]:
     return {"session_id": str(token.session_id), "prefix": token.prefix}
 
 

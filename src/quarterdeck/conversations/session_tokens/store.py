@@ -1,4 +1,4 @@
-"""Tokens of sessions in the database."""
+"""SQL for session tokens."""
 
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,8 @@ SELECT t.id, t.session_id, t.prefix, t.api_key_id, t.expires_at, t.revoked_at, u
 FROM session_tokens t JOIN api_keys k ON k.id = t.api_key_id JOIN users u ON u.id = k.created_by
 WHERE t.session_id = %s AND t.id = %s
 """
-# The session is part of the bounds and of the order, so that no other index serves: as in api_keys/store.py.
+# The session is part of the bounds and of the order so that only the index (session_id, id) fits: see
+# api_keys/store.py.
 _NEWEST_FIRST = """
 SELECT t.id, t.session_id, t.prefix, t.api_key_id, t.expires_at, t.revoked_at, u.id, u.display_name, u.email
 FROM session_tokens t JOIN api_keys k ON k.id = t.api_key_id JOIN users u ON u.id = k.created_by
@@ -47,7 +48,7 @@ async def get(connection: Connection, session_id: UUID, token_id: UUID) -> Sessi
 async def page(
     connection: Connection, session_id: UUID, start: UUID, count: int, *, newest_first: bool
 ) -> list[SessionTokenBody]:
-    """`count` tokens from `start` on, itself included."""
+    """`count` tokens from `start` on, inclusive."""
     query = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
     lowest, highest = bounds(start, newest_first=newest_first)
     values = (session_id, lowest, session_id, highest, count)
@@ -56,7 +57,7 @@ async def page(
 
 
 async def revoke(connection: Connection, session_id: UUID, token_id: UUID) -> bool:
-    """Whether it was not revoked until now."""
+    """False if the token was revoked already."""
     return (await connection.execute(_REVOKE, (session_id, token_id))).rowcount == 1
 
 

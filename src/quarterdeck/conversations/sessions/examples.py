@@ -1,4 +1,4 @@
-"""A session, made up for the document."""
+"""Examples of sessions for the OpenAPI document."""
 
 from msgspec.structs import asdict
 

@@ -9,7 +9,7 @@ from quarterdeck.core.call import Answer
 from quarterdeck.http.operation import Query, operation
 from quarterdeck.http.request import Request
 
-# As long as a title may be.
+# The longest possible title.
 _SEARCH_CHARACTERS = 200
 
 
@@ -20,7 +20,7 @@ _SEARCH_CHARACTERS = 200
     success_type=SessionPage,
     success="One page. next_cursor is null on the last.",
     paged=True,
-    lasting=False,
+    cursor_must_exist=False,
     queries=(
         Query("archived", {"type": "boolean", "default": False}, "Whether to list the archived ones instead."),
         Query(

@@ -1,4 +1,4 @@
-"""Sessions as they are asked for and shown."""
+"""Sessions: request and response bodies."""
 
 from typing import Annotated, Literal
 from uuid import UUID
@@ -76,7 +76,7 @@ class SessionPage(Struct, frozen=True):
 
 
 class AgentSetup(Struct, frozen=True):
-    """What a session asks of the agent that works in it."""
+    """The part of a session that configures its agent."""
 
     model: str | None
     instructions: str | None

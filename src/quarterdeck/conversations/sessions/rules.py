@@ -1,4 +1,4 @@
-"""Who sees a session, and what a change makes of it."""
+"""Rules for changes to sessions."""
 
 from datetime import datetime
 
@@ -10,23 +10,23 @@ from quarterdeck.core import errors
 
 
 def check_distinct(skills: list[SessionSkill]) -> None:
-    if len({one.skill_id for one in skills}) < len(skills):
+    if len({skill.skill_id for skill in skills}) < len(skills):
         raise errors.invalid("A skill is named twice.")
 
 
 def changed(session: SessionBody, change: ChangeSessionBody, now: datetime) -> SessionBody:
-    """The session as it is wanted, with the next revision if that is any different."""
+    """The changed session. Its revision grows only if anything is different."""
     fields = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not UNSET}
     archived = fields.pop("archived", session.archived_at is not None)
-    # Archiving what is archived keeps the time of the first.
+    # Archiving again keeps the time of the first archiving.
     archived_at = (session.archived_at or now) if archived else None
-    wanted = msgspec.structs.replace(session, **fields, archived_at=archived_at)
-    if wanted == session:
+    changed_session = msgspec.structs.replace(session, **fields, archived_at=archived_at)
+    if changed_session == session:
         return session
-    return msgspec.structs.replace(wanted, revision=session.revision + 1)
+    return msgspec.structs.replace(changed_session, revision=session.revision + 1)
 
 
 def changed_fields(before: SessionBody, after: SessionBody) -> list[str]:
-    """For the audit log: what was changed, not what it says."""
+    """The names of changed fields, for the audit log, which must not hold their content."""
     names = ("title", "model", "instructions", "skills", "archived_at")
     return [name for name in names if getattr(before, name) != getattr(after, name)]

@@ -29,7 +29,7 @@ from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import service as skills
 
-# Entries of the log removed at a time. They hold up to a megabyte each, and a batch must end within a statement's time.
+# Events deleted per transaction. They hold up to a megabyte each, and a batch must stay below the statement timeout.
 _PURGE_BATCH = 100
 
 
@@ -61,7 +61,7 @@ async def list_sessions(
                 connection, workspace_id, start, count, archived=archived, search=search, newest_first=newest_first
             )
 
-        items, next_cursor = await take_page(request, fetch, lasting=False)
+        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
         return SessionPage(items, next_cursor)
 
     return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
@@ -76,16 +76,16 @@ async def get_session(access: Access, call: Call[None], session_id: UUID) -> Ses
 
 
 async def change_session(changes: Changes, call: Call[ChangeSessionBody], session_id: UUID) -> Answer:
-    """Runs read what they need when they begin: a change reaches the next one."""
+    """A run reads the session when it begins: a change takes effect with the next run."""
 
     async def effect(connection: Connection, principal: Principal, _: UUID, change: ChangeSessionBody) -> Made:
         before = await _locked(connection, principal.workspace_id, session_id)
         call.check_unchanged(before.revision)
         if change.skills is not UNSET:
-            known = {one.skill_id: one for one in before.skills}
-            fresh = [one for one in change.skills if known.get(one.skill_id) != one]
             rules.check_distinct(change.skills)
-            await _check_skills(connection, principal.workspace_id, fresh)
+            # Skills that the session has already may have become unusable; they may stay.
+            added = [skill for skill in change.skills if skill not in before.skills]
+            await _check_skills(connection, principal.workspace_id, added)
         after = rules.changed(before, change, datetime.now(UTC))
         if after != before:
             await store.change(connection, after)
@@ -104,7 +104,7 @@ async def change_session(changes: Changes, call: Call[ChangeSessionBody], sessio
 
 
 async def delete_session(changes: Changes, call: Call[None], session_id: UUID) -> Answer:
-    """The session is gone with the commit, its run cancelled; its log is removed by `purge_deleted_sessions`."""
+    """Deletes the session and cancels its run. The log is deleted later, by `purge_deleted_sessions`."""
 
     async def effect(connection: Connection, principal: Principal, _: UUID, __: None) -> Made:
         session = await _locked(connection, principal.workspace_id, session_id)
@@ -125,7 +125,7 @@ async def delete_session(changes: Changes, call: Call[None], session_id: UUID) -
 
 
 async def purge_deleted_sessions(database: Database) -> int:
-    """Removes the logs of deleted sessions, a batch a transaction. Several processes may be at it."""
+    """Deletes the logs of deleted sessions in batches. Safe to run in several processes at once."""
     purged = 0
 
     async def purge(connection: Connection) -> bool | None:
@@ -137,9 +137,9 @@ async def purge_deleted_sessions(database: Database) -> int:
     return purged
 
 
-async def keep(connection: Connection, session_id: UUID) -> None:
-    """For those who add what hangs on a session that they have seen: it is not deleted under their hands."""
-    if not await store.keep(connection, session_id):
+async def prevent_deletion(connection: Connection, session_id: UUID) -> None:
+    """Until the transaction ends. For callers that add rows which refer to the session."""
+    if not await store.prevent_deletion(connection, session_id):
         raise errors.not_found("session")
 
 
@@ -147,14 +147,14 @@ async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup | 
     return await store.agent_setup(connection, session_id)
 
 
-async def _check_skills(connection: Connection, workspace_id: UUID, wanted: list[SessionSkill]) -> None:
-    rules.check_distinct(wanted)
-    for one in wanted:
-        await skills.check_usable(connection, workspace_id, one.skill_id, one.version)
+async def _check_skills(connection: Connection, workspace_id: UUID, session_skills: list[SessionSkill]) -> None:
+    rules.check_distinct(session_skills)
+    for skill in session_skills:
+        await skills.check_usable(connection, workspace_id, skill.skill_id, skill.version)
 
 
 async def _locked(connection: Connection, workspace_id: UUID, session_id: UUID) -> SessionBody:
-    """As every writer of a session, behind its lock. It may have been deleted while that was waited for."""
+    """The session under its lock. It may have been deleted while waiting for the lock."""
     await lock_session(connection, session_id)
     return await _existing(connection, workspace_id, session_id)
 

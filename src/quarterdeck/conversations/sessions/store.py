@@ -1,4 +1,4 @@
-"""Sessions in the database."""
+"""SQL for sessions."""
 
 from typing import Any
 from uuid import UUID
@@ -30,8 +30,8 @@ UPDATE sessions SET title = %s, model = %s, instructions = %s, archived_at = %s,
 WHERE workspace_id = %s AND id = %s
 """
 _AGENT_SETUP = "SELECT model, instructions FROM sessions WHERE id = %s"
-# The weakest lock that a deletion waits for: taken before rows are added that hang on the session.
-_KEEP = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
+# The weakest lock that conflicts with a deletion.
+_PREVENT_DELETION = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
 _GET = """
 SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
        u.id, u.display_name, u.email, s.instructions
@@ -42,13 +42,14 @@ CROSS JOIN LATERAL (
 ) AS used
 WHERE s.workspace_id = %s AND s.id = %s
 """
-# The page first, then what is told of each of its sessions: so nothing is looked up for those that are not listed.
+# The subquery selects the page; the joins then run for its rows only.
 #
-# Each list has an index of its own: of a million sessions, the archived ones are found without looking at the others.
-# The workspace is part of the bounds and of the order, so that no other index serves: with `workspace_id = …` the few
-# sessions of a small workspace were looked for among everybody's.
+# Active and archived sessions have separate partial indexes. The workspace is part of the bounds and of the order so
+# that only they fit: with `workspace_id = …`, PostgreSQL searched the sessions of all workspaces for the few of a small
+# one.
 #
-# A search walks the same index and looks at each title: docs/decisions/0020. strpos takes % and _ for what they are.
+# A search walks the same index and tests each title: docs/decisions/0020. Unlike LIKE, strpos gives % and _ no special
+# meaning.
 _ACTIVE_NEWEST_FIRST = """
 SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
        u.id, u.display_name, u.email, active.id, active.state
@@ -121,13 +122,12 @@ LEFT JOIN LATERAL (
 ) AS active ON true
 ORDER BY s.id
 """
-# Only what was deleted is remembered: its log goes next.
 _DELETE = """
 WITH gone AS (DELETE FROM sessions WHERE workspace_id = %s AND id = %s RETURNING id)
 INSERT INTO deleted_sessions (session_id) SELECT id FROM gone
 """
 _DELETED = "SELECT session_id FROM deleted_sessions ORDER BY deleted_at LIMIT 1 FOR UPDATE SKIP LOCKED"
-# Found first and then deleted by where they are: IN (SELECT …) lets PostgreSQL read the whole table to join it.
+# By ctid: with IN (SELECT …), PostgreSQL may read the whole table to join it.
 _PURGE_EVENTS = """
 DELETE FROM session_events
 WHERE ctid = ANY (ARRAY(SELECT ctid FROM session_events WHERE session_id = %s ORDER BY id LIMIT %s))
@@ -168,7 +168,7 @@ async def page(
     search: str | None,
     newest_first: bool,
 ) -> list[ListedSession]:
-    """`count` sessions from `start` on, itself included: the archived ones or the others, by a part of their titles."""
+    """`count` sessions from `start` on, inclusive: either archived or active, whose title contains `search`."""
     if archived:
         query = _ARCHIVED_NEWEST_FIRST if newest_first else _ARCHIVED_OLDEST_FIRST
     else:
@@ -181,9 +181,9 @@ async def page(
     ]
 
 
-async def keep(connection: Connection, session_id: UUID) -> bool:
-    """Whether it is there, and stays so until the transaction ends."""
-    return (await connection.execute(_KEEP, (session_id,))).rowcount == 1
+async def prevent_deletion(connection: Connection, session_id: UUID) -> bool:
+    """False if the session does not exist. Otherwise it exists at least until the transaction ends."""
+    return (await connection.execute(_PREVENT_DELETION, (session_id,))).rowcount == 1
 
 
 async def delete(connection: Connection, workspace_id: UUID, session_id: UUID) -> None:
@@ -191,13 +191,13 @@ async def delete(connection: Connection, workspace_id: UUID, session_id: UUID) -
 
 
 async def lock_deleted(connection: Connection) -> UUID | None:
-    """A deleted session whose log is still there and that nobody else is at."""
+    """A deleted session whose log still exists and that no other process is purging."""
     row = await (await connection.execute(_DELETED)).fetchone()
     return None if row is None else row[0]
 
 
 async def purge(connection: Connection, session_id: UUID, batch: int) -> bool:
-    """Removes some of what a deleted session left. Whether that was the last of it."""
+    """Deletes one batch of the events and receipts of a deleted session. True if none are left."""
     events = (await connection.execute(_PURGE_EVENTS, (session_id, batch))).rowcount
     receipts = (await connection.execute(_PURGE_RECEIPTS, (session_id, batch))).rowcount
     if events == batch or receipts == batch:
@@ -213,7 +213,7 @@ async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup | 
 
 async def _add_skills(connection: Connection, session_id: UUID, skills: list[SessionSkill]) -> None:
     if skills:
-        rows = [(session_id, position, one.skill_id, one.version) for position, one in enumerate(skills)]
+        rows = [(session_id, position, skill.skill_id, skill.version) for position, skill in enumerate(skills)]
         await connection.cursor().executemany(_ADD_SKILL, rows)
 
 

@@ -1,25 +1,23 @@
--- Submits a batch of inputs. For each one, in the given order: check the caller, then return the receipt of an earlier
--- request, or steer the active run, or start a run together with its job.
+-- Submits a batch of inputs. For each one, in the given order: check the caller, lock the session, then return the
+-- receipt of an earlier request, or steer the active run, or start a run together with its job.
 --
--- Three steps:
---   1. Check every caller without a lock. A caller that may not write to a session must neither take its lock nor wait
---      for it.
---   2. Take the locks of all remaining sessions and Idempotency-Keys in sorted order, so that two batches cannot
---      deadlock.
---   3. Go through the inputs. Each statement now has a fresh snapshot (VOLATILE, READ COMMITTED), so it sees what the
---      previous holder of the lock committed. The caller is checked again, because it may have lost access during the
---      wait. A single data-modifying statement would keep the snapshot from before the wait and lose inputs.
+-- Every writer of a session takes session_lock() first, in a statement of its own. The function is VOLATILE and runs
+-- under READ COMMITTED, so each of its statements has a fresh snapshot: those after the lock see what the previous
+-- holder committed. A single data-modifying statement would keep the snapshot from before the wait and lose inputs.
 --
--- Every writer of a session takes session_lock() first, in a statement of its own.
+-- A caller that may not write to a session neither takes its lock nor waits for it.
+--
+-- A batch does not wait for locks (wait_for_locks = false): one session that is in use would hold up all others. Its
+-- inputs get the verdict 'locked', have no effect, and are sent again by themselves with wait_for_locks = true.
 
 CREATE OR REPLACE FUNCTION session_lock(session_id uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN hashtextextended(session_id::text, 0);
 
--- Whether a caller may submit inputs to a session: one row, whose `refusal` is NULL if it may. RETURNS TABLE and STABLE
--- let the planner inline it, and find_principals() with it; otherwise every call would be planned anew.
+-- Whether a caller may submit inputs to a session: always one row. `refusal` is NULL if it may.
+-- RETURNS TABLE lets PostgreSQL inline the function into the calling statement.
 CREATE OR REPLACE FUNCTION check_submitter(
-    presented_hash bytea,
+    secret_hash bytea,
     target_session_id uuid,
     named_workspace_id uuid      -- the Service-Workspace header, or NULL
 )
@@ -27,10 +25,10 @@ RETURNS TABLE (
     refusal text,
     api_key_id uuid,             -- NULL for a session token
     workspace_id uuid,
-    scope_id uuid,
+    scope_id uuid,               -- scope of Idempotency-Keys
     is_archived boolean
 )
-LANGUAGE sql STABLE ROWS 1
+LANGUAGE sql STABLE
 AS $$
     SELECT CASE
                WHEN p.scope_id IS NULL THEN 'unauthorized'
@@ -39,13 +37,31 @@ AS $$
            END,
            CASE WHEN p.session_id IS NULL THEN p.api_key_id END,
            p.workspace_id, p.scope_id, s.archived_at IS NOT NULL
-    FROM (VALUES (1)) AS one
-    LEFT JOIN find_principals(ARRAY[presented_hash]) p ON true
+    FROM (VALUES (1)) AS one_row
+    LEFT JOIN find_principals(ARRAY[check_submitter.secret_hash]) p ON true
     LEFT JOIN sessions s
         ON s.id = target_session_id AND s.workspace_id = p.workspace_id
        AND s.id = coalesce(p.session_id, s.id)
        AND s.workspace_id = coalesce(named_workspace_id, s.workspace_id)
 $$;
+
+-- Takes an advisory lock until the end of the transaction. False: another transaction holds it, and we do not wait.
+CREATE OR REPLACE FUNCTION take_lock(lock_key bigint, wait boolean) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    IF NOT wait THEN
+        RETURN pg_try_advisory_xact_lock(lock_key);
+    END IF;
+    PERFORM pg_advisory_xact_lock(lock_key);
+    RETURN true;
+END;
+$$;
+
+-- The signature of release 0.1. Its processes may still run; their calls use the default of wait_for_locks.
+DROP FUNCTION IF EXISTS submit_inputs(
+    bytea[], boolean[], uuid[], uuid[], text[], uuid[], uuid[], text[], bytea[]
+);
 
 CREATE OR REPLACE FUNCTION submit_inputs(
     secret_hashes bytea[],
@@ -56,56 +72,42 @@ CREATE OR REPLACE FUNCTION submit_inputs(
     input_ids uuid[],
     fresh_run_ids uuid[],        -- the id of the run, if the input starts one
     idempotency_keys text[],     -- or NULL
-    fingerprints bytea[]
+    fingerprints bytea[],
+    wait_for_locks boolean DEFAULT true
 )
 RETURNS TABLE (verdict text, body bytea, api_key_id uuid)
 LANGUAGE plpgsql VOLATILE
 -- Plans that were cached while the tables were nearly empty would scan them for ever after.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
--- Planning takes longer than the statements, and every set of values has the same best plan.
-SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     caller record;
-    admitted boolean[];
-    i integer;
-    lock_key bigint;
     receipt record;
     event_id bigint;
     run_id uuid;
     outcome text;
 BEGIN
-    SELECT array_agg(c.refusal IS NULL ORDER BY item.place) INTO admitted
-    FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
-        AS item(secret_hash, session_id, workspace_id, place)
-    CROSS JOIN LATERAL check_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c;
-
-    FOR lock_key IN
-        SELECT session_lock(item.session_id)
-        FROM unnest(session_ids, admitted) AS item(session_id, is_admitted) WHERE item.is_admitted
-        UNION
-        SELECT hashtextextended(encode(item.secret_hash, 'hex') || item.key, 1)
-        FROM unnest(secret_hashes, idempotency_keys, admitted) AS item(secret_hash, key, is_admitted)
-        WHERE item.is_admitted AND item.key IS NOT NULL
-        ORDER BY 1
-    LOOP
-        PERFORM pg_advisory_xact_lock(lock_key);
-    END LOOP;
-
-    FOR caller IN
-        SELECT item.place::integer, c.*
-        FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
-            AS item(secret_hash, session_id, workspace_id, place)
-        CROSS JOIN LATERAL check_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c
-        ORDER BY item.place
-    LOOP
-        i := caller.place;
+    FOR i IN 1 .. cardinality(session_ids) LOOP
         body := NULL;
+        SELECT * INTO caller FROM check_submitter(secret_hashes[i], session_ids[i], workspace_ids[i]);
         api_key_id := caller.api_key_id;
-        IF caller.refusal IS NOT NULL OR NOT admitted[i] THEN
-            -- A caller refused in step 1 holds no locks, so it stays refused even if it has gained access meanwhile.
-            verdict := coalesce(caller.refusal, 'not_found');
+
+        IF caller.refusal IS NULL THEN
+            -- The session's lock first, the key's second, in every call: two calls cannot wait for each other.
+            IF NOT take_lock(session_lock(session_ids[i]), wait_for_locks)
+               OR idempotency_keys[i] IS NOT NULL AND NOT take_lock(
+                   hashtextextended(encode(secret_hashes[i], 'hex') || idempotency_keys[i], 1), wait_for_locks)
+            THEN
+                verdict := 'locked';
+                RETURN NEXT;
+                CONTINUE;
+            END IF;
+            -- Again: before we had the lock, the session may have been archived or deleted, or the key revoked.
+            SELECT * INTO caller FROM check_submitter(secret_hashes[i], session_ids[i], workspace_ids[i]);
+        END IF;
+        IF caller.refusal IS NOT NULL THEN
+            verdict := caller.refusal;
             RETURN NEXT;
             CONTINUE;
         END IF;

@@ -1,4 +1,4 @@
-"""A workspace in which something goes on: what every page is looked at with, and pictured with."""
+"""A workspace with sample data for every page: for the tests of all pages and for screenshots."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,7 +26,7 @@ _STYLE = "Short sentences. Say what changed for the reader, not what was edited.
 _CHECK = '#!/bin/sh\nset -eu\ngit describe --tags --abbrev=0\ngit log --oneline "$1"..HEAD\n'
 
 
-class Story(Struct, frozen=True):
+class SampleWorkspace(Struct, frozen=True):
     world: World
     key: str
     token: str
@@ -36,14 +36,14 @@ class Story(Struct, frozen=True):
 
     @property
     def pages(self) -> dict[str, str]:
-        """Name and path of every page behind the door."""
+        """Name and path of every page except the sign-in page."""
         return {
             "sessions": "/sessions",
             "session": f"/sessions/{self.session_id}",
             "skills": "/skills",
             "skill": f"/skills/{self.skill_id}",
             "skill-version": f"/skills/{self.skill_id}/versions/2",
-            "skill-diff": f"/skills/{self.skill_id}/diff?base=1&head=2",
+            "skill-diff": f"/skills/{self.skill_id}/diff?from=1&to=2",
             "keys": "/keys",
             "activity": "/activity",
             "audit": "/audit",
@@ -51,25 +51,24 @@ class Story(Struct, frozen=True):
         }
 
 
-async def told(database_url: str, http: httpx.AsyncClient) -> Story:
-    """In a workspace of its own; needs a worker. One session has a talk with steering, tools and a failure behind it,
-    one is still at work."""
+async def create_sample(database_url: str, http: httpx.AsyncClient) -> SampleWorkspace:
+    """Needs a worker. One session has a finished conversation with steering, tools and a failure; one is running."""
     world = World(database_url, http)
-    await _people(world)
+    await _members(world)
     await _keys(world)
     skill_id = await _skill(world)
     session_id = await _session(world, "Release notes for 2.4", skills=[{"skill_id": skill_id}])
-    await _talk(world, session_id)
-    token = (await _made(world, f"/v1/sessions/{session_id}/tokens", {}))["token"]
+    await _conversation(world, session_id)
+    token = (await _post(world, f"/v1/sessions/{session_id}/tokens", {}))["token"]
     await _session(world, "Why is the nightly import slow?", instructions="Look at the query plans first.")
-    await _made(world, "/v1/skills", {"name": "incident-review"})
+    await _post(world, "/v1/skills", {"name": "incident-review"})
     busy = await _session(world, "Draft the March invoice run")
-    await _say(world, busy, "Go through the open orders.\ndemo: steps 40\ndemo: slow 60")
+    await _submit(world, busy, "Go through the open orders.\ndemo: steps 40\ndemo: slow 60")
     await started(world, busy)
-    return Story(world, world.key, token, session_id, busy, skill_id)
+    return SampleWorkspace(world, world.key, token, session_id, busy, skill_id)
 
 
-async def _people(world: World) -> None:
+async def _members(world: World) -> None:
     async with await world.connect() as connection:
         world.workspace_id = await workspaces.create_workspace(connection, "Harbour Works", ADA)
         for email in NAMES:
@@ -93,12 +92,12 @@ async def _keys(world: World) -> None:
         await add("Dashboard", Permission.WORKSPACE_READ, days=3, by=GRACE)
         _, build_id = await add("Build server", Permission.WORKSPACE_READ, Permission.SKILL_MANAGE, days=90, by=GRACE)
         world.key, _ = await add("Ada's browser", *EVERY_PERMISSION)
-    await _made(world, f"/v1/api-keys/{old_id}/revoke", status=200)
-    await _made(world, f"/v1/api-keys/{build_id}/rotate", {"overlap_seconds": 24 * 3600})
+    await _post(world, f"/v1/api-keys/{old_id}/revoke", status=200)
+    await _post(world, f"/v1/api-keys/{build_id}/rotate", {"overlap_seconds": 24 * 3600})
 
 
 async def _skill(world: World) -> str:
-    skill_id: str = (await _made(world, "/v1/skills", {"name": "release-notes"}))["id"]
+    skill_id: str = (await _post(world, "/v1/skills", {"name": "release-notes"}))["id"]
     first = {"SKILL.md": _SKILL, "guide.md": _MAIN.format(title="Release notes"), "style/voice.md": _STYLE}
     second = {
         "SKILL.md": _SKILL.replace("first.", "first, then run `scripts/changes.sh`."),
@@ -112,27 +111,27 @@ async def _skill(world: World) -> str:
     return skill_id
 
 
-async def _talk(world: World, session_id: str) -> None:
-    await _say(world, session_id, "Collect what changed since 2.3 and draft the notes.\ndemo: slow 2")
-    await _say(world, session_id, "Keep it to one page, please.")
+async def _conversation(world: World, session_id: str) -> None:
+    await _submit(world, session_id, "Collect what changed since 2.3 and draft the notes.\ndemo: slow 2")
+    await _submit(world, session_id, "Keep it to one page, please.")
     await at_rest(world, session_id)
-    await _say(world, session_id, "Send the draft to the mailing list.\ndemo: fail")
+    await _submit(world, session_id, "Send the draft to the mailing list.\ndemo: fail")
     await at_rest(world, session_id)
-    await _say(world, session_id, "Leave the list alone then. What is the **first** heading?")
+    await _submit(world, session_id, "Leave the list alone then. What is the **first** heading?")
     await at_rest(world, session_id)
 
 
-async def _say(world: World, session_id: str, text: str) -> None:
+async def _submit(world: World, session_id: str, text: str) -> None:
     answer = await world.submit(session_id, text)
     assert answer.status_code == 200, answer.text
 
 
 async def _session(world: World, title: str, **more: object) -> str:
-    session_id: str = (await _made(world, "/v1/sessions", {"title": title, **more}))["id"]
+    session_id: str = (await _post(world, "/v1/sessions", {"title": title, **more}))["id"]
     return session_id
 
 
-async def _made(world: World, path: str, body: object = None, status: int = 201) -> dict[str, Any]:
+async def _post(world: World, path: str, body: object = None, status: int = 201) -> dict[str, Any]:
     answer = await world.http.post(path, headers=world.headers(), json=body)
     assert answer.status_code == status, answer.text
     made: dict[str, Any] = answer.json()

@@ -1,4 +1,4 @@
-"""Signatures as Standard Webhooks has them: HMAC-SHA256 over id, time and body, one for each secret that is alive."""
+"""Signatures in the Standard Webhooks format: HMAC-SHA256 over id, time and body, one for each valid secret."""
 
 import base64
 import hashlib
@@ -11,12 +11,12 @@ _MARKER = "whsec_"
 _SECRET_BYTES = 32
 
 
-def mint() -> bytes:
+def new_secret() -> bytes:
     return secrets.token_bytes(_SECRET_BYTES)
 
 
-def shown(secret: bytes) -> str:
-    """As a receiver keeps it."""
+def encode_secret(secret: bytes) -> str:
+    """The form that receivers configure."""
     return _MARKER + base64.b64encode(secret).decode()
 
 

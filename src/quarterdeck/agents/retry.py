@@ -1,4 +1,4 @@
-"""One step of a run: a request to the model, repeated while another try may succeed."""
+"""A request to a model, with retries after transient failures."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import ModelSettings
 
 
-async def model_step(
+async def step_with_retries(
     model: Model,
     instructions: str,
     turns: Sequence[Turn],
@@ -18,10 +18,8 @@ async def model_step(
     on_text: OnText,
     settings: ModelSettings,
 ) -> Step:
-    """The model's next turn, or ModelFailure. Cancelling ends the request under way at once.
-
-    After a try that broke off, `on_text` starts again with the text of the next one.
-    """
+    """Raises ModelFailure when the retries are used up. After a failed try, `on_text` gets the text of the next try
+    from its beginning."""
     for tries in count(1):
         try:
             return await model.step(instructions, turns, tools, on_text)
@@ -35,12 +33,12 @@ async def model_step(
                 extra=fields(model=model.name, tries=tries, pause_seconds=round(pause_seconds, 3), reason=str(fault)),
             )
         await asyncio.sleep(pause_seconds)
-    raise AssertionError("the loop above has no end")
+    raise AssertionError("unreachable")
 
 
 def pause_before_retry(tries: int, retry_after_seconds: float | None, settings: ModelSettings) -> float:
-    """Twice as long after each try, half of it random: runs that failed together do not come back together."""
-    # The exponent is bounded so that many retries do not make a number too large for a float.
+    """Exponential backoff with jitter, and at least the provider's Retry-After."""
+    # The exponent is bounded: 2.0 ** 1024 overflows.
     longest = min(settings.retry_base_seconds * 2.0 ** min(tries - 1, 40), settings.retry_max_seconds)
     pause_seconds = longest * random.uniform(0.5, 1)  # noqa: S311 - spreads load, guards nothing
     return max(pause_seconds, min(retry_after_seconds or 0.0, settings.retry_max_seconds))

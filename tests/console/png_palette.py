@@ -1,4 +1,4 @@
-"""Pictures small enough to live beside the code: with at most 256 colours, which is plenty for a page of text."""
+"""Reduces PNG files to 256 colours, so that they are small enough for the repository."""
 
 import base64
 import struct
@@ -7,8 +7,8 @@ from typing import Any
 
 from playwright.async_api import Browser
 
-# The browser reads the picture, so that no library is needed for it. The most frequent colours stay as they are; the
-# others, shades between letters and their ground, become the nearest of those.
+# Runs in the browser, so that no image library is needed. Keeps the most frequent colours and replaces the others,
+# mostly from anti-aliasing, with the nearest of these.
 REDUCE = """
 async (encoded) => {
   const image = await createImageBitmap(await (await fetch(`data:image/png;base64,${encoded}`)).blob());
@@ -44,7 +44,7 @@ async (encoded) => {
 """
 
 
-async def in_few_colours(browser: Browser, png: bytes) -> bytes:
+async def reduce_colours(browser: Browser, png: bytes) -> bytes:
     page = await browser.new_page()
     try:
         found: dict[str, Any] = await page.evaluate(REDUCE, base64.b64encode(png).decode())
@@ -52,7 +52,7 @@ async def in_few_colours(browser: Browser, png: bytes) -> bytes:
         await page.close()
     width, height = found["width"], found["height"]
     pixels = base64.b64decode(found["pixels"])
-    # Each line is preceded by the number of its filter: 0, none.
+    # Each line starts with its filter type; 0 is none.
     lines = b"".join(b"\0" + pixels[at : at + width] for at in range(0, width * height, width))
     palette = b"".join(colour.to_bytes(3) for colour in found["palette"])
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)

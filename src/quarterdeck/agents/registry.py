@@ -1,6 +1,6 @@
-"""Finds the model that a session names. Keeps the connections to providers for as long as the worker lives.
+"""The models of a worker process, by name, and its connections to model providers.
 
-Knows no provider's library: those are imported, in a thread, when the first model that needs them is asked for.
+Provider libraries are slow to import. They are imported in a thread when the first model that needs them is used.
 """
 
 import asyncio
@@ -15,14 +15,12 @@ if TYPE_CHECKING:
     from quarterdeck.agents.providers import Connection
 
 _OPENAI, _OPENAI_CHAT, _ANTHROPIC = "openai", "openai-chat", "anthropic"
-_NAME_CHARACTERS = 200
-# Names come from sessions, so there is no end to them; few are in use at a time.
-_KEPT_MODELS = 64
+_MAX_NAME_CHARACTERS = 200
+# Callers choose the names, so the number of names is unbounded.
+_MAX_MODELS = 64
 
 
-class Models:
-    """One for a worker process."""
-
+class ModelRegistry:
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
         self._connections: dict[str, Connection] = {}
@@ -30,24 +28,25 @@ class Models:
         self._connecting = asyncio.Lock()
 
     async def resolve(self, name: str | None) -> Model:
-        """The model of this name, or the default one. ModelFailure says what is wrong or which setting is missing."""
+        """The model of this name, by default the configured one. Raises ModelFailure for an unknown name or a missing
+        setting."""
         full_name = self._settings.default if name is None else name
         if full_name not in self._models:
             model = await self._provider_model(full_name)
-            if len(self._models) > _KEPT_MODELS:
+            if len(self._models) > _MAX_MODELS:
                 del self._models[next(name for name in self._models if name != DEMO)]
             self._models[full_name] = model
         return self._models[full_name]
 
     async def close(self) -> None:
-        """Ends every HTTP connection. No step may be under way."""
+        """Close the HTTP connections. No step may be in progress."""
         while self._connections:
             _, connection = self._connections.popitem()
             await connection.close()
 
     async def _provider_model(self, full_name: str) -> Model:
         provider, colon, model = full_name.partition(":")
-        if not (colon and model.strip()) or len(full_name) > _NAME_CHARACTERS or not full_name.isprintable():
+        if not (colon and model.strip()) or len(full_name) > _MAX_NAME_CHARACTERS or not full_name.isprintable():
             raise ModelFailure(
                 f'"{shown(full_name)}" is no model: write provider:name, such as anthropic:NAME, or {DEMO}.'
             )
@@ -67,7 +66,7 @@ class Models:
         api_key = self._api_key(provider)
         async with self._connecting:
             if provider not in self._connections:
-                # Seconds of imports: the event loop has other runs to serve.
+                # Imports take seconds and would block the event loop.
                 self._connections[provider] = await asyncio.to_thread(self._connect, provider, api_key)
             return self._connections[provider]
 
@@ -83,10 +82,10 @@ class Models:
         if provider == _ANTHROPIC:
             key, setting, needed = self._settings.anthropic_api_key, "anthropic_api_key", True
         else:
-            # Servers of one's own often ask for none.
+            # Self-hosted servers often need no key.
             needed = self._settings.openai_base_url is None
             key, setting = self._settings.openai_api_key, "openai_api_key"
-        # A key that was read from a file often brings its line end along.
+        # A key read from a file often ends with a line break.
         key = (key or "").strip()
         if needed and not key:
             raise ModelFailure(f"{variable('model', setting)} is not set.")

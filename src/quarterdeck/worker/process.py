@@ -1,0 +1,153 @@
+"""One worker process: drives runs from the job queue, recovers runs of lost workers, and delivers webhooks.
+
+Procrastinate's worker ends when PostgreSQL restarts, so it is restarted in a loop.
+"""
+
+import asyncio
+import signal
+import time
+from uuid import UUID
+
+from procrastinate import App, PsycopgConnector
+from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
+
+from quarterdeck.agents.registry import ModelRegistry
+from quarterdeck.conversations.runs.recovery import recover
+from quarterdeck.conversations.sessions.service import purge_deleted_sessions
+from quarterdeck.core.logging import configure_logs, log
+from quarterdeck.core.settings import DatabaseSettings, Settings, WorkerSettings
+from quarterdeck.db.database import SCHEMA, Database, role_options
+from quarterdeck.db.migrate import JOBS_SCHEMA
+from quarterdeck.db.pool import KEEPALIVE, RECONNECT_SECONDS
+from quarterdeck.skills.bundle_store import open_bundle_store
+from quarterdeck.webhooks.deliveries import DeliverySender
+from quarterdeck.webhooks.secret_encryption import SecretCipher
+from quarterdeck.webhooks.sender import Sender
+from quarterdeck.worker.agent import AgentLoader
+from quarterdeck.worker.run_driver import RunDriver
+
+QUEUE = "runs"
+# Short: runs must resume within five seconds after the database is back.
+_MIN_PAUSE_SECONDS = 0.2
+_MAX_PAUSE_SECONDS = 1.0
+# A queue worker that ended sooner failed at its start, for example because a grant is missing: the pause grows.
+_STEADY_SECONDS = 5.0
+# Notifications announce jobs and aborts within milliseconds; polling covers lost notifications.
+_POLL_SECONDS = 1.0
+
+
+def run_worker(settings: Settings) -> int:
+    configure_logs(settings.log.level)
+    asyncio.run(_work(settings))
+    return 0
+
+
+async def _work(settings: Settings) -> None:
+    assert settings.database.url is not None, "the caller sets the database URL"
+    database = Database(settings.database.url, settings.database)
+    bundles = open_bundle_store(settings.bundle.store_url, settings.data_dir)
+    models = ModelRegistry(settings.model)
+    agents = AgentLoader(database, bundles, models, settings.bundle, settings.model)
+    driver = RunDriver(database, agents, settings.run)
+    await database.open()
+    stopping = asyncio.Event()
+    jobs = asyncio.create_task(_process_jobs(driver, settings.database, settings.worker, stopping))
+    background = [
+        asyncio.create_task(_recover_runs(database, settings)),
+        asyncio.create_task(_deliver_webhooks(database, settings)),
+    ]
+
+    def stop() -> None:
+        # Only once: a second cancellation would interrupt the hand-back of runs.
+        if not stopping.is_set():
+            stopping.set()
+            jobs.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        await asyncio.wait({jobs})
+    finally:
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        await models.close()
+        await database.close()
+
+
+async def _process_jobs(
+    driver: RunDriver, database: DatabaseSettings, worker: WorkerSettings, stopping: asyncio.Event
+) -> None:
+    """Ends when it is cancelled, or on `stopping`: without a database, Procrastinate turns a cancellation into an
+    error."""
+    assert database.url is not None
+    pause_seconds = _MIN_PAUSE_SECONDS
+    conninfo = make_conninfo(database.url, options=_queue_options(database), **KEEPALIVE)
+    while not stopping.is_set():
+        began = None
+        try:
+            # Checked first: Procrastinate would try to open its pool for half a minute, with growing pauses.
+            await (await AsyncConnection.connect(conninfo)).close()
+            began = time.monotonic()
+            await _run_queue(driver, database.url, database, worker)
+        except Exception as fault:
+            log.warning("the queue is not reachable; trying again", exc_info=fault)
+        if began is not None and time.monotonic() - began > _STEADY_SECONDS:
+            pause_seconds = _MIN_PAUSE_SECONDS
+        if not stopping.is_set():
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, _MAX_PAUSE_SECONDS)
+
+
+def _queue_options(settings: DatabaseSettings) -> str:
+    return role_options(settings.role, f"{JOBS_SCHEMA},{SCHEMA}")
+
+
+async def _run_queue(driver: RunDriver, url: str, database: DatabaseSettings, worker: WorkerSettings) -> None:
+    connector = PsycopgConnector(
+        conninfo=url,
+        kwargs={"options": _queue_options(database), **KEEPALIVE},
+        # By default the pool waits for half a minute before it reports that the database is unreachable.
+        timeout=database.pool_wait_seconds,
+        reconnect_timeout=RECONNECT_SECONDS,
+    )
+    app = App(connector=connector)
+
+    @app.task(name="drive_run", queue=QUEUE)
+    async def drive(run_id: str) -> None:
+        await driver.drive(UUID(run_id))
+
+    async with app.open_async():
+        await app.run_worker_async(
+            queues=[QUEUE],
+            concurrency=worker.concurrency,
+            fetch_job_polling_interval=_POLL_SECONDS,
+            abort_job_polling_interval=_POLL_SECONDS,
+            # No grace period: runs are handed back and resume on another worker within milliseconds.
+            shutdown_graceful_timeout=0,
+            delete_jobs="always",
+            install_signal_handlers=False,
+            update_heartbeat_interval=worker.lease_seconds / 4,
+            stalled_worker_timeout=worker.lease_seconds,
+        )
+
+
+async def _recover_runs(database: Database, settings: Settings) -> None:
+    while True:
+        try:
+            await recover(database, settings.worker.lease_seconds, settings.run.active_per_workspace)
+            await purge_deleted_sessions(database)
+        except Exception as fault:
+            log.warning("recovery failed; trying again", exc_info=fault)
+        await asyncio.sleep(settings.worker.sweep_seconds)
+
+
+async def _deliver_webhooks(database: Database, settings: Settings) -> None:
+    sender = Sender(settings.webhook)
+    try:
+        cipher = SecretCipher(settings.webhook, settings.data_dir)
+        await DeliverySender(database, settings.webhook, cipher, sender).run()
+    finally:
+        sender.close()

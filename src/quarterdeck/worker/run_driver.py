@@ -1,0 +1,134 @@
+"""Drives a run: take inputs, ask the model, execute its tool calls, until the run is finished.
+
+The next action is derived from the conversation each time, so resuming after a crash needs no special case.
+"""
+
+import asyncio
+from uuid import UUID
+
+from quarterdeck.agents.model import ModelFailure, Turn, UserTurn
+from quarterdeck.conversations.runs import lifecycle
+from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.logging import fields, log
+from quarterdeck.core.settings import RunSettings
+from quarterdeck.db.database import Database
+from quarterdeck.worker import journal
+from quarterdeck.worker.agent import Agent, AgentLoader
+from quarterdeck.worker.deltas import DeltaSender
+
+_MIN_PAUSE_SECONDS = 0.2
+_MAX_PAUSE_SECONDS = 5.0
+
+
+class RunDriver:
+    def __init__(self, database: Database, agents: AgentLoader, settings: RunSettings) -> None:
+        self._database = database
+        self._agents = agents
+        self._settings = settings
+
+    async def drive(self, run_id: UUID) -> None:
+        """Returns when the run has ended or another worker has it. Errors of the database lead to another attempt."""
+        pause_seconds = _MIN_PAUSE_SECONDS
+        again = False
+        while True:
+            try:
+                return await self._attempt(run_id, again=again)
+            except ServiceError as fault:
+                log.warning("the attempt failed and will be repeated", exc_info=fault, extra=fields(run_id=run_id))
+            await asyncio.sleep(pause_seconds)
+            pause_seconds, again = min(2 * pause_seconds, _MAX_PAUSE_SECONDS), True
+
+    async def _attempt(self, run_id: UUID, *, again: bool) -> None:
+        lease = await lifecycle.begin(self._database, run_id, self._settings, again=again)
+        if lease is None:
+            return
+        try:
+            await self._run(lease)
+        except Superseded:
+            log.info("the run went on without this attempt", extra=fields(run_id=run_id, attempt=lease.attempt))
+        except asyncio.CancelledError:
+            # Shielded: this task is being cancelled, and the hand-back must complete.
+            await asyncio.shield(self._hand_back(lease))
+            raise
+
+    async def _run(self, lease: Lease) -> None:
+        max_seconds = self._settings.max_seconds
+        try:
+            async with asyncio.timeout(max_seconds - lease.seconds):
+                await _Attempt(self._database, self._agents, self._settings, lease).run()
+        except ModelFailure as failure:
+            await lifecycle.fail(self._database, lease, str(failure))
+        except TimeoutError:
+            await lifecycle.fail(self._database, lease, f"The run took longer than {max_seconds:g} seconds.")
+
+    async def _hand_back(self, lease: Lease) -> None:
+        try:
+            await lifecycle.hand_back(self._database, lease, "Its worker was stopped.")
+        except Superseded:
+            log.info("the run was cancelled", extra=fields(run_id=lease.run_id))
+        except ServiceError as fault:
+            # Not raised: it would replace the cancellation, and the worker would not stop. Recovery finds the run.
+            log.warning("the run could not be handed back", exc_info=fault, extra=fields(run_id=lease.run_id))
+
+
+class _Attempt:
+    def __init__(self, database: Database, agents: AgentLoader, settings: RunSettings, lease: Lease) -> None:
+        self._database = database
+        self._agents = agents
+        self._settings = settings
+        self._lease = lease
+        self._steps = lease.steps
+        self._tokens = lease.tokens
+        self._turns: list[Turn] = []
+
+    async def run(self) -> None:
+        agent = await self._agents.load(self._lease)
+        entries = await lifecycle.entries(self._database, self._lease)
+        self._turns = journal.turns_of(entries, self._lease.run_id)
+        while True:
+            match journal.next_action(self._turns):
+                case journal.TOOLS:
+                    await self._call_tools(agent)
+                case journal.MODEL:
+                    await self._ask_model(agent)
+                case _:
+                    if await lifecycle.finish(self._database, self._lease):
+                        return
+                    await self._take_inputs()
+
+    async def _take_inputs(self) -> None:
+        # Checked before inputs are taken: an input that this run can no longer process is left to the next run.
+        self._check_limits()
+        inputs = await lifecycle.take(self._database, self._lease, self._steps + 1)
+        self._turns += [UserTurn(taken.text, self._lease.run_id) for taken in inputs]
+
+    async def _ask_model(self, agent: Agent) -> None:
+        await self._take_inputs()
+        async with DeltaSender(self._database, self._lease, self._settings.delta_seconds) as deltas:
+            step = await agent.step(self._turns, deltas.add)
+        await lifecycle.record(
+            self._database,
+            self._lease,
+            [*agent.notices(), *journal.entries_of(step)],
+            steps=1,
+            input_tokens=step.input_tokens,
+            output_tokens=step.output_tokens,
+        )
+        self._turns.append(step.turn)
+        self._steps += 1
+        self._tokens += step.input_tokens + step.output_tokens
+
+    async def _call_tools(self, agent: Agent) -> None:
+        """Stores each result by itself: after a crash only the call without a stored result is repeated."""
+        for call in journal.open_calls(self._turns):
+            result = await agent.call(call)
+            await lifecycle.record(self._database, self._lease, [journal.entry_of(result)])
+            journal.add_result(self._turns, result)
+
+    def _check_limits(self) -> None:
+        settings = self._settings
+        if self._steps >= settings.max_steps:
+            raise ModelFailure(f"The run needed more than {settings.max_steps} steps.")
+        if self._tokens >= settings.max_tokens:
+            raise ModelFailure(f"The run used more than {settings.max_tokens} tokens.")

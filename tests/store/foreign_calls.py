@@ -1,0 +1,184 @@
+"""Calls of every store function with a workspace's own scope and the other workspace's ids. None may succeed."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from quarterdeck.activity import rules as activity_rules
+from quarterdeck.activity import store as activity
+from quarterdeck.activity.model import Window
+from quarterdeck.api_keys import store as api_keys
+from quarterdeck.audit import store as audit
+from quarterdeck.audit.model import AuditFilter, ObjectType
+from quarterdeck.changes import store as receipts
+from quarterdeck.conversations.runs import lifecycle_store as lifecycle
+from quarterdeck.conversations.runs import store as runs
+from quarterdeck.conversations.runs.model import Submission, Verdict
+from quarterdeck.conversations.session_tokens import store as session_tokens
+from quarterdeck.conversations.sessions import store as sessions
+from quarterdeck.conversations.sessions.model import SessionBody
+from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
+from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
+from quarterdeck.skills import store as skills
+from quarterdeck.webhooks import delivery_store as deliveries
+from quarterdeck.webhooks import store as webhooks
+from quarterdeck.webhooks.model import (
+    DeliveryState,
+    RunEvent,
+    WebhookBody,
+)
+from quarterdeck.workspaces import store as workspaces
+from tests.store.two_workspaces import ALPHA, BRAVO, BUNDLE, RecordingConnection, StoreCall, Workspace, refused, returns
+
+ORDERS = (True, False)
+
+
+def session_of(workspace: Workspace, session: Workspace) -> SessionBody:
+    return SessionBody(
+        id=session.session,
+        workspace_id=workspace.workspace,
+        title="taken",
+        model=None,
+        instructions=None,
+        skills=[],
+        created_at=datetime.now(UTC),
+        created_by=ActorBody(workspace.user, None, workspace.email),
+        archived_at=None,
+        revision=7,
+    )
+
+
+def webhook_of(webhook: Workspace) -> WebhookBody:
+    return WebhookBody(
+        id=webhook.webhook,
+        url="https://taken.example.com/",
+        events=[RunEvent.FAILED],
+        description="taken",
+        enabled=False,
+        disabled_reason="taken",
+        previous_secret_expires_at=None,
+        created_at=datetime.now(UTC),
+        created_by=ActorBody(webhook.user, None, webhook.email),
+        revision=7,
+    )
+
+
+def submission(mine: Workspace, kind: CredentialKind, session: Workspace, header: Workspace | None) -> Submission:
+    secret_hash = mine.key_hash if kind is CredentialKind.API_KEY else mine.token_hash
+    return Submission(
+        credential=Credential(kind, secret_hash),
+        session_id=session.session,
+        workspace_id=None if header is None else header.workspace,
+        text="taken",
+        idempotency_key="the same",
+        fingerprint=b"",
+    )
+
+
+async def verdicts(c: RecordingConnection, *batch: Submission) -> list[Verdict]:
+    return [submitted.verdict for submitted in await runs.submit(c, batch, wait_for_locks=True)]
+
+
+def with_foreign_ids() -> Iterator[StoreCall]:
+    """As a caller of one workspace would who has got hold of the other's ids. The scope is the workspace, or the
+    session, skill or webhook in it that was seen."""
+    window = activity_rules.window(datetime.now(UTC) + timedelta(seconds=1), 60)
+    yield lambda c, a, b: returns(_states(c, a, window), {"running": 1, "queued": 1, "succeeded": 1})
+    yield lambda c, a, b: returns(activity.run_limit_time(c, a.workspace, window, 3), None)
+    later = datetime.now(UTC) + timedelta(minutes=1)
+    yield lambda c, a, b: returns(activity.active_before(c, a.workspace, later, 9), {"running": 1, "queued": 1})
+    yield lambda c, a, b: returns(_inputs(c, a, window), 1)
+    yield lambda c, a, b: returns(activity.input_limit_time(c, a.workspace, window, 1), None)
+
+    yield lambda c, a, b: returns(api_keys.get(c, a.workspace, b.key), None)
+    yield lambda c, a, b: api_keys.active_of_user(c, a.workspace, b.user)
+    yield lambda c, a, b: api_keys.revoke_all(c, a.workspace, [b.key])
+    yield lambda c, a, b: api_keys.max_days(c, a.workspace)
+    yield lambda c, a, b: refused(api_keys.lock(c, a.workspace, b.key))
+    yield lambda c, a, b: api_keys.replace(c, a.workspace, b.key, a.key, 0)
+    yield lambda c, a, b: api_keys.revoke(c, a.workspace, b.key)
+    yield lambda c, a, b: api_keys.of_user(c, a.workspace, b.user)
+
+    claim = (ALPHA.key, "create_session", BRAVO.name, b"")
+    yield lambda c, a, b: returns(receipts.find(c, receipts.Claim(*claim)), None)
+
+    yield lambda c, a, b: returns(lifecycle.running(c, a.workspace), 1)
+    yield lambda c, a, b: lifecycle.unpark_next(c, a.workspace)
+    for kind in CredentialKind:
+        for header in (None, ALPHA, BRAVO):
+            foreign = submission(ALPHA, kind, BRAVO, header)
+            yield lambda c, a, b, foreign=foreign: returns(verdicts(c, foreign), [Verdict.NOT_FOUND])  # type: ignore[misc]
+    yield lambda c, a, b: returns(runs.get(c, a.workspace, b.run), None)
+
+    yield lambda c, a, b: returns(session_tokens.get(c, a.session, b.token), None)
+    yield lambda c, a, b: session_tokens.revoke(c, a.session, b.token)
+
+    yield lambda c, a, b: sessions.change(c, session_of(a, b))
+    yield lambda c, a, b: returns(sessions.get(c, a.workspace, b.session), None)
+    yield lambda c, a, b: sessions.delete(c, a.workspace, b.session)
+
+    yield lambda c, a, b: returns(skills.get(c, a.workspace, b.skill), None)
+    yield lambda c, a, b: skills.change(c, a.workspace, b.skill, "taken", None, archived=True)
+    yield lambda c, a, b: returns(skills.version(c, a.workspace, b.skill, 1), None)
+    yield lambda c, a, b: returns(skills.usable(c, a.workspace, b.skill, 1), None)
+    yield lambda c, a, b: refused(skills.add_version(c, new_id(), a.workspace, b.skill, BUNDLE, a.user))
+    yield lambda c, a, b: refused(skills.lock(c, a.workspace, b.skill))
+
+    yield lambda c, a, b: returns(webhooks.count(c, a.workspace), 1)
+    yield lambda c, a, b: returns(webhooks.get(c, a.workspace, b.webhook), None)
+    yield lambda c, a, b: webhooks.lock(c, a.workspace, b.webhook)
+    yield lambda c, a, b: webhooks.change(c, a.workspace, webhook_of(b), "taken")
+    yield lambda c, a, b: webhooks.rotate(c, a.workspace, b.webhook, b"taken", 60)
+    yield lambda c, a, b: webhooks.delete(c, a.workspace, b.webhook)
+    yield lambda c, a, b: webhooks.wanting(c, a.workspace, RunEvent.SUCCEEDED)
+    yield lambda c, a, b: returns(deliveries.get(c, a.workspace, b.webhook, b.delivery), None)
+    yield lambda c, a, b: returns(deliveries.get(c, a.workspace, a.webhook, b.delivery), None)
+    yield lambda c, a, b: deliveries.send_again(c, a.webhook, b.delivery)
+
+    yield lambda c, a, b: workspaces.lock_workspace(c, a.workspace)
+    yield lambda c, a, b: workspaces.change(c, a.workspace, "taken", 1, a.user)
+    yield lambda c, a, b: workspaces.get(c, a.workspace)
+    yield lambda c, a, b: returns(workspaces.end_member(c, a.workspace, b.user), False)
+    yield lambda c, a, b: returns(workspaces.find_member(c, a.workspace, b.email), None)
+    for newest_first in ORDERS:
+        yield from _pages(newest_first=newest_first)
+
+
+def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
+    """From the other's objects on, and from the very beginning."""
+    order = {"newest_first": newest_first}
+    beginning = HIGHEST_ID if newest_first else LOWEST_ID
+    filters = (
+        AuditFilter(),
+        AuditFilter(action="create_session"),
+        AuditFilter(object_type=ObjectType.SESSION),
+        AuditFilter(object_id=BRAVO.session),
+        AuditFilter(user_id=BRAVO.user),
+    )
+    for wanted in filters:
+        yield lambda c, a, b, w=wanted: audit.page(c, a.workspace, w, beginning, 9, **order)  # type: ignore[misc]
+    for start in (beginning, None):
+        yield lambda c, a, b, s=start: api_keys.page(c, a.workspace, s or b.key, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: runs.page(c, a.session, s or b.run, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: session_tokens.page(c, a.session, s or b.token, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: skills.versions(c, a.skill, s or b.version, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: webhooks.page(c, a.workspace, s or b.webhook, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: workspaces.members(c, a.workspace, s or b.user, 9, **order)  # type: ignore[misc]
+        for state in (None, DeliveryState.PENDING):
+            yield lambda c, a, b, s=start, of=state: deliveries.page(  # type: ignore[misc]
+                c, a.webhook, of, s or b.delivery, 9, **order
+            )
+        for archived in (True, False):
+            yield lambda c, a, b, s=start, of=archived: sessions.page(  # type: ignore[misc]
+                c, a.workspace, s or b.session, 9, archived=of, search=None, **order
+            )
+            yield lambda c, a, b, s=start, of=archived: skills.page(  # type: ignore[misc]
+                c, a.workspace, s or b.skill, 9, archived=of, **order
+            )
+
+
+async def _states(c: RecordingConnection, a: Workspace, window: Window) -> dict[str, int]:
+    return dict((await activity.runs(c, a.workspace, window, 9)).by_state)
+
+
+async def _inputs(c: RecordingConnection, a: Workspace, window: Window) -> int:
+    return (await activity.inputs(c, a.workspace, window, 9)).total()

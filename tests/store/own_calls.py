@@ -1,0 +1,185 @@
+"""Calls of store functions that name no workspace: about objects of one workspace, and about all workspaces. They must
+not change or return rows of the other workspace."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from quarterdeck.api_keys import store as api_keys
+from quarterdeck.api_keys.model import NewApiKey
+from quarterdeck.audit import store as audit
+from quarterdeck.audit.model import Change, ObjectType
+from quarterdeck.auth import last_used
+from quarterdeck.auth import store as access
+from quarterdeck.changes import store as receipts
+from quarterdeck.conversations import visibility_store
+from quarterdeck.conversations.events import log
+from quarterdeck.conversations.events import store as events
+from quarterdeck.conversations.events.model import EventType, NewEvent
+from quarterdeck.conversations.runs import lifecycle_store as lifecycle
+from quarterdeck.conversations.runs import recovery_store as recovery
+from quarterdeck.conversations.session_tokens import store as session_tokens
+from quarterdeck.conversations.session_tokens.model import NewSessionToken
+from quarterdeck.conversations.sessions import store as sessions
+from quarterdeck.conversations.sessions.model import CreateSessionBody, SessionSkill
+from quarterdeck.core.actors import Credential, CredentialKind, Origin, Permission, Principal
+from quarterdeck.core.ids import HIGHEST_ID, new_id
+from quarterdeck.db.migrate import is_current
+from quarterdeck.skills import store as skills
+from quarterdeck.webhooks import delivery_store as deliveries
+from quarterdeck.webhooks import store as webhooks
+from quarterdeck.webhooks.model import (
+    Claimed,
+    NewDelivery,
+    NewWebhook,
+    Outcome,
+    Receiver,
+    RunEvent,
+)
+from quarterdeck.workspaces import store as workspaces
+from tests.store.two_workspaces import ALPHA, BUNDLE, RecordingConnection, StoreCall, Workspace, returns
+
+
+def with_own_ids() -> Iterator[StoreCall]:
+    """What is done to an object that was seen is done to no other."""
+    yield from _own_credentials()
+    yield from _own_rows()
+    yield from _own_runs()
+    yield from _own_deliveries()
+
+
+def _own_credentials() -> Iterator[StoreCall]:
+    a = ALPHA
+    key, token = Credential(CredentialKind.API_KEY, a.key_hash), Credential(CredentialKind.SESSION_TOKEN, a.token_hash)
+    by_key = Principal(a.workspace, a.key, a.user, a.key, frozenset(), None)
+    by_token = Principal(a.workspace, a.key, a.user, a.session, frozenset(), None, a.session, a.token)
+    yield lambda c, a, b: access.find_principals(c, [key, token])
+    yield lambda c, a, b: access.hold(c, key, exclusive=False)
+    yield lambda c, a, b: access.hold(c, key, exclusive=True)
+    yield lambda c, a, b: access.hold(c, token, exclusive=False)
+    yield lambda c, a, b: access.block(c, [a.key])
+    yield lambda c, a, b: access.caller(c, by_key)
+    yield lambda c, a, b: access.caller(c, by_token)
+    yield lambda c, a, b: c.execute(last_used._FLUSH, ([a.key], [datetime.now(UTC)]))
+
+
+def _own_rows() -> Iterator[StoreCall]:
+    change = Change("create_session", ObjectType.SESSION, ALPHA.session, {})
+    claim = receipts.Claim(ALPHA.key, "create_session", "new", b"")
+    session = CreateSessionBody(title="x", skills=[SessionSkill(ALPHA.skill, 1)])
+    event = NewEvent(EventType.MESSAGE, {"text": "x"})
+    until = datetime.now(UTC) + timedelta(days=1)
+    yield lambda c, a, b: api_keys.add(
+        c, NewApiKey(new_id(), a.workspace, a.key, "x", "x", b"x" * 32, [Permission.KEY_MANAGE], a.user, None)
+    )
+    yield lambda c, a, b: audit.add(c, new_id(), a.workspace, change, None, Origin())
+    yield lambda c, a, b: log.lock_session(c, a.session)
+    yield lambda c, a, b: log.append(c, a.session, a.run, [event])
+    yield lambda c, a, b: events.page(c, a.session, 0, 9, 1 << 20)
+    yield lambda c, a, b: events.heads(c, [a.session])
+    yield lambda c, a, b: receipts.lock(c, claim)
+    yield lambda c, a, b: receipts.save(c, claim, b"{}")
+    yield lambda c, a, b: session_tokens.add(c, NewSessionToken(new_id(), a.session, a.key, b"x" * 32, "x", until))
+    yield lambda c, a, b: sessions.add(c, new_id(), a.workspace, session, a.user)
+    yield lambda c, a, b: visibility_store.workspace_of(c, a.session)
+    yield lambda c, a, b: sessions.prevent_deletion(c, a.session)
+    yield lambda c, a, b: sessions.agent_setup(c, a.session)
+    yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
+    yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
+    yield lambda c, a, b: skills.of_session(c, a.session)
+    yield lambda c, a, b: skills.add_version(c, new_id(), a.workspace, a.skill, BUNDLE, a.user)
+    yield lambda c, a, b: workspaces.add_user(c, new_id(), "new@example.com")
+    yield lambda c, a, b: workspaces.add_user(c, new_id(), a.email)
+    yield lambda c, a, b: workspaces.lock_user(c, a.email)
+    yield lambda c, a, b: workspaces.name_user(c, a.user, "renamed")
+    yield lambda c, a, b: workspaces.workspaces_of_user(c, a.user)
+    yield lambda c, a, b: workspaces.add_workspace(c, new_id(), "x", a.user)
+    yield lambda c, a, b: workspaces.add_member(c, a.workspace, a.user)
+
+
+def _own_runs() -> Iterator[StoreCall]:
+    yield lambda c, a, b: lifecycle.find(c, a.run)
+    yield lambda c, a, b: lifecycle.active(c, a.run)
+    yield lambda c, a, b: lifecycle.active_of(c, a.session)
+    yield lambda c, a, b: lifecycle.start_attempt(c, a.run, 1)
+    yield lambda c, a, b: lifecycle.unconsumed(c, a.run)
+    yield lambda c, a, b: lifecycle.mark_taken(c, a.run, 1, 1)
+    yield lambda c, a, b: lifecycle.count_step(c, a.run, 1, 1, 1, 1)
+    yield lambda c, a, b: lifecycle.succeed(c, a.run, 1)
+    yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "x")
+    yield lambda c, a, b: lifecycle.cancel(c, a.run)
+    yield lambda c, a, b: lifecycle.give_back(c, a.run, 1)
+    yield lambda c, a, b: lifecycle.continue_in(c, a.ended_run, new_id())
+    yield lambda c, a, b: lifecycle.journal(c, a.session, 9)
+    yield lambda c, a, b: lifecycle.enqueue(c, a.waiting_session, a.parked_run)
+    yield lambda c, a, b: lifecycle.lock_places(c, a.workspace)
+    yield lambda c, a, b: lifecycle.park(c, a.parked_run)
+    yield lambda c, a, b: lifecycle.abort_jobs(c, a.run)
+
+
+def _own_deliveries() -> Iterator[StoreCall]:
+    a = ALPHA
+    claimed = Claimed(a.delivery, a.webhook, "run.succeeded", b"x", 0, 1)
+    receiver = Receiver(a.webhook, a.url, a.name, True, [])
+    webhook = NewWebhook(new_id(), a.workspace, a.url, a.name, [RunEvent.FAILED], None, b"x", a.user)
+    for outcome in (
+        Outcome(duration_ms=1, status=200),
+        Outcome(duration_ms=1, error="x"),
+        Outcome(duration_ms=1, error="x", pause=timedelta(seconds=1)),
+    ):
+        yield lambda c, a, b, told=outcome: deliveries.store_outcome(c, claimed, told)  # type: ignore[misc]
+    yield lambda c, a, b: deliveries.add(c, [NewDelivery(new_id(), a.webhook, "run.failed", a.run, b"x")])
+    yield lambda c, a, b: deliveries.give_up(c, [a.delivery], "x")
+    yield lambda c, a, b: deliveries.forget(c, [a.delivery])
+    yield lambda c, a, b: webhooks.lock_workspace(c, a.workspace)
+    yield lambda c, a, b: webhooks.add(c, webhook)
+    yield lambda c, a, b: webhooks.receivers(c, [a.webhook])
+    yield lambda c, a, b: webhooks.note_failure(c, a.webhook)
+    yield lambda c, a, b: webhooks.note_success(c, a.webhook)
+    yield lambda c, a, b: webhooks.disable(c, receiver, "x")
+    yield lambda c, a, b: webhooks.disable_failing(c, receiver, "x", 5)
+    yield lambda c, a, b: webhooks.reseal(c, a.webhook, b"x", None)
+
+
+def for_all_workspaces() -> Iterator[StoreCall]:
+    """Nothing of the other is due: what is young, in use, under way or not yet wanted stays."""
+    yield lambda c, a, b: returns(audit.delete_old(c, 9), 0)
+    yield lambda c, a, b: returns(receipts.delete_old(c, 7, 9), 0)
+    yield lambda c, a, b: sessions.lock_deleted(c)
+    yield lambda c, a, b: returns(deliveries.delete_old(c, HIGHEST_ID, 9), 0)
+    yield lambda c, a, b: recovery.prune_workers(c, 60)
+    yield lambda c, a, b: recovery.replace_lost_jobs(c)
+    yield lambda c, a, b: recovery.delete_spent_jobs(c)
+    yield lambda c, a, b: recovery.add_missing_jobs(c)
+    yield _free_places
+    yield lambda c, a, b: skills.touch_bundle(c, a.bundle, new_id(), 1)
+    yield lambda c, a, b: returns(skills.old_bundles(c, 24, 9), [])
+    yield lambda c, a, b: returns(skills.lock_unused_bundle(c, b.bundle, 24), False)
+    yield lambda c, a, b: returns(skills.lock_unused_bundle(c, a.bundle, 0), False)
+    yield _condemn
+    yield lambda c, a, b: skills.condemned_bundles(c, 9)
+    yield lambda c, a, b: skills.forget_bundle(c, a.condemned, a.version)
+    yield _take_due
+    yield lambda c, a, b: events.notify(c, ["x"])
+    yield lambda c, a, b: webhooks.sealed(c)
+    yield lambda c, a, b: workspaces.all_workspaces(c)
+    yield lambda c, a, b: workspaces.lock_first_start(c)
+    yield lambda c, a, b: workspaces.any_workspace(c)
+    yield lambda c, a, b: is_current(c)
+
+
+async def _free_places(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
+    """A place that one workspace has free is not given to another."""
+    await lifecycle.cancel(c, a.run)
+    await recovery.fill_places(c, 1)
+    row = await (await c.execute("SELECT parked FROM runs WHERE id = %s", (a.parked_run,))).fetchone()
+    assert row == (False,)
+
+
+async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
+    generation = await skills.touch_bundle(c, b"x" * 32, new_id(), 1)
+    await skills.condemn_bundle(c, b"x" * 32)
+    assert (b"x" * 32, generation) in await skills.condemned_bundles(c, 9)
+
+
+async def _take_due(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
+    assert [one.id for one in await deliveries.claim(c, 9, {}, 9, 60)] == [a.delivery]
