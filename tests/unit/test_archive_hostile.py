@@ -24,7 +24,7 @@ MEMORY_BYTES = 64 * MIB
 # what the gauge shows for 80 MiB that are really used.
 GROWTH = """
 import json, re, sys
-from quarterdeck.settings import BundleSettings
+from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.bundle import read_bundle
 from quarterdeck.skills.model import BundleError
 
