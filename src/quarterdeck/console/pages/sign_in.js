@@ -49,7 +49,7 @@ export function show(reason, onSignIn) {
         errorPlace,
         el("div", { class: "buttons" }, submit),
       ),
-      el("p", { class: "muted" }, "The server prints a key on its first start. To create another, run ", el("code", {}, "qd admin create-key"), "."),
+      el("p", { class: "muted" }, "The server prints a key when it first starts. Create more with ", el("code", {}, "qd admin create-key"), "."),
       el("p", { class: "muted" }, el("a", { href: "docs" }, "API reference")),
     ),
   );
