@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine
 from hypothesis.strategies._internal.featureflags import FeatureFlags
 
 from tests.contract.provider_server import Reply
-from tests.model import shown
+from tests.model import responses
+from tests.model.environment import ACTIVE_RUNS, Environment
 from tests.model.model import Expected, Model
 from tests.model.operations import OPERATIONS
-from tests.model.place import PLACES, Place
 from tests.model.records import AuditEntry, Caller, Json, Key, Request, Run, Session, Skill
 from tests.world import bundle
 
@@ -35,7 +35,7 @@ _ARCHIVES = "SELECT sha256 FROM bundles WHERE sha256 = ANY (%s)"
 
 
 class Driver(RuleBasedStateMachine):
-    place: ClassVar[Place]
+    environment: ClassVar[Environment]
     # Hypothesis leaves most rules out of most sequences, others each time. That pays with hundreds of sequences only.
     every_rule: ClassVar[bool]
 
@@ -43,7 +43,7 @@ class Driver(RuleBasedStateMachine):
         super().__init__()
         if self.every_rule:
             self._rules_strategy.enabled_rules_strategy = st.just(FeatureFlags())
-        self.model = Model(PLACES)
+        self.model = Model(ACTIVE_RUNS)
         self.roots: dict[str, Key] = {}
         self.archives: list[bytes] = []
         self.history: list[tuple[Caller, Request]] = []
@@ -54,7 +54,7 @@ class Driver(RuleBasedStateMachine):
         return next(iter(self.roots.values()))
 
     def _open_workspaces(self) -> None:
-        for root in (self.place.new_workspace(), self.place.new_workspace()):
+        for root in (self.environment.new_workspace(), self.environment.new_workspace()):
             self.roots[root.workspace] = root
             self.model.add_key(root)
             found = self.walk(root, "list_audit_events", order="asc") or []
@@ -130,20 +130,20 @@ class Driver(RuleBasedStateMachine):
         if request.if_match is not None:
             headers["If-Match"] = request.if_match
         path = operation.path.format(*request.target)
-        return self.place.http.request(operation.method, path, headers=headers, content=content, params=query)
+        return self.environment.http.request(operation.method, path, headers=headers, content=content, params=query)
 
     def _compare(self, expected: Expected, answer: httpx.Response) -> None:
         assert answer.status_code == expected.status, f"expected {expected}: {answer.status_code} {answer.text}"
         assert answer.headers.get("Idempotency-Replayed") == (None if expected.replay is None else "true")
         if expected.code is not None:
-            assert shown.error_of(answer.content) == expected.code
+            assert responses.error_of(answer.content) == expected.code
         if expected.replay is not None:
             assert answer.content == expected.replay, "another answer than the first time"
 
     # --- runs ---
 
     def reply(self, run: Run, reply: Reply) -> None:
-        self.place.model.answer(run.session.tag, reply)
+        self.environment.model.answer(run.session.tag, reply)
 
     def ended(self, run: Run) -> None:
         """Until the server says so of a run that the model's last reply must have ended."""
@@ -159,10 +159,10 @@ class Driver(RuleBasedStateMachine):
         deadline = time.monotonic() + SETTLE_SECONDS
         while not all(self._is_settled(workspace) for workspace in self.roots):
             assert time.monotonic() < deadline, f"runs are not where they must be: {self._all_active()}"
-            self.place.model.wait_for_change(0.05)
+            self.environment.model.wait_for_change(0.05)
 
     def _is_settled(self, workspace: str) -> bool:
-        questions = self.place.model.questions()
+        questions = self.environment.model.questions()
         active = self.model.active(workspace)
         running = [run for run in active if run.state == "running"]
         queued = [run for run in active if run.state == "queued"]
@@ -171,7 +171,7 @@ class Driver(RuleBasedStateMachine):
             return questions.get(run.session.tag, (0,))[0] == times
 
         begun = [run for run in queued if asks(run, run.session.asked + 1)]
-        if len(begun) != min(PLACES - len(running), len(queued)):
+        if len(begun) != min(ACTIVE_RUNS - len(running), len(queued)):
             return False
         if not all(asks(run, run.session.asked) for run in running):
             return False
@@ -193,18 +193,22 @@ class Driver(RuleBasedStateMachine):
 
     def check_stored(self) -> None:
         """Cheap, after each step."""
-        rows = self.place.fetch(_ACTIVE, [UUID(one) for one in self.roots])
+        rows = self.environment.fetch(_ACTIVE, [UUID(one) for one in self.roots])
         active = {(str(session_id), str(run_id), state) for session_id, run_id, state in rows}
         assert active == {(run.session.id, run.id, run.state) for run in self._all_active()}, "active runs"
         sessions = [one.id for one in self.model.sessions.values() if not one.is_deleted]
         scopes = [UUID(one) for one in [*sessions, *self.model.keys]]
-        receipts = {(str(scope), operation, key) for scope, operation, key in self.place.fetch(_RECEIPTS, scopes)}
+        receipts = {(str(scope), operation, key) for scope, operation, key in self.environment.fetch(_RECEIPTS, scopes)}
         assert receipts == set(self.model.receipts), "receipts"
-        pushed = [(str(one), number) for one, number in self.place.fetch(_VERSIONS, [*map(UUID, self.model.skills)])]
+        pushed = [
+            (str(one), number) for one, number in self.environment.fetch(_VERSIONS, [*map(UUID, self.model.skills)])
+        ]
         for skill in self.model.skills.values():
             numbers = [number for skill_id, number in pushed if skill_id == skill.id]
             assert numbers == list(range(1, len(skill.versions) + 1)), "versions"
-        keys = {str(key_id): revoked for key_id, revoked in self.place.fetch(_KEYS, [UUID(one) for one in self.roots])}
+        keys = {
+            str(key_id): revoked for key_id, revoked in self.environment.fetch(_KEYS, [UUID(one) for one in self.roots])
+        }
         assert keys == {key.id: key.is_revoked for key in self.model.keys.values()}, "keys"
 
     def check_all(self) -> None:
@@ -223,7 +227,7 @@ class Driver(RuleBasedStateMachine):
         keys = [key for key in self.model.keys.values() if key.workspace == workspace]
         assert [one["id"] for one in found] == [key.id for key in keys], "listed keys"
         for key, one in zip(keys, found, strict=True):
-            shown.check_key(key, one)
+            responses.check_key(key, one)
 
     def check_sessions(self, root: Key) -> None:
         mine = [one for one in self.model.sessions.values() if one.workspace == root.workspace and not one.is_deleted]
@@ -232,25 +236,25 @@ class Driver(RuleBasedStateMachine):
             listed = [one for one in reversed(mine) if one.is_archived == archived]
             assert [one["id"] for one in found] == [session.id for session in listed], "listed sessions"
             for session, one in zip(listed, found, strict=True):
-                shown.check_listed_session(session, one)
+                responses.check_listed_session(session, one)
         for session in mine:
             self.check_session(root, session)
 
     def check_session(self, caller: Caller, session: Session) -> None:
         log = self.walk(caller, "list_session_events", session.id)
         if log is not None:
-            assert shown.told(log) == session.log, "the log"
+            assert responses.told(log) == session.log, "the log"
         runs = self.walk(caller, "list_session_runs", session.id, order="asc", limit=2)
         if runs is not None:
             assert len(runs) == len(session.runs)
             for run, one in zip(session.runs, runs, strict=True):
-                shown.check_run(run, one)
+                responses.check_run(run, one)
         tokens = self.walk(caller, "list_session_tokens", session.id, order="asc", limit=2)
         if tokens is not None:
             mine = [one for one in self.model.tokens.values() if one.session is session]
             assert len(tokens) == len(mine)
             for token, one in zip(mine, tokens, strict=True):
-                shown.check_token(token, one)
+                responses.check_token(token, one)
 
     def check_skills(self, root: Key) -> None:
         mine = [one for one in self.model.skills.values() if one.workspace == root.workspace]
@@ -259,7 +263,7 @@ class Driver(RuleBasedStateMachine):
             listed = [one for one in reversed(mine) if one.is_archived == archived]
             assert [one["id"] for one in found] == [skill.id for skill in listed], "listed skills"
             for skill, one in zip(listed, found, strict=True):
-                shown.check_skill(skill, one)
+                responses.check_skill(skill, one)
         for skill in mine:
             self.check_versions(root, skill)
 
@@ -269,14 +273,14 @@ class Driver(RuleBasedStateMachine):
             return
         assert [one["version"] for one in found] == list(range(1, len(skill.versions) + 1))
         for number, archive in enumerate(skill.versions, 1):
-            shown.check_version(skill, number, found[number - 1])
+            responses.check_version(skill, number, found[number - 1])
             headers = {"Authorization": f"Bearer {caller.secret}"}
-            answer = self.place.http.get(f"/v1/skills/{skill.id}/versions/{number}/bundle", headers=headers)
+            answer = self.environment.http.get(f"/v1/skills/{skill.id}/versions/{number}/bundle", headers=headers)
             assert answer.status_code == 200
             assert answer.content == archive, "another archive than was pushed"
 
     def check_archives(self) -> None:
         """Those that nothing names are stored until a sweep finds them old, and no longer."""
         names = {hashlib.sha256(archive).digest(): archive for archive in self.archives}
-        stored = {names[sha256] for (sha256,) in self.place.fetch(_ARCHIVES, list(names))}
+        stored = {names[sha256] for (sha256,) in self.environment.fetch(_ARCHIVES, list(names))}
         assert stored == set(self.model.archives), "stored archives"

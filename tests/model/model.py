@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from tests.model import shown
+from tests.model import responses
 from tests.model.operations import OF_TOKENS, OPERATIONS, Refusal, Refused
 from tests.model.records import AuditEntry, Caller, Json, Key, Receipt, Request, Run, Session, Skill, Token
 
@@ -78,7 +78,7 @@ class Model:
         if expected.learn is not None:
             expected.learn(answer)
         if request.key is not None:
-            kept = shown.without_secret(body, answer)
+            kept = responses.without_secret(body, answer)
             place = (_scope(caller), request.operation, request.key)
             self.receipts[place] = Receipt(_fingerprint(request), expected.status, kept)
 
@@ -128,7 +128,7 @@ class Model:
 
     def _create_api_key(self, caller: Key, _: None, request: Request, now: datetime) -> Learn:
         asked = request.body or {}
-        permissions, expires_at = frozenset(asked["permissions"]), shown.moment(asked["expires_at"])
+        permissions, expires_at = frozenset(asked["permissions"]), responses.moment(asked["expires_at"])
         if expires_at is not None and expires_at <= now:
             raise Refused(Refusal.INVALID)
         _check_within(caller, permissions, expires_at)
@@ -166,25 +166,25 @@ class Model:
             if not key.is_revoked:
                 self._note(key.workspace, request.operation, key.id)
             key.is_revoked = True
-            shown.check_key(key, answer)
+            responses.check_key(key, answer)
 
         return learn
 
     def _get_api_key(self, _: Key, key: Key, __: Request, ___: datetime) -> Learn:
-        return lambda answer: shown.check_key(key, answer)
+        return lambda answer: responses.check_key(key, answer)
 
     def _learn_key(self, key: Key, answer: Json) -> None:
         assert key.id not in self.keys, "an id was given twice"
         assert key.secret not in {one.secret for one in self.keys.values()}, "a secret was given twice"
         self.add_key(key)
         assert key.secret.startswith(answer["prefix"])
-        shown.check_key(key, {name: value for name, value in answer.items() if name != "secret"})
+        responses.check_key(key, {name: value for name, value in answer.items() if name != "secret"})
 
     # --- sessions and their tokens ---
 
     def _create_session(self, caller: Key, _: None, request: Request, __: datetime) -> Learn:
         asked = request.body or {}
-        skills = shown.skills_of(asked)
+        skills = responses.skills_of(asked)
         self._check_skills(caller.workspace, skills)
 
         def learn(answer: Json) -> None:
@@ -192,18 +192,18 @@ class Model:
             session = Session(str(answer["id"]), caller.workspace, tag, asked["title"], skills)
             assert session.id not in self.sessions, "an id was given twice"
             self.sessions[session.id] = session
-            shown.check_session(session, answer)
+            responses.check_session(session, answer)
             self._note(session.workspace, request.operation, session.id)
 
         return learn
 
     def _get_session(self, _: Caller, session: Session, __: Request, ___: datetime) -> Learn:
-        return lambda answer: shown.check_session(session, answer)
+        return lambda answer: responses.check_session(session, answer)
 
     def _change_session(self, _: Key, session: Session, request: Request, __: datetime) -> Learn:
         _check_unchanged(request, session.revision)
         asked = request.body or {}
-        skills = shown.skills_of(asked) if "skills" in asked else session.skills
+        skills = responses.skills_of(asked) if "skills" in asked else session.skills
         self._check_skills(session.workspace, [one for one in skills if one not in session.skills])
         wanted = (asked.get("title", session.title), asked.get("archived", session.is_archived), skills)
 
@@ -212,7 +212,7 @@ class Model:
                 session.title, session.is_archived, session.skills = wanted
                 session.revision += 1
                 self._note(session.workspace, request.operation, session.id)
-            shown.check_session(session, answer)
+            responses.check_session(session, answer)
 
         return learn
 
@@ -230,17 +230,17 @@ class Model:
         return learn
 
     def _create_session_token(self, caller: Key, session: Session, request: Request, now: datetime) -> Learn:
-        asked = shown.moment((request.body or {}).get("expires_at"))
+        asked = responses.moment((request.body or {}).get("expires_at"))
         if asked is not None and not now < asked <= now + TOKEN_LIFE_AT_MOST:
             raise Refused(Refusal.INVALID)
         if asked is not None:
             _check_within(caller, frozenset(), asked)
 
         def learn(answer: Json) -> None:
-            expires_at = shown.moment(answer["expires_at"])
+            expires_at = responses.moment(answer["expires_at"])
             assert expires_at is not None
             limit = asked or min(now + TOKEN_LIFE, caller.expires_at or now + TOKEN_LIFE)
-            assert expires_at == limit or (asked is None and shown.is_about(expires_at, limit))
+            assert expires_at == limit or (asked is None and responses.is_about(expires_at, limit))
             token = Token(str(answer["id"]), session, caller, expires_at, answer["token"])
             assert token.id not in self.tokens, "an id was given twice"
             self.tokens[token.id] = token
@@ -253,7 +253,7 @@ class Model:
             if not token.is_revoked:
                 self._note(token.workspace, request.operation, token.id)
             token.is_revoked = True
-            shown.check_token(token, answer)
+            responses.check_token(token, answer)
 
         return learn
 
@@ -287,7 +287,7 @@ class Model:
         return learn
 
     def _get_run(self, _: Caller, run: Run, __: Request, ___: datetime) -> Learn:
-        return lambda answer: shown.check_run(run, answer)
+        return lambda answer: responses.check_run(run, answer)
 
     def _cancel_run(self, _: Caller, run: Run, request: Request, __: datetime) -> Learn:
         def learn(answer: Json) -> None:
@@ -297,7 +297,7 @@ class Model:
                 self._end(run, "cancelled")
                 self._note(run.session.workspace, request.operation, run.id)
             assert len(answer.pop("discarded_input_ids")) == discarded
-            shown.check_run(run, answer)
+            responses.check_run(run, answer)
 
         return learn
 
@@ -356,13 +356,13 @@ class Model:
             skill = Skill(str(answer["id"]), caller.workspace, (request.body or {})["name"])
             assert skill.id not in self.skills, "an id was given twice"
             self.skills[skill.id] = skill
-            shown.check_skill(skill, answer)
+            responses.check_skill(skill, answer)
             self._note(skill.workspace, request.operation, skill.id)
 
         return learn
 
     def _get_skill(self, _: Key, skill: Skill, __: Request, ___: datetime) -> Learn:
-        return lambda answer: shown.check_skill(skill, answer)
+        return lambda answer: responses.check_skill(skill, answer)
 
     def _change_skill(self, _: Key, skill: Skill, request: Request, __: datetime) -> Learn:
         _check_unchanged(request, skill.revision)
@@ -377,7 +377,7 @@ class Model:
                 skill.name, skill.default_version, skill.is_archived = wanted
                 skill.revision += 1
                 self._note(skill.workspace, request.operation, skill.id)
-            shown.check_skill(skill, answer)
+            responses.check_skill(skill, answer)
 
         return learn
 
@@ -391,7 +391,7 @@ class Model:
         def learn(answer: Json) -> None:
             skill.versions.append(archive)
             skill.revision += 1
-            shown.check_version(skill, len(skill.versions), answer)
+            responses.check_version(skill, len(skill.versions), answer)
             self._note(skill.workspace, request.operation, answer["id"])
 
         return learn

@@ -83,14 +83,14 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     session, skill or webhook in it that was seen."""
     window = activity_rules.window(datetime.now(UTC) + timedelta(seconds=1), 60)
     yield lambda c, a, b: returns(_states(c, a, window), {"running": 1, "queued": 1, "succeeded": 1})
-    yield lambda c, a, b: returns(activity.after_run(c, a.workspace, window, 3), None)
+    yield lambda c, a, b: returns(activity.run_limit_time(c, a.workspace, window, 3), None)
     later = datetime.now(UTC) + timedelta(minutes=1)
     yield lambda c, a, b: returns(activity.active_before(c, a.workspace, later, 9), {"running": 1, "queued": 1})
     yield lambda c, a, b: returns(_inputs(c, a, window), 1)
-    yield lambda c, a, b: returns(activity.after_input(c, a.workspace, window, 1), None)
+    yield lambda c, a, b: returns(activity.input_limit_time(c, a.workspace, window, 1), None)
 
     yield lambda c, a, b: returns(api_keys.get(c, a.workspace, b.key), None)
-    yield lambda c, a, b: api_keys.alive_of_user(c, a.workspace, b.user)
+    yield lambda c, a, b: api_keys.active_of_user(c, a.workspace, b.user)
     yield lambda c, a, b: api_keys.revoke_all(c, a.workspace, [b.key])
     yield lambda c, a, b: api_keys.max_days(c, a.workspace)
     yield lambda c, a, b: refused(api_keys.lock(c, a.workspace, b.key))

@@ -81,7 +81,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: session_tokens.add(c, NewSessionToken(new_id(), a.session, a.key, b"x" * 32, "x", until))
     yield lambda c, a, b: sessions.add(c, new_id(), a.workspace, session, a.user)
     yield lambda c, a, b: visibility_store.workspace_of(c, a.session)
-    yield lambda c, a, b: sessions.keep(c, a.session)
+    yield lambda c, a, b: sessions.prevent_deletion(c, a.session)
     yield lambda c, a, b: sessions.agent_setup(c, a.session)
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)

@@ -6,7 +6,7 @@ import pytest
 
 from quarterdeck.cli import profiles
 from quarterdeck.cli.connection import LOCAL_URL, ConnectionInfo, connect
-from quarterdeck.cli.exit_codes import Complaint
+from quarterdeck.cli.exit_codes import CliError
 from quarterdeck.cli.profiles import Login
 
 STORED = Login("https://stored.example", "stored-key", "stored-workspace")
@@ -30,25 +30,25 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["nothing", "workspace", "key", "url and key", "its own url", "empty"],
 )
-def test_the_environment_goes_before_the_profile(environ: dict[str, str], expected: ConnectionInfo) -> None:
-    profiles.store("default", STORED)
+def test_the_environment_overrides_the_profile(environ: dict[str, str], expected: ConnectionInfo) -> None:
+    profiles.save("default", STORED)
     assert connect(None, {f"QD_{name}": value for name, value in environ.items()}) == expected
 
 
-def test_a_named_profile_goes_before_the_environment() -> None:
-    profiles.store("work", STORED)
+def test_a_named_profile_overrides_the_environment() -> None:
+    profiles.save("work", STORED)
     found = connect("work", {"QD_URL": "https://u", "QD_KEY": "k", "QD_WORKSPACE": "w"})
     assert found == ConnectionInfo(STORED.url, STORED.key, STORED.workspace, "work")
 
 
 def test_without_a_profile() -> None:
     assert connect(None, {"QD_KEY": "k"}) == ConnectionInfo(LOCAL_URL, "k", None, None)
-    with pytest.raises(Complaint, match="not logged in"):
+    with pytest.raises(CliError, match="not logged in"):
         connect(None, {})
-    with pytest.raises(Complaint, match="no profile is called work"):
+    with pytest.raises(CliError, match="no profile named work"):
         connect(None, {"QD_PROFILE": "work", "QD_KEY": "k"})
 
 
-def test_no_text_form_shows_the_key() -> None:
-    profiles.store("default", STORED)
+def test_repr_does_not_show_the_key() -> None:
+    profiles.save("default", STORED)
     assert STORED.key not in f"{STORED!r} {connect(None, {})!r}"

@@ -1,4 +1,4 @@
-"""The conversation as a state machine, and how it looks: without a terminal, a server or a clock."""
+"""The state of a conversation and how it is shown, without terminal, server and clock."""
 
 import re
 from datetime import UTC, datetime
@@ -8,11 +8,10 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from quarterdeck.cli.chat_view import clean, cut, lines_of, live_lines, plain, wrap
-from quarterdeck.cli.conversation import Block, Cancel, Conversation, Kind, Leave, Stage, Stay
-from quarterdeck.cli.watch import as_line, as_text
-from quarterdeck.client.models import Delta, Event
-from quarterdeck.conversations.runs.model import Outcome
+from quarterdeck.cli.chat_view import block_lines, live_lines, plain_text, sanitized, shortened, wrap
+from quarterdeck.cli.conversation import Block, CancelRun, Conversation, Kind, Quit, Stage, Stay
+from quarterdeck.cli.watch import event_json, event_text
+from quarterdeck.client.models import Delta, Event, Outcome
 
 SESSION = UUID(int=1)
 RUN = UUID(int=2)
@@ -20,7 +19,7 @@ NEXT_RUN = UUID(int=3)
 
 
 class Log:
-    """Entries as a server writes them."""
+    """Events as a server writes them."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
@@ -28,207 +27,207 @@ class Log:
 
     def __call__(self, type: str, run_id: UUID = RUN, **data: Any) -> list[Block]:
         self.last_id += 1
-        return self.conversation.event(entry(self.last_id, type, run_id, **data))
+        return self.conversation.event(make_event(self.last_id, type, run_id, **data))
 
     def delta(self, text: str, run_id: UUID = RUN, attempt: int = 1) -> None:
         self.conversation.delta(Delta(SESSION, run_id, attempt, text))
 
 
-def entry(id: int, type: str, run_id: UUID = RUN, **data: Any) -> Event:
+def make_event(id: int, type: str, run_id: UUID = RUN, **data: Any) -> Event:
     return Event(id, SESSION, run_id, type, datetime(2026, 3, 2, tzinfo=UTC), data)
 
 
 @pytest.fixture
-def talk() -> Conversation:
+def chat() -> Conversation:
     conversation = Conversation()
-    conversation.resumed()
+    conversation.stream_started()
     return conversation
 
 
 @pytest.fixture
-def log(talk: Conversation) -> Log:
-    return Log(talk)
+def log(chat: Conversation) -> Log:
+    return Log(chat)
 
 
 def shown(blocks: list[Block]) -> list[tuple[Kind, str]]:
     return [(block.kind, block.text) for block in blocks if block.kind is not Kind.PROGRESS]
 
 
-def begin(talk: Conversation, log: Log, text: str = "first") -> None:
-    """An input of ours that started a run, which has taken it up."""
-    number = talk.send(text)
-    talk.answered(number, Outcome.NEW_RUN, RUN)
+def begin(chat: Conversation, log: Log, text: str = "first") -> None:
+    """An input of this client that started a run, which has read it."""
+    number = chat.send(text)
+    chat.accepted(number, Outcome.NEW_RUN, RUN)
     log("input.accepted", input_id=f"id of {text}", text=text)
     log("run.started", attempt=1)
     log("input.consumed", input_id=f"id of {text}", step=1)
 
 
-@pytest.mark.parametrize("answer_first", [True, False])
-def test_an_input_is_sent_accepted_and_taken_up(talk: Conversation, log: Log, answer_first: bool) -> None:
-    number = talk.send("hello")
-    assert [one.stage for one in talk.waiting] == [Stage.SENDING]
-    accepted = talk.answered(number, Outcome.NEW_RUN, RUN) if answer_first else []
+@pytest.mark.parametrize("response_first", [True, False])
+def test_an_input_is_sent_accepted_and_read(chat: Conversation, log: Log, response_first: bool) -> None:
+    number = chat.send("hello")
+    assert [one.stage for one in chat.queued] == [Stage.SENDING]
+    accepted = chat.accepted(number, Outcome.NEW_RUN, RUN) if response_first else []
     accepted += log("input.accepted", input_id="i", text="hello")
-    accepted += talk.answered(number, Outcome.NEW_RUN, RUN)
-    assert accepted == [Block(Kind.PROGRESS, "accepted, started a run: hello")], "told once, whoever tells first"
-    assert talk.active_run == RUN
+    accepted += chat.accepted(number, Outcome.NEW_RUN, RUN)
+    assert accepted == [Block(Kind.PROGRESS, "Started a run: hello")], "shown once, whichever arrives first"
+    assert chat.active_run == RUN
     log("run.started", attempt=1)
     assert shown(log("input.consumed", input_id="i", step=1)) == [
         (Kind.INPUT, "hello"),
-        (Kind.NOTE, "started a run · taken up at step 1"),
+        (Kind.NOTE, "Started a run · Read at step 1"),
     ]
-    assert talk.waiting == []
-    assert talk.answered(number, Outcome.NEW_RUN, RUN) == [], "an answer that comes last changes nothing"
+    assert chat.queued == []
+    assert chat.accepted(number, Outcome.NEW_RUN, RUN) == [], "a late response changes nothing"
 
 
-def test_steering(talk: Conversation, log: Log) -> None:
-    begin(talk, log)
-    number = talk.send("to the left")
-    assert talk.answered(number, Outcome.STEERED, RUN)
+def test_steering(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
+    number = chat.send("to the left")
+    assert chat.accepted(number, Outcome.STEERED, RUN)
     assert log("input.accepted", input_id="s", text="to the left") == []
-    assert talk.waiting[0].stage is Stage.STEERED
+    assert chat.queued[0].stage is Stage.STEERED
     assert shown(log("message", role="assistant", text="one")) == [(Kind.ANSWER, "one")]
-    assert shown(log("input.consumed", input_id="s", step=2))[1] == (Kind.NOTE, "steered the run · taken up at step 2")
+    assert shown(log("input.consumed", input_id="s", step=2))[1] == (Kind.NOTE, "Steered the run · Read at step 2")
 
 
-def test_the_log_alone_tells_starting_from_steering(talk: Conversation, log: Log) -> None:
+def test_the_log_alone_shows_whether_an_input_started_or_steered(chat: Conversation, log: Log) -> None:
     log("input.accepted", input_id="a", text="theirs")
     log("input.accepted", input_id="b", text="theirs too")
-    assert [one.stage for one in talk.waiting] == [Stage.STARTED, Stage.STEERED]
+    assert [one.stage for one in chat.queued] == [Stage.STARTED, Stage.STEERED]
     log("run.started", attempt=1)
     note = shown(log("input.consumed", input_id="a", step=1))[1]
-    assert note == (Kind.NOTE, "sent from elsewhere · started a run · taken up at step 1")
+    assert note == (Kind.NOTE, "Sent from another client · Started a run · Read at step 1")
 
 
-def test_the_same_text_twice_is_two_inputs(talk: Conversation, log: Log) -> None:
-    talk.send("go on")
-    talk.send("go on")
+def test_the_same_text_twice_is_two_inputs(chat: Conversation, log: Log) -> None:
+    chat.send("go on")
+    chat.send("go on")
     log("input.accepted", input_id="a", text="go on")
-    assert [one.input_id for one in talk.waiting] == ["a", None]
+    assert [one.input_id for one in chat.queued] == ["a", None]
     log("input.accepted", input_id="b", text="go on")
-    assert [one.input_id for one in talk.waiting] == ["a", "b"]
+    assert [one.input_id for one in chat.queued] == ["a", "b"]
 
 
-def test_a_refused_input_is_shown_with_the_reason(talk: Conversation) -> None:
-    number = talk.send("hello")
-    assert shown(talk.refused(number, "The session is archived.")) == [
+def test_a_rejected_input_is_shown_with_the_reason(chat: Conversation) -> None:
+    number = chat.send("hello")
+    assert shown(chat.rejected(number, "The session is archived.")) == [
         (Kind.INPUT, "hello"),
-        (Kind.TROUBLE, "not accepted: The session is archived."),
+        (Kind.WARNING, "Not accepted: The session is archived."),
     ]
-    assert talk.idle
+    assert chat.is_idle
 
 
-def test_the_stored_answer_takes_the_place_of_the_live_text(talk: Conversation, log: Log) -> None:
-    begin(talk, log)
+def test_the_stored_answer_replaces_the_live_text(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
     log.delta("Hel")
     log.delta("lo")
-    assert talk.streaming == "Hello"
+    assert chat.streaming == "Hello"
     assert shown(log("message", role="assistant", text="Hello!")) == [(Kind.ANSWER, "Hello!")]
-    assert talk.streaming == ""
+    assert chat.streaming == ""
 
 
-def test_live_text_of_an_earlier_attempt_is_void(talk: Conversation, log: Log) -> None:
-    begin(talk, log)
+def test_live_text_of_an_earlier_attempt_is_dropped(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
     log.delta("old")
     log("run.requeued", reason="Its worker was lost.")
     log("run.started", attempt=2)
     log.delta("late", attempt=1)
-    assert talk.streaming == ""
+    assert chat.streaming == ""
     log.delta("new", attempt=2)
-    assert talk.streaming == "new"
+    assert chat.streaming == "new"
 
 
-def test_live_text_that_lacks_a_piece_says_so(talk: Conversation, log: Log) -> None:
-    begin(talk, log)
+def test_live_text_with_a_gap_is_marked(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
     log.delta("The beginning")
-    talk.resumed()
-    assert talk.streaming == ""
+    chat.stream_started()
+    assert chat.streaming == ""
     log.delta("the end")
-    assert talk.streaming == "… the end"
+    assert chat.streaming == "… the end"
     log("message", role="assistant", text="The beginning and the end")
     log.delta("Next")
-    assert talk.streaming == "Next"
+    assert chat.streaming == "Next"
 
 
-def test_nothing_is_taken_twice(talk: Conversation) -> None:
-    event = entry(7, "message", role="assistant", text="once")
-    assert len(talk.event(event)) == 1
-    assert talk.event(event) == []
+def test_an_event_is_handled_once(chat: Conversation) -> None:
+    event = make_event(7, "message", role="assistant", text="once")
+    assert len(chat.event(event)) == 1
+    assert chat.event(event) == []
 
 
-def test_a_tool_is_one_line_when_its_result_is_there(talk: Conversation, log: Log) -> None:
-    begin(talk, log)
+def test_a_tool_call_is_shown_with_its_result(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
     assert log("tool.call", call_id="c", name="read", arguments={"path": "x"}) == []
-    assert talk.calls == ['read({"path":"x"})']
+    assert chat.calls == ['read({"path":"x"})']
     assert shown(log("tool.result", call_id="c", name="read", text="y")) == [(Kind.TOOL, 'read({"path":"x"}) → y')]
-    assert talk.calls == []
+    assert chat.calls == []
 
 
-def test_a_cancelled_run_leaves_what_it_had_begun(talk: Conversation, log: Log) -> None:
-    begin(talk, log)
+def test_a_cancelled_run_shows_its_unfinished_work(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
     log("tool.call", call_id="c", name="now", arguments={})
     log.delta("Half an ans")
-    talk.send("too late")
+    chat.send("too late")
     log("input.accepted", input_id="l", text="too late")
     assert shown(log("input.discarded", input_id="l", reason="The run was cancelled."))[1] == (
-        Kind.TROUBLE,
-        "discarded: The run was cancelled.",
+        Kind.WARNING,
+        "Discarded: The run was cancelled.",
     )
     assert shown(log("run.cancelled", discarded_input_ids=["l"])) == [
         (Kind.TOOL, "now() → no result"),
         (Kind.ANSWER, "Half an ans"),
-        (Kind.NOTE, "cut off here, and not kept"),
-        (Kind.TROUBLE, "The run was cancelled."),
+        (Kind.NOTE, "Stopped; partial text not saved"),
+        (Kind.WARNING, "Run cancelled."),
     ]
-    assert talk.idle
+    assert chat.is_idle
 
 
-def test_a_failed_run_hands_inputs_on(talk: Conversation, log: Log) -> None:
-    begin(talk, log)
-    talk.answered(talk.send("next"), Outcome.STEERED, RUN)
+def test_a_failed_run_moves_its_inputs_to_the_next(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
+    chat.accepted(chat.send("next"), Outcome.STEERED, RUN)
     log("input.accepted", input_id="n", text="next")
     blocks = shown(log("run.failed", reason="No.", next_run_id=str(NEXT_RUN)))
-    assert blocks == [(Kind.TROUBLE, "The run failed: No."), (Kind.NOTE, "1 input handed to the next run.")]
-    assert talk.active_run == NEXT_RUN
+    assert blocks == [(Kind.WARNING, "Run failed: No."), (Kind.NOTE, "1 message moved to the next run.")]
+    assert chat.active_run == NEXT_RUN
     log("run.started", NEXT_RUN, attempt=1)
     note = shown(log("input.consumed", NEXT_RUN, input_id="n", step=1))[1]
-    assert note == (Kind.NOTE, "handed to the next run · taken up at step 1")
+    assert note == (Kind.NOTE, "Moved to the next run · Read at step 1")
 
 
-def test_entries_of_a_newer_server_are_passed_over(talk: Conversation, log: Log) -> None:
+def test_unknown_event_types_are_skipped(chat: Conversation, log: Log) -> None:
     assert log("something.new", text="?") == []
-    assert talk.position == 1
+    assert chat.position == 1
 
 
-def test_ctrl_c_cancels_then_leaves(talk: Conversation, log: Log) -> None:
-    begin(talk, log)
-    assert talk.interrupted(100.0) == Cancel(RUN)
-    assert talk.interrupted(101.9) == Leave()
+def test_ctrl_c_cancels_then_quits(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
+    assert chat.interrupted(100.0) == CancelRun(RUN)
+    assert chat.interrupted(101.9) == Quit()
 
 
-def test_ctrl_c_later_cancels_again(talk: Conversation, log: Log) -> None:
-    begin(talk, log)
-    assert talk.interrupted(100.0) == Cancel(RUN)
-    assert talk.interrupted(102.1) == Cancel(RUN)
+def test_ctrl_c_later_cancels_again(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
+    assert chat.interrupted(100.0) == CancelRun(RUN)
+    assert chat.interrupted(102.1) == CancelRun(RUN)
 
 
-def test_ctrl_c_leaves_when_nothing_runs(talk: Conversation, log: Log) -> None:
-    begin(talk, log)
+def test_ctrl_c_quits_without_an_active_run(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
     log("run.succeeded")
-    assert talk.interrupted(100.0) == Leave()
+    assert chat.interrupted(100.0) == Quit()
 
 
-def test_ctrl_c_with_something_unsent_warns_first(talk: Conversation) -> None:
-    talk.send("on its way")
-    assert talk.interrupted(100.0) == Stay("1 input not sent yet. Ctrl-C again leaves.")
-    assert talk.interrupted(101.0) == Leave()
+def test_ctrl_c_with_something_unsent_warns_first(chat: Conversation) -> None:
+    chat.send("on its way")
+    assert chat.interrupted(100.0) == Stay("1 message not sent yet. Press Ctrl-C again to quit.")
+    assert chat.interrupted(101.0) == Quit()
 
 
-# --- how it looks ---
+# --- how it is shown ---
 
 
 @pytest.mark.parametrize(
-    ("text", "harmless"),
+    ("text", "expected"),
     [
         ("plain\ttext\nof two lines", "plain\ttext\nof two lines"),
         ("\x1b[31mred\x1b[0m", "red"),
@@ -247,11 +246,11 @@ def test_ctrl_c_with_something_unsent_warns_first(talk: Conversation) -> None:
         ("é 漢 👍", "é 漢 👍"),
     ],
 )
-def test_nothing_that_steers_a_terminal_is_left(text: str, harmless: str) -> None:
-    assert clean(text) == harmless
+def test_control_characters_are_removed(text: str, expected: str) -> None:
+    assert sanitized(text) == expected
     every = "".join(chr(code) for code in range(0xA0)) + text
     for block in (Block(kind, every) for kind in Kind):
-        written = plain(block) + "".join(part for line in lines_of(block, 30) for _, part in line)
+        written = plain_text(block) + "".join(part for line in block_lines(block, 30) for _, part in line)
         assert re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", written) is None
 
 
@@ -271,33 +270,33 @@ def test_lines_are_broken_between_words(text: str, columns: int, lines: list[str
     assert list(wrap(text, columns)) == lines
 
 
-def test_what_is_cut_says_so() -> None:
-    assert cut("short", 5) == "short"
-    assert cut("longer", 5) == "long…"
-    assert cut("漢字漢字", 5) == "漢字…"
+def test_shortened_text_ends_with_an_ellipsis() -> None:
+    assert shortened("short", 5) == "short"
+    assert shortened("longer", 5) == "long…"
+    assert shortened("漢字漢字", 5) == "漢字…"
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(40, 10), (12, 4), (5, 1), (200, 60)])
-def test_what_is_drawn_anew_never_outgrows_the_screen(talk: Conversation, log: Log, columns: int, rows: int) -> None:
-    begin(talk, log)
+def test_the_live_part_fits_the_screen(chat: Conversation, log: Log, columns: int, rows: int) -> None:
+    begin(chat, log)
     for number in range(9):
-        talk.send(f"input {number} " + "and more " * 20)
+        chat.send(f"input {number} " + "and more " * 20)
     log.delta("A long answer. " * 500)
-    lines = live_lines(talk, columns, rows)
+    lines = live_lines(chat, columns, rows)
     assert len(lines) <= rows
     widest = max(sum(len(text) for _, text in line) for line in lines)
     assert widest <= max(columns, 10)
 
 
-def test_a_screen_shows_the_end_of_a_long_answer_and_what_waits(talk: Conversation, log: Log) -> None:
-    begin(talk, log)
-    talk.answered(talk.send("turn left"), Outcome.STEERED, RUN)
+def test_the_live_part_shows_the_end_of_a_long_answer_and_queued_inputs(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
+    chat.accepted(chat.send("turn left"), Outcome.STEERED, RUN)
     log.delta("\n".join(f"line {number}" for number in range(100)))
-    texts = ["".join(text for _, text in line) for line in live_lines(talk, 60, 8)]
+    texts = ["".join(text for _, text in line) for line in live_lines(chat, 60, 8)]
     assert texts[-3:] == [
         "› turn left",
-        "  accepted · steered the run · not taken up yet",
-        "● working · Ctrl-C cancels",
+        "  Queued for the current run",
+        "● Running · Ctrl-C to cancel",
     ]
     assert "line 99" in texts
     assert "line 50" not in texts
@@ -306,8 +305,8 @@ def test_a_screen_shows_the_end_of_a_long_answer_and_what_waits(talk: Conversati
 # --- qd watch ---
 
 
-def test_an_entry_as_text_is_indented_and_harmless() -> None:
-    text = as_text(entry(7, "message", role="assistant", text="one\n\x1b[2Jtwo"))
+def test_an_event_as_text_is_indented_and_sanitized() -> None:
+    text = event_text(make_event(7, "message", role="assistant", text="one\n\x1b[2Jtwo"))
     first, second = text.split("\n")
     assert first.split()[0] == "7"
     assert first.endswith("  one")
@@ -315,12 +314,12 @@ def test_an_entry_as_text_is_indented_and_harmless() -> None:
     assert first.index("one") == second.index("two")
 
 
-def test_an_entry_of_an_unknown_type_is_shown_whole() -> None:
-    assert '{"colour":"red"}' in as_text(entry(7, "something.new", colour="red"))
+def test_an_event_of_an_unknown_type_shows_its_data() -> None:
+    assert '{"colour":"red"}' in event_text(make_event(7, "something.new", colour="red"))
 
 
-def test_an_entry_as_json_is_one_harmless_line_with_the_same_content() -> None:
-    event = entry(7, "message", role="assistant", text="a\n\x1b\x9b\u202eb")
-    line = as_line(event)
+def test_an_event_as_json_is_one_printable_line() -> None:
+    event = make_event(7, "message", role="assistant", text="a\n\x1b\x9b\u202eb")
+    line = event_json(event)
     assert line.isprintable()
     assert msgspec.json.decode(line, type=Event) == event

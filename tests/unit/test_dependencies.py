@@ -96,7 +96,7 @@ def test_every_import_is_declared() -> None:
     assert undeclared(used, set().union(*declared().values())) == []
 
 
-# `linting` is what `qd skills lint` imports when it runs.
+# `skill_lint` is what `qd skills lint` imports when it runs.
 @pytest.mark.parametrize("start", ["quarterdeck.client", "quarterdeck.cli.main", "quarterdeck.cli.skill_lint"])
 def test_imports_without_the_extras(start: str) -> None:
     names = reachable(start)

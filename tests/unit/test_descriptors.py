@@ -1,4 +1,4 @@
-"""How many descriptors an API server allows itself. In processes of their own: a limit, once lowered, stays."""
+"""The limit of open files of an API server. In processes of their own, because a lowered limit cannot be raised."""
 
 import subprocess
 import sys
@@ -7,11 +7,11 @@ import pytest
 
 LIMITED = """
 import logging, resource, sys
-from quarterdeck.processes.api_server import allow_descriptors
+from quarterdeck.server.api_server import raise_descriptor_limit
 logging.basicConfig(format="%(levelname)s")
 soft, hard, needed = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-allow_descriptors(needed)
+raise_descriptor_limit(needed)
 print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """
 
@@ -26,7 +26,7 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         (200, 200, 201, 200, "WARNING\n"),
     ],
 )
-def test_the_limit_is_raised_where_it_is_too_low(soft: int, hard: int, needed: int, allowed: int, warned: str) -> None:
+def test_the_limit_is_raised_if_it_is_too_low(soft: int, hard: int, needed: int, allowed: int, warned: str) -> None:
     command = [sys.executable, "-c", LIMITED, str(soft), str(hard), str(needed)]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (ended.stdout, ended.stderr) == (f"{allowed}\n", warned)

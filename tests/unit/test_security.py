@@ -72,7 +72,7 @@ def modules_that_import(name: str) -> dict[str, set[str]]:
 
 
 def test_tarfile_writes_headers_in_the_client_and_reads_nothing() -> None:
-    assert modules_that_import("tarfile") == {"client/packing.py": {"BLOCKSIZE", "PAX_FORMAT", "TarInfo"}}
+    assert modules_that_import("tarfile") == {"client/bundle_archive.py": {"BLOCKSIZE", "PAX_FORMAT", "TarInfo"}}
 
 
 @pytest.mark.parametrize(
@@ -83,6 +83,6 @@ def test_parsers_that_were_broken_before_are_not_used(name: str) -> None:
 
 
 def test_what_unpacks_is_known() -> None:
-    assert modules_that_import("zlib") == {"access/secrets.py": {"crc32"}}
+    assert modules_that_import("zlib") == {"core/secrets.py": {"crc32"}}
     assert modules_that_import("zlib_ng") == {"skills/gunzip.py": {"zlib_ng"}}
-    assert modules_that_import("gzip") == {"client/packing.py": {"GzipFile"}, "http/console.py": {"compress"}}
+    assert modules_that_import("gzip") == {"api/console.py": {"compress"}, "client/bundle_archive.py": {"GzipFile"}}

@@ -127,7 +127,7 @@ def _bad_parameter(operation: Operation) -> Refusal:
     if operation.workspace_required:
         fault = errors.invalid("The header Service-Workspace is required.")
         when = f"Service-Workspace is missing. {when}"
-    if operation.paged and operation.lasting:
+    if operation.paged and operation.cursor_must_exist:
         when += " `after` is not a cursor of this list."
     return Refusal("bad_parameter", fault, when, "Correct what the message names.")
 

@@ -21,7 +21,7 @@ _OBJECT_TYPE = {"type": "string", "enum": list(ObjectType)}
     success_type=AuditEventPage,
     success="One page. next_cursor is null on the last.",
     paged=True,
-    lasting=False,
+    cursor_must_exist=False,
     queries=(
         Query("action", _ACTION, "Only events of this action."),
         Query("object_type", _OBJECT_TYPE, "Only events about objects of this type."),

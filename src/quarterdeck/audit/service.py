@@ -26,7 +26,7 @@ async def list_audit_events(
             return await store.page(connection, workspace_id, filters, start, count, newest_first=newest_first)
 
         # The event of the cursor may have expired, or may not match the filter of this call.
-        items, next_cursor = await take_page(request, fetch, lasting=False)
+        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
         return AuditEventPage(items, next_cursor)
 
     return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)

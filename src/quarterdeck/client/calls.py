@@ -17,7 +17,7 @@ from quarterdeck.client.errors import (
     UnexpectedAnswer,
 )
 from quarterdeck.client.requests import Request
-from quarterdeck.client.retry import Outcome, Policy, may_retry, retry_after_seconds, wait_seconds
+from quarterdeck.client.retry import Outcome, Policy, may_repeat, retry_after_seconds, wait_seconds
 from quarterdeck.core.errors import ErrorCode
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class Call(Generic[T]):
 
     def _retry(self, error: QuarterdeckError, outcome: Outcome) -> Retry:
         self._is_effect_unknown |= outcome.sent if outcome.status is None else outcome.status >= 500
-        if may_retry(self.request.method, self.request.has_idempotency_key, outcome):
+        if may_repeat(self.request.method, self.request.has_idempotency_key, outcome):
             seconds = wait_seconds(
                 self._policy,
                 attempts=self._attempts,

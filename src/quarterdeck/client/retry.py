@@ -26,7 +26,7 @@ class Outcome(Struct, frozen=True):
     retry_after: float | None = None
 
 
-def may_retry(method: str, has_idempotency_key: bool, outcome: Outcome) -> bool:
+def may_repeat(method: str, has_idempotency_key: bool, outcome: Outcome) -> bool:
     """Whether sending the request again may help and cannot take effect twice."""
     is_repeatable = has_idempotency_key or method in ("GET", "DELETE")
     if outcome.status is None:

@@ -1,4 +1,4 @@
-"""Who acts: the credential a caller presents, the principal it belongs to, the person behind it."""
+"""Callers: credentials, the principals they identify, and the users who created them."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -51,9 +51,10 @@ class Principal(Struct, frozen=True):
         """A session token needs no permission for its own session."""
         return self.session_id is not None or permission in self.permissions
 
-    def may_see_workspace(self, named: UUID | None) -> bool:
-        """`named` is the Service-Workspace header. Without it a key means its own workspace. Tokens see none."""
-        return self.session_id is None and named in (None, self.workspace_id)
+    def may_see_workspace(self, requested_id: UUID | None) -> bool:
+        """`requested_id` is the Service-Workspace header; its default is the key's own workspace. Tokens see no
+        workspace."""
+        return self.session_id is None and requested_id in (None, self.workspace_id)
 
 
 class Origin(Struct, frozen=True):

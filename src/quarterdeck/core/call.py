@@ -1,4 +1,4 @@
-"""One call of an operation: the parsed request, and the answer to it. Nothing here knows HTTP.
+"""One call of an operation: the parsed request and its answer, independent of HTTP.
 
 Errors in the request are kept in `fault` instead of being raised where they are found, because the order of checks
 is a promise: an invalid credential wins over a bad path, and an invisible object wins over a bad body.

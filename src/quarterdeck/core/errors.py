@@ -1,7 +1,7 @@
-"""What can go wrong, in the caller's words. Nothing here knows of HTTP: `http/envelope.py` gives each kind its status.
+"""Errors that callers see, independent of HTTP: `http/responses.py` maps each kind to a status.
 
-`message` goes to the caller and holds no identifier of theirs, so that what is invisible and what is absent
-give the same bytes. What an operator needs goes to the log through `__cause__`.
+`message` is sent to the caller. It contains no ids, so that an invisible object and a missing object give identical
+responses. Details for the operator go to the log through `__cause__`.
 """
 
 from enum import Enum, StrEnum
@@ -22,7 +22,7 @@ class ErrorCode(StrEnum):
 
 
 class Kind(Enum):
-    """One entry for each situation that the edge answers in its own way."""
+    """One entry for each combination of error code, HTTP status and headers."""
 
     UNAUTHORIZED = ErrorCode.UNAUTHORIZED, "credential"
     FORBIDDEN = ErrorCode.FORBIDDEN, "permission"
@@ -49,7 +49,7 @@ class Kind(Enum):
 
 class ServiceError(Exception):
     def __init__(self, kind: Kind, message: str, wait_seconds: int | None = None) -> None:
-        """`wait_seconds`: after which trying again may help, where that differs from fault to fault."""
+        """`wait_seconds` overrides the Retry-After of the kind."""
         super().__init__(message)
         self.kind = kind
         self.message = message
@@ -57,7 +57,7 @@ class ServiceError(Exception):
 
 
 def unauthorized() -> ServiceError:
-    """One text for missing, malformed, unknown, revoked and expired: a guess learns nothing."""
+    """The same text for missing, malformed, unknown, revoked and expired credentials, to help no attacker."""
     return ServiceError(Kind.UNAUTHORIZED, "A valid credential is required: Authorization: Bearer <key>.")
 
 
@@ -69,8 +69,8 @@ def exceeds_caller(reason: str) -> ServiceError:
     return ServiceError(Kind.FORBIDDEN, reason)
 
 
-def not_found(what: str) -> ServiceError:
-    return ServiceError(Kind.NOT_FOUND, f"No such {what}, or this credential cannot see it.")
+def not_found(object_name: str) -> ServiceError:
+    return ServiceError(Kind.NOT_FOUND, f"No such {object_name}, or this credential cannot see it.")
 
 
 def invalid(reason: str) -> ServiceError:
@@ -90,7 +90,7 @@ def broken_body() -> ServiceError:
 
 
 def malformed(reason: str) -> ServiceError:
-    """Not to be read as a request: nobody can say where the next one begins."""
+    """The request cannot be parsed, so the start of the next request is unknown."""
     return ServiceError(Kind.MALFORMED, reason)
 
 
@@ -127,14 +127,14 @@ def outdated(oldest: str) -> ServiceError:
     )
 
 
-def too_many(whose: str, wait_seconds: int) -> ServiceError:
+def too_many(limit_name: str, wait_seconds: int) -> ServiceError:
     return ServiceError(
-        Kind.TOO_MANY, f"This {whose} has sent too many requests. Try again in {wait_seconds} s.", wait_seconds
+        Kind.TOO_MANY, f"This {limit_name} has sent too many requests. Try again in {wait_seconds} s.", wait_seconds
     )
 
 
 def contended() -> ServiceError:
-    """The only conflict that is answered by trying again."""
+    """The only conflict that a retry can resolve."""
     return ServiceError(Kind.CONTENDED, "The session's active run kept changing. Nothing was stored: send it again.")
 
 

@@ -1,4 +1,4 @@
-"""Entity tags of records that people change: made of the record's revision, compared as RFC 9110 says."""
+"""Entity tags: built from the revision of a record, compared as in RFC 9110."""
 
 import re
 
@@ -12,14 +12,14 @@ def etag(revision: int) -> str:
 
 
 def parse_tags(text: str) -> frozenset[str] | None:
-    """The tags of an If-Match or If-None-Match; None when it is malformed."""
+    """The tags of an If-Match or If-None-Match header, or None if it is malformed."""
     if text.strip() == ANY:
         return frozenset({ANY})
     return frozenset(_TAG.findall(text)) if _LIST.fullmatch(text) else None
 
 
 def matches(tags: frozenset[str], current: str) -> bool:
-    """Strongly: a weak tag matches nothing."""
+    """Strong comparison: a weak tag never matches."""
     return ANY in tags or current in tags
 
 

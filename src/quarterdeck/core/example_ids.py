@@ -1,5 +1,5 @@
-"""Ids, times and a person for the examples in the OpenAPI document. Examples of all features share them, so they fit
-together."""
+"""Ids, times and a user for the examples in the OpenAPI document. All features share them, so the examples are
+consistent."""
 
 from datetime import UTC, datetime
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line on stderr, never a secret."""
+"""Structured logs: one JSON object per line on stderr, with secrets redacted."""
 
 import logging
 import sys
@@ -20,15 +20,15 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "message": redact(record.getMessage()),
         }
-        line |= {name: _without_secrets(value) for name, value in getattr(record, "fields", {}).items()}
+        line |= {name: _redacted(value) for name, value in getattr(record, "fields", {}).items()}
         if record.exc_info and record.exc_info[1] is not None:
-            # The whole chain: what the caller was told is rarely what the operator needs.
+            # With the causes: the error that the caller saw is rarely the one that the operator needs.
             line["exception"] = redact("".join(traceback.format_exception(record.exc_info[1])))
         return msgspec.json.encode(line).decode()
 
 
-def _without_secrets(value: object) -> object:
-    """Words of others stand in fields too: what a provider answered, how a model calls a tool."""
+def _redacted(value: object) -> object:
+    """Fields may hold foreign text, such as the answer of a provider or the name of a tool."""
     return redact(value) if isinstance(value, str) else value
 
 
@@ -38,10 +38,10 @@ def configure_logs(level: str) -> None:
     log.handlers = [handler]
     log.setLevel(level.upper())
     log.propagate = False
-    # A pool warns with every failed attempt while the database is away; the requests that need it say so already.
+    # The pool warns on every failed attempt while the database is down; failing requests are logged already.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 
 def fields(**values: object) -> dict[str, object]:
-    """For `extra=`: what stands beside the message."""
+    """Fields of a log line, for `extra=`."""
     return {"fields": values}

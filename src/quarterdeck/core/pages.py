@@ -1,4 +1,4 @@
-"""Keyset pages: asked for by the last id seen, so that a walk neither skips nor repeats what existed when it began."""
+"""Keyset pagination: a page starts after the last id seen, so no item is skipped or repeated."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
@@ -20,14 +20,15 @@ class PageRequest(Struct, frozen=True):
 
 
 class LogPageRequest(Struct, frozen=True):
-    """A page of a log, whose entries are numbered. A log only grows: any number may be asked for, also one to come."""
+    """A page of a log, whose entries are numbered. `after` may be any number, even of an entry that does not exist
+    yet."""
 
     limit: int = DEFAULT_LIMIT
     after: int = 0
 
 
 def bounds(start: UUID, *, newest_first: bool) -> tuple[UUID, UUID]:
-    """The lowest and the highest id that a page from `start` on may hold."""
+    """The lowest and highest possible id of a page that begins at `start`."""
     return (LOWEST_ID, start) if newest_first else (start, HIGHEST_ID)
 
 
@@ -40,16 +41,17 @@ Item = TypeVar("Item", bound=Identified)
 
 
 async def take_page(
-    request: PageRequest, fetch: Callable[[UUID, int], Awaitable[list[Item]]], *, lasting: bool = True
+    request: PageRequest, fetch: Callable[[UUID, int], Awaitable[list[Item]]], *, cursor_must_exist: bool = True
 ) -> tuple[list[Item], UUID | None]:
-    """`fetch(start, count)` gives `count` items from `start` on, itself included. Where items do not last, being
-    deleted or filtered out, a cursor is a place only, which may be empty by now: a walk goes on from there."""
+    """The items of the page and the next cursor. `fetch(start, count)` returns `count` items from `start` on,
+    inclusive. `cursor_must_exist` is False for lists whose items can be deleted or filtered out: the item of a cursor
+    may be missing then, and the page continues from its position."""
     if request.after is None:
         items = await fetch(HIGHEST_ID if request.newest_first else LOWEST_ID, request.limit + 1)
     else:
         items = await fetch(request.after, request.limit + 2)
         found = bool(items) and items[0].id == request.after
-        if lasting and not found:
+        if cursor_must_exist and not found:
             raise errors.invalid("after is not a cursor of this list.")
         items = items[1:] if found else items
     if len(items) <= request.limit:

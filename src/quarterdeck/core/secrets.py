@@ -1,7 +1,7 @@
-"""Minting and recognising secrets. Only their SHA-256 leaves this room for storage.
+"""Creates, recognises and redacts secrets. Only the SHA-256 of a secret is stored.
 
-Form: `<marker>_<environment>_<40 random base62 characters><CRC32 of those in 6 base62 characters>`. The checksum
-lets a secret scanner, and this service, tell a real one from a typo without the database.
+Format: `<marker>_<environment>_<40 random base62 characters><CRC32 of those in 6 base62 characters>`. The checksum lets
+secret scanners, and this service, recognise a secret without the database.
 """
 
 import hashlib
@@ -18,9 +18,9 @@ _RANDOM_CHARACTERS = 40
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _SHOWN_CHARACTERS = 8
 _FORM = re.compile(r"(qds?)_[a-z0-9]{1,16}_([0-9A-Za-z]{40})([0-9A-Za-z]{6})", re.ASCII)
-# With its marker, or the random part alone: a path that was encoded twice hides the marker.
+# With its marker, or the random part alone: the marker is hidden in a path that was percent-encoded twice.
 _SUSPECT = re.compile(r"(qds?_)[0-9A-Za-z_]+|(whsec_)[0-9A-Za-z+/=]+|[0-9A-Za-z]{40,}", re.ASCII)
-# What has neither a marker nor so many in a row, as nearly every path, needs no closer look.
+# A cheap test first: nearly every text has neither a marker nor 40 such characters in a row.
 _LONG = re.compile(r"[0-9A-Za-z]{40}", re.ASCII)
 _KINDS = {kind.value: kind for kind in CredentialKind}
 _DIGEST = re.compile(r"[0-9a-f]+", re.ASCII)
@@ -50,7 +50,7 @@ def recognise(text: str) -> Credential | None:
 
 
 def redact(text: str) -> str:
-    """For log lines: whatever looks like a secret of ours keeps only its marker. Digests stay: they name archives."""
+    """Replace everything that looks like a secret, except its marker. Hexadecimal digests stay: they name archives."""
 
     def redacted(found: re.Match[str]) -> str:
         return found[0] if _DIGEST.fullmatch(found[0]) else f"{found[1] or found[2] or ''}[redacted]"
@@ -65,7 +65,7 @@ def _hash(text: str) -> bytes:
 
 
 def _checksum(random: str) -> str:
-    """Six digits, two at a time."""
+    """Six base62 digits, computed two at a time."""
     rest, last = divmod(zlib.crc32(random.encode()), len(_PAIRS))
     first, middle = divmod(rest, len(_PAIRS))
     return _PAIRS[first] + _PAIRS[middle] + _PAIRS[last]

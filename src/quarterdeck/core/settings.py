@@ -1,7 +1,7 @@
-"""Every limit and address, read once from the environment, all faults reported together.
+"""All settings, read from the environment. All invalid values are reported together.
 
-A field `x` of the section `bundle` is read from QUARTERDECK_BUNDLE_X. Names end in their unit.
-docs/configuration.md has a line for each; a test compares.
+The field `x` of the section `bundle` is read from QUARTERDECK_BUNDLE_X. Names end in their unit.
+docs/configuration.md describes each setting; a test compares the two.
 """
 
 import re
@@ -17,27 +17,26 @@ PREFIX = "QUARTERDECK"
 
 Count = Annotated[int, Meta(ge=1)]
 Bytes = Annotated[int, Meta(ge=1)]
-# At most a week: PostgreSQL counts its timeouts in milliseconds of 31 bits.
+# At most a week: timeouts of PostgreSQL are 31-bit numbers of milliseconds.
 Seconds = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
-
-# A million: an interval is a whole number of microseconds, and a backlog one that Lua can count.
+# At most a million: an interval is a whole number of microseconds, and a backlog must be exact as a Lua double.
 PerMinute = Annotated[int, Meta(ge=0, le=1_000_000)]
 Burst = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 _TEN_YEARS_SECONDS = 10 * 366 * 24 * 3600
-# As browsers send them: lower case.
+# Browsers send origins in lower case.
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?", re.ASCII)
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 class SettingsError(Exception):
-    """One line that names every setting at fault."""
+    """The message is one line that names all invalid settings."""
 
 
 class Origins(frozenset[str]):
-    """Of web pages: `https://app.example.com`, separated by commas."""
+    """Origins of web pages, such as `https://app.example.com`, separated by commas."""
 
     @classmethod
     def parse(cls, text: str) -> "Origins":
@@ -45,7 +44,7 @@ class Origins(frozenset[str]):
 
 
 class Networks(tuple[IPv4Network | IPv6Network, ...]):
-    """`10.0.0.0/8, 192.0.2.7`. A single address is a network of one."""
+    """IP networks separated by commas: `10.0.0.0/8, 192.0.2.7`. A single address is a network of size one."""
 
     __slots__ = ()
 
@@ -65,16 +64,16 @@ class ServerSettings(Struct, frozen=True):
 class DatabaseSettings(Struct, frozen=True):
     # None: the embedded PostgreSQL under the data directory.
     url: str | None = None
-    # Who migrates. None: whoever `url` names.
+    # The login that migrates. None: the login of `url`.
     owner_url: str | None = None
-    # What API and workers act as. `none` would be nobody, and PostgreSQL keeps pg_… for itself.
+    # The role of API and workers. PostgreSQL reserves `none`, `public` and pg_….
     role: Annotated[str, Meta(pattern=r"^(?!(none|public)$|pg_)[a-z_][a-z0-9_]{0,62}$")] = "quarterdeck_app"
     pool_connections: Count = 8
     submit_connections: Count = 4
-    # A caller is told within five seconds that the database is away: waiting for a connection is part of that.
+    # Callers must learn within five seconds that the database is down. The wait for a connection is part of that.
     pool_wait_seconds: Seconds = 3.0
     statement_seconds: Seconds = 4.0
-    # Longer than any healthy holder keeps a session's lock, shorter than a caller's patience.
+    # Longer than a healthy transaction holds a session's lock, shorter than the timeouts of clients.
     lock_wait_seconds: Seconds = 2.0
 
 
@@ -85,7 +84,7 @@ class HttpSettings(Struct, frozen=True):
     body_seconds: Seconds = 60.0
     body_stall_seconds: Seconds = 10.0
     connections: Count = 4096
-    # Of our own clients; others are left alone.
+    # Applies to Quarterdeck's own clients only.
     min_client_version: Annotated[str, Meta(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9}){0,3}$")] = "0.0.0"
     cors_origins: Origins | None = None
     trusted_proxies: Networks | None = None
@@ -97,10 +96,10 @@ class LimitSettings(Struct, frozen=True):
     credential_burst: Burst = 60
     workspace_per_minute: PerMinute = 0
     workspace_burst: Burst = 600
-    # None: each process counts for itself and gives out its share. Kept out of every fault message.
+    # None: each process enforces its share of the limits. Never part of an error message.
     redis_url: str | None = None
-    # For one answer. A request waits for its own and, at worst, for one that was under way, and may do so with a
-    # database connection in hand. After that nothing is limited until Redis answers again.
+    # Timeout of one call. A request may also wait for the call before its own, and may hold a database connection
+    # meanwhile. After a timeout nothing is limited until Redis answers again.
     redis_wait_seconds: Seconds = 0.25
 
 
@@ -112,7 +111,7 @@ class SubmitSettings(Struct, frozen=True):
 
 
 class KeySettings(Struct, frozen=True):
-    # Part of every secret (`qd_<environment>_…`), so that a leaked test key is told from a live one at sight.
+    # Part of every secret (`qd_<environment>_…`), to tell test keys from live keys.
     environment: Annotated[str, Meta(pattern=r"^[a-z0-9]{1,16}$")] = "live"
     last_used_flush_seconds: Annotated[float, Meta(gt=0, le=60)] = 10.0
 
@@ -123,14 +122,14 @@ class TokenSettings(Struct, frozen=True):
 
 
 class ReceiptSettings(Struct, frozen=True):
-    # Seven days is what the interface promises; less would break it.
+    # At least the seven days that the interface promises.
     keep_days: Annotated[int, Meta(ge=7, le=3650)] = 7
     sweep_interval_seconds: Seconds = 3600.0
     sweep_batch: Count = 1000
 
 
 class AuditSettings(Struct, frozen=True):
-    # None: as long as the database says, at first a year.
+    # None: as stored in the database, initially a year.
     keep_days: Annotated[int, Meta(ge=1, le=3650)] | None = None
 
 
@@ -149,20 +148,20 @@ class BundleSettings(Struct, frozen=True):
     path_component_bytes: Bytes = 255
     all_paths_bytes: Bytes = 1024 * 1024
     extended_header_bytes: Bytes = 64 * 1024
-    # Processor time. With what follows the unpacking, a bundle stays under a second.
+    # CPU time. Together with the later steps, a bundle stays below a second.
     unpacking_seconds: Seconds = 0.85
     orphan_hours: Annotated[int, Meta(ge=1, le=24 * 365)] = 24
-    # Of one process, at a time: uploads hold memory and disk, scans a processor.
+    # Concurrent uploads and scans per process: uploads hold memory and disk, scans hold a CPU.
     uploads: Count = 32
     scans: Count = 2
     upload_wait_seconds: Seconds = 10.0
-    # Of one process, at a time: each has an unpacked file on the disk until its reader has it.
+    # Concurrent downloads per process: each keeps an unpacked file on disk until it is sent.
     file_downloads: Count = 32
     diff_files: Count = 1_000
-    # What is compared line by line: of one file on either side, and of all on both.
+    # Limits for comparisons by line: per file on each side, and for all files on both sides.
     diff_file_bytes: Bytes = 256 * 1024
     diff_bytes: Bytes = 512 * 1024
-    # Waiting or under way, of one process: they are made one at a time.
+    # Queued comparisons per process, including the current one. Only one is computed at a time.
     diffs: Count = 8
 
 
@@ -170,27 +169,27 @@ class WorkerSettings(Struct, frozen=True):
     # Worker processes of `qd serve`; `qd worker` is one.
     processes: Count = 1
     concurrency: Count = 100
-    # A worker that has not been heard of for this long is taken for dead and its runs go to others. Heartbeats come
-    # four times as often: a shorter lease steals from a worker that is only paused, a longer one delays recovery.
+    # A worker without a heartbeat for this long is presumed dead, and its runs are recovered. It sends four heartbeats
+    # per lease. A shorter lease would take runs from a worker that is only paused, a longer one delays recovery.
     lease_seconds: Seconds = 20.0
     sweep_seconds: Seconds = 3.0
 
 
 class RunSettings(Struct, frozen=True):
     active_per_workspace: Count = 100
-    # Attempts in a row that stored no step: then the run itself is what brings its workers down.
+    # Consecutive attempts without a stored step, after which the run is presumed to crash its workers and fails.
     barren_attempts: Count = 5
     max_steps: Count = 100
     max_tokens: Count = 2_000_000
     max_seconds: Seconds = 3600.0
-    # Text is shown as it comes, gathered for this long.
+    # Streamed text is collected for this long before it is sent.
     delta_seconds: Seconds = 0.05
 
 
 class ModelSettings(Struct, frozen=True):
-    # Serves sessions that name no model.
+    # Used by sessions that name no model.
     default: str = "demo"
-    # Kept out of every fault message: a key is checked where it is used.
+    # Never part of an error message. Keys are checked where they are used.
     openai_api_key: str | None = None
     openai_base_url: Annotated[str, Meta(pattern=r"^https?://")] | None = None
     anthropic_api_key: str | None = None
@@ -198,39 +197,40 @@ class ModelSettings(Struct, frozen=True):
     request_retries: Annotated[int, Meta(ge=0)] = 4
     retry_base_seconds: Seconds = 0.5
     retry_max_seconds: Seconds = 30.0
-    # Models that reason may be silent for a minute before their first word. Libraries give up after 600.
+    # Reasoning models may be silent for a minute before their first token. The client libraries time out after 600 s.
     stall_seconds: Annotated[float, Meta(gt=0, le=600)] = 120.0
-    # What is sent, by estimate. Today's windows begin at 128,000; the rest is for the answer and the estimate's error.
+    # Estimated tokens of a request. Context windows start at 128,000; the rest is for the answer and the estimation
+    # error.
     context_tokens: Annotated[int, Meta(ge=1000)] = 100_000
     tool_result_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
     demo_pause_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.05
 
 
 class StreamSettings(Struct, frozen=True):
-    # Shorter than the minute after which proxies close a connection that is silent.
+    # Proxies close a silent connection after a minute.
     heartbeat_seconds: Seconds = 15.0
-    # A stream ends within a second of its credential: a check a second apart from the next would be too late.
+    # A stream must end within a second after its credential.
     check_seconds: Annotated[float, Meta(gt=0, le=1)] = 0.8
     send_seconds: Seconds = 10.0
     queue_deltas: Count = 256
 
 
 class WebhookSettings(Struct, frozen=True):
-    # Base64 of 32 bytes each, separated by commas: the first seals signing secrets, all open them. None: those in the
-    # file `webhook.keys` of the data folder. Kept out of every fault message: they are checked where they are used.
+    # Base64 of 32 bytes each, separated by commas. The first encrypts signing secrets, all decrypt them. None: the keys
+    # in the file `webhook.keys` of the data directory. Never part of an error message: checked where they are used.
     sealing_keys: str | None = None
-    # To networks that only this machine can reach. Who may create a webhook could use it to look around in them.
+    # Allows webhooks to private networks. Callers that can create webhooks could use them to probe these networks.
     allow_private_addresses: bool = False
     allow_http: bool = False
     per_workspace: Count = 20
-    # Of one attempt, from the look-up of the name to the answer.
+    # For one attempt, from the DNS lookup to the response.
     timeout_seconds: Annotated[float, Meta(gt=0, le=60)] = 10.0
-    # Pauses after failed attempts. With the first, which comes at once, there is one attempt more than pauses.
+    # Pauses after failed attempts. The first attempt is immediate, so there is one attempt more than pauses.
     retry_seconds: Annotated[str, Meta(pattern=r"^[0-9]{1,7}(,[0-9]{1,7}){0,19}$")] = (
         "5,300,1800,7200,18000,36000,50400,72000,86400"
     )
     disable_after_days: Annotated[int, Meta(ge=1, le=3650)] = 5
-    # Attempts of one worker at a time, of all and of those to one host.
+    # Concurrent attempts per worker: in total, and to one host.
     concurrency: Count = 32
     per_host: Count = 8
     poll_seconds: Seconds = 1.0
@@ -269,7 +269,7 @@ def variable(section: str, field: str) -> str:
 
 
 def variables() -> list[str]:
-    """Every name that is read, in order: the documentation is compared with it."""
+    """The names of all environment variables, in order. A test compares them with the documentation."""
     return [
         variable(section.name, field.name)
         for section in msgspec.structs.fields(Settings)
@@ -312,7 +312,7 @@ def _origin(text: str) -> str:
 
 
 def with_server(settings: Settings, **given: object) -> Settings:
-    """The settings with what the command line says in place of what the environment says."""
+    """The settings with options of the command line in place of values from the environment."""
     values = {name: value for name, value in given.items() if value is not None}
     try:
         server = msgspec.convert(msgspec.to_builtins(settings.server) | values, ServerSettings)

@@ -1,4 +1,4 @@
-"""Kinds of text, and times, that records are made of. PostgreSQL cannot hold U+0000 in text or jsonb, so none may."""
+"""Types of text and time fields. Text excludes U+0000, which PostgreSQL cannot store in text or jsonb."""
 
 from datetime import datetime
 from typing import Annotated
@@ -12,7 +12,7 @@ Line = Annotated[
     Meta(
         min_length=1,
         max_length=200,
-        # C0 and C1 controls, line and paragraph separators, and marks that turn the direction of text.
+        # C0 and C1 controls, line and paragraph separators, bidirectional formatting characters.
         pattern=r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]*(?![\s\S])",
         description="One line for people to read, without control characters.",
     ),
@@ -22,5 +22,5 @@ Moment = Annotated[datetime, Meta(tz=True)]
 
 
 def storable(text: str) -> str:
-    """Text that came from elsewhere, made fit for PostgreSQL and UTF-8: what neither can hold is replaced."""
+    """Foreign text with characters replaced that PostgreSQL or UTF-8 cannot represent."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

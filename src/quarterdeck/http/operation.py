@@ -64,7 +64,7 @@ class Described(Struct, frozen=True, kw_only=True):
     workspace_required: bool = False
     paged: bool = False
     # Whether what is listed stays: then a cursor that the list never gave out is refused.
-    lasting: bool = True
+    cursor_must_exist: bool = True
     queries: tuple[Query, ...] = ()
     # Whether the answer carries the ETag of the record that it holds.
     etag: bool = False

@@ -37,7 +37,7 @@ _DISABLED = Refusal(
     success_type=WebhookPage,
     success="One page. next_cursor is null on the last.",
     paged=True,
-    lasting=False,
+    cursor_must_exist=False,
 )
 async def list_webhooks(request: Request, access: Access) -> WebhookPage:
     page = request.page_request()
@@ -156,7 +156,7 @@ async def test_webhook(request: Request, changes: Changes) -> Answer:
     success_type=WebhookDeliveryPage,
     success="One page. next_cursor is null on the last.",
     paged=True,
-    lasting=False,
+    cursor_must_exist=False,
     queries=(
         Query("state", {"type": "string", "enum": list(DeliveryState)}, "Only deliveries that are in this state."),
     ),

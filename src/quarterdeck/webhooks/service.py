@@ -41,7 +41,7 @@ async def list_webhooks(access: Access, call: Call[None], request: PageRequest) 
         async def fetch(start: UUID, count: int) -> list[WebhookBody]:
             return await store.page(connection, workspace_id, start, count, newest_first=request.newest_first)
 
-        items, next_cursor = await take_page(request, fetch, lasting=False)
+        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
         return WebhookPage(items, next_cursor)
 
     return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
@@ -152,7 +152,7 @@ async def list_webhook_deliveries(
             order = request.newest_first
             return await delivery_store.page(connection, webhook_id, state, start, count, newest_first=order)
 
-        items, next_cursor = await take_page(request, fetch, lasting=False)
+        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
         return WebhookDeliveryPage(items, next_cursor)
 
     lookup = _visible_webhook(call.workspace_id, webhook_id)

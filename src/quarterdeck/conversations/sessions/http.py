@@ -20,7 +20,7 @@ _SEARCH_CHARACTERS = 200
     success_type=SessionPage,
     success="One page. next_cursor is null on the last.",
     paged=True,
-    lasting=False,
+    cursor_must_exist=False,
     queries=(
         Query("archived", {"type": "boolean", "default": False}, "Whether to list the archived ones instead."),
         Query(

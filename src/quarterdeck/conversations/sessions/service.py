@@ -61,7 +61,7 @@ async def list_sessions(
                 connection, workspace_id, start, count, archived=archived, search=search, newest_first=newest_first
             )
 
-        items, next_cursor = await take_page(request, fetch, lasting=False)
+        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
         return SessionPage(items, next_cursor)
 
     return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)

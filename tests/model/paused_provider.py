@@ -32,7 +32,7 @@ class Question:
         return "\n".join(message["content"] for message in self._messages if message["role"] == "system")
 
 
-class HeldModel:
+class PausedProvider:
     """Lives in a thread of its own; every method but `_serve` and `_held` is for the thread of the test."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

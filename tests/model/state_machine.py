@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, consumes, initialize, invariant, multiple, precondition, rule
 
 from tests.model.driver import ARCHIVES, Driver
-from tests.model.held_model import ANSWER, CALL, FAILURE
 from tests.model.model import MODEL_PREFIX
+from tests.model.paused_provider import ANSWER, CALL, FAILURE
 from tests.model.records import PERMISSIONS, Caller, Json, Key, Request, Run, Session, Skill, Token
 
 # Multiples of eleven hours: no sum of them comes near a day, a week or a year, where the seconds of a test would count.
@@ -306,10 +306,10 @@ class Machine(Driver):
 
     @rule(hours=HOURS, swept=st.booleans())
     def let_time_pass(self, hours: int, swept: bool) -> None:
-        self.place.age(list(self.roots), hours)
+        self.environment.age(list(self.roots), hours)
         self.model.let_pass(hours)
         if swept:
-            self.place.sweep()
+            self.environment.delete_expired()
             self.model.sweep()
             self.check_archives()
 
@@ -380,7 +380,7 @@ class Machine(Driver):
             # A worker would hold on to their runs.
             for session in [one for one in self.model.sessions.values() if one.active is not None]:
                 headers = {"Authorization": f"Bearer {self.roots[session.workspace].secret}"}
-                self.place.http.delete(f"/v1/sessions/{session.id}", headers=headers)
+                self.environment.http.delete(f"/v1/sessions/{session.id}", headers=headers)
 
 
 def _moment(hours: int | None) -> str | None:

@@ -1,5 +1,5 @@
-"""Where the state machine works: a served API, one worker, the model that the test holds, and the database, for what no
-call can do: make time pass, and look at what is stored."""
+"""What the state machine works with: an API process, one worker, a model provider that the test controls, and the
+database, to make time pass and to read what is stored."""
 
 import asyncio
 import socket
@@ -16,36 +16,37 @@ import psycopg
 from psycopg import AsyncConnection
 
 from quarterdeck.api_keys.model import CreateApiKeyBody, CreatedApiKeyBody
-from quarterdeck.app import build_parts
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.ids import created_at, first_id_at
 from quarterdeck.core.settings import DatabaseSettings, Settings, with_server
-from quarterdeck.db.database import connection_options
-from quarterdeck.retention import sweep
+from quarterdeck.db.database import Database, connection_options
+from quarterdeck.retention import delete_expired
+from quarterdeck.skills.bundle_store import open_bundle_store
 from quarterdeck.workspaces import service as workspaces
 from tests.fault.stand_in import asking
-from tests.model.held_model import ANSWER, HeldModel
+from tests.model.paused_provider import ANSWER, PausedProvider
 from tests.model.records import PERMISSIONS, Key
 from tests.workers import working
 from tests.world import PATIENT, serving
 
-# Few, so that runs often wait for one.
-PLACES = 2
+# Few, so that runs often wait.
+ACTIVE_RUNS = 2
 WARM_UP_SECONDS = 180.0
-# A question waits until a rule answers it, which may be at the end of a long sequence.
-WORKER = {"RUN_ACTIVE_PER_WORKSPACE": PLACES, "MODEL_STALL_SECONDS": 600}
+# A request to the provider waits until a rule answers it, maybe at the end of a long sequence.
+WORKER = {"RUN_ACTIVE_PER_WORKSPACE": ACTIVE_RUNS, "MODEL_STALL_SECONDS": 600}
 
 
-class Place:
-    def __init__(self, database_url: str, data_dir: Path, http: httpx.Client, model: HeldModel) -> None:
+class Environment:
+    def __init__(self, database_url: str, data_dir: Path, http: httpx.Client, model: PausedProvider) -> None:
         self.http = http
+        self._data_dir = data_dir
         self.model = model
         self.database = psycopg.connect(database_url, autocommit=True, options="-c search_path=app")
         database = DatabaseSettings(url=database_url, pool_connections=1, submit_connections=1)
         self._settings = with_server(Settings(database=database), data_dir=str(data_dir))
 
     def new_workspace(self) -> Key:
-        """By its first key, which the operator makes."""
+        """Returns its first key."""
         workspace_id, made = asyncio.run(self._create_workspace())
         return Key(
             str(made.id), str(workspace_id), made.label, frozenset(PERMISSIONS), str(made.id), None, str(made.secret)
@@ -59,8 +60,7 @@ class Place:
             return workspace_id, await workspaces.create_key(connection, "test", workspace_id, body, None)
 
     def warm_up(self) -> None:
-        """One run, to its end: the first makes the worker load what it needs to ask a model, which takes long on a busy
-        machine."""
+        """One complete run: with the first one the worker loads the provider's library, which can take long."""
         headers = {"Authorization": f"Bearer {self.new_workspace().secret}"}
         session = self.http.post("/v1/sessions", json={"model": "openai-chat:warm-up"}, headers=headers).json()
         path = f"/v1/sessions/{session['id']}/events"
@@ -71,21 +71,22 @@ class Place:
             self.model.wait_for_change(0.1)
         self.model.answer("warm-up", ANSWER)
 
-    def sweep(self) -> None:
-        asyncio.run(self._sweep())
+    def delete_expired(self) -> None:
+        asyncio.run(self._delete_expired())
 
-    async def _sweep(self) -> None:
-        parts = build_parts(self._settings)
-        await parts.database.open()
+    async def _delete_expired(self) -> None:
+        database = Database(str(self._settings.database.url), self._settings.database)
+        bundles = open_bundle_store(None, self._data_dir)
+        await database.open()
         try:
-            await sweep(parts)
+            await delete_expired(database, bundles, self._settings)
         finally:
-            await parts.database.close()
+            await database.close()
 
     def age(self, workspace_ids: list[str], hours: int) -> None:
         """As if so much time had passed: everything that anybody compares with the clock is moved back, namely when
         keys and tokens end, when receipts and archives were written, and the ids of audit events, which hold their
-        time. Ids of other records stay: their time is only shown. So do runs, which a worker times by itself."""
+        time. Ids of other records stay: their time is only responses. So do runs, which a worker times by itself."""
         past = timedelta(hours=hours)
         ids = [UUID(one) for one in workspace_ids]
         with self.database.transaction():
@@ -110,17 +111,17 @@ def _aged(identifier: UUID, past: timedelta) -> UUID:
 
 
 @contextmanager
-def place(database_url: str, data_dir: Path) -> Iterator[Place]:
+def running_environment(database_url: str, data_dir: Path) -> Iterator[Environment]:
     with (
         socket.create_server(("127.0.0.1", 0)) as door,
-        HeldModel.behind(door) as model,
+        PausedProvider.behind(door) as model,
         serving(database_url, data_dir, **PATIENT) as server,
         working(database_url, data_dir, **asking(door), **WORKER),
         httpx.Client(base_url=server.url, timeout=60) as http,
     ):
-        made = Place(database_url, data_dir, http, model)
+        environment = Environment(database_url, data_dir, http, model)
         try:
-            made.warm_up()
-            yield made
+            environment.warm_up()
+            yield environment
         finally:
-            made.database.close()
+            environment.database.close()
