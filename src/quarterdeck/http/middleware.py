@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ErrorCode, ServiceError
-from quarterdeck.core.ids import new_id_text
+from quarterdeck.core.ids import new_id
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.secrets import redact
 from quarterdeck.core.settings import HttpSettings
@@ -96,7 +96,7 @@ def _request_id(headers: Headers) -> str:
     given = headers.getlist(REQUEST_ID)
     if len(given) == 1 and _ACCEPTED_ID.fullmatch(given[0]) and redact(given[0]) == given[0]:
         return given[0]
-    return new_id_text()
+    return str(new_id())
 
 
 def _check_host(headers: Headers) -> None:
