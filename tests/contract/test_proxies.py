@@ -1,4 +1,4 @@
-"""The proxy examples of docs/operations.md, word for word but for ports and timeouts, with the real programs in front."""
+"""The proxy examples of docs/operations.md, word for word but for ports and timeouts, with real proxies."""
 
 import re
 import shutil
