@@ -17,7 +17,7 @@ UVICORN = ["-m", "uvicorn", "tests.uvicorn_app:create_app", "--factory", "--http
 @pytest.fixture(scope="module")
 def other(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """On the database of the usual server."""
-    with serving(server.database_url, tmp_path_factory.mktemp("uvicorn"), command=UVICORN) as other:
+    with serving(server.database_url, tmp_path_factory.mktemp("uvicorn"), UVICORN) as other:
         yield other
 
 
@@ -64,7 +64,7 @@ async def test_a_stream_follows_and_ends_with_its_key(there: World, other: Serve
 
 
 async def test_a_shutdown_ends_streams(database_url: str, tmp_path: Path) -> None:
-    with serving(database_url, tmp_path, command=UVICORN) as own:
+    with serving(database_url, tmp_path, UVICORN) as own:
         async with httpx.AsyncClient(base_url=own.url, timeout=30) as http:
             world = await World.create(database_url, http)
             session_id = await world.new_session()

@@ -4,7 +4,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.core.ids import created_at, first_id_at, new_id, new_id_text, new_ids, parse_id
+from quarterdeck.core.ids import created_at, first_id_at, new_id, parse_id
 
 # The same in every process of a parallel run.
 SOME_ID = UUID("8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55")
@@ -16,25 +16,8 @@ def test_is_a_uuid_of_version_seven_made_now() -> None:
     assert abs(datetime.now(UTC) - created_at(identifier)) < timedelta(seconds=5)
 
 
-def test_as_text_it_is_the_same_kind_of_id() -> None:
-    before, text, after = new_id(), new_id_text(), new_id()
-    assert before < UUID(text) < after
-    assert text == str(UUID(text))
-
-
-def test_many_at_once_are_the_same_kind_of_id_in_order() -> None:
-    before, many, after = new_id(), [UUID(bytes=each) for each in new_ids(5_000)], new_id()
-    assert [before, *many, after] == sorted({before, *many, after})
-    assert {(each.version, each.variant) for each in many} == {(7, "specified in RFC 4122")}
-    assert abs(datetime.now(UTC) - created_at(many[0])) < timedelta(seconds=5)
-    assert len({each.int & 0xFFFFFFFF for each in many}) > 4_990, "random"
-    assert new_ids(0) == []
-
-
-def test_an_id_is_like_any_other_uuid() -> None:
-    identifier = new_id()
-    same = UUID(str(identifier))
-    assert (identifier, hash(identifier), identifier.is_safe) == (same, hash(same), same.is_safe)
+def test_the_last_62_bits_are_random() -> None:
+    assert len({new_id().int & (1 << 62) - 1 for _ in range(5_000)}) == 5_000
 
 
 @pytest.mark.parametrize("milliseconds", [0, 1, 999, 1_763_236_800_001, 1_763_236_800_999, 8_589_934_591_999])

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ErrorCode, ServiceError
-from quarterdeck.core.ids import new_id_text
+from quarterdeck.core.ids import new_id
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.secrets import redact
 from quarterdeck.core.settings import HttpSettings
@@ -78,25 +78,29 @@ class Middleware:
 
 
 def _log_request(scope: Scope, status: int, seconds: float) -> None:
-    """Without query and headers, which may hold secrets. Method and path may too: the log formatter redacts fields, but
-    has to see the whole value to recognise a secret."""
+    """Without query and headers, which may hold secrets."""
     log.info(
         "request",
         extra=fields(
             request_id=scope[REQUEST_ID_STATE],
-            method=redact(scope["method"])[:_LOGGED_CHARACTERS],
-            path=redact(scope["path"])[:_LOGGED_CHARACTERS],
+            method=_shortened(scope["method"]),
+            path=_shortened(scope["path"]),
             status=status,
             ms=round(seconds * 1000, 2),
         ),
     )
 
 
+def _shortened(text: str) -> str:
+    """Redacted before it is cut: a part of a secret would not be recognised. The log formatter redacts the rest."""
+    return text if len(text) <= _LOGGED_CHARACTERS else redact(text)[:_LOGGED_CHARACTERS]
+
+
 def _request_id(headers: Headers) -> str:
     given = headers.getlist(REQUEST_ID)
     if len(given) == 1 and _ACCEPTED_ID.fullmatch(given[0]) and redact(given[0]) == given[0]:
         return given[0]
-    return new_id_text()
+    return str(new_id())
 
 
 def _check_host(headers: Headers) -> None:

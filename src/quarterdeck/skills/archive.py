@@ -1,33 +1,29 @@
-"""Walks a gzipped tar once, front to back, and lists what is in it. Extracts nothing, hands over what is asked for.
+"""Reads a gzipped tar once, front to back, and lists its entries. Writes no file; the caller may ask for the content of
+some.
 
-Not `tarfile`: it loops for ever on a negative size (CVE-2025-8194), takes wrong sums and duplicates without
-a word, and holds as much as a stranger asks for. Here every byte and entry is counted before it is used.
+Not `tarfile`: it loops for ever on a negative size (CVE-2025-8194), accepts wrong checksums and duplicate paths, and
+allocates as much memory as the archive asks for. Here every byte and entry is counted before it is used.
 """
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills import tar
 from quarterdeck.skills.gunzip import Gunzip, Source
-from quarterdeck.skills.hashing import Sums
 from quarterdeck.skills.model import BundleError, ManifestFile
 from quarterdeck.skills.paths import bundle_path, check_collisions
 
-if TYPE_CHECKING:
-    from hashlib import _Hash
-
 SKILL_MD = "SKILL.md"
 
-# Is handed one file, a piece at a time.
+# Receives the content of one file, a piece at a time.
 Take = Callable[[bytes], object]
 
 
 class Archive(Struct, frozen=True):
-    # Sorted by path, which for UTF-8 is the order of the bytes too.
+    # Sorted by path. For UTF-8 that is the order of the bytes, too.
     files: list[ManifestFile]
     # Every path that has an entry, and whether it is a directory.
     directories: dict[str, bool]
@@ -39,15 +35,13 @@ class Archive(Struct, frozen=True):
 
 def read_archive(source: Source, limits: BundleSettings) -> Archive:
     skill_md = bytearray()
-    with Sums() as sums:
-        walk = _Walk(Gunzip(source, limits, sums), limits, {SKILL_MD: skill_md.extend}, sums)
-        while walk.next_entry():
-            pass
-        walk.finish()
-        sums.finish()
+    walk = _Walk(Gunzip(source, limits), limits, {SKILL_MD: skill_md.extend})
+    while walk.next_entry():
+        pass
+    walk.finish()
     check_collisions(walk.directories)
     return Archive(
-        files=sorted((file.summed() for file in walk.files), key=lambda file: file.path),
+        files=sorted(walk.files, key=lambda file: file.path),
         directories=walk.directories,
         skill_md=bytes(skill_md) if SKILL_MD in walk.taken else None,
         unpacked_bytes=walk.unpacked_bytes,
@@ -57,49 +51,35 @@ def read_archive(source: Source, limits: BundleSettings) -> Archive:
 
 
 def read_file(source: Source, path: str, limits: BundleSettings, max_bytes: int) -> bytes | None:
-    """The first `max_bytes` of one file, or None if the archive has no such file. Reads no further than it must."""
+    """The first `max_bytes` of one file, or None if the archive has no such file. Stops reading after that file."""
     start = bytearray()
     found = take_files(source, limits, {path: lambda piece: start.extend(piece[: max_bytes - len(start)])})
     return bytes(start) if found else None
 
 
 def take_files(source: Source, limits: BundleSettings, takers: Mapping[str, Take]) -> dict[str, ManifestFile]:
-    """Hands each of these files to its taker. What was found, with the sums of what was handed over, by path. Reads no
-    further than it must."""
-    with Sums() as sums:
-        walk = _Walk(Gunzip(source, limits, sums), limits, takers, sums)
-        while len(walk.taken) < len(takers) and walk.next_entry():
-            pass
-        sums.finish()
-    return {path: file.summed() for path, file in walk.taken.items()}
-
-
-class _File(Struct, frozen=True, eq=False):
-    path: str
-    bytes: int
-    sha256: "_Hash"
-    executable: bool
-
-    def summed(self) -> ManifestFile:
-        return ManifestFile(self.path, self.bytes, self.sha256.hexdigest(), self.executable)
+    """Passes each of these files to its taker. Returns those that were found, by path. Stops reading after the last."""
+    walk = _Walk(Gunzip(source, limits), limits, takers)
+    while len(walk.taken) < len(takers) and walk.next_entry():
+        pass
+    return walk.taken
 
 
 class _Walk:
-    def __init__(self, stream: Gunzip, limits: BundleSettings, takers: Mapping[str, Take], sums: Sums) -> None:
+    def __init__(self, stream: Gunzip, limits: BundleSettings, takers: Mapping[str, Take]) -> None:
         self.stream = stream
-        self.files: list[_File] = []
+        self.files: list[ManifestFile] = []
         self.directories: dict[str, bool] = {}
-        # Those of the files that were handed over.
-        self.taken: dict[str, _File] = {}
+        # Files that were passed to their takers.
+        self.taken: dict[str, ManifestFile] = {}
         self.unpacked_bytes = 0
         self._takers = takers
-        self._sums = sums
         self._limits = limits
         self._entries = 0
         self._paths_bytes = 0
 
     def next_entry(self) -> bool:
-        """Take in one file or directory with what describes it; False at the end of the archive."""
+        """Reads one file or directory with its extended header. False at the end of the archive."""
         extension: tar.Extension | None = None
         while (block := self.stream.take(tar.BLOCK_BYTES)) and block != tar.ZERO_BLOCK:
             if len(block) < tar.BLOCK_BYTES:
@@ -109,7 +89,7 @@ class _Walk:
                 self._count_entry()
                 self._take_entry(header, extension or tar.Extension())
                 return True
-            # No writer sends two for one entry, and readers differ on which of them counts.
+            # No writer sends two for one entry, and readers disagree about which of them counts.
             if extension is not None:
                 raise BundleError("an extended header follows another one.", path=header.name)
             extension = self._take_extension(header)
@@ -118,7 +98,7 @@ class _Walk:
         return False
 
     def finish(self) -> None:
-        """Read on to the last byte: the gzip checksum follows the padding, and nothing may hide there."""
+        """Reads to the last byte: the gzip checksum follows the padding, and nothing may be hidden in the padding."""
         for piece in self.stream.pieces():
             if piece != bytes(len(piece)):
                 raise BundleError("there is data after the end of the tar archive.")
@@ -137,7 +117,7 @@ class _Walk:
             raise _truncated(header.name)
         self._skip_padding(header.size, header.name)
         if header.type == tar.GLOBAL:
-            # Belongs to no entry, so it is counted as one: else there would be no end to them.
+            # Belongs to no entry, so it is counted as one. Otherwise their number would have no limit.
             self._count_entry()
             tar.check_global(body, header)
             return None
@@ -148,10 +128,10 @@ class _Walk:
         if extension.size not in (None, header.size):
             raise BundleError("the PAX header and the header differ about the size.", path=name)
         if header.type == tar.OLD_FILE and header.name.endswith(b"/") != name.endswith(b"/"):
-            # Some readers judge by the one name, some by the other, and would take the content for further entries.
+            # Readers disagree about which name counts. Some would read the content as further entries.
             raise BundleError("its two names differ about whether it is a directory.", path=name)
-        # Before there was a type for directories, a closing slash told them. Where there is one, readers
-        # disagree about a file with such a name, and its last component is empty: refused.
+        # In the oldest format, a closing slash marks a directory. In later formats a file with such a name is refused:
+        # its last component is empty, and readers disagree about it.
         directory = header.type == tar.DIRECTORY or (header.type == tar.OLD_FILE and name.endswith(b"/"))
         path = bundle_path(name, directory=directory, limits=self._limits)
         self._add_path(path, directory)
@@ -178,14 +158,14 @@ class _Walk:
         take = self._takers.get(path)
         sha256, left = hashlib.sha256(), header.size
         for piece in self.stream.pieces(header.size):
-            self._sums.add(sha256, piece)
+            sha256.update(piece)
             left -= len(piece)
             if take is not None:
                 take(piece)
         if left:
             raise _truncated(path)
         self._skip_padding(header.size, path)
-        file = _File(path, header.size, sha256, header.executable)
+        file = ManifestFile(path, header.size, sha256.hexdigest(), header.executable)
         self.files.append(file)
         if take is not None:
             self.taken[path] = file

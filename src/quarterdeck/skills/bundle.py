@@ -1,6 +1,6 @@
-"""Reads a whole bundle: the archive, then the SKILL.md in it. The one way in for whoever holds an archive.
+"""Reads a whole bundle: the archive, then its SKILL.md.
 
-Takes up to a second of processor time, so it does not belong on an event loop.
+Takes up to a second of processor time, so it must not run on an event loop.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from quarterdeck.skills.model import Bundle, BundleError, Manifest, shown
 
 
 def read_bundle(source: Source, limits: BundleSettings) -> Bundle:
-    """Read `source` from where it stands to its end. Raises BundleError, and OSError when the source does."""
+    """Reads `source` from its current position to its end. Raises BundleError, and OSError if the source does."""
     archive = read_archive(source, limits)
     if archive.skill_md is None:
         raise missing_skill_md(archive.directories)
@@ -25,7 +25,7 @@ def read_bundle(source: Source, limits: BundleSettings) -> Bundle:
 
 
 def missing_skill_md(directories: Mapping[str, bool]) -> BundleError:
-    """What most likely went wrong, told from the paths that are there."""
+    """The most likely mistake, judged by the paths in the archive."""
     for path in sorted(directories):
         if path == SKILL_MD or path.startswith(f"{SKILL_MD}/"):
             return BundleError("it is a directory: a file of this name is needed.", path=SKILL_MD)

@@ -1,8 +1,8 @@
-"""Archives under their SHA-256 and generation, in a folder or in an object store. The same name always holds the same
-content."""
+"""Stores archives by SHA-256 and generation, in a folder or an object store. A name always has the same content."""
 
 import asyncio
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
 _FILE_SCHEME = "file://"
-# The library would try for minutes; a caller waits for the answer.
+# The library would try for minutes while a caller waits.
 _CLIENT: "ClientConfig" = {
     "connect_timeout": timedelta(seconds=3),
     "timeout": timedelta(seconds=30),
-    # Whoever names an http:// endpoint means it; the usual ones are https.
+    # For endpoints that are configured with http://.
     "allow_http": True,
 }
-# Of one archive, 5 MiB each: what is under way is in memory, and the next that is read meanwhile.
+# Parts of 5 MiB, of one archive, that are uploaded at a time. They are held in memory.
 _PARTS_AT_ONCE = 1
 _RETRY: "RetryConfig" = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
 
@@ -37,14 +37,14 @@ _RETRY: "RetryConfig" = {"max_retries": 2, "retry_timeout": timedelta(seconds=10
 class BundleStore:
     def __init__(self, store: ObjectStore, folder: Path | None) -> None:
         self._store = store
-        # Set for a local folder, to which we write ourselves: obstore does not bring what it wrote to the disk, and
-        # holds up to twelve parts of 5 MiB of each archive in memory.
+        # Set for a local folder. We write to it without obstore, which does not call fsync and holds up to twelve parts
+        # of 5 MiB of each archive in memory.
         self._folder = folder
-        # Folders within it whose own names are on the disk.
-        self._settled: set[Path] = set()
+        # Subfolders whose directory entries are on the disk.
+        self._synced: set[Path] = set()
 
     async def put(self, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
-        """Returns once the archive would survive a power cut: the row that names it is committed after this."""
+        """Returns when the archive would survive a power cut. The row that names it is committed after this."""
         name = _name(sha256, generation)
         archive.seek(0)
         if self._folder is not None:
@@ -53,30 +53,26 @@ class BundleStore:
         try:
             await obstore.put_async(self._store, name, archive, max_concurrency=_PARTS_AT_ONCE)
         except (BaseError, FileNotFoundError) as fault:
-            # The second is a bucket that is not there.
+            # FileNotFoundError: there is no such bucket.
             raise errors.unavailable() from fault
 
     def _write(self, archive: IO[bytes], folder: Path, name: str) -> None:
-        """In place, without cutting off what is there: that can only be the same content or a part of it, left behind
-        by a crash or just being written by another push. So whoever reads is not disturbed, and a crash leaves nothing
-        that has no row."""
+        """Writes in place, without truncating. An existing file has the same content or the start of it: a crash left
+        it, or another push is writing it. So readers are not disturbed, and a crash leaves no file without a row."""
         path = folder / name
-        if path.parent not in self._settled:
+        if path.parent not in self._synced:
             path.parent.mkdir(exist_ok=True)
             _sync(folder)
-            self._settled.add(path.parent)
-        # Not by a file object, which asks four things of the system that nobody needs to know here.
-        with _opened(path, os.O_WRONLY | os.O_CREAT) as descriptor:
-            while piece := archive.read(PIECE_BYTES):
-                written = 0
-                while written < len(piece):
-                    written += os.write(descriptor, piece[written:])
-            os.fsync(descriptor)
+            self._synced.add(path.parent)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666), "wb") as file:
+            shutil.copyfileobj(archive, file, PIECE_BYTES)
+            file.flush()
+            os.fsync(file.fileno())
         _sync(path.parent)
 
     async def read(self, sha256: str, generation: UUID, start: int, end: int) -> bytes:
-        """One piece of an archive. Pieces are fetched one by one, so that a slow reader holds no connection to the
-        store, nor more than a piece. FileNotFoundError when the archive is not there."""
+        """One piece of an archive. Pieces are fetched one by one, so that a slow reader holds one piece and no
+        connection to the store. Raises FileNotFoundError if there is no such archive."""
         try:
             piece = await obstore.get_range_async(self._store, _name(sha256, generation), start=start, end=end)
         except BaseError as fault:
@@ -85,7 +81,7 @@ class BundleStore:
 
     @contextmanager
     def open(self, sha256: str, generation: UUID) -> Iterator[Source]:
-        """For a thread: reading blocks. FileNotFoundError when the archive is not there."""
+        """Reading blocks, so use it in a thread. Raises FileNotFoundError if there is no such archive."""
         if self._folder is not None:
             with (self._folder / _name(sha256, generation)).open("rb") as archive:
                 yield archive
@@ -99,12 +95,12 @@ class BundleStore:
         try:
             await obstore.delete_async(self._store, _name(sha256, generation))
         except FileNotFoundError:
-            # A sweep that was cut off after this step; the row goes now.
+            # An earlier deletion was interrupted after this step.
             return
 
 
 class _Download:
-    """A stream of pieces, read like a file. Holds one piece."""
+    """Reads a stream of pieces like a file. Holds one piece."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -130,19 +126,13 @@ def open_bundle_store(url: str | None, data_dir: Path) -> BundleStore:
 
 
 def _name(sha256: str, generation: UUID) -> str:
-    # Two characters of folder keep a directory of many bundles quick to list.
+    # Subfolders by two characters, so that no directory has too many files.
     return f"{sha256[:2]}/{sha256}.{generation.hex}"
 
 
-def _sync(place: Path) -> None:
-    with _opened(place, os.O_RDONLY) as descriptor:
-        os.fsync(descriptor)
-
-
-@contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
-    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        yield descriptor
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)

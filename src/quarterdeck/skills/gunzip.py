@@ -1,29 +1,27 @@
-"""The bytes inside a gzip stream, a piece at a time, with every check that `gzip` itself leaves out.
+"""Decompresses a gzip stream piece by piece, with checks that Python's `gzip` leaves out.
 
-Holds one piece of input and one of output, however large the archive says it is.
+Memory use is one piece of input and one of output, however large the archive is.
 """
 
 import hashlib
 import time
+import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
-from zlib_ng import zlib_ng
-
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.skills.hashing import Sums
 from quarterdeck.skills.model import BundleError
 
 PIECE_BYTES = 64 * 1024
 
-# What is inflated at a time: each call of zlib copies its 32 KiB of history, so that small pieces take a third longer.
+# Largest piece of output. Each call of zlib copies its 32 KiB of history, so small pieces take a third longer.
 INFLATED_BYTES = 256 * 1024
 
-# Block compressors (bgzip) start a member every 64 KiB: 2,048 for the largest bundle. Each costs an inflate
-# state, so 32 MiB of empty members would cost seconds.
+# Block compressors (bgzip) start a member every 64 KiB: 2,048 for the largest bundle. Each member needs a new inflate
+# state, so 32 MiB of empty members would take seconds.
 MEMBERS = 4096
 
-# What tar writes around the content of one entry at most: header, PAX header with its body, padding.
+# Upper bound of what tar writes around the content of one entry: header, PAX header with its body, padding.
 ENTRY_OVERHEAD_BYTES = 2048
 
 _GZIP, _INFLATE_GZIP = b"\x1f\x8b", 31
@@ -37,27 +35,26 @@ _OTHERS = {
 
 
 class Source(Protocol):
-    """What a file, a spool and a buffer have in common. An empty answer is the end."""
+    """A file, a spool or a buffer. An empty result is the end."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class Gunzip:
-    def __init__(self, source: Source, limits: BundleSettings, sums: Sums) -> None:
+    def __init__(self, source: Source, limits: BundleSettings) -> None:
         self.archive_bytes = 0
         self._sha256 = hashlib.sha256()
-        self._sums = sums
         self._source = source
         self._limits = limits
         self._left = limits.unpacked_bytes + limits.entries * ENTRY_OVERHEAD_BYTES
-        # A deflate block can be eleven bytes, hold nothing and cost a microsecond of table building: 32 MiB of them
-        # take four seconds, and mixed with a few literals no count of bytes tells them from honest data.
-        self._deadline = time.thread_time() + limits.unpacking_seconds
+        # Processor time. A deflate block can be eleven bytes, hold nothing and cost a microsecond of table building:
+        # 32 MiB of them take four seconds, and no count of bytes distinguishes them from honest data.
+        self._seconds_left = limits.unpacking_seconds
         self._members = 1
-        self._member = zlib_ng.decompressobj(_INFLATE_GZIP)
+        self._member = zlib.decompressobj(_INFLATE_GZIP)
         self._input = self._read()
         self._piece, self._at = b"", 0
-        # One byte of the two may be all that is there yet; zlib finds out about the other.
+        # The source may have returned only the first byte. zlib checks the second.
         if not self._input or not _GZIP.startswith(self._input[:2]):
             raise BundleError(f"the archive is not gzip: {_looks_like(self._input)}. Pack it with tar -czf.")
 
@@ -83,32 +80,34 @@ class Gunzip:
             yield self._piece[start : self._at]
 
     def archive_sha256(self) -> str:
-        """Of every byte up to the end of the source: asked for after the last piece, when the sums are finished."""
+        """Of all bytes that were read. Call it after the last piece."""
         return self._sha256.hexdigest()
 
     def _inflate(self) -> bytes:
-        """The next piece; b"" after the last member, when its sum and length have been found right."""
+        """The next piece; b"" after the last member, once its checksum and length are verified."""
         while not self._member.eof or self._next_member():
-            if time.thread_time() > self._deadline:
-                raise BundleError("the archive takes too much processor time to unpack. Pack it again with gzip.")
             data = self._input or self._read()
+            start = time.thread_time()
             try:
                 piece = self._member.decompress(data, INFLATED_BYTES)
-            except zlib_ng.error as fault:  # type: ignore[misc]  # its stubs take the class for an instance
+            except zlib.error as fault:
                 raise self._damaged(str(fault)) from fault
+            self._seconds_left -= time.thread_time() - start
+            if self._seconds_left < 0:
+                raise BundleError("the archive takes too much processor time to unpack. Pack it again with gzip.")
             self._input = self._member.unused_data or self._member.unconsumed_tail
             if piece:
                 self._left -= len(piece)
                 if self._left < 0:
                     raise BundleError(f"the archive unpacks to more than {self._limits.unpacked_bytes} bytes.")
                 return piece
-            # Without input zlib may still hand out what it holds: only nothing for nothing is the end.
+            # Without input zlib may still return buffered output. Only no output for no input is the end.
             if not data and not self._member.eof:
                 raise BundleError("the gzip data is truncated: it ends before its checksum.")
         return b""
 
     def _next_member(self) -> bool:
-        """Whether the archive goes on. Writers that fill up a tape block leave zeros; all else is refused."""
+        """Whether another member follows. Zeros are allowed at the end (tape blocks), everything else is refused."""
         self._input = self._input or self._read()
         if not self._input:
             return False
@@ -123,16 +122,16 @@ class Gunzip:
         self._members += 1
         if self._members > MEMBERS:
             raise BundleError(f"the archive has more than {MEMBERS} gzip members.")
-        self._member = zlib_ng.decompressobj(_INFLATE_GZIP)
+        self._member = zlib.decompressobj(_INFLATE_GZIP)
         return True
 
     def _read(self) -> bytes:
         data = self._source.read(PIECE_BYTES)
         self.archive_bytes += len(data)
-        # An upload is stopped earlier; this is for archives that come from elsewhere.
+        # Uploads are stopped earlier. This is for archives from elsewhere.
         if self.archive_bytes > self._limits.request_bytes:
             raise BundleError(f"the archive is larger than {self._limits.request_bytes} bytes.")
-        self._sums.add(self._sha256, data)
+        self._sha256.update(data)
         return data
 
     def _damaged(self, fault: str) -> BundleError:

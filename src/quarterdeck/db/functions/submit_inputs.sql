@@ -1,14 +1,17 @@
--- Submits a batch of inputs. For each one, in the given order: check the caller, lock the session, then return the
--- receipt of an earlier request, or steer the active run, or start a run together with its job.
+-- Submits a batch of inputs. Each one, in the given order, gets the receipt of an earlier request, or steers the active
+-- run, or starts a run together with its job.
+--
+-- Three steps:
+--   1. Check every caller. A caller that may not write to a session neither takes its lock nor waits for it.
+--   2. Lock the sessions and the Idempotency-Keys. A batch does not wait (wait_for_locks = false), since one session
+--      that is in use would hold up all others: its inputs get the verdict 'locked' and have no effect. They are sent
+--      again by themselves, with wait_for_locks = true.
+--   3. Check every caller again, since a key may have been revoked or a session archived before its lock was taken. Then
+--      store the inputs.
 --
 -- Every writer of a session takes session_lock() first, in a statement of its own. The function is VOLATILE and runs
--- under READ COMMITTED, so each of its statements has a fresh snapshot: those after the lock see what the previous
--- holder committed. A single data-modifying statement would keep the snapshot from before the wait and lose inputs.
---
--- A caller that may not write to a session neither takes its lock nor waits for it.
---
--- A batch does not wait for locks (wait_for_locks = false): one session that is in use would hold up all others. Its
--- inputs get the verdict 'locked', have no effect, and are sent again by themselves with wait_for_locks = true.
+-- under READ COMMITTED, so each of its statements has a fresh snapshot: those of step 3 see what the previous holder of
+-- the lock committed. A single data-modifying statement would keep the snapshot from before the wait and lose inputs.
 
 CREATE OR REPLACE FUNCTION session_lock(session_id uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -77,37 +80,48 @@ CREATE OR REPLACE FUNCTION submit_inputs(
 )
 RETURNS TABLE (verdict text, body bytea, api_key_id uuid)
 LANGUAGE plpgsql VOLATILE
--- Plans that were cached while the tables were nearly empty would scan them for ever after.
+-- Plans that were cached while the tables were nearly empty would scan them until the next ANALYZE.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+-- Planning takes longer than the statements, and every set of values has the same best plan.
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
+    admitted boolean[];
+    locked boolean[] := '{}';
     caller record;
+    i integer;
     receipt record;
     event_id bigint;
     run_id uuid;
     outcome text;
 BEGIN
-    FOR i IN 1 .. cardinality(session_ids) LOOP
-        body := NULL;
-        SELECT * INTO caller FROM check_submitter(secret_hashes[i], session_ids[i], workspace_ids[i]);
-        api_key_id := caller.api_key_id;
+    SELECT array_agg(c.refusal IS NULL ORDER BY item.place) INTO admitted
+    FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
+        AS item (secret_hash, session_id, workspace_id, place)
+    CROSS JOIN LATERAL check_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c;
 
-        IF caller.refusal IS NULL THEN
-            -- The session's lock first, the key's second, in every call: two calls cannot wait for each other.
-            IF NOT take_lock(session_lock(session_ids[i]), wait_for_locks)
-               OR idempotency_keys[i] IS NOT NULL AND NOT take_lock(
-                   hashtextextended(encode(secret_hashes[i], 'hex') || idempotency_keys[i], 1), wait_for_locks)
-            THEN
-                verdict := 'locked';
-                RETURN NEXT;
-                CONTINUE;
-            END IF;
-            -- Again: before we had the lock, the session may have been archived or deleted, or the key revoked.
-            SELECT * INTO caller FROM check_submitter(secret_hashes[i], session_ids[i], workspace_ids[i]);
-        END IF;
-        IF caller.refusal IS NOT NULL THEN
-            verdict := caller.refusal;
+    FOR i IN 1 .. cardinality(session_ids) LOOP
+        -- The key's lock comes second, so that a call that waits for a session keeps no key from others.
+        locked[i] := admitted[i] AND take_lock(session_lock(session_ids[i]), wait_for_locks) AND (
+            idempotency_keys[i] IS NULL
+            OR take_lock(hashtextextended(encode(secret_hashes[i], 'hex') || idempotency_keys[i], 1), wait_for_locks)
+        );
+    END LOOP;
+
+    FOR caller IN
+        SELECT item.place, c.*
+        FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
+            AS item (secret_hash, session_id, workspace_id, place)
+        CROSS JOIN LATERAL check_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c
+        ORDER BY item.place
+    LOOP
+        i := caller.place;
+        body := NULL;
+        api_key_id := caller.api_key_id;
+        IF caller.refusal IS NOT NULL OR NOT locked[i] THEN
+            -- A caller that was refused in step 1 holds no lock, so it stays refused if it has gained access meanwhile.
+            verdict := coalesce(caller.refusal, CASE WHEN admitted[i] THEN 'locked' ELSE 'not_found' END);
             RETURN NEXT;
             CONTINUE;
         END IF;
