@@ -1,4 +1,4 @@
-"""Pages of the docs that tell what to type, run as they are written; and that docs/cli.md has everything."""
+"""The commands in the docs, run as they are written, and the completeness of docs/cli.md."""
 
 import base64
 import json
@@ -14,10 +14,10 @@ import pytest
 import typer
 
 from quarterdeck.cli import connection
-from quarterdeck.cli.exit_codes import Exit
-from quarterdeck.cli.main import app
+from quarterdeck.cli.exit_codes import ExitCode
+from quarterdeck.cli.main import SERVER_COMMANDS, app
 from quarterdeck.client import AsyncClient
-from quarterdeck.webhooks.model import RunEvent
+from quarterdeck.client.models import RunEvent
 from tests.cli.people import Person
 from tests.cli.screen import terminal
 from tests.cli.shell import shell
@@ -26,7 +26,6 @@ from tests.receivers import Receiver, receiving
 from tests.workers import eventually
 
 PAGE = ROOT / "docs" / "cli.md"
-OPERATORS = {"serve", "api", "worker", "migrate", "sweep", "admin"}
 
 
 @pytest.mark.timeout(400)
@@ -35,7 +34,7 @@ def test_the_commands_run_from_top_to_bottom(tmp_path: Path) -> None:
         shown = "\n".join(at.run(texts_of(blocks_of("docs/cli.md", "sh"))))
     assert "> Plan our release." in shown
     assert "+Always say ahoy." in shown
-    assert "greeting: sessions use the latest version, now 2" in shown
+    assert "greeting: sessions use the latest version (now 2)" in shown
     assert "revoked qd_live_" in shown
     assert (tmp_path / "greeting.tar.gz").read_bytes()[:2] == b"\x1f\x8b"
     profiles = Person(tmp_path).profiles
@@ -78,7 +77,7 @@ async def arrived(receiver: Receiver) -> bool:
 
 
 def shape(value: Any) -> Any:
-    """Names and kinds. What is null now may be text another time."""
+    """Names and types. null and text count as the same."""
     if isinstance(value, dict):
         return {name: shape(inner) for name, inner in value.items()}
     return "text" if value is None else "number" if isinstance(value, int) else "text"
@@ -92,10 +91,10 @@ def test_chat_runs_and_looks_as_it_says(tmp_path: Path) -> None:
         command = ["sh", "-eu", "-c", in_a_terminal]
         seen: set[str] = set()
         with terminal(variables=at.environ(), command=command, cwd=tmp_path) as screen:
-            screen.wait("New session", "/help shows")
+            screen.wait("New session", "Type /help")
             first, second = (line.removeprefix("› ") for line in expected if line.startswith("› "))
             screen.enter(first)
-            screen.wait("taken up at step 1")
+            screen.wait("Read at step 1")
             screen.enter(second)
             deadline = time.monotonic() + 30
             while not seen >= set(expected):
@@ -121,16 +120,16 @@ def test_the_page_has_every_command() -> None:
 
 def test_the_page_has_every_exit_code_and_variable() -> None:
     page = PAGE.read_text("utf-8")
-    assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == {0, *Exit}
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == {0, *ExitCode}
     names = [getattr(connection, name) for name in ("URL", "KEY", "WORKSPACE", "PROFILE", "ALLOW_HTTP")]
     assert [name for name in names if f"`{name}" not in page] == []
 
 
 def commands() -> Iterator[str]:
-    """Those that people use, by the words that call them."""
+    """The commands for users, such as `keys list`."""
     root = typer.main.get_command(app)
     for name, command in getattr(root, "commands", {}).items():
-        if name in OPERATORS:
+        if name in SERVER_COMMANDS:
             continue
         below = getattr(command, "commands", None)
         yield from [name] if below is None else (f"{name} {inner}" for inner in below)

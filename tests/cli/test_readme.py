@@ -1,4 +1,4 @@
-"""The README, run as it is written, against the server that it tells the reader to start."""
+"""The commands of the README, run as they are written."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from tests.pages import ROOT, all_blocks, blocks_of, texts_of
 from tests.world import free_port
 
 PREPARED = ("Makefile", "pyproject.toml", "requirements/runtime.lock")
-# What a person means by the README's `sleep 5`, on a machine of any speed: until the run has ended.
+# Replaces the README's `sleep 5`: waits until the run has ended.
 WAIT = """
 import os, sys, time, httpx
 headers = {"Authorization": "Bearer " + os.environ["QD_KEY"]}
@@ -42,7 +42,7 @@ def test_the_two_commands_come_first() -> None:
 
 
 def test_the_first_command_serves(tmp_path: Path) -> None:
-    """In a folder where `.venv` is ready: to fill one takes a minute and the network."""
+    """In a folder with a prepared `.venv`."""
     for name in PREPARED:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
@@ -69,7 +69,7 @@ def test_the_first_command_serves(tmp_path: Path) -> None:
         assert httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
         assert (tmp_path / "data").is_dir()
     finally:
-        # As Ctrl-C at a terminal: to make and to what it started.
+        # Like Ctrl-C at a terminal: to make and its children.
         os.killpg(process.pid, signal.SIGINT)
         process.wait(30)
 
@@ -79,7 +79,7 @@ def test_first_conversation(tmp_path: Path) -> None:
     (tmp_path / "wait.py").write_text(WAIT)
     blocks[0] = f'sleep() {{ "{sys.executable}" wait.py $SESSION; }}\n' + blocks[0]
     with shell(tmp_path) as at:
-        # "Right away", however long a busy machine takes: the agent is held until the second input is sent.
+        # The worker is suspended until the second input is sent.
         worker = worker_of(at.serving)
         worker.suspend()
         blocks[3] += f"kill -CONT {worker.pid}\n"
