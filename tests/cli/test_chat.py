@@ -1,5 +1,6 @@
 """`qd chat` and `qd watch` in a terminal and in a pipe, with a real server and worker."""
 
+import asyncio
 import json
 import re
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.command import QD, environment, qd_in
+from tests.cli.command import QD, environment, qd_here_in, qd_in
 from tests.cli.screen import Terminal, terminal
 from tests.fault.stand_in import Brake, walk_to
 from tests.workers import check_log, ended, log_of, working
@@ -53,7 +54,7 @@ async def test_a_conversation(server: Server, world: World) -> None:
         screen.wait("No active run.")
         screen.enter("/quit")
         assert screen.ended() == 0
-        assert "continues on the server" not in screen.text()
+        assert "The run continues on the server." not in screen.text()
     texts = [entry["data"]["text"] for entry in await log_of(world, session_id) if entry["type"] == "input.accepted"]
     assert texts == ["hello there"], "commands are not inputs"
 
@@ -116,6 +117,7 @@ async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: Wor
     check_log(log)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_ctrl_c_twice_cancels_and_quits(server: Server, world: World) -> None:
     with terminal("chat", variables=variables_of(server, world)) as screen:
@@ -128,6 +130,7 @@ async def test_ctrl_c_twice_cancels_and_quits(server: Server, world: World) -> N
     assert (await log_of(world, session_id))[-1]["type"] == "run.cancelled"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_resuming_shows_the_last_messages(server: Server, world: World) -> None:
     session_id = await world.new_session()
@@ -152,6 +155,7 @@ async def test_resuming_shows_the_last_messages(server: Server, world: World) ->
     await world.post(f"/v1/runs/{runs[0]['id']}/cancel", None)
 
 
+@pytest.mark.long
 async def test_quitting_waits_for_the_response(database_url: str, tmp_path: Path) -> None:
     """There is no worker."""
     with serving(database_url, tmp_path) as server:
@@ -165,6 +169,7 @@ async def test_quitting_waits_for_the_response(database_url: str, tmp_path: Path
             assert [entry["type"] for entry in await log_of(world, session_id)] == ["input.accepted"]
 
 
+@pytest.mark.long
 async def test_a_server_restart_loses_and_repeats_nothing(database_url: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
         first = stack.enter_context(ExitStack())
@@ -198,6 +203,7 @@ async def test_a_server_restart_loses_and_repeats_nothing(database_url: str, tmp
     assert [entry["data"]["text"] for entry in log if entry["type"] == "input.accepted"] == inputs
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_a_narrow_terminal_that_grows(server: Server, world: World) -> None:
     long = "a line that is a good deal longer than forty columns, and goes on"
@@ -289,7 +295,9 @@ async def test_watch_until_idle_prints_the_log(server: Server, world: World) -> 
 async def test_errors_are_one_line(
     server: Server, world: World, arguments: list[str], changed: dict[str, str], code: int, words: str
 ) -> None:
-    done = qd_in(environment() | variables_of(server, world) | changed, *arguments)
+    environ = environment() | variables_of(server, world) | changed
+    # In a thread, because these commands start an event loop.
+    done = await asyncio.to_thread(qd_here_in, environ, *arguments)
     assert done.returncode == code
     (line,) = done.stderr.splitlines()
     assert line.startswith("qd: ")

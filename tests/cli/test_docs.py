@@ -4,7 +4,6 @@ import base64
 import json
 import re
 import stat
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests.workers import eventually
 PAGE = ROOT / "docs" / "cli.md"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_the_commands_run_from_top_to_bottom(tmp_path: Path) -> None:
     with shell(tmp_path, MODEL_DEMO_PAUSE_SECONDS="0.01") as at:
@@ -42,6 +42,7 @@ def test_the_commands_run_from_top_to_bottom(tmp_path: Path) -> None:
     assert '"work"' not in profiles.read_text()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_operations_runs_from_top_to_bottom(tmp_path: Path) -> None:
     with shell(tmp_path) as at:
@@ -53,6 +54,7 @@ def test_operations_runs_from_top_to_bottom(tmp_path: Path) -> None:
     assert len(base64.b64decode(key, validate=True)) == 32
 
 
+@pytest.mark.long
 async def test_webhooks_runs_and_what_arrives_is_what_it_says(tmp_path: Path) -> None:
     (arrives,) = texts_of(blocks_of("docs/webhooks.md", "http"))
     head, _, body = arrives.partition("\n\n")
@@ -83,24 +85,20 @@ def shape(value: Any) -> Any:
     return "text" if value is None else "number" if isinstance(value, int) else "text"
 
 
+@pytest.mark.long
 def test_chat_runs_and_looks_as_it_says(tmp_path: Path) -> None:
     in_a_terminal, *in_a_pipe = texts_of(blocks_of("docs/chat.md", "sh"))
     (picture,) = texts_of(blocks_of("docs/chat.md", "text"))
     expected = [line.split("  ←")[0].rstrip() for line in picture.splitlines() if line and "you type" not in line]
     with shell(tmp_path) as at:
         command = ["sh", "-eu", "-c", in_a_terminal]
-        seen: set[str] = set()
         with terminal(variables=at.environ(), command=command, cwd=tmp_path) as screen:
             screen.wait("New session", "Type /help")
             first, second = (line.removeprefix("› ") for line in expected if line.startswith("› "))
             screen.enter(first)
             screen.wait("Read at step 1")
             screen.enter(second)
-            deadline = time.monotonic() + 30
-            while not seen >= set(expected):
-                assert time.monotonic() < deadline, (set(expected) - seen, screen.text())
-                seen |= set(screen.text().splitlines())
-                time.sleep(0.02)
+            screen.wait_for(lambda text: set(expected) <= set(text.splitlines()), f"{expected}")
             screen.interrupt()
             screen.wait("cancelled")
             screen.enter("/quit")

@@ -175,9 +175,7 @@ async def test_a_piped_key_overrides_the_environment(tmp_path: Path, server: Ser
     assert Nearby(tmp_path).json("whoami")["workspace_id"] == str(other.workspace_id)
 
 
-async def test_a_key_of_the_environment_is_not_sent_to_another_server(
-    tmp_path: Path, server: Server, world: World
-) -> None:
+async def test_the_environment_of_another_server_is_not_used(tmp_path: Path, server: Server, world: World) -> None:
     elsewhere = {"QD_URL": "https://elsewhere.example", "QD_KEY": world.key}
     code, told = Nearby(tmp_path, elsewhere).refused("login", "--url", server.url)
     assert code == 2

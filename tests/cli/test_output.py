@@ -63,9 +63,7 @@ async def test_a_narrow_terminal_loses_no_column(tmp_path: Path, server: Server,
     assert "workspace.read key.manage session.manage skill.manage" in shown
 
 
-async def test_control_characters_of_others_do_not_reach_the_terminal(
-    tmp_path: Path, server: Server, world: World
-) -> None:
+async def test_control_characters_do_not_reach_the_terminal(tmp_path: Path, server: Server, world: World) -> None:
     person = person_of(tmp_path, server, world)
     hostile = "\x1b]0;owned\x07\x9b31m\u202eback"
     session = (await world.post("/v1/sessions", {"instructions": hostile})).json()["id"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import psutil
+import pytest
 
 from tests.cli.command import START_SECONDS, Serving, environment, qd_serve
 from tests.cli.shell import install_qd, shell
@@ -41,6 +42,7 @@ def test_the_two_commands_come_first() -> None:
     assert [block.text for block in all_blocks("README.md")][:2] == ["make serve\n", "make test\n"]
 
 
+@pytest.mark.long
 def test_the_first_command_serves(tmp_path: Path) -> None:
     """In a folder with a prepared `.venv`."""
     for name in PREPARED:
@@ -74,6 +76,7 @@ def test_the_first_command_serves(tmp_path: Path) -> None:
         process.wait(30)
 
 
+@pytest.mark.long
 def test_first_conversation(tmp_path: Path) -> None:
     blocks = texts_of(blocks_of("README.md", "sh", "A first conversation"))
     (tmp_path / "wait.py").write_text(WAIT)
@@ -98,6 +101,7 @@ def test_first_conversation(tmp_path: Path) -> None:
     assert json.loads(version)["frontmatter"]["name"] == "greeting"
 
 
+@pytest.mark.long
 def test_the_same_with_qd(tmp_path: Path) -> None:
     with shell(tmp_path) as at:
         (shown,) = at.run(texts_of(blocks_of("README.md", "sh", "The same with `qd`")), qd_on_path=False)
@@ -105,6 +109,7 @@ def test_the_same_with_qd(tmp_path: Path) -> None:
     assert "pushed house-style version 1" in shown
 
 
+@pytest.mark.long
 def test_the_same_from_python(tmp_path: Path) -> None:
     (program,) = texts_of(blocks_of("README.md", "python"))
     with shell(tmp_path) as at:
@@ -119,6 +124,7 @@ def test_the_same_from_python(tmp_path: Path) -> None:
     assert "> Plan our release." in done.stdout
 
 
+@pytest.mark.long
 def test_first_start_shows_the_key_once(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with qd_serve(data, tmp_path / "first") as serving:
