@@ -9,15 +9,6 @@ import pytest
 from tests.cli.command import environment
 
 SERVER_PACKAGES = ("psycopg", "psycopg_pool", "pydantic_ai", "starlette", "procrastinate", "obstore", "granian")
-    "psycopg",
-    "psycopg_pool",
-    "pydantic_ai",
-    "starlette",
-    "procrastinate",
-    "obstore",
-    "granian",
-    "redis",
-)
 BLOCKED = f"""
 import sys
 for name in {SERVER_PACKAGES}:
