@@ -9,9 +9,8 @@ from uuid import UUID
 import typer
 from msgspec import UNSET, UnsetType
 
-from quarterdeck.cli.options import AsJson, date, email, line, uuid
+from quarterdeck.cli.options import AsJson, Permissions, date, email, line, uuid
 from quarterdeck.cli.output import print_json, say
-from quarterdeck.core.actors import Permission
 from quarterdeck.core.settings import Settings, read_settings, with_server
 
 if TYPE_CHECKING:
@@ -23,7 +22,9 @@ T = TypeVar("T")
 app = typer.Typer(rich_markup_mode=None, help="Manage workspaces, members, keys and webhook secrets (for operators).")
 
 
-Data = Annotated[str | None, typer.Option("--data", help="Folder of the embedded database. Default: ./data.")]
+Data = Annotated[
+    str | None, typer.Option("--data", metavar="DIR", help="Folder of the embedded database. Default: ./data.")
+]
 Workspace = Annotated[UUID, typer.Option(parser=uuid, metavar="ID", help="ID of the workspace.")]
 Email = Annotated[str, typer.Option(parser=email, metavar="EMAIL", help="Email address of the person.")]
 
@@ -47,7 +48,7 @@ def change_workspace(
     workspace: Workspace,
     name: Annotated[str | None, typer.Option(parser=line, metavar="NAME", help="Name of the workspace.")] = None,
     max_key_days: Annotated[
-        int | None, typer.Option(min=1, max=36500, help="Maximum lifetime of new keys, in days.")
+        int | None, typer.Option(min=1, max=36500, metavar="DAYS", help="Maximum lifetime of new keys, in days.")
     ] = None,
     no_max_key_days: Annotated[bool, typer.Option("--no-max-key-days", help="Remove the maximum lifetime.")] = False,
     owner: Annotated[
@@ -97,7 +98,7 @@ def list_workspaces(as_json: AsJson = False, data: Data = None) -> None:
 def create_key(
     workspace: Workspace,
     label: Annotated[str, typer.Option(parser=line, metavar="LABEL", help="Label of the key.")],
-    permission: Annotated[list[Permission], typer.Option(help="A permission of the key. Can be repeated.")],
+    permission: Permissions,
     expires_at: Annotated[
         datetime | None, typer.Option(parser=date, metavar="TIME", help="Expiration date. Default: never.")
     ] = None,

@@ -7,9 +7,8 @@ from uuid import UUID
 import typer
 
 from quarterdeck.cli.connection import client_for, connect, open_client
-from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, date, duration, line, uuid
+from quarterdeck.cli.options import AsJson, Limit, Permissions, Profile, Yes, confirm, date, duration, line, uuid
 from quarterdeck.cli.output import date_text, note, print_json, print_list, say
-from quarterdeck.core.actors import Permission
 
 if TYPE_CHECKING:
     from quarterdeck.client.models import ApiKeyBody, CreatedApiKeyBody
@@ -39,7 +38,7 @@ def list_(limit: Limit = 50, profile: Profile = None, as_json: AsJson = False) -
 @app.command()
 def create(
     label: Annotated[str, typer.Option(parser=line, metavar="LABEL", help="Label of the key.")],
-    permission: Annotated[list[Permission], typer.Option(help="A permission of the key. Can be repeated.")],
+    permission: Permissions,
     expires_at: Annotated[
         datetime | None, typer.Option(parser=date, metavar="TIME", help="Expiration date. Default: never.")
     ] = None,

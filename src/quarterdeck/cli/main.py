@@ -37,9 +37,9 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(admin.app, name="admin")
 app.add_typer(chat.app)
 
-Host = Annotated[str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1.")]
-PortNumber = Annotated[int | None, typer.Option(help="Port to listen on. Default: 8700.")]
-DataDir = Annotated[str | None, typer.Option("--data", help="Data folder. Default: ./data.")]
+Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1.")]
+PortNumber = Annotated[int | None, typer.Option(metavar="PORT", help="Port to listen on. Default: 8700.")]
+DataDir = Annotated[str | None, typer.Option("--data", metavar="DIR", help="Data folder. Default: ./data.")]
 
 
 @app.command()

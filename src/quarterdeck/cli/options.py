@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 import typer
 
+from quarterdeck.core.actors import Permission
 from quarterdeck.core.ids import parse_id
 from quarterdeck.core.text_types import Line
 
@@ -75,6 +76,12 @@ Profile = Annotated[
     str | None, typer.Option("--profile", parser=line, metavar="NAME", help="Saved login to use. Default: default.")
 ]
 Limit = Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of items.")]
+Permissions = Annotated[
+    list[Permission],
+    typer.Option(
+        "--permission", metavar="PERMISSION", help=f"A permission of the key: {', '.join(Permission)}. Can be repeated."
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
