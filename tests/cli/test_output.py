@@ -7,24 +7,24 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import QD
-from tests.cli.people import Person, person_of
+from tests.cli.people import Nearby, Person, nearby
 from tests.world import Server, World, bundle, free_port
 
 ESCAPE = "\x1b["
 
 
 async def test_colour_is_for_terminals(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     assert ESCAPE not in person.done("keys", "list")
     code, shown = person.at_terminal("keys", "list")
     assert code == 0, shown
     assert f"{ESCAPE}32mactive" in shown
-    plain = Person(tmp_path, {**person.variables, "NO_COLOR": "1"})
+    plain = Nearby(tmp_path, {**person.variables, "NO_COLOR": "1"})
     assert f"{ESCAPE}32m" not in plain.at_terminal("keys", "list")[1]
 
 
 async def test_a_diff_has_colours_at_a_terminal(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     skill_id = await world.new_skill()
     for words in ("old words\n", "new words\n"):
         assert (await world.push(skill_id, bundle(notes=words))).status_code == 201
@@ -35,7 +35,7 @@ async def test_a_diff_has_colours_at_a_terminal(tmp_path: Path, server: Server, 
 
 
 async def test_a_transfer_has_a_bar_at_a_terminal_only(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     (tmp_path / "packed.tar.gz").write_bytes(bundle("packed"))
     pushed = person.qd("skills", "push", "packed", "packed.tar.gz", "--create")
     assert (pushed.returncode, pushed.stderr) == (0, "")
@@ -46,8 +46,8 @@ async def test_a_transfer_has_a_bar_at_a_terminal_only(tmp_path: Path, server: S
 
 async def test_a_pipe_gets_whole_lines(tmp_path: Path, server: Server, world: World) -> None:
     """However narrow the terminal is that the command was started in."""
-    person = person_of(tmp_path, server, world)
-    narrow = Person(tmp_path, {**person.variables, "COLUMNS": "20"})
+    person = nearby(tmp_path, server, world)
+    narrow = Nearby(tmp_path, {**person.variables, "COLUMNS": "20"})
     title = "A title that is long enough to be wrapped, folded or cut " * 3
     await world.post("/v1/sessions", {"title": title.strip()})
     (line,) = narrow.done("sessions", "list").splitlines()[1:]
@@ -56,15 +56,15 @@ async def test_a_pipe_gets_whole_lines(tmp_path: Path, server: Server, world: Wo
 
 
 async def test_a_narrow_terminal_loses_no_column(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
-    narrow = Person(tmp_path, {**person.variables, "COLUMNS": "40"})
+    person = nearby(tmp_path, server, world)
+    narrow = Nearby(tmp_path, {**person.variables, "COLUMNS": "40"})
     shown = narrow.at_terminal("keys", "list")[1]
     assert "LAST USED" in shown
     assert "workspace.read key.manage session.manage skill.manage" in shown
 
 
 async def test_control_characters_do_not_reach_the_terminal(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     hostile = "\x1b]0;owned\x07\x9b31m\u202eback"
     session = (await world.post("/v1/sessions", {"instructions": hostile})).json()["id"]
     for _, shown in (person.at_terminal("sessions", "show", session), (0, person.done("sessions", "show", session))):
@@ -77,14 +77,14 @@ async def test_control_characters_do_not_reach_the_terminal(tmp_path: Path, serv
 
 def test_an_unreachable_server_is_one_line(tmp_path: Path) -> None:
     variables = {"QD_URL": f"http://127.0.0.1:{free_port()}", "QD_KEY": "qd_live_x"}
-    code, told = Person(tmp_path, variables).refused("sessions", "list")
+    code, told = Nearby(tmp_path, variables).refused("sessions", "list")
     assert code == 6
     assert told.startswith(f"Cannot connect ({variables['QD_URL']}): ")
 
 
 async def test_an_invalid_key_is_one_line(tmp_path: Path, server: Server) -> None:
     variables = {"QD_URL": server.url, "QD_KEY": "qd_live_wrong"}
-    code, told = Person(tmp_path, variables).refused("skills", "list")
+    code, told = Nearby(tmp_path, variables).refused("skills", "list")
     assert code == 3
     assert "qd_live_wrong" not in told
 
@@ -92,7 +92,7 @@ async def test_an_invalid_key_is_one_line(tmp_path: Path, server: Server) -> Non
 async def test_another_server_is_recognized(tmp_path: Path, server: Server) -> None:
     """The docs page is not an API."""
     variables = {"QD_URL": f"{server.url}/docs", "QD_KEY": "qd_live_wrong"}
-    assert Person(tmp_path, variables).refused("whoami")[0] in (4, 7)
+    assert Nearby(tmp_path, variables).refused("whoami")[0] in (4, 7)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ async def test_another_server_is_recognized(tmp_path: Path, server: Server) -> N
     ids=lambda given: " ".join(given),
 )
 def test_wrong_usage_is_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    assert Person(tmp_path).refused(*arguments)[0] == 2
+    assert Nearby(tmp_path).refused(*arguments)[0] == 2
 
 
 async def test_a_closed_pipe_is_no_traceback(tmp_path: Path, server: Server, world: World) -> None:
-    person = person_of(tmp_path, server, world)
+    person = nearby(tmp_path, server, world)
     # More than the pipe buffer holds.
     for _ in range(10):
         await world.post("/v1/sessions", {"title": "x" * 200, "instructions": "y"})

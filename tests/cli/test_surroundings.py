@@ -38,7 +38,14 @@ def line_of(ended: "subprocess.CompletedProcess[bytes]") -> str:
 
 
 @needs_full
-@pytest.mark.parametrize("command", ["whoami", "sessions list --json", "skills download demo 1 -o -", "--help"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "whoami",
+        "skills download demo 1 -o -",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("sessions list --json", "--help")),
+    ],
+)
 async def test_an_output_that_is_full(tmp_path: Path, server: Server, world: World, command: str) -> None:
     person = person_of(tmp_path, server, world)
     await pushed(world)
