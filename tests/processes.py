@@ -1,4 +1,4 @@
-"""What the processes of a server hold, by what Linux tells of them: memory, connections, unpacked files."""
+"""What the processes of a server hold, read from /proc: memory, connections, open files."""
 
 import asyncio
 import os
@@ -12,16 +12,16 @@ from pathlib import Path
 
 from tests.world import Server
 
-# Only a fault takes this long.
-PATIENCE_SECONDS = 30.0
-# Given to a server, which kills those of its workers that do not end by themselves: longer than a test waits for that.
+# Only a failure takes this long.
+PATIENCE_SECONDS = 120.0
+# The server kills processes that do not end within this time: longer than a test waits.
 UNKILLED = {"SERVER_SHUTDOWN_SECONDS": 600}
-# Of Linux's states of a socket.
+# State of a socket in /proc/net/tcp.
 _LISTENING = "0A"
 
 
 async def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
-    """Whether it comes true in time."""
+    """Whether the condition becomes true in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -35,7 +35,7 @@ def stop(server: Server, number: signal.Signals = signal.SIGTERM) -> None:
 
 
 def is_gone(server: Server) -> bool:
-    """It has ended and its port is closed; its parent is this process, so it stays as a zombie."""
+    """Whether it has ended. Its parent is this process, so it stays a zombie."""
     return Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
@@ -45,8 +45,8 @@ def resident_mib(server: Server) -> float:
 
 
 def connections(server: Server, *, stuck: bool = False) -> int:
-    """Connections on the server's side, half-closed or not, by its open descriptors. Of those that are stuck, the other
-    side does not take what is to be sent."""
+    """Connections that the server has open, half-closed ones included. `stuck`: only those whose client does not read
+    what is to be sent."""
     ours = set()
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
@@ -61,13 +61,13 @@ def descriptors(server: Server) -> int:
 
 
 def descriptor_limits(server: Server) -> dict[int, tuple[int, int]]:
-    """Of each worker, by its process: how many it may have, and how many it may allow itself."""
+    """Soft and hard limit of each serving process, by its process id."""
     return {pid: resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in _worker_pids(server)}
 
 
 @contextmanager
 def without_descriptors(server: Server) -> Iterator[None]:
-    """Meanwhile its workers can open nothing, as with too many connections."""
+    """Inside the block the server can open no files, as with too many connections."""
     before = descriptor_limits(server)
     try:
         for pid, (_, hard) in before.items():
@@ -79,17 +79,17 @@ def without_descriptors(server: Server) -> Iterator[None]:
 
 
 def spooled(server: Server) -> int:
-    """Uploads and unpacked files on the disk. They have no names: only the process that holds them knows."""
+    """Number of temporary upload files. They are unlinked, so only open descriptors show them."""
     return sum(bool(re.search(r"/spool/.*\(deleted\)$", link)) for link in _open_files(server))
 
 
 def answered(server: Server, path: str) -> int:
-    """Requests for this path that were let in and have ended, by the lines about them."""
+    """Requests for this path that have ended with 200, counted in the log."""
     return server.log.read_text().count(f'"path":"{path}","status":200')
 
 
 def _worker_pids(server: Server) -> list[int]:
-    """The processes that serve: children of the one that was started."""
+    """The serving processes: children of the started one."""
     return [int(pid) for pid in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()]
 
 

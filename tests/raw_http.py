@@ -94,6 +94,11 @@ class Wire:
                 time.sleep(pause_seconds)
         return self._received
 
+    def read_until(self, mark: bytes) -> bytes:
+        while mark not in self._received:
+            self._receive()
+        return self._received
+
     def is_closed(self, within_seconds: float = PATIENCE_SECONDS) -> bool:
         """Whether the server ends the connection without another byte."""
         self._socket.settimeout(within_seconds)

@@ -1,6 +1,5 @@
-"""A receiver of webhooks for tests: a real HTTP server that behaves as it is told, and the verification that a receiver
-does, written from the Standard Webhooks specification.
-"""
+"""A webhook receiver for tests: a real HTTP server with scripted behaviour, and the verification of signatures, written
+from the Standard Webhooks specification."""
 
 import asyncio
 import base64
@@ -46,13 +45,13 @@ def answering(status: int, headers: str = "", body: bytes = b"") -> Behaviour:
 
 
 async def slowly(writer: Writer) -> None:
-    """A good answer, after long enough for others to look whether there is something to do."""
+    """204 after a pause in which other workers look for deliveries."""
     await asyncio.sleep(0.4)
     await answering(204)(writer)
 
 
 async def hanging(writer: Writer) -> None:
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
 
 
 async def resetting(writer: Writer) -> None:
@@ -65,7 +64,7 @@ async def babbling(writer: Writer) -> None:
 
 
 async def flooding(writer: Writer) -> None:
-    """A good answer with a body that never ends."""
+    """200 with an endless body."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
     while True:
         writer.write(b"x" * 65536)
@@ -73,7 +72,7 @@ async def flooding(writer: Writer) -> None:
 
 
 async def trickling(writer: Writer) -> None:
-    """A head that never ends."""
+    """An endless response head."""
     writer.write(b"HTTP/1.1 200 OK\r\n")
     while True:
         writer.write(b"X-More: 1\r\n")
@@ -82,7 +81,7 @@ async def trickling(writer: Writer) -> None:
 
 
 class Receiver:
-    """`behaviours` are taken one after another; the last one stays."""
+    """Uses one of `behaviours` for each request; the last one stays."""
 
     def __init__(self, *behaviours: Behaviour) -> None:
         self.received: list[Received] = []

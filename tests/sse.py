@@ -1,4 +1,4 @@
-"""A reader of event streams: what a browser's EventSource does, with every line in sight."""
+"""A client of event streams that checks every line."""
 
 import asyncio
 import json
@@ -13,13 +13,13 @@ from msgspec import Struct
 from quarterdeck.conversations.events.notifications import delta_payloads, notify
 from tests.world import World
 
-# Only a fault takes this long.
-PATIENCE_SECONDS = 30.0
+# Only a failure takes this long.
+PATIENCE_SECONDS = 120.0
 _READ: dict[str, Callable[[str], Any]] = {"id": int, "data": json.loads}
 
 
 class Sent(Struct, frozen=True):
-    """One message of a stream. A comment has its text alone."""
+    """One message of a stream. A comment has only its text."""
 
     event: str = ""
     data: Any = None
@@ -71,7 +71,7 @@ class EventReader:
                 return message.data
 
     async def ends(self, seconds: float) -> bool:
-        """Whether the stream ends in time, whatever still comes before. Cut off counts as ended."""
+        """Whether the stream ends in time. More messages may come before; a cut connection counts as the end."""
         try:
             async with asyncio.timeout(seconds):
                 while await self.next(seconds) is not None:
@@ -100,29 +100,29 @@ async def reading(
 
 
 async def say(world: World, session_id: str, run_id: UUID, attempt: int, text: str) -> None:
-    """What a worker says while its model writes."""
+    """Send a delta, as a worker does while its model writes."""
     async with await world.connect() as connection:
         await notify(connection, delta_payloads(UUID(session_id), run_id, attempt, text))
 
 
 async def heard(world: World, session_id: str, *readers: EventReader) -> None:
-    """Until what is said reaches these readers, and all of it is read: a server takes a stream up a moment after its
-    first bytes, and listens to its database a moment after its start."""
+    """Wait until notifications reach these readers, and read all that were sent. A server registers a stream a moment
+    after its first bytes, and listens to its database a moment after its start."""
     run_id, last, enough = uuid4(), 0, asyncio.Event()
 
-    async def knock() -> None:
+    async def send_deltas() -> None:
         nonlocal last
         while not enough.is_set():
             await say(world, session_id, run_id, 1, f"{last + 1}")
             last += 1
             await asyncio.sleep(0.05)
 
-    knocking = asyncio.create_task(knock())
+    sending = asyncio.create_task(send_deltas())
     try:
         said = await asyncio.gather(*(reader.delta() for reader in readers))
     finally:
         enough.set()
-        await knocking
+        await sending
     for reader, told in zip(readers, said, strict=True):
         while told["text"] != f"{last}":
             told = await reader.delta()

@@ -1,4 +1,4 @@
-"""Worker processes for tests: started, killed, paused, and asked about what they did."""
+"""Worker processes for tests, and waiting for what they do."""
 
 import asyncio
 import os
@@ -15,9 +15,9 @@ from uuid import UUID
 import httpx
 from msgspec import Struct
 
-from tests.world import PATIENT, STOP_SECONDS, World, app_url
+from tests.world import PATIENT, START_SECONDS, STOP_SECONDS, World, app_url
 
-# With so long a lease no worker is taken for dead because the machine is busy: a test says which one is.
+# A long lease: a worker must not count as dead because the machine is busy. Tests use `take_for_dead`.
 QUICK = PATIENT | {"WORKER_LEASE_SECONDS": 60, "WORKER_SWEEP_SECONDS": 0.3, "MODEL_DEMO_PAUSE_SECONDS": 0}
 
 
@@ -31,8 +31,8 @@ class Worker(Struct, frozen=True):
 
 @contextmanager
 def working(database_url: str, data_dir: Path, **settings: object) -> Iterator[Worker]:
-    """`qd worker` in a process of its own, on the database whose owner's address is given. `settings` are environment
-    variables without their prefix."""
+    """Run `qd worker` as a process. `database_url` is the owner's. `settings` are environment variables without their
+    prefix."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("QUARTERDECK_")}
     environment |= {"QUARTERDECK_DATABASE_URL": app_url(database_url), "QUARTERDECK_SERVER_DATA_DIR": str(data_dir)}
     environment |= {f"QUARTERDECK_{name}": str(value) for name, value in (QUICK | settings).items()}
@@ -52,8 +52,8 @@ def working(database_url: str, data_dir: Path, **settings: object) -> Iterator[W
                 process.wait()
 
 
-async def eventually(look: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any:
-    """The first thing that is not nothing."""
+async def eventually(look: Callable[[], Awaitable[Any]], seconds: float = START_SECONDS) -> Any:
+    """Call `look` until it returns something true, and return that."""
     deadline = time.monotonic() + seconds
     while True:
         found = await look()
@@ -63,8 +63,8 @@ async def eventually(look: Callable[[], Awaitable[Any]], seconds: float = 60.0) 
         await asyncio.sleep(0.02)
 
 
-async def ended(world: World, run_id: str, seconds: float = 60.0) -> dict[str, Any]:
-    """The run once it has ended."""
+async def ended(world: World, run_id: str, seconds: float = START_SECONDS) -> dict[str, Any]:
+    """Wait until the run has ended."""
 
     async def look() -> dict[str, Any] | None:
         run: dict[str, Any] = (await world.get(f"/v1/runs/{run_id}")).json()
@@ -75,8 +75,8 @@ async def ended(world: World, run_id: str, seconds: float = 60.0) -> dict[str, A
 
 
 async def take_for_dead(world: World) -> None:
-    """As if the lease of every worker that there is had run out. One that lives says within a quarter of it that it
-    does, and until then its runs may be given to others."""
+    """Let all leases expire. A living worker renews its own within a quarter of the lease; until then its runs
+    may be given to others."""
     await world.execute("UPDATE jobs.procrastinate_workers SET last_heartbeat = now() - interval '1 hour'")
 
 
@@ -88,7 +88,7 @@ async def started(world: World, session_id: str) -> None:
 
 
 async def held_up(world: World, count: int = 1) -> None:
-    """Until so many wait for a lock in this database."""
+    """Wait until so many connections wait for a lock in this database."""
 
     async def look() -> bool:
         query = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -97,8 +97,8 @@ async def held_up(world: World, count: int = 1) -> None:
     await eventually(look)
 
 
-async def at_rest(world: World, *session_ids: str, seconds: float = 60.0) -> None:
-    """Until no run of these sessions is active."""
+async def at_rest(world: World, *session_ids: str, seconds: float = START_SECONDS) -> None:
+    """Wait until no run of these sessions is active."""
 
     async def look() -> bool:
         ids = [UUID(one) for one in session_ids]
@@ -109,7 +109,7 @@ async def at_rest(world: World, *session_ids: str, seconds: float = 60.0) -> Non
 
 
 async def log_of(world: World, session_id: str) -> list[dict[str, Any]]:
-    """Every entry of the session's log, by its pages."""
+    """All entries of the session's log, read page by page."""
     entries: list[dict[str, Any]] = []
     after = 0
     while True:
@@ -122,8 +122,7 @@ async def log_of(world: World, session_id: str) -> list[dict[str, Any]]:
 
 
 def check_log(entries: list[dict[str, Any]], *, all_ended: bool = True) -> None:
-    """What must hold of every session's log, whatever happened: each input ends once, runs do not overlap, and every
-    call has one result."""
+    """Invariants of every log: each input ends once, runs do not overlap, every call has one result."""
     accepted = [entry["data"]["input_id"] for entry in entries if entry["type"] == "input.accepted"]
     consumed = [entry["data"]["input_id"] for entry in entries if entry["type"] == "input.consumed"]
     discarded = [entry["data"]["input_id"] for entry in entries if entry["type"] == "input.discarded"]

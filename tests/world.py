@@ -1,4 +1,4 @@
-"""What tests stand on: a served API, and a workspace with the callers that a test needs."""
+"""A served API, and a workspace with the callers that a test needs."""
 
 import gzip
 import io
@@ -29,18 +29,17 @@ from quarterdeck.db.migrate import migrate
 from quarterdeck.workspaces import service as workspaces
 
 EVERY_PERMISSION = tuple(Permission)
-# Who API and workers log in as: it owns nothing and is a member of the service's role, no more. One for each process of
-# a parallel run, in case they share a server.
+# The login of API and workers. It owns nothing and is only a member of the service's role. One for each process of a
+# parallel run, in case they share a server.
 LOGIN = f"quarterdeck_test_{os.environ.get('PYTEST_XDIST_WORKER', 'only')}"
 LOGIN_PASSWORD = "for tests only"
-# As the service, but as the owner.
+# The service's connection options, but with the rights of the owner.
 AS_OWNER = f"{connection_options(DatabaseSettings(lock_wait_seconds=60, statement_seconds=80))} -c role=none"
-# Only a fault takes this long.
-START_SECONDS = 60.0
-# More than a server gives to those who still read.
-STOP_SECONDS = 30.0
-# For servers and workers that are not asked how they deal with a slow database: a test, or the machine, may hold a lock
-# for longer than a caller's patience.
+# Only a failure takes this long, also on a busy machine. Below the timeout of a test.
+START_SECONDS = 120.0
+STOP_SECONDS = 60.0
+# For servers and workers whose timeouts are not under test. A test or a busy machine may hold a lock for longer than
+# the default timeouts.
 PATIENT = {"DATABASE_LOCK_WAIT_SECONDS": 60, "DATABASE_STATEMENT_SECONDS": 80, "DATABASE_POOL_WAIT_SECONDS": 30}
 
 
@@ -54,7 +53,7 @@ class Server(Struct, frozen=True):
 
 
 def migrate_for_tests(url: str) -> None:
-    """Migrated, with the settings of the service, and with the login that `app_url` names."""
+    """Migrate a database with the service's settings and create the login of `app_url`."""
     migrate(url, audit=AuditSettings())
     role, login = sql.Identifier(DatabaseSettings().role), sql.Identifier(LOGIN)
     with psycopg.connect(url, autocommit=True) as connection:
@@ -64,7 +63,7 @@ def migrate_for_tests(url: str) -> None:
 
 
 def app_url(database_url: str) -> str:
-    """The owner's address as the service is given it."""
+    """The URL for the service, from the URL of the owner."""
     return make_conninfo(database_url, user=LOGIN, password=LOGIN_PASSWORD)
 
 
@@ -91,8 +90,8 @@ def free_port() -> int:
 
 @contextmanager
 def serving(database_url: str, data_dir: Path, **settings: object) -> Iterator[Server]:
-    """`qd api` in a process of its own, on the database whose owner's address is given. `settings` are environment
-    variables without their prefix."""
+    """Run `qd api` as a process. `database_url` is the owner's. `settings` are environment variables without their
+    prefix."""
     port = int(str(settings.get("SERVER_PORT") or free_port()))
     environment = {key: value for key, value in os.environ.items() if not key.startswith("QUARTERDECK_")}
     environment |= {
@@ -134,8 +133,7 @@ def _wait_until_up(url: str, process: "subprocess.Popen[bytes]", log: Path) -> N
 
 
 class World:
-    """One workspace. `key` holds every permission; more callers are made as a test asks for them. What a test does to
-    the database itself, it does as its owner."""
+    """One workspace. `key` has every permission. Statements of a test run with the rights of the database's owner."""
 
     def __init__(self, database_url: str, http: httpx.AsyncClient) -> None:
         self.database_url = database_url
@@ -159,7 +157,7 @@ class World:
             return await (await connection.execute(query.encode(), values)).fetchall()
 
     async def new_key(self, *permissions: Permission, expires_at: datetime | None = None, label: str = "test") -> str:
-        """By the operator, with every permission unless some are named. `only()` makes one without any."""
+        """Created by the operator, with every permission unless some are named."""
         return (await self.new_key_record(permissions or EVERY_PERMISSION, expires_at, label))[0]
 
     async def new_key_record(
@@ -249,7 +247,7 @@ class World:
 
 
 def bundle(name: str = "demo", **files: str) -> bytes:
-    """A small valid archive; the same arguments give the same bytes."""
+    """A small valid bundle. The same arguments give the same bytes."""
     contents = {"SKILL.md": f"---\nname: {name}\ndescription: A test skill.\n---\nBody.\n"} | files
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w") as tar:
@@ -261,7 +259,7 @@ def bundle(name: str = "demo", **files: str) -> bytes:
 
 
 def error_of(answer: httpx.Response) -> tuple[int, str]:
-    """Status and code, after checking that the body is the envelope and nothing else."""
+    """Status and code. The body must be exactly the error envelope."""
     body = answer.json()
     assert set(body) == {"error"}, body
     assert set(body["error"]) == {"code", "message"}, body

@@ -1,4 +1,4 @@
-"""Both clients behind one face, so that every test is run with each."""
+"""One interface for both clients, so that a test can run with each."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ KINDS = ("sync", "async")
 
 
 class Both:
-    """`Client` runs in a thread, so that a server in the test's own loop can answer it."""
+    """`Client` runs in a thread, because the server of a test may run in the same event loop."""
 
     def __init__(self, inner: Client | AsyncClient) -> None:
         self.inner = inner

@@ -1,4 +1,4 @@
-"""A proxy in front of the real API that breaks what it passes on: what was done is done, and the caller cannot tell."""
+"""A proxy in front of the real API that damages responses. The requests may have taken effect."""
 
 import asyncio
 import socket
@@ -14,14 +14,14 @@ Behaviour = Callable[["Exchange"], Awaitable[None]]
 
 
 class Exchange(Struct):
-    """One request, and the ways to deal with it."""
+    """One request, and how to answer it."""
 
     request: bytes
     server: Server
     writer: asyncio.StreamWriter
 
     async def answer(self) -> bytes:
-        """What the real server says."""
+        """The response of the real server."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
         try:
             head, _, body = self.request.partition(b"\r\n\r\n")
@@ -36,7 +36,7 @@ class Exchange(Struct):
         await self.writer.drain()
 
     def reset(self) -> None:
-        """Not an end but a break: RST instead of FIN."""
+        """Closes with RST instead of FIN."""
         raw = self.writer.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
@@ -68,7 +68,7 @@ async def cuts_the_body(exchange: Exchange) -> None:
 
 
 async def cuts_a_body_without_length(exchange: Exchange) -> None:
-    """As an old server does, that ends a body by ending the connection: only the JSON tells."""
+    """An HTTP/1.0 body ends with the connection, so only the JSON shows that it is incomplete."""
     _, _, body = (await exchange.answer()).partition(b"\r\n\r\n")
     await exchange.send(b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + body[:-5])
 
@@ -79,12 +79,12 @@ async def cuts_a_chunk(exchange: Exchange) -> None:
     await exchange.send(head + b"%x\r\n" % len(body) + body[:-5])
 
 
-async def says_nothing_that_is_http(exchange: Exchange) -> None:
+async def sends_garbage(exchange: Exchange) -> None:
     await exchange.answer()
     await exchange.send(b"\x00\xff garbage \r\n\r\n" * 20)
 
 
-async def says_html(exchange: Exchange) -> None:
+async def sends_html(exchange: Exchange) -> None:
     await exchange.answer()
     await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 15\r\n\r\n<html>no</html>")
 
@@ -95,7 +95,7 @@ async def hangs(exchange: Exchange) -> None:
 
 
 async def drips(exchange: Exchange) -> None:
-    """Never silent for long, never done: no time limit on a single read sees it."""
+    """Sends a byte now and then: a read timeout does not notice."""
     await exchange.answer()
     await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n")
     while not exchange.writer.is_closing():
@@ -115,7 +115,7 @@ def refuses(status: int, *headers: str, code: str = "internal", after_the_effect
 
 
 class Proxy:
-    """`script` is used up by one request after the other; when it is empty, requests pass."""
+    """Each request uses the next behaviour of `script`. When it is empty, requests pass."""
 
     def __init__(self, server: Server, script: Sequence[Behaviour]) -> None:
         self.server = server
@@ -137,7 +137,7 @@ class Proxy:
             writer.close()
 
     def headers(self, name: str) -> list[str]:
-        """Of every request that came, the value of one header."""
+        """The value of one header, for each request."""
         found = []
         for request in self.requests:
             lines = request.partition(b"\r\n\r\n")[0].decode().split("\r\n")[1:]

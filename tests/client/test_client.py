@@ -29,9 +29,8 @@ from quarterdeck.client import (
     Unauthorized,
 )
 from quarterdeck.client.errors import BY_CODE
+from quarterdeck.client.models import Permission, SessionBody, SessionSkill
 from quarterdeck.client.requests import Operation
-from quarterdeck.conversations.sessions.model import SessionBody, SessionSkill
-from quarterdeck.core.actors import Permission
 from quarterdeck.core.errors import ErrorCode
 from tests.client import faulty_proxy as bad
 from tests.client.both_clients import KINDS, Both, opened
@@ -96,7 +95,7 @@ async def test_keys_and_tokens(server: Server, world: World, kind: str) -> None:
 
 
 @both
-async def test_pages_are_walked_lazily(server: Server, world: World, kind: str) -> None:
+async def test_pages_are_fetched_as_needed(server: Server, world: World, kind: str) -> None:
     key, key_id = await world.new_key_record(EVERY_PERMISSION)
     async with opened(kind, server.url, key) as client:
         made = [(await client.call("create_session", title=str(n))).id for n in range(7)]
@@ -107,7 +106,7 @@ async def test_pages_are_walked_lazily(server: Server, world: World, kind: str) 
         assert (await client.call("list_sessions", limit=2, after=page.next_cursor)).items[0].id == made[4]
         walk = client.walk("iter_sessions", page_size=2)
         assert [(await anext(walk)).id, (await anext(walk)).id] == made[:4:-1]
-        # The next page is asked for when it is needed, and not before.
+        # The next page is requested only now.
         await world.execute("UPDATE api_keys SET revoked_at = now() WHERE id = %s", key_id)
         with pytest.raises(Unauthorized):
             await anext(walk)
@@ -164,13 +163,15 @@ async def test_skills(server: Server, world: World, kind: str, tmp_path: Path) -
         await client.call("create_session", skills=[SessionSkill(skill.id, 2)])
         with pytest.raises(InvalidRequest):
             await client.call("push_skill", skill.id, b"not an archive")
-        with pytest.raises(InvalidBundle, match="no such folder"):
+        with pytest.raises(InvalidBundle, match="no such file or folder"):
             await client.call("push_skill", skill.id, tmp_path / "nothing")
 
 
 @both
-async def test_a_download_arrives_whole_or_not_at_all(server: Server, world: World, kind: str, tmp_path: Path) -> None:
-    """Any content will do: this is what the generated `download_…` methods stand on."""
+async def test_a_download_is_complete_or_leaves_the_file_alone(
+    server: Server, world: World, kind: str, tmp_path: Path
+) -> None:
+    """Tests `_download`, which the generated methods use, with any content."""
     document = Operation("download_document", "GET", "/openapi.json")
     expected = (await world.http.get("/openapi.json")).content
     seen: list[int] = []
@@ -215,34 +216,41 @@ async def _changes_a_byte(exchange: bad.Exchange) -> None:
     await exchange.send(answer[:-1] + bytes([answer[-1] ^ 1]))
 
 
-@both
-async def test_an_archive_that_is_too_large_is_refused_in_words(server: Server, world: World, kind: str) -> None:
+async def test_an_archive_that_is_too_large_is_refused_with_a_message(server: Server, world: World) -> None:
+    """Only `Client`: the server closes the connection without reading the rest of the body, and asyncio may then lose the
+    response."""
     skill_id = await world.new_skill()
-    async with opened(kind, server.url, world.key) as client:
+    async with opened("sync", server.url, world.key) as client:
         with pytest.raises(InvalidRequest, match="larger than") as refused:
             await client.call("push_skill", skill_id, bytes(40 * 1024 * 1024))
     assert refused.value.status == 413
 
 
-@both
-async def test_a_server_that_wants_newer_clients_and_fewer_calls(database_url: str, tmp_path: Path, kind: str) -> None:
+@pytest.mark.long
+async def test_an_outdated_client(database_url: str, tmp_path: Path) -> None:
     with serving(database_url, tmp_path, HTTP_MIN_CLIENT_VERSION="99") as server:
-        async with opened(kind, server.url, KEY) as client:
-            with pytest.raises(ClientOutdated, match="99"):
-                await client.call("create_session")
+        for kind in KINDS:
+            async with opened(kind, server.url, KEY) as client:
+                with pytest.raises(ClientOutdated, match="99"):
+                    await client.call("create_session")
+
+
+@pytest.mark.long
+async def test_rate_limits(database_url: str, tmp_path: Path) -> None:
     limits = {"LIMIT_CREDENTIAL_PER_MINUTE": 60, "LIMIT_CREDENTIAL_BURST": 2}
     with serving(database_url, tmp_path, **limits) as server:
-        async with httpx.AsyncClient(base_url=server.url) as http:
-            world = await World.create(database_url, http)
-        async with opened(kind, server.url, world.key, retries=0) as client:
-            with pytest.raises(TooManyRequests) as refused:
-                await _call_often(client)
-            assert refused.value.retry_after is not None
-        async with opened(kind, server.url, world.key) as client:
-            # More than the burst: those that come too early wait and are done.
-            for _ in range(4):
-                await client.call("create_session")
-            assert len((await client.call("list_sessions")).items) == 4
+        for kind in KINDS:
+            async with httpx.AsyncClient(base_url=server.url) as http:
+                world = await World.create(database_url, http)
+            async with opened(kind, server.url, world.key, retries=0) as client:
+                with pytest.raises(TooManyRequests) as refused:
+                    await _call_often(client)
+                assert refused.value.retry_after is not None
+            async with opened(kind, server.url, world.key) as client:
+                # More calls than the burst: the client waits and retries.
+                for _ in range(4):
+                    await client.call("create_session")
+                assert len((await client.call("list_sessions")).items) == 4
 
 
 async def _call_often(client: Both) -> None:
@@ -251,13 +259,13 @@ async def _call_often(client: Both) -> None:
 
 
 @both
-async def test_says_who_it_is(server: Server, world: World, kind: str) -> None:
+async def test_the_client_sends_its_name_and_version(server: Server, world: World, kind: str) -> None:
     async with opened(kind, server.url, world.key) as client:
         assert client.inner._target.headers["Quarterdeck-Client"].startswith("quarterdeck-python/")
 
 
 @both
-async def test_faults_that_are_seen_here_are_not_sent(kind: str) -> None:
+async def test_invalid_arguments_are_not_sent(kind: str) -> None:
     wrong: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         ("get_session", ("../api-keys",), {}),
         ("get_session", ("",), {}),
@@ -269,7 +277,7 @@ async def test_faults_that_are_seen_here_are_not_sent(kind: str) -> None:
         ("create_session", (), {"title": object()}),
         ("change_session", (uuid4(),), {"if_match": "é"}),
     ]
-    # No server answers there.
+    # There is no server on this port.
     async with opened(kind, "http://127.0.0.1:9", KEY) as client:
         for name, arguments, options in wrong:
             with pytest.raises(InvalidArgument):
@@ -280,15 +288,15 @@ async def test_faults_that_are_seen_here_are_not_sent(kind: str) -> None:
 @pytest.mark.parametrize(
     "url", ["", "quarterdeck", "ftp://host", "http://", "https://u:p@host", "https://host?x", "https://host:x", "//h"]
 )
-def test_addresses_that_are_none(client: type[Client | AsyncClient], url: str) -> None:
+def test_invalid_addresses(client: type[Client | AsyncClient], url: str) -> None:
     with pytest.raises(InvalidArgument):
         client(url, KEY)
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
-def test_the_key_does_not_travel_in_the_clear(client: type[Client | AsyncClient]) -> None:
+def test_the_key_is_not_sent_unencrypted(client: type[Client | AsyncClient]) -> None:
     for url in ("http://quarterdeck.example", "http://10.0.0.7:8700", "http://localhost.example", "http://127.0.0.1.x"):
-        with pytest.raises(InvalidArgument, match="in the clear"):
+        with pytest.raises(InvalidArgument, match="unencrypted"):
             client(url, KEY)
         client(url, KEY, allow_http=True)
     for url in ("https://quarterdeck.example", "http://localhost:8700", "http://127.0.0.2", "http://[::1]:8700/base/"):
@@ -296,10 +304,10 @@ def test_the_key_does_not_travel_in_the_clear(client: type[Client | AsyncClient]
 
 
 @both
-async def test_on_ones_own_machine_no_proxy_is_handed_the_key(
+async def test_no_proxy_is_used_for_loopback_addresses(
     server: Server, world: World, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is set for the web would get it in the clear, and could not find the way back."""
+    """A proxy would receive the key unencrypted and could not reach this machine."""
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
@@ -313,13 +321,13 @@ async def test_on_ones_own_machine_no_proxy_is_handed_the_key(
 
 
 @pytest.mark.parametrize("key", ["", "   ", "a b", "qd_live_é", "a\r\nX-Y: z"])
-def test_keys_that_are_none(key: str) -> None:
+def test_invalid_keys(key: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         Client("https://quarterdeck.example", key)
     assert not key.strip() or key not in str(refused.value)
 
 
-async def test_the_key_is_shown_nowhere(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_key_is_never_shown(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with Client(server.url, f"{KEY}\n") as client:
         shown = [repr(client), str(client), repr(vars(client)), repr(client._http)]
@@ -333,13 +341,13 @@ async def test_the_key_is_shown_nowhere(server: Server, caplog: pytest.LogCaptur
     assert not [text for text in shown if KEY in text]
 
 
-def test_there_is_a_type_for_every_code() -> None:
+def test_every_error_code_has_an_exception() -> None:
     assert set(BY_CODE) == set(ErrorCode)
     assert len(set(BY_CODE.values())) == len(ErrorCode)
     assert all(issubclass(each, ApiError) for each in BY_CODE.values())
 
 
-def test_unset_is_left_out_and_none_is_sent(server: Server) -> None:
+def test_unset_is_left_out_and_none_is_sent() -> None:
     from quarterdeck.client.operations import CHANGE_SESSION
     from quarterdeck.client.requests import build
 

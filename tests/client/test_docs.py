@@ -1,14 +1,17 @@
-"""docs/client.md, run as it is written, against the server that the README tells the reader to start."""
+"""The code of docs/client.md, run against a server that was started as the README says."""
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.cli.command import environment
 from tests.cli.shell import shell
 from tests.pages import blocks_of, texts_of
 
 
+@pytest.mark.long
 def test_the_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
     with shell(tmp_path) as at:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A session's log, followed over broken connections and restarts: no event is lost, none comes twice."""
+"""Following the events of a session over broken connections and restarts: none is lost or repeated."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.client import ConnectionFailed, Delta, Event, Internal, NotFound, Unauthorized
-from quarterdeck.client.event_follower import Follower
+from quarterdeck.client.event_follower import EventFollower
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
 from quarterdeck.client.sse import Message, Parser
 from tests import world as worlds
@@ -24,15 +24,15 @@ from tests.workers import log_of, working
 from tests.world import Server, World, serving
 
 both = pytest.mark.parametrize("kind", KINDS)
-# Only a fault takes this long.
-PATIENCE_SECONDS = 60.0
+# Far longer than needed, for a busy machine.
+TIMEOUT_SECONDS = 60.0
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 
 
 async def read(stream: AsyncIterator[Any], count: int) -> list[Event]:
     """The next `count` stored events."""
     found: list[Event] = []
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while len(found) < count:
             each = await anext(stream)
             if isinstance(each, Event):
@@ -44,26 +44,36 @@ def follow(client: Both, session_id: str, **options: Any) -> "aclosing[Any]":
     return aclosing(client.walk("events", session_id, **options))
 
 
-@both
-async def test_follows_a_run_with_its_text(server: Server, world: World, kind: str) -> None:
+async def test_following_a_run_with_its_live_text(server: Server, world: World) -> None:
+    """Both clients follow the same run."""
     session_id = await world.new_session()
-    seen: list[Event | Delta] = []
-    async with opened(kind, server.url, world.key) as client, follow(client, session_id) as stream:
-        await client.call("submit_input", session_id, text="Tell me about release plans.")
-        seen += await read(stream, 1)
+    await world.submit(session_id, "Tell me about release plans.")
+    async with (
+        opened("sync", server.url, world.key) as one,
+        opened("async", server.url, world.key) as other,
+        follow(one, session_id) as first,
+        follow(other, session_id) as second,
+    ):
+        seen: list[list[Event | Delta]] = [[*await read(stream, 1)] for stream in (first, second)]
         with working(server.database_url, server.data_dir, MODEL_DEMO_PAUSE_SECONDS=0.1):
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while getattr(seen[-1], "type", "") != "run.succeeded":
-                    seen.append(await anext(stream))
-    events = [each for each in seen if isinstance(each, Event)]
-    assert [each.id for each in events] == [each["id"] for each in await log_of(world, session_id)]
-    deltas = [each for each in seen if isinstance(each, Delta)]
-    assert deltas
-    assert all(str(each.session_id) == session_id for each in deltas)
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                await asyncio.gather(*map(read_to_the_end, (first, second), seen))
+    log = [each["id"] for each in await log_of(world, session_id)]
+    for found in seen:
+        assert [each.id for each in found if isinstance(each, Event)] == log
+        deltas = [each for each in found if isinstance(each, Delta)]
+        assert deltas
+        assert all(str(each.session_id) == session_id for each in deltas)
 
 
+async def read_to_the_end(stream: AsyncIterator[Any], seen: list[Event | Delta]) -> None:
+    while getattr(seen[-1], "type", "") != "run.succeeded":
+        seen.append(await anext(stream))
+
+
+@pytest.mark.long
 @both
-async def test_goes_on_over_a_restart_of_the_server(
+async def test_following_continues_after_a_server_restart(
     database_url: str, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(database_url, tmp_path) as server:
@@ -72,7 +82,7 @@ async def test_goes_on_over_a_restart_of_the_server(
             session_id = await world.new_session()
             for n in range(3):
                 await world.submit(session_id, str(n))
-    # The same address again.
+    # The second server gets the same port.
     monkeypatch.setattr(worlds, "free_port", lambda: server.port)
     async with (
         httpx.AsyncClient(base_url=server.url, timeout=30) as http,
@@ -94,7 +104,7 @@ async def test_goes_on_over_a_restart_of_the_server(
 
 
 async def cuts_the_stream(exchange: Exchange) -> None:
-    """Passes the beginning on, to the middle of a message."""
+    """Passes the start of the stream on, up to the middle of a message."""
     reader, writer = await asyncio.open_connection("127.0.0.1", exchange.server.port)
     try:
         writer.write(exchange.request)
@@ -108,7 +118,7 @@ async def cuts_the_stream(exchange: Exchange) -> None:
 
 
 @both
-async def test_goes_on_behind_the_last_whole_event(server: Server, world: World, kind: str) -> None:
+async def test_following_resumes_after_the_last_complete_event(server: Server, world: World, kind: str) -> None:
     session_id = await world.new_session()
     for n in range(6):
         await world.submit(session_id, str(n))
@@ -143,7 +153,7 @@ async def html(exchange: Exchange) -> None:
 
 
 async def streams(exchange: Exchange) -> None:
-    """Passes everything on as it comes."""
+    """Passes everything on."""
     reader, writer = await asyncio.open_connection("127.0.0.1", exchange.server.port)
     try:
         writer.write(exchange.request)
@@ -154,7 +164,7 @@ async def streams(exchange: Exchange) -> None:
 
 
 @both
-async def test_a_silent_connection_is_left(server: Server, world: World, kind: str) -> None:
+async def test_a_silent_connection_is_replaced(server: Server, world: World, kind: str) -> None:
     session_id = await world.new_session()
     await world.submit(session_id, "one")
 
@@ -168,7 +178,7 @@ async def test_a_silent_connection_is_left(server: Server, world: World, kind: s
         follow(client, session_id, silence_seconds=0.5) as stream,
     ):
         assert [each.data["text"] for each in await read(stream, 1)] == ["one"]
-    # One more for each time that a busy machine was silent too.
+    # A busy machine may cause further timeouts.
     assert len(proxy.requests) >= 3
 
 
@@ -185,7 +195,7 @@ def message(number: int, **changes: Any) -> bytes:
 
 
 @both
-async def test_unknown_types_repeats_and_strange_messages(server: Server, world: World, kind: str) -> None:
+async def test_unknown_types_and_repeated_events(server: Server, world: World, kind: str) -> None:
     session_id = await world.new_session()
 
     async def repeats(exchange: Exchange) -> None:
@@ -229,7 +239,7 @@ async def test_an_event_before_a_broken_one_is_not_lost(server: Server, world: W
 
 
 @both
-async def test_gives_up_when_nothing_comes_for_long(server: Server, world: World, kind: str) -> None:
+async def test_following_ends_after_the_last_reconnect(server: Server, world: World, kind: str) -> None:
     session_id = await world.new_session()
 
     async def ends(exchange: Exchange) -> None:
@@ -252,7 +262,7 @@ async def test_gives_up_when_nothing_comes_for_long(server: Server, world: World
 
 
 @both
-async def test_signs_of_life_start_the_count_again(server: Server, world: World, kind: str) -> None:
+async def test_a_heartbeat_resets_the_number_of_reconnects(server: Server, world: World, kind: str) -> None:
     session_id = await world.new_session()
 
     async def lives(exchange: Exchange) -> None:
@@ -269,7 +279,7 @@ async def test_signs_of_life_start_the_count_again(server: Server, world: World,
 
 
 @both
-async def test_ends_with_the_credential_and_with_the_session(server: Server, world: World, kind: str) -> None:
+async def test_following_ends_with_the_credential_and_the_session(server: Server, world: World, kind: str) -> None:
     session_id = await world.new_session()
     await world.submit(session_id, "x")
     async with opened(kind, server.url, "qd_test_wrong") as client:
@@ -295,7 +305,7 @@ MESSAGES = [
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20))
-def test_a_stream_reads_the_same_however_it_is_cut(cuts: list[int]) -> None:
+def test_a_stream_can_be_split_anywhere(cuts: list[int]) -> None:
     parser = Parser()
     found: list[Message] = []
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(STREAM)], strict=True):
@@ -305,11 +315,11 @@ def test_a_stream_reads_the_same_however_it_is_cut(cuts: list[int]) -> None:
 
 
 @given(st.lists(st.binary(max_size=60), max_size=10))
-def test_any_bytes_are_messages_or_a_broken_connection(pieces: list[bytes]) -> None:
-    follower = Follower(LIST_SESSION_EVENTS, 0, 3)
+def test_any_bytes_are_events_or_a_failed_connection(pieces: list[bytes]) -> None:
+    follower = EventFollower(LIST_SESSION_EVENTS, 0, 3)
     follower.headers()
     try:
         for piece in pieces:
-            list(follower.take(piece))
+            list(follower.feed(piece))
     except ConnectionFailed:
         pass

@@ -1,4 +1,4 @@
-"""When a call is sent again, and after how long: pure decisions."""
+"""When a request is sent again, and after which pause."""
 
 from datetime import UTC, datetime
 
@@ -39,26 +39,26 @@ def test_may_repeat(method: str, keyed: bool, outcome: Outcome, expected: bool) 
     assert may_repeat(method, keyed, outcome) is expected
 
 
-def test_waits_double_up_to_a_cap_and_are_spread() -> None:
+def test_pauses_double_up_to_a_maximum_and_have_jitter() -> None:
     policy = Policy(retries=100, total_seconds=1e9)
-    longest = [wait_seconds(policy, tried=n, elapsed=0, retry_after=None, chance=1.0) for n in range(1, 9)]
+    longest = [wait_seconds(policy, attempts=n, elapsed=0, retry_after=None, jitter=1.0) for n in range(1, 9)]
     assert longest == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
-    assert wait_seconds(policy, tried=4, elapsed=0, retry_after=None, chance=0.0) == 0.0
-    assert wait_seconds(policy, tried=4, elapsed=0, retry_after=None, chance=0.5) == 1.0
+    assert wait_seconds(policy, attempts=4, elapsed=0, retry_after=None, jitter=0.0) == 0.0
+    assert wait_seconds(policy, attempts=4, elapsed=0, retry_after=None, jitter=0.5) == 1.0
 
 
-def test_never_comes_before_the_server_said() -> None:
-    assert wait_seconds(Policy(), tried=1, elapsed=0, retry_after=7.0, chance=0.0) == 7.0
-    assert wait_seconds(Policy(), tried=1, elapsed=0, retry_after=7.0, chance=1.0) == 7.25
+def test_retry_after_is_respected() -> None:
+    assert wait_seconds(Policy(), attempts=1, elapsed=0, retry_after=7.0, jitter=0.0) == 7.0
+    assert wait_seconds(Policy(), attempts=1, elapsed=0, retry_after=7.0, jitter=1.0) == 7.25
 
 
-def test_is_bounded_by_tries_and_by_time() -> None:
+def test_attempts_and_time_are_limited() -> None:
     policy = Policy(retries=2, total_seconds=10.0)
-    assert wait_seconds(policy, tried=2, elapsed=0, retry_after=None, chance=1.0) is not None
-    assert wait_seconds(policy, tried=3, elapsed=0, retry_after=None, chance=1.0) is None
-    assert wait_seconds(policy, tried=1, elapsed=9.9, retry_after=None, chance=1.0) is None
-    assert wait_seconds(policy, tried=1, elapsed=5.0, retry_after=5.1, chance=0.0) is None
-    assert wait_seconds(Policy(retries=0), tried=1, elapsed=0, retry_after=None, chance=0.0) is None
+    assert wait_seconds(policy, attempts=2, elapsed=0, retry_after=None, jitter=1.0) is not None
+    assert wait_seconds(policy, attempts=3, elapsed=0, retry_after=None, jitter=1.0) is None
+    assert wait_seconds(policy, attempts=1, elapsed=9.9, retry_after=None, jitter=1.0) is None
+    assert wait_seconds(policy, attempts=1, elapsed=5.0, retry_after=5.1, jitter=0.0) is None
+    assert wait_seconds(Policy(retries=0), attempts=1, elapsed=0, retry_after=None, jitter=0.0) is None
 
 
 NOW = datetime(1994, 11, 6, 8, 49, 30, tzinfo=UTC)
@@ -90,6 +90,6 @@ def test_retry_after(text: str | None, date: str | None, expected: float | None)
 
 
 @given(st.text(), st.none() | st.text())
-def test_any_header_gives_a_wait_or_none(text: str, date: str | None) -> None:
+def test_any_retry_after_header_gives_a_pause_or_none(text: str, date: str | None) -> None:
     found = retry_after_seconds(text, date, NOW)
     assert found is None or found >= 0

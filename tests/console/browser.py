@@ -37,8 +37,7 @@ def _skip(reason: str) -> NoReturn:
 
 
 @asynccontextmanager
-async def launch_browser() -> AsyncIterator[Browser]:
-    executable = chromium()
+async def launch_browser(executable: str) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         # Chromium's sandbox does not work for root in a container.
         arguments = ["--no-sandbox", f"--host-resolver-rules=MAP {HOST_WITHOUT_TLS} 127.0.0.1"]

@@ -7,14 +7,20 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.console.browser import ConsolePage, launch_browser, open_console
+from tests.console.browser import ConsolePage, chromium, launch_browser, open_console
 from tests.workers import Worker, working
 from tests.world import Server, World
 
 
+@pytest.fixture(scope="session", autouse=True)
+def executable() -> str:
+    """Requested by every test before the server is started, so that tests without Chromium are skipped at once."""
+    return chromium()
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def browser() -> AsyncIterator[Browser]:
-    async with launch_browser() as browser:
+async def browser(executable: str) -> AsyncIterator[Browser]:
+    async with launch_browser(executable) as browser:
         yield browser
 
 

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page, expect
 
 from quarterdeck.core.ids import first_id_at
 from quarterdeck.server import embedded_postgres
-from tests.console.browser import NARROW, WIDE, ConsolePage, Scheme, launch_browser, open_console
+from tests.console.browser import NARROW, WIDE, ConsolePage, Scheme, chromium, launch_browser, open_console
 from tests.console.png_palette import reduce_colours
 from tests.console.sample_workspace import SampleWorkspace, create_sample
 from tests.workers import working
@@ -92,7 +92,7 @@ async def _picture(url: str, database_url: str) -> None:
     async with httpx.AsyncClient(base_url=url, timeout=30) as http:
         sample = await create_sample(database_url, http)
         await _fill_an_hour(sample.world, sample.busy_id)
-    async with launch_browser() as browser:
+    async with launch_browser(chromium()) as browser:
         await take_all(browser, url, sample)
 
 

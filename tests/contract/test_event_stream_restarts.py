@@ -1,8 +1,7 @@
-"""Event streams through several processes, lost connections and restarts: no event is lost, none comes twice."""
+"""Event streams with several processes, lost connections and restarts: each event arrives once."""
 
 import asyncio
 import signal
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,7 +18,7 @@ from tests.world import Server, World, clone_database, drop_database, serving
 
 @pytest.fixture(scope="module")
 def own(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """With a database of its own: its connections are cut."""
+    """With its own database, because the test cuts its connections."""
     url = clone_database(postgres_url, template)
     with serving(url, tmp_path_factory.mktemp("own")) as server:
         yield server
@@ -33,25 +32,19 @@ async def own_world(own: Server) -> AsyncIterator[World]:
 
 
 async def test_two_processes_on_one_database(own_world: World, own: Server, tmp_path: Path) -> None:
-    """Submitted through one, read through the other, and sooner than by looking every second."""
+    """Submitted through one process, read through the other."""
     session_id = await own_world.new_session()
     (tmp_path / "other").mkdir()
     with serving(own.database_url, tmp_path / "other") as other:
         async with reading(other.url, session_id, own_world.key) as reader:
             await heard(own_world, session_id, reader)
-            waits = []
             for number in range(20):
-                began = time.monotonic()
                 await own_world.submit(session_id, f"{number}")
                 (event,) = await reader.stored(1)
-                waits.append(time.monotonic() - began)
                 assert event["data"]["text"] == f"{number}"
-            # Without the hint each would wait for the next check, 0.8 s after the one that found the last. A few are
-            # enough: a busy machine may be slow with the others.
-            assert sorted(waits)[4] < 0.4, waits
 
 
-async def test_without_any_hint_news_come_within_a_second(world: World, server: Server) -> None:
+async def test_events_arrive_without_a_notification(world: World, server: Server) -> None:
     session_id = await world.new_session()
     async with reading(server.url, session_id, world.key) as reader:
         await reader.next()
@@ -60,7 +53,7 @@ async def test_without_any_hint_news_come_within_a_second(world: World, server: 
             await reader.stored(2)
 
 
-async def test_listening_again_after_the_connection_was_lost(own_world: World, own: Server) -> None:
+async def test_notifications_arrive_again_after_the_connection_was_lost(own_world: World, own: Server) -> None:
     session_id = await own_world.new_session()
     async with reading(own.url, session_id, own_world.key) as reader:
         await own_world.submit(session_id)
@@ -76,23 +69,21 @@ async def test_listening_again_after_the_connection_was_lost(own_world: World, o
     assert events == await walk(own_world, session_id)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_stopping_server_ends_its_streams(
-    own_world: World, own: Server, tmp_path: Path, number: signal.Signals
-) -> None:
+async def test_a_stopping_server_ends_its_streams(own_world: World, own: Server, tmp_path: Path) -> None:
     sessions = [await own_world.new_session() for _ in range(5)]
     with serving(own.database_url, tmp_path, **UNKILLED) as server:
         async with AsyncExitStack() as stack:
             readers = [await stack.enter_async_context(reading(server.url, each, own_world.key)) for each in sessions]
             for reader in readers:
                 await reader.next()
-            stop(server, number)
+            stop(server)
             assert all(await asyncio.gather(*(reader.ends(PATIENCE_SECONDS) for reader in readers)))
             assert await until(lambda: is_gone(server))
 
 
-async def test_through_restarts_the_stream_equals_the_pages(own_world: World, own: Server, tmp_path: Path) -> None:
-    """Read on across five servers, each stopped in the middle, while others keep writing."""
+@pytest.mark.long
+async def test_a_stream_across_restarts_equals_the_pages(own_world: World, own: Server, tmp_path: Path) -> None:
+    """A client reads on across five servers, each stopped or killed meanwhile, while events are written."""
     session_id, key, last = await own_world.new_session(), own_world.key, 0
     over = asyncio.Event()
 

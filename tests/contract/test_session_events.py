@@ -82,8 +82,8 @@ async def test_a_type_that_is_not_known_is_passed_on(world: World, server: Serve
         assert [event["type"] for event in await reader.stored(2)] == ["run.paused", "message"]
 
 
-@pytest.mark.parametrize("limit", [1, 7, 100, 120, 200])
-async def test_a_walk_meets_each_event_once_in_order(world: World, limit: int) -> None:
+@pytest.mark.parametrize("limit", [7, 120, 200])
+async def test_pages_contain_each_event_once_in_order(world: World, limit: int) -> None:
     session_id, other = await world.new_session(), await world.new_session()
     for _ in range(4):
         await add_events(world, session_id, 30)
@@ -150,26 +150,26 @@ async def test_last_event_id_wins_over_after(world: World) -> None:
 BAD_NUMBERS = ["", "x", "-1", "+1", "1.0", "1_0", "9223372036854775808", "99999999999999999999", "0x1", "null"]
 
 
-@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
-@pytest.mark.parametrize(
-    "query",
-    [
+BAD_QUERIES = [
         *(f"?after={bad.replace('+', '%2B')}" for bad in BAD_NUMBERS), "?after=%201", "?after=１",
         f"?after={LOWEST_ID}", "?after=1&after=1", "?limit=0", "?limit=201", "?limit=x", "?limit=", "?limit=５",
         "?limit=1&limit=1", "?after=%ff",
-    ],
-)  # fmt: skip
-async def test_bad_queries_are_400(world: World, query: str, accept: str) -> None:
-    answer = await world.get(f"/v1/sessions/{uuid4()}/events{query}", headers={"Accept": accept})
-    assert error_of(answer) == (400, "invalid_request")
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
-@pytest.mark.parametrize("bad", BAD_NUMBERS)
-async def test_bad_last_event_ids_are_400(world: World, bad: str, accept: str) -> None:
-    headers = {"Accept": accept, "Last-Event-ID": bad}
-    answer = await world.get(f"/v1/sessions/{uuid4()}/events", headers=headers)
-    assert error_of(answer) == (400, "invalid_request")
+async def test_bad_queries_are_400(world: World, accept: str) -> None:
+    for query in BAD_QUERIES:
+        answer = await world.get(f"/v1/sessions/{uuid4()}/events{query}", headers={"Accept": accept})
+        assert error_of(answer) == (400, "invalid_request"), query
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+async def test_bad_last_event_ids_are_400(world: World, accept: str) -> None:
+    for bad in BAD_NUMBERS:
+        headers = {"Accept": accept, "Last-Event-ID": bad}
+        answer = await world.get(f"/v1/sessions/{uuid4()}/events", headers=headers)
+        assert error_of(answer) == (400, "invalid_request"), bad
 
 
 async def test_a_doubled_last_event_id_is_400(world: World) -> None:

@@ -79,6 +79,7 @@ async def test_what_ends_in_one_process_ends_in_the_others_within_a_second(
         assert (await other.submit(session_id, key=answer.json()["secret"])).status_code == 200
 
 
+@pytest.mark.long
 async def test_no_request_fails_while_a_key_is_rotated_under_load(worlds: list[World]) -> None:
     """Three rotations in a row, while every secret that is still good is in use on both servers."""
     one, _ = worlds
@@ -129,6 +130,7 @@ async def test_no_request_fails_while_a_key_is_rotated_under_load(worlds: list[W
     assert len({*good}) == 4
 
 
+@pytest.mark.long
 async def test_a_key_that_never_rests_is_revoked_all_the_same(worlds: list[World]) -> None:
     """Changes that queue on one session hold their key for as long as they wait, and there is always one more."""
     one, other = worlds
@@ -162,6 +164,7 @@ async def test_a_key_that_never_rests_is_revoked_all_the_same(worlds: list[World
         await asyncio.gather(*hammering, return_exceptions=True)
 
 
+@pytest.mark.long
 async def test_a_walk_over_keys_while_others_insert_and_revoke(worlds: list[World]) -> None:
     """Of what existed when it began nothing is skipped and nothing comes twice."""
     one, other = worlds

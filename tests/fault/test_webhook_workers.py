@@ -5,6 +5,8 @@ import signal
 from contextlib import AsyncExitStack
 from uuid import UUID
 
+import pytest
+
 from quarterdeck.core.settings import DatabaseSettings, WebhookSettings
 from quarterdeck.db.database import Database
 from quarterdeck.webhooks.deliveries import DeliverySender
@@ -37,6 +39,7 @@ async def test_what_a_killed_worker_was_sending_is_sent_again(world: World, serv
     assert all(verify(secret, received.headers, received.body) for received in receiver.received)
 
 
+@pytest.mark.long
 async def test_every_run_is_told_of_though_workers_are_killed_again_and_again(world: World, server: Server) -> None:
     async with receiving() as receiver:
         await create(world, receiver.url(), "run.succeeded", "run.failed")
@@ -84,6 +87,7 @@ async def test_two_workers_do_not_send_one_delivery_twice(world: World, server: 
     assert sorted(received.headers["webhook-id"] for received in receiver.received) == sorted(ids)
 
 
+@pytest.mark.long
 async def test_an_attempt_that_was_overtaken_changes_nothing(world: World, server: Server) -> None:
     """A worker that slept through its lease: the later attempt's outcome stands."""
     answer = asyncio.Event()
@@ -110,6 +114,7 @@ async def test_an_attempt_that_was_overtaken_changes_nothing(world: World, serve
     assert row == (7, "pending", None, True)
 
 
+@pytest.mark.long
 async def test_deliveries_of_a_deleted_webhook_are_dropped(world: World, server: Server, receiver: Receiver) -> None:
     webhook_id, _ = await create(world, receiver.url())
     await send_test(world, webhook_id)
@@ -123,6 +128,7 @@ async def test_deliveries_of_a_deleted_webhook_are_dropped(world: World, server:
     assert receiver.received == []
 
 
+@pytest.mark.long
 async def test_what_falls_due_while_a_webhook_is_disabled_has_failed(
     world: World, server: Server, receiver: Receiver
 ) -> None:
@@ -147,6 +153,7 @@ async def test_what_falls_due_while_a_webhook_is_disabled_has_failed(
 # --- other settings ---
 
 
+@pytest.mark.long
 async def test_who_is_gone_is_not_asked_again(world: World, server: Server) -> None:
     async with receiving(answering(410)) as receiver:
         webhook_id, _ = await create(world, receiver.url())
@@ -168,6 +175,7 @@ async def test_who_is_gone_is_not_asked_again(world: World, server: Server) -> N
     assert (again["id"], again["attempts"], again["last_error"]) == (first, 2, None)
 
 
+@pytest.mark.long
 async def test_who_never_answers_is_given_up(world: World, server: Server) -> None:
     async with receiving(hanging) as receiver:
         webhook_id, _ = await create(world, receiver.url())
@@ -180,6 +188,7 @@ async def test_who_never_answers_is_given_up(world: World, server: Server) -> No
     assert "no answer within 1 seconds" in sent["last_error"]
 
 
+@pytest.mark.long
 async def test_a_slow_receiver_holds_up_nobody_else(world: World, server: Server, receiver: Receiver) -> None:
     """It has more deliveries than there are places; all of one host share its few."""
     async with receiving(hanging) as slow:
@@ -214,6 +223,7 @@ async def test_an_address_of_ones_own_is_not_posted_to(world: World, server: Ser
     assert receiver.received == []
 
 
+@pytest.mark.long
 async def test_a_worker_without_the_key_says_so(world: World, server: Server, receiver: Receiver) -> None:
     webhook_id, _ = await create(world, receiver.url())
     await send_test(world, webhook_id)

@@ -129,7 +129,7 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: webhooks.change(c, a.workspace, webhook_of(b), "taken")
     yield lambda c, a, b: webhooks.rotate(c, a.workspace, b.webhook, b"taken", 60)
     yield lambda c, a, b: webhooks.delete(c, a.workspace, b.webhook)
-    yield lambda c, a, b: webhooks.wanting(c, a.workspace, RunEvent.SUCCEEDED)
+    yield lambda c, a, b: webhooks.subscribers(c, a.workspace, RunEvent.SUCCEEDED)
     yield lambda c, a, b: returns(deliveries.get(c, a.workspace, b.webhook, b.delivery), None)
     yield lambda c, a, b: returns(deliveries.get(c, a.workspace, a.webhook, b.delivery), None)
     yield lambda c, a, b: deliveries.send_again(c, a.webhook, b.delivery)

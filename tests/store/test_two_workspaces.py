@@ -90,7 +90,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "webhooks/store _NOTE_FAILURE",
         "webhooks/store _DISABLE",
         "webhooks/store _DISABLE_FAILING",
-        "webhooks/store _RESEAL",
+        "webhooks/store _SET_SECRETS",
     ),
     "the deleted session whose log is being removed": (
         "sessions/store _PURGE_EVENTS",
@@ -133,7 +133,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
     "a worker claims due deliveries": ("webhooks/delivery_store _CLAIM",),
     "notifies every process about sessions": ("events/store _NOTIFY",),
     "for the operator": (
-        "webhooks/store _SEALED",
+        "webhooks/store _SECRETS",
         "workspaces/store _ALL",
         "workspaces/store _LOCK_FIRST_START",
         "workspaces/store _ANY_WORKSPACE",

@@ -1,5 +1,5 @@
-"""The web console: the files beside `console/index.html`, as they are. Their address holds a hash of them all, so a
-browser keeps them for ever and a new release is new at once; modules find each other by relative paths."""
+"""Serves the web console: the files in `console/`. Their URL contains a hash of all files, so browsers may cache them
+for ever and still load a new release at once. Modules import each other by relative paths."""
 
 import gzip
 import hashlib
@@ -20,7 +20,7 @@ from quarterdeck.http.content_negotiation import accepts_encoding
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _INDEX = "index.html"
 _FIRST_STYLE = "style/base.css"
-# Nothing from elsewhere, no script or style inside the page, and no place that reads text as markup.
+# No other origins, no inline scripts or styles, and no DOM sink that parses text as HTML (Trusted Types).
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -30,16 +30,16 @@ _PAGE = {
     "Content-Security-Policy": _POLICY,
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
-    # Asked for each time: it names the files of the release.
+    # Revalidated each time, because it names the files of the release.
     "Cache-Control": "no-cache",
 }
-_FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
+_IMMUTABLE = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
 class _File(NamedTuple):
     media_type: str
     plain: bytes
-    packed: bytes
+    compressed: bytes
 
 
 class Console:
@@ -48,8 +48,8 @@ class Console:
         index = found.pop(_INDEX).decode()
         self.hash = _hash_of(found)
         self._files = {name: _file(_TYPES[name.rpartition(".")[2]], data) for name, data in found.items()}
-        self._page = _file("text/html; charset=utf-8", _filled(index, f"assets/{self.hash}", found).encode())
-        # Weak: the packed and the plain page are two representations of one.
+        self._page = _file("text/html; charset=utf-8", _fill_in(index, f"assets/{self.hash}", found).encode())
+        # Weak, because it stands for the compressed and the plain page.
         self._page_tag = f'W/"{hashlib.sha256(self._page.plain).hexdigest()[:32]}"'
 
     def page(self) -> Respond:
@@ -58,7 +58,7 @@ class Console:
             held = _header(scope, "if-none-match")
             if matches_weakly(parse_tags(held) or frozenset(), self._page_tag):
                 return Response(status_code=304, headers=_ANY | headers)
-            return _sent(scope, self._page, headers)
+            return _response(scope, self._page, headers)
 
         return respond
 
@@ -66,10 +66,10 @@ class Console:
         async def respond(scope: Scope, _: Receive) -> Response:
             given = scope["path_params"]
             found = self._files.get(given["name"])
-            # Another release's hash must not bring this one's file: it would be kept for ever.
+            # A URL of another release must not return a file of this one: it would be cached for ever.
             if given["hash"] != self.hash or found is None:
                 raise errors.not_found("path")
-            return _sent(scope, found, _FOR_EVER)
+            return _response(scope, found, _IMMUTABLE)
 
         return respond
 
@@ -89,9 +89,9 @@ def _hash_of(found: dict[str, bytes]) -> str:
     return whole.hexdigest()[:20]
 
 
-def _filled(index: str, assets: str, found: dict[str, bytes]) -> str:
-    """All modules are named at once: a browser that found them one in the other would wait for each."""
-    # The first is what the others build on: of two rules that weigh the same, the later one counts.
+def _fill_in(index: str, assets: str, found: dict[str, bytes]) -> str:
+    """Preload all modules, so that the browser need not discover them import by import."""
+    # base.css first: of two rules with the same specificity the later one wins.
     sheets = sorted((name for name in found if name.endswith(".css")), key=lambda name: (name != _FIRST_STYLE, name))
     styles = [f'<link rel="stylesheet" href="{assets}/{name}">' for name in sheets]
     modules = [f'<link rel="modulepreload" href="{assets}/{name}">' for name in found if name.endswith(".js")]
@@ -105,9 +105,11 @@ def _file(media_type: str, data: bytes) -> _File:
     return _File(media_type, data, gzip.compress(data, mtime=0))
 
 
-def _sent(scope: Scope, file: _File, headers: dict[str, str]) -> Response:
+def _response(scope: Scope, file: _File, headers: dict[str, str]) -> Response:
     if accepts_encoding(_header(scope, "accept-encoding"), "gzip"):
-        return Response(file.packed, media_type=file.media_type, headers=_ANY | headers | {"Content-Encoding": "gzip"})
+        return Response(
+            file.compressed, media_type=file.media_type, headers=_ANY | headers | {"Content-Encoding": "gzip"}
+        )
     return Response(file.plain, media_type=file.media_type, headers=_ANY | headers)
 
 

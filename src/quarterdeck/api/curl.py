@@ -1,5 +1,4 @@
-"""An operation as a command line to paste. $QD_URL and $QD_KEY, and $QD_WORKSPACE where one must be named, are set by
-whoever pastes it; so are the ids of the path."""
+"""A curl command for each operation. The reader sets $QD_URL, $QD_KEY, $QD_WORKSPACE and the ids of the path."""
 
 import re
 import shlex
@@ -35,13 +34,13 @@ def curl_command(document: Json, method: str, path: str, operation: Json) -> str
         lines += [f'-H "Content-Type: {GZIP}"', "--data-binary @-"]
     success = next(iter(operation["responses"].values()))
     if any(media["schema"] == BINARY for media in success.get("content", {}).values()):
-        # Under the name that the server gives it.
+        # Save under the file name from the server.
         lines.append("-OJ")
     return packing + " \\\n  ".join(lines)
 
 
 def _query(document: Json, operation: Json) -> str:
-    """What cannot be left out, by its example."""
+    """The required query parameters with their example values."""
     parameters = (resolve(document, each) for each in operation["parameters"])
     given = {each["name"]: each["example"] for each in parameters if each["in"] == "query" and each["required"]}
     return f"?{urlencode(given)}" if given else ""

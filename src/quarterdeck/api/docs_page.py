@@ -1,4 +1,4 @@
-"""The document as a page for people: rendered here, one file, nothing to load and nothing to run."""
+"""Renders the OpenAPI document as one HTML page without scripts and external files."""
 
 import base64
 import hashlib
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 class _Described(msgspec.Struct, frozen=True):
-    """An operation with where it is found."""
+    """An operation with its method and path."""
 
     method: str
     path: str
@@ -118,7 +118,7 @@ def _operation(document: Json, each: _Described) -> Html:
     heading = el("h3", el("a", operation["summary"], href=f"#{each.name}"))
     about = [el("p", inline(operation["description"]))] if "description" in operation else []
     (status, success), *others = [each for each in operation["responses"].items() if each[0] < "4"]
-    # Whatever the operation answers with, its example is of the first media type.
+    # The example belongs to the first media type.
     answer: Json = next(iter(success.get("content", {}).values()), {})
     text = el(
         "div",
@@ -226,7 +226,7 @@ def _table(title: str, rows: list[Field], *, mark_required: bool) -> Html:
 
 
 def _rows(rows: list[Field], *, mark_required: bool) -> Html:
-    """In an answer a field is there unless marked optional; in a request the required ones stand out."""
+    """Requests mark required fields; responses mark optional ones."""
 
     def row(field: Field) -> Html:
         mark: list[str] = []
@@ -234,7 +234,7 @@ def _rows(rows: list[Field], *, mark_required: bool) -> Html:
             mark = [" ", el("span", "required", class_="required")]
         elif not mark_required and not field.required:
             mark = [" ", el("span", "may be absent", class_="optional")]
-        # A long dotted name breaks at its dots.
+        # A long dotted name may wrap after a dot.
         parts = field.name.split(".")
         dotted = [join(part, ".", el("wbr")) for part in parts[:-1]]
         name = el("th", el("code", *dotted, parts[-1]), *mark, scope="row")

@@ -1,4 +1,4 @@
-"""One path with all its methods: `Allow` on a 405 is only right when they are together."""
+"""Endpoints: all methods of one path, so that a 405 can list them in `Allow`; and the execution of operations."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
@@ -85,6 +85,6 @@ def _response(operation: Operation, request: Request, result: Result) -> Respons
 
 
 class _Revised(Struct, frozen=True):
-    """A record that has an ETag, as far as that goes."""
+    """The part of a record that its ETag is made from."""
 
     revision: int

@@ -1,5 +1,5 @@
-"""Every way in which an operation can say no, when, and what its caller does then. The document is made from this;
-status, code and headers come from the error itself, so that they are those the server sends.
+"""The errors of each operation: when they occur and what the caller should do. The OpenAPI document is made from this.
+Status, code and headers come from the error itself, so they match what the server sends.
 """
 
 from quarterdeck.core import errors

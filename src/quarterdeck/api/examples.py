@@ -1,4 +1,4 @@
-"""One made-up value of each body, for the document."""
+"""One example value of each request and response type, for the OpenAPI document."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from msgspec import Struct
 from quarterdeck.activity import examples as activity
 from quarterdeck.api_keys import examples as api_keys
 from quarterdeck.audit import examples as audit
-from quarterdeck.auth import examples as access
+from quarterdeck.auth import examples as auth
 from quarterdeck.conversations.events import examples as events
 from quarterdeck.conversations.runs import examples as runs
 from quarterdeck.conversations.session_tokens import examples as session_tokens
@@ -16,5 +16,5 @@ from quarterdeck.skills import examples as skills
 from quarterdeck.webhooks import examples as webhooks
 from quarterdeck.workspaces import examples as workspaces
 
-_ROOMS = (access, activity, api_keys, audit, events, runs, session_tokens, sessions, skills, webhooks, workspaces)
-EXAMPLES: dict[Any, Struct] = {type(example): example for room in _ROOMS for example in room.EXAMPLES}
+_PACKAGES = (activity, api_keys, audit, auth, events, runs, session_tokens, sessions, skills, webhooks, workspaces)
+EXAMPLES: dict[Any, Struct] = {type(example): example for package in _PACKAGES for example in package.EXAMPLES}

@@ -1,4 +1,4 @@
-"""Whether this process lives, and whether it can serve."""
+"""Health checks: /healthz says that the process runs, /readyz that it can serve requests."""
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope

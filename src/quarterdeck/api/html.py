@@ -1,4 +1,4 @@
-"""Just enough HTML: text is escaped unless it was made here, so a forgotten escape cannot happen."""
+"""Builds HTML. Text is escaped unless it has the type `Html`, which only this module creates."""
 
 import re
 from html import escape
@@ -8,7 +8,7 @@ _VOID = frozenset({"meta", "wbr"})
 
 
 class Html(str):
-    """Markup that is safe as it is. Only this module makes it."""
+    """Markup that needs no escaping."""
 
     __slots__ = ()
 
@@ -28,13 +28,13 @@ def join(*children: str) -> Html:
 
 
 def stylesheet(css: str) -> Html:
-    """Not escaped: it is a file of ours, and a browser reads the text of a style element as it stands."""
+    """Not escaped: the CSS is our own, and browsers do not decode entities in a style element."""
     assert "</" not in css
     return Html(f"<style>{css}</style>")
 
 
 def inline(text: str) -> Html:
-    """`code` and **bold** as people write them."""
+    """Markdown's `code` and **bold**."""
     parts: list[str] = []
     end = 0
     for found in _MARKS.finditer(text):

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the route table and the very types that the handlers read and write."""
+"""Generates the OpenAPI 3.1 document from the route table and the types that the handlers use."""
 
 from collections.abc import Iterable
 from importlib.metadata import version
@@ -31,7 +31,7 @@ from quarterdeck.http.schemas import BINARY, NUMBER, UUID
 Json = dict[str, Any]
 
 _SCHEMAS = "#/components/schemas/{name}"
-# By the first part of the path.
+# By the first segment of the path after /v1.
 _TAGS = {
     "sessions": ("Sessions", "Conversations with an agent, and the turns that people add to them."),
     "runs": ("Runs", "An agent at work on one or more inputs of a session. At most one a session is active."),
@@ -64,7 +64,7 @@ def openapi_document(operations: Iterable[Operation]) -> Json:
         "tags": _tags(operations),
         "paths": paths,
         "components": {
-            "schemas": {name: _tidied(schemas[name]) for name in sorted(schemas)} | errors.schemas,
+            "schemas": {name: _normalized(schemas[name]) for name in sorted(schemas)} | errors.schemas,
             "responses": errors.responses,
             "parameters": PARAMETERS | _path_parameters(operations),
             "headers": RESPONSE_HEADERS,
@@ -87,7 +87,7 @@ def _operation(operation: Operation, ref_of: dict[Any, Json], errors: ErrorRespo
     if operation.description:
         described["description"] = operation.description
     described["tags"] = [_tag(operation)[0]]
-    # OpenAPI 3.1 lets the list name what a credential must hold, for any kind of scheme.
+    # In OpenAPI 3.1 the list may name required roles for any type of scheme.
     described["security"] = [{"api_key": [] if operation.permission is None else [str(operation.permission)]}]
     if operation.session_token:
         described["security"].append({"session_token": []})
@@ -126,7 +126,7 @@ def _parameters(operation: Operation) -> list[Json]:
     shared = ["RequiredWorkspace" if operation.workspace_required else "Workspace"]
     shared += ["IdempotencyKey"] if operation.idempotent else []
     shared += ["IfMatch"] if operation.conditional else []
-    shared += ["IfNoneMatch"] if _may_be_known(operation) else []
+    shared += ["IfNoneMatch"] if _can_be_cached(operation) else []
     shared += ["Range", "IfRange"] if operation.download else []
     shared += ["Limit", "After", "Order"] if operation.paged else []
     shared += ["Limit", "AfterEvent", "LastEventId"] if operation.log else []
@@ -148,8 +148,8 @@ def _query(query: Query) -> Json:
     return described if query.example is None else described | {"example": query.example}
 
 
-def _may_be_known(operation: Operation) -> bool:
-    """Whether a caller can have what is asked for already."""
+def _can_be_cached(operation: Operation) -> bool:
+    """Whether the response has an ETag, so that the caller may already have it."""
     return operation.download is not None or (operation.etag and operation.method == "GET")
 
 
@@ -189,7 +189,7 @@ def _part(operation: Operation) -> Json:
 
 
 def _not_modified(operation: Operation) -> Json:
-    if not _may_be_known(operation):
+    if not _can_be_cached(operation):
         return {}
     etag = DOWNLOAD_HEADERS["ETag"] if operation.download else reference("headers", "ETag")
     headers = {name: reference("headers", name) for name in ("X-Request-Id", *LIMIT_HEADERS)} | {"ETag": etag}
@@ -202,19 +202,19 @@ def _tag(operation: Operation) -> tuple[str, str]:
 
 
 def _tags(operations: tuple[Operation, ...]) -> list[Json]:
-    # A dict keeps the order of the route table and each tag once.
+    # In the order of the route table, without duplicates.
     tags = dict(_tag(operation) for operation in operations)
     return [{"name": name, "description": text} if text else {"name": name} for name, text in tags.items()]
 
 
-def _tidied(schema: Any) -> Any:
-    """msgspec leaves the type of an enum to be guessed and writes empty lists of required fields."""
+def _normalized(schema: Any) -> Any:
+    """Add the type that msgspec omits for enums, and remove empty `required` lists."""
     if isinstance(schema, list):
-        return [_tidied(item) for item in schema]
+        return [_normalized(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    tidied = {key: _tidied(value) for key, value in schema.items() if not (key == "required" and value == [])}
-    values = tidied.get("enum")
-    if isinstance(values, list) and "type" not in tidied and all(isinstance(value, str) for value in values):
-        tidied["type"] = "string"
-    return tidied
+    normalized = {key: _normalized(value) for key, value in schema.items() if not (key == "required" and value == [])}
+    values = normalized.get("enum")
+    if isinstance(values, list) and "type" not in normalized and all(isinstance(value, str) for value in values):
+        normalized["type"] = "string"
+    return normalized

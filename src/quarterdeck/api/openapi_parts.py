@@ -1,4 +1,4 @@
-"""What the operations of the document share: the introduction, parameters, headers, credentials."""
+"""The parts of the OpenAPI document that operations share: introduction, parameters, headers, security schemes."""
 
 import re
 from typing import Any
@@ -21,7 +21,7 @@ def camel_case(name: str) -> str:
 
 
 def _digits_up_to(largest: int) -> str:
-    """A pattern for the numbers from 0 on, of no more digits than the largest has."""
+    """A pattern for the integers from 0 to `largest`; smaller ones may have leading zeros."""
     digits = str(largest)
     length = len(digits)
     smaller = [
@@ -82,7 +82,7 @@ PARAMETERS: Json = {
         "in": "header",
         "required": False,
         "description": "Printable characters of your choice. The same key with the same request takes effect once.",
-        # Of what does not print, that which one byte can carry; no pattern that all readers share says the rest.
+        # Excludes the non-printable characters of Latin-1. No portable pattern covers the others.
         "schema": {
             "type": "string",
             "minLength": 1,
@@ -146,7 +146,7 @@ PARAMETERS: Json = {
         "in": "header",
         "required": False,
         "description": "Like `after`, and wins over it: what a browser sends when it takes up a stream again.",
-        # Text, as every header is: tools that check a document against a server take the value for what it is.
+        # A string, as every header is: tools that test a server against the document send it unchanged.
         "schema": {"type": "string", "format": "int64", "pattern": _digits_up_to(MAX_EVENT_ID)},
     },
     "Order": {
@@ -220,7 +220,7 @@ RESPONSE_HEADERS: Json = {
     },
 }
 
-# What comes with content, whole or in part.
+# Headers of a download, whole or partial.
 DOWNLOAD_HEADERS: Json = {
     "ETag": {
         "required": True,

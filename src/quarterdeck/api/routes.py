@@ -1,4 +1,4 @@
-"""The whole API on a page. What each operation is stands beside its handler."""
+"""The whole API on one page. Each handler has the description of its operation."""
 
 from quarterdeck.activity.http import get_activity
 from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys, revoke_api_key, rotate_api_key

@@ -1,4 +1,4 @@
-"""A JSON schema as rows that people read: nested records become dotted names, so nothing is a click away."""
+"""Flattens a JSON schema into table rows. Nested records become dotted names."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 Json = dict[str, Any]
 
-# Deep enough for a page of records that hold a record; a schema that holds itself must end somewhere.
+# Enough for a page of records with nested records. Limits recursive schemas.
 _LEVELS = 4
 
 
@@ -15,12 +15,12 @@ class Field(Struct, frozen=True):
     name: str
     type: str
     required: bool
-    # What else there is to say: meaning, allowed values, limits.
+    # Meaning, allowed values, limits.
     note: str
 
 
 def resolve(document: Json, node: Json) -> Json:
-    """What a `$ref` into this document points to; anything else is itself."""
+    """Follow a `$ref` into this document; other nodes are returned as they are."""
     while "$ref" in node:
         target: Any = document
         for key in node["$ref"].removeprefix("#/").split("/"):
@@ -76,7 +76,7 @@ def _limits(schema: Json) -> Iterator[str]:
         yield f"{span} characters."
     if span := _span(schema, "minItems", "maxItems"):
         yield f"{span} entries."
-    # A format already says what a pattern beside it spells out.
+    # A format already implies the pattern.
     if "pattern" in schema and "format" not in schema:
         yield f"Matches `{schema['pattern']}`."
 

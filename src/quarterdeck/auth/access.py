@@ -89,11 +89,11 @@ async def find_principals(connection: Connection, credentials: Collection[Creden
     return await store.find_principals(connection, credentials)
 
 
-def visible_workspace(named: UUID | None) -> Lookup[UUID]:
+def visible_workspace(requested_id: UUID | None) -> Lookup[UUID]:
     """The workspace that the caller names, or its own."""
 
     async def lookup(_: Connection, principal: Principal) -> UUID:
-        if not principal.may_see_workspace(named):
+        if not principal.may_see_workspace(requested_id):
             raise errors.not_found("workspace")
         return principal.workspace_id
 

@@ -10,19 +10,19 @@ from quarterdeck.db.database import Connection
 
 
 def is_session_visible(
-    principal: Principal, session_id: UUID, workspace_id: UUID | None, named: UUID | None, *, own_token: bool
+    principal: Principal, session_id: UUID, workspace_id: UUID | None, requested_id: UUID | None, *, own_token: bool
 ) -> bool:
-    """`workspace_id` is the session's, or None if there is no such session. `named` is the caller's Service-Workspace.
-    `own_token` says whether the operation is open to the session's own tokens."""
+    """`workspace_id` is the session's, or None if there is no such session. `requested_id` is the caller's
+    Service-Workspace. `own_token` says whether the operation is open to the session's own tokens."""
     if principal.session_id is not None and not (own_token and principal.session_id == session_id):
         return False
-    return workspace_id == principal.workspace_id and named in (None, workspace_id)
+    return workspace_id == principal.workspace_id and requested_id in (None, workspace_id)
 
 
-def visible_session(named: UUID | None, session_id: UUID, *, own_token: bool) -> Lookup[UUID]:
+def visible_session(requested_id: UUID | None, session_id: UUID, *, own_token: bool) -> Lookup[UUID]:
     async def lookup(connection: Connection, principal: Principal) -> UUID:
         workspace_id = await store.workspace_of(connection, session_id)
-        if is_session_visible(principal, session_id, workspace_id, named, own_token=own_token):
+        if is_session_visible(principal, session_id, workspace_id, requested_id, own_token=own_token):
             return session_id
         raise errors.not_found("session")
 

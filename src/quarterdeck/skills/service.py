@@ -1,4 +1,4 @@
-"""Operations on skills."""
+"""Operations on skills and their versions."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -41,7 +41,7 @@ from quarterdeck.skills.uploads import Uploads
 from quarterdeck.skills.version_diff import compare
 
 _SWEEP_BATCH = 100
-# What a download holds of its content at a time.
+# How much of a download is in memory at a time.
 _PIECE_BYTES = 256 * 1024
 
 
@@ -81,10 +81,10 @@ async def get_skill(access: Access, call: Call[None], skill_id: UUID) -> SkillBo
 
 
 async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: UUID) -> Answer:
-    """Asking for what is so already changes nothing: the revision stays, and the audit log says nothing."""
+    """A request that changes nothing keeps the revision and writes no audit entry."""
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, body: ChangeSkillBody) -> Made:
-        # A statement of its own: what follows must see what the holder of this lock committed.
+        # A separate statement, so that the next one sees what the previous holder of the lock committed.
         state = await store.lock(connection, principal.workspace_id, skill_id)
         call.check_unchanged(state.revision)
         changes = rules.changed(state, body)
@@ -211,7 +211,7 @@ def file_of(version: StoredVersion, path: str) -> ManifestFile:
 async def bundle_pieces(
     bundles: BundleStore, version: StoredVersion, start: int, end: int
 ) -> AsyncGenerator[bytes, None]:
-    """The archive as it was pushed, from one byte up to another."""
+    """The bytes `start` to `end` of the archive, as it was pushed."""
     sha256, generation = version.archive.sha256, version.archive.generation
     for at in range(start, end, _PIECE_BYTES):
         try:
@@ -230,7 +230,7 @@ async def file_pieces(
     start: int,
     end: int,
 ) -> AsyncGenerator[bytes, None]:
-    """One file of the archive, from one byte up to another. Unpacked and checked before the first byte is given."""
+    """The bytes `start` to `end` of one file. It is unpacked and verified before the first byte is sent."""
     async with uploads.unpacking() as spool:
         takers = {file: spool.write}
         await uploads.read(lambda: bundle_files.take_files(bundles, version.archive, takers, settings))
@@ -244,7 +244,7 @@ async def of_session(connection: Connection, session_id: UUID) -> list[UsableVer
 
 
 async def check_usable(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None) -> None:
-    """Whether a session may take it up. Those that have it keep it, archived or not."""
+    """Raise if a session cannot add the skill. Sessions that already use an archived skill keep it."""
     found = await store.usable(connection, workspace_id, skill_id, version)
     if found is None or not found[1]:
         raise errors.invalid("A skill, or the version of it, does not exist in this workspace.")
@@ -255,13 +255,13 @@ async def check_usable(connection: Connection, workspace_id: UUID, skill_id: UUI
 async def read_file(
     bundles: BundleStore, archive: Archive, path: str, limits: BundleSettings, max_bytes: int
 ) -> bytes | None:
-    """The first bytes of one file of a stored version; None if it has no such file."""
+    """The first `max_bytes` of a file of a stored version; None if there is no such file."""
     return await asyncio.to_thread(bundle_files.read_file, bundles, archive, path, limits, max_bytes)
 
 
 async def sweep_bundles(database: Database, bundles: BundleStore, orphan_hours: int) -> int:
-    """Removes archives that no version names and no push has touched for a while. No transaction waits for the store:
-    the row goes first, and the archive, which nothing can find any more, after that."""
+    """Delete archives that no version refers to and no push has touched for `orphan_hours`. The row is deleted before
+    the archive, in a transaction of its own, so that no transaction waits for the bundle store."""
 
     async def condemn(connection: Connection) -> int:
         found = await store.old_bundles(connection, orphan_hours, _SWEEP_BATCH)

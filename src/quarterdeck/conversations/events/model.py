@@ -25,7 +25,7 @@ class EventType(StrEnum):
 
 
 # Not an enum in the schema: during an upgrade, a worker of a newer release may write types that this release lacks.
-_TYPES = f"One of {', '.join(f'`{one}`' for one in EventType)}; newer releases may add others."
+_TYPES = f"One of {', '.join(f'`{event_type}`' for event_type in EventType)}; newer releases may add others."
 
 
 class EventBody(Struct, frozen=True):

@@ -50,7 +50,7 @@ class Verdict(StrEnum):
 
 
 class Submitted(Struct, frozen=True):
-    """What the database decided about one submission. `body` is the encoded SubmitKindBody."""
+    """The decision of the database about one submission. `body` is the encoded SubmitKindBody."""
 
     verdict: Verdict
     body: bytes | None

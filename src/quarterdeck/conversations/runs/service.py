@@ -114,7 +114,7 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
     )
 
 
-def _visible_run(named: UUID | None, run_id: UUID) -> Lookup[RunBody]:
+def _visible_run(requested_id: UUID | None, run_id: UUID) -> Lookup[RunBody]:
     """A run is visible to callers that can see its session."""
 
     async def lookup(connection: Connection, principal: Principal) -> RunBody:
@@ -122,7 +122,7 @@ def _visible_run(named: UUID | None, run_id: UUID) -> Lookup[RunBody]:
         if run is None:
             raise errors.not_found("run")
         try:
-            await visible_session(named, run.session_id, own_token=True)(connection, principal)
+            await visible_session(requested_id, run.session_id, own_token=True)(connection, principal)
         except ServiceError:
             raise errors.not_found("run") from None
         return run

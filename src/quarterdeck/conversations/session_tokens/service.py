@@ -98,8 +98,8 @@ def _audit_detail(token: SessionTokenBody) -> dict[str, str]:
     return {"session_id": str(token.session_id), "prefix": token.prefix}
 
 
-def _visible_token(named: UUID | None, session_id: UUID, token_id: UUID) -> Lookup[SessionTokenBody]:
-    lookup_session = visible_session(named, session_id, own_token=False)
+def _visible_token(requested_id: UUID | None, session_id: UUID, token_id: UUID) -> Lookup[SessionTokenBody]:
+    lookup_session = visible_session(requested_id, session_id, own_token=False)
 
     async def lookup(connection: Connection, principal: Principal) -> SessionTokenBody:
         await lookup_session(connection, principal)
