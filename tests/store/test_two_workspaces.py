@@ -41,7 +41,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "events/log _LOCK",
         "changes/store _LOCK",
         "runs/lifecycle_store _LOCK_WORKSPACE_LIMIT",
-        "sessions/store _KEEP",
+        "sessions/store _PREVENT_DELETION",
         "webhooks/store _LOCK_WORKSPACE",
     ),
     "finds the workspace of the session: the check itself": (
