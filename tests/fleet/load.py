@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import httpx
 
-from quarterdeck.client.retry import may_retry
+from quarterdeck.client.retry import may_repeat
 from tests.fleet.fleet import Fleet
 from tests.fleet.history import Answer, History, Intent, Kind
 from tests.fleet.invariants import check_answers
@@ -162,7 +162,7 @@ class Load:
         deadline = time.monotonic() + RETRY_SECONDS
         while time.monotonic() < deadline:
             answer, outcome = await self._requests.send(self._requests.build(api, "GET", "/v1/whoami", secret))
-            if answer is not None and not may_retry("GET", has_idempotency_key=False, outcome=outcome):
+            if answer is not None and not may_repeat("GET", has_idempotency_key=False, outcome=outcome):
                 if answer.status != 401:
                     self._history.add_violation(f"{token}: revoked, and answered {answer.status}")
                 return
@@ -198,7 +198,7 @@ class Load:
             return
         intent, build = rng.choice(self._repeatable[-RECENT:])
         answer, outcome = await self._requests.send(build())
-        if answer is not None and not may_retry("POST", has_idempotency_key=True, outcome=outcome):
+        if answer is not None and not may_repeat("POST", has_idempotency_key=True, outcome=outcome):
             intent.answers.append(answer)
             if not answer.replayed:
                 text = f"{intent.token}: done again by a late retry: {answer.status} {answer.body!r}"
@@ -242,7 +242,7 @@ class Load:
                 intent.answers.append(answer)
             if outcome.status in (200, 201):
                 return
-            if not may_retry("POST", intent.idempotency_key is not None, outcome):
+            if not may_repeat("POST", intent.idempotency_key is not None, outcome):
                 self._check_refusal(intent.token, answer)
                 return
             await asyncio.sleep(rng.uniform(0.02, 0.3))

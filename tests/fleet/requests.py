@@ -6,7 +6,7 @@ import time
 
 import httpx
 
-from quarterdeck.client.retry import Outcome, may_retry, retry_after_seconds
+from quarterdeck.client.retry import Outcome, may_repeat, retry_after_seconds
 from quarterdeck.core.errors import ErrorCode
 from tests.fleet.fleet import Fleet
 from tests.fleet.history import Answer, Attempt, History
@@ -63,7 +63,7 @@ class Requests:
         while time.monotonic() < deadline:
             api = rng.choice(self._fleet.apis)
             answer, outcome = await self.send(self.build(api, method, path, self._fleet.key, body, idempotency_key))
-            if not may_retry(method, keyed, outcome):
+            if not may_repeat(method, keyed, outcome):
                 return answer
             await asyncio.sleep(rng.uniform(0.02, 0.3))
         if keyed or method == "GET":
