@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -89,9 +89,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(database_url: str, data_dir: Path, **settings: object) -> Iterator[Server]:
-    """Run `qd api` as a process. `database_url` is the owner's. `settings` are environment variables without their
-    prefix."""
+def serving(
+    database_url: str, data_dir: Path, command: Sequence[str] = ("-m", "quarterdeck", "api"), /, **settings: object
+) -> Iterator[Server]:
+    """Run `qd api`, or another command with `--port`, as a process. `database_url` is the owner's. `settings` are
+    environment variables without their prefix."""
     port = int(str(settings.get("SERVER_PORT") or free_port()))
     environment = {key: value for key, value in os.environ.items() if not key.startswith("QUARTERDECK_")}
     environment |= {
@@ -102,9 +104,7 @@ def serving(database_url: str, data_dir: Path, **settings: object) -> Iterator[S
     environment |= {f"QUARTERDECK_{name}": str(value) for name, value in settings.items()}
     log = data_dir / "api.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "quarterdeck", "api", "--port", str(port)], env=environment, stderr=output
-        )
+        process = subprocess.Popen([sys.executable, *command, "--port", str(port)], env=environment, stderr=output)
     try:
         url = f"http://127.0.0.1:{port}"
         _wait_until_up(url, process, log)

@@ -1,4 +1,4 @@
-"""The document as it was last agreed on. `make openapi` writes it anew; the diff is what clients will see change."""
+"""The snapshot of the OpenAPI document. `make openapi` writes it; its diff is what changes for clients."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ SNAPSHOT = Path(__file__).with_name("openapi.snapshot.json")
 
 
 def current() -> str:
-    # Sorted, so that the order of the code's dicts is no difference.
+    # Sorted, so that the order in the code does not matter.
     return json.dumps(openapi_document(OPERATIONS), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Every endpoint × every kind of caller, generated from the route table: a new operation is covered by being in it."""
+"""Every operation of the route table, called by every kind of caller. A new operation is covered automatically."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Each of the nine codes, provoked over HTTP; and a paragraph for each that says what to do."""
+"""Each of the nine error codes occurs over HTTP and has a section in docs/errors.md."""
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

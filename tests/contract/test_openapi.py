@@ -1,4 +1,4 @@
-"""The document and the page made from it: complete, valid, and what was last agreed on."""
+"""The OpenAPI document and the page /docs: complete, valid, and equal to the snapshot."""
 
 import base64
 import hashlib
@@ -49,7 +49,7 @@ def parameters(operation: Operation) -> dict[str, Json]:
 
 
 def check_example(schema: Json, example: object) -> None:
-    # The components ride along, so that references into the document resolve.
+    # With the components, so that references can be resolved.
     whole = schema | {"components": DOCUMENT["components"]}
     OAS31Validator(whole, format_checker=oas31_format_checker).validate(example)
 
@@ -89,7 +89,7 @@ def test_the_codes_are_the_nine() -> None:
     assert len(codes) == 9
 
 
-def test_every_situation_the_edge_knows_is_documented() -> None:
+def test_every_kind_of_error_is_documented() -> None:
     documented = {refusal.fault.kind for operation in OPERATIONS for refusal in refusals(operation)}
     # A wrong method belongs to no operation; the introduction tells of it. What is no request belongs to none either.
     assert set(Kind) - documented == {Kind.WRONG_METHOD, Kind.MALFORMED}
@@ -263,7 +263,7 @@ def test_security_names_the_permission(operation: Operation) -> None:
 
 @each_operation
 def test_bodies_have_fitting_examples(operation: Operation) -> None:
-    """When this fails for a new operation: give its types a value in its room's `examples.py`."""
+    """If this fails for a new operation, add a value of its types to the `examples.py` of its package."""
     success = responses(operation)[str(operation.success_status)]
     if operation.download:
         part = responses(operation)["206"]
@@ -294,13 +294,13 @@ def test_unknown_fields_are_allowed() -> None:
 
 @each_operation
 def test_tag_has_a_description(operation: Operation) -> None:
-    """When this fails for a new resource: add it to `_TAGS` in `api/openapi.py`."""
+    """If this fails for a new resource, add it to `_TAGS` in `api/openapi.py`."""
     descriptions = {tag["name"]: tag.get("description") for tag in DOCUMENT["tags"]}
     assert all(descriptions[tag] for tag in described(operation)["tags"])
 
 
 class Page(HTMLParser):
-    """What a browser would see: ids, addresses to follow or load, tags, text."""
+    """What a browser sees: ids, links, tags, text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The served document against the server that serves it, by requests that nobody thought of. Every check is on."""
+"""Tests the server against its OpenAPI document with generated requests. All checks of schemathesis are on."""
 
 import asyncio
 import random
@@ -17,10 +17,10 @@ from tests.contract.real_values import Records, create_records, use_real_values
 from tests.fuzzing import REPEATED, TIMES, cases
 from tests.world import World
 
-# Half a minute in all on two cores. Fewer would not reach every status that is asked for below.
+# Half a minute on two cores. Fewer cases would not reach every status that is required below.
 FUZZED_CASES = cases(32)
 STATEFUL_SCENARIOS = cases(10)
-# Nothing here is large: what takes longer than this hangs.
+# No response here is large: one that takes longer hangs.
 MAX_RESPONSE_SECONDS = 30
 
 
@@ -47,7 +47,7 @@ async def test_server_and_document_agree(world: World) -> None:
     explored = await asyncio.to_thread(_explore, str(world.http.base_url), records)
     if explored.faults:
         pytest.fail("\n\n".join(explored.faults.values()), pytrace=False)
-    _assert_got_through(explored)
+    _assert_coverage(explored)
 
 
 def _explore(url: str, records: Records) -> Explored:
@@ -56,7 +56,7 @@ def _explore(url: str, records: Records) -> Explored:
     use_real_values(schema, records)
     for event in from_schema(schema).execute():
         if isinstance(event, events.ScenarioFinished):
-            _take_up(explored, event.phase.name, event.recorder)
+            _add(explored, event.phase.name, event.recorder)
         elif isinstance(event, events.NonFatalError):
             explored.faults[event.label] = f"{event.label}: {event.info.title}: {event.info.message}"
         elif isinstance(event, events.FatalError):
@@ -65,8 +65,8 @@ def _explore(url: str, records: Records) -> Explored:
 
 
 def _config(secret: str) -> schemathesis.Config:
-    # Values taken from earlier answers make Hypothesis give up on an operation as inconsistent, which nobody sees.
-    # `use_real_values` is there instead, and links between operations are followed all the same.
+    # With values from earlier responses Hypothesis silently gives up on an operation as inconsistent. `use_real_values`
+    # replaces them; links between operations are still followed.
     unaided: dict[str, Any] = {"extra-data-sources": {"responses": False}}
     return schemathesis.Config.from_dict(
         {
@@ -74,11 +74,11 @@ def _config(secret: str) -> schemathesis.Config:
             "headers": {"Authorization": f"Bearer {secret}"},
             "generation": {
                 "deterministic": REPEATED,
-                # Right and wrong values alike.
+                # Valid and invalid values.
                 "mode": "all",
                 "database": "none",
                 "max-examples": FUZZED_CASES,
-                # Shrinking repeats a failing case for minutes; the first one says enough.
+                # Shrinking a failing case takes minutes.
                 "no-shrink": True,
             },
             "phases": {
@@ -90,7 +90,7 @@ def _config(secret: str) -> schemathesis.Config:
             "checks": {"max_response_time": MAX_RESPONSE_SECONDS},
             "continue-on-failure": True,
             "cache": {"enabled": False},
-            # The secrets are those of a server that ends with the tests.
+            # The secrets belong to a server that ends with the tests.
             "output": {"sanitization": {"enabled": False}},
             # Archives are large for a generated value, and a busy machine is slow.
             "suppress-health-check": ["data_too_large", "large_base_example", "too_slow"],
@@ -98,7 +98,7 @@ def _config(secret: str) -> schemathesis.Config:
     )
 
 
-def _take_up(explored: Explored, phase: str, recorder: ScenarioRecorder) -> None:
+def _add(explored: Explored, phase: str, recorder: ScenarioRecorder) -> None:
     for case_id, interaction in recorder.interactions.items():
         label = recorder.cases[case_id].value.operation.label
         if interaction.response is None:
@@ -110,10 +110,10 @@ def _take_up(explored: Explored, phase: str, recorder: ScenarioRecorder) -> None
             explored.checks.add(check.name)
             if check.status is not Status.SUCCESS:
                 kind = f"{label} {check.name} {interaction.response.status_code}"
-                explored.faults.setdefault(kind, f"{phase} {label}: {_told(check, interaction)}")
+                explored.faults.setdefault(kind, f"{phase} {label}: {_describe(check, interaction)}")
 
 
-def _told(check: CheckNode, interaction: Interaction) -> str:
+def _describe(check: CheckNode, interaction: Interaction) -> str:
     if check.failure_info is None or interaction.response is None:
         return f"{check.name} crashed"
     failure = check.failure_info.failure
@@ -124,8 +124,8 @@ def _told(check: CheckNode, interaction: Interaction) -> str:
     )
 
 
-def _assert_got_through(explored: Explored) -> None:
-    """That no check failed says something only if requests reached what lies behind the first refusals."""
+def _assert_coverage(explored: Explored) -> None:
+    """Checks mean little unless requests got past the first errors."""
     never_absent: list[str] = []
     assert explored.checks == {*CHECKS.get_all_names(), "max_response_time"}
     for operation in OPERATIONS:
@@ -138,7 +138,7 @@ def _assert_got_through(explored: Explored) -> None:
         assert explored.count(label=label, status=401) >= 2, label
         if operation.path_ids and explored.count(label=label, status=404) == 0:
             never_absent.append(label)
-    # One id in eight names nothing: with few cases some operations meet none. `test_callers.py` asks each for its 404.
+    # One id in eight is unknown, so some operations get none in few cases. `test_callers.py` tests the 404 of each.
     assert len(never_absent) <= len(OPERATIONS) // 5, never_absent
     assert explored.count(phase="STATEFUL_TESTING") >= STATEFUL_SCENARIOS
     assert explored.count(status=409) >= 1

@@ -137,7 +137,7 @@ def _own_deliveries() -> Iterator[StoreCall]:
     yield lambda c, a, b: webhooks.note_success(c, a.webhook)
     yield lambda c, a, b: webhooks.disable(c, receiver, "x")
     yield lambda c, a, b: webhooks.disable_failing(c, receiver, "x", 5)
-    yield lambda c, a, b: webhooks.reseal(c, a.webhook, b"x", None)
+    yield lambda c, a, b: webhooks.set_secrets(c, a.webhook, b"x", None)
 
 
 def for_all_workspaces() -> Iterator[StoreCall]:
@@ -160,7 +160,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: skills.forget_bundle(c, a.condemned, a.version)
     yield _take_due
     yield lambda c, a, b: events.notify(c, ["x"])
-    yield lambda c, a, b: webhooks.sealed(c)
+    yield lambda c, a, b: webhooks.encrypted_secrets(c)
     yield lambda c, a, b: workspaces.all_workspaces(c)
     yield lambda c, a, b: workspaces.lock_first_start(c)
     yield lambda c, a, b: workspaces.any_workspace(c)

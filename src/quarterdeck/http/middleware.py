@@ -78,18 +78,22 @@ class Middleware:
 
 
 def _log_request(scope: Scope, status: int, seconds: float) -> None:
-    """Without query and headers, which may hold secrets. Method and path may too: the log formatter redacts fields, but
-    has to see the whole value to recognise a secret."""
+    """Without query and headers, which may hold secrets."""
     log.info(
         "request",
         extra=fields(
             request_id=scope[REQUEST_ID_STATE],
-            method=redact(scope["method"])[:_LOGGED_CHARACTERS],
-            path=redact(scope["path"])[:_LOGGED_CHARACTERS],
+            method=_shortened(scope["method"]),
+            path=_shortened(scope["path"]),
             status=status,
             ms=round(seconds * 1000, 2),
         ),
     )
+
+
+def _shortened(text: str) -> str:
+    """Redacted before it is cut: a part of a secret would not be recognised. The log formatter redacts the rest."""
+    return text if len(text) <= _LOGGED_CHARACTERS else redact(text)[:_LOGGED_CHARACTERS]
 
 
 def _request_id(headers: Headers) -> str:

@@ -1,4 +1,4 @@
-"""What an operation of the API is: enough to route it, to document it, and to test it against every kind of caller."""
+"""The description of an API operation: used for routing, for the OpenAPI document and for tests of every caller."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,7 +15,7 @@ from quarterdeck.core.errors import ServiceError
 from quarterdeck.http.request import Request
 
 Result = Answer | Response | Struct
-# Takes the request, and by the types of its other parameters whatever the operation needs.
+# Takes the request. Other parameters are filled by their types: see `bind`.
 Handler = Callable[..., Awaitable[Result]]
 
 
@@ -25,7 +25,7 @@ class Payload(Enum):
 
 
 class Refusal(Struct, frozen=True):
-    """One way in which an operation says no. `fault` is what the caller would get, so status and code come from it."""
+    """One error of an operation. Status and code are those of `fault`."""
 
     name: str
     fault: ServiceError
@@ -34,7 +34,7 @@ class Refusal(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True):
-    """A query parameter beside those of pages."""
+    """A query parameter besides those for paging."""
 
     name: str
     schema: dict[str, Any]
@@ -44,40 +44,40 @@ class Query(Struct, frozen=True):
 
 
 class Described(Struct, frozen=True, kw_only=True):
-    """An operation but for its place in the API."""
+    """An operation without its method and path."""
 
     name: str
     handler: Handler
     summary: str
     description: str = ""
-    # None: any key or session token that is alive will do.
+    # None: any valid key or session token.
     permission: Permission | None
     # A type is a JSON body of that type.
     payload: Any = Payload.NONE
     success_status: int = 200
-    # None: the answer has no body.
+    # None: the response has no body.
     success_type: Any = None
-    # The media type of an answer that is content and not JSON. It has an ETag and can be asked for in parts.
+    # The media type of a download. Downloads have an ETag and support Range.
     download: str | None = None
-    # What the success status means.
+    # Description of the success response.
     success: str
     workspace_required: bool = False
     paged: bool = False
-    # Whether what is listed stays: then a cursor that the list never gave out is refused.
+    # Whether listed records are never deleted: an unknown cursor is then refused.
     cursor_must_exist: bool = True
     queries: tuple[Query, ...] = ()
-    # Whether the answer carries the ETag of the record that it holds.
+    # Whether the response has the ETag of its record.
     etag: bool = False
-    # Whether If-Match is heeded.
+    # Whether If-Match is evaluated.
     conditional: bool = False
-    # Pages of a log, oldest first, by the numbers of its entries; and the same as Server-Sent Events.
+    # Pages of a log, oldest first, with event ids as cursors; also available as Server-Sent Events.
     log: bool = False
     idempotent: bool = False
-    # Whether a token of the session in the path may call it; other tokens see nothing.
+    # Whether a token of the session in the path may call it; other tokens get 404.
     session_token: bool = False
-    # Whether lacking the permission shows as 404, where the interface lists no 403.
+    # Whether a missing permission is answered 404, where the interface lists no 403.
     hides_forbidden: bool = False
-    # Beside those that follow from the fields above: see `refusals.py`.
+    # Besides those that follow from the fields above: see `api/error_docs.py`.
     refusals: tuple[Refusal, ...] = ()
 
 
@@ -95,7 +95,7 @@ class Operation(Described, frozen=True, kw_only=True):
 
 
 def operation(**description: Any) -> Callable[[Handler], Described]:
-    """Describes the handler below it, whose name is the operation's from the route to the test."""
+    """Decorator for a handler. The name of the handler is the name of the operation."""
 
     def describe(handler: Handler) -> Described:
         return Described(name=handler.__name__, handler=handler, **description)
@@ -110,6 +110,6 @@ def at(method: str, path: str, described: Described) -> Operation:
 
 
 def bind(handler: Handler, provided: Mapping[type, object]) -> Callable[[Request], Awaitable[Result]]:
-    """Give a handler what it asks for: each parameter besides the request is filled by its type."""
+    """Fill every parameter of a handler besides the request by its type."""
     types = get_type_hints(handler)
     return partial(handler, **{name: provided[types[name]] for name in types if name not in ("request", "return")})

@@ -1,4 +1,4 @@
-"""One supervised process: started, watched, started again with growing pauses, stopped."""
+"""One supervised process: started, watched, restarted with increasing delays, stopped."""
 
 import logging
 import os
@@ -10,10 +10,10 @@ from contextlib import suppress
 
 logger = logging.getLogger(__name__)
 
-# The first restart is quick, since most deaths are accidents; a fault that stays must not burn the machine.
+# The first restart is quick because most crashes are single events. A crash that repeats must not use up the processor.
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 10.0
-# Who lived this long was up: its end is a new accident and not the next failure to start.
+# A process that ran this long had started: its end does not count as another failed start.
 SETTLED_SECONDS = 10.0
 FAILED_STARTS_TO_REPORT = 5
 
@@ -25,8 +25,8 @@ class Child:
         spawn: Callable[[], subprocess.Popen[str]],
         last_words: Callable[[subprocess.Popen[str]], str] = lambda process: "",
     ) -> None:
-        """`spawn` gives the process a session of its own: a Ctrl-C in the terminal is the supervisor's alone.
-        `last_words` reads what an ended process said, for the log."""
+        """`spawn` starts the process in a session of its own, so that Ctrl-C reaches only the supervisor. `last_words`
+        returns the last output of an ended process, for the log."""
         self.name = name
         self.process: subprocess.Popen[str] | None = None
         self._spawn = spawn
@@ -40,7 +40,7 @@ class Child:
         self.process = self._spawn()
 
     def tend(self) -> float | None:
-        """Start it if it is down and its pause is over; otherwise the seconds until then. None: it runs."""
+        """Restart the process if it has ended and the delay is over. Returns the seconds until then; None: it runs."""
         if self.process is not None:
             if self.process.poll() is None:
                 return None
@@ -81,7 +81,7 @@ class Child:
             self.process.terminate()
 
     def kill(self) -> None:
-        """The process and all that it forked."""
+        """Kill the process and everything in its process group."""
         if self.process is not None and self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)

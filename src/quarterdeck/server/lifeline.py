@@ -1,7 +1,7 @@
-"""A child ends when its supervisor does, also when that is killed and can say nothing.
+"""Ends a child process when its supervisor ends, even if the supervisor is killed.
 
-The supervisor holds one end of a pipe and never writes; every child waits for its end of file. Processes that a child
-forks (an API server's workers) wait for their parent as well.
+The supervisor holds the write end of a pipe and never writes. Every child waits for the end of file on the read end.
+Processes that a child forks, such as the workers of an API server, also wait for their parent.
 """
 
 import multiprocessing
@@ -15,9 +15,9 @@ _descriptor: int | None = None
 
 
 def watch() -> None:
-    """Call once in each process, after any fork. Without a supervisor and a parent there is nothing to watch."""
+    """Call once in each process, after any fork. Does nothing without a supervisor and a parent."""
     global _descriptor
-    # Taken out of the environment: processes that this one starts do not inherit the descriptor.
+    # Removed from the environment: processes that this one starts do not inherit the descriptor.
     inherited = os.environ.pop(VARIABLE, None)
     if inherited is not None:
         _descriptor = int(inherited)
@@ -32,5 +32,5 @@ def watch() -> None:
 
 def _end_with(ends: list[int]) -> None:
     wait(ends)
-    # Nothing to tidy: whatever an orphan did now would be without the lock, port or database it believes to have.
+    # No cleanup: an orphan no longer holds the lock, port or database that it would need.
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Signals of a process that watches others and does nothing else."""
+"""Signal handling of the supervisor."""
 
 import select
 import signal
@@ -9,7 +9,8 @@ from types import FrameType
 
 
 class Signals:
-    """SIGTERM, SIGINT and SIGHUP. The first interrupts the start-up or else ends the watch; the second, the wait."""
+    """SIGTERM, SIGINT and SIGHUP. The first signal interrupts the start or begins the shutdown. The second ends the
+    wait for children."""
 
     def __init__(self) -> None:
         self.received = 0
@@ -45,7 +46,7 @@ class Signals:
         self._starting = False
 
     def wait(self, seconds: float | None) -> None:
-        """Until a signal comes, which includes the end of a child."""
+        """Wait for a signal, which includes the end of a child."""
         select.select([self._wake_reader], [], [], seconds)
         try:
             while self._wake_reader.recv(4096):
