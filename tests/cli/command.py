@@ -1,4 +1,4 @@
-"""Running `qd` as a person does: a process, its output, its exit code. Or the same command in this process."""
+"""Runs `qd` as a process or in this process, with its output and exit code."""
 
 import io
 import os
@@ -19,12 +19,12 @@ from quarterdeck.cli.main import run
 from tests.world import free_port
 
 QD = (sys.executable, "-m", "quarterdeck")
-# Only a fault takes this long.
+# Far longer than needed, for a busy machine.
 START_SECONDS = 60.0
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """This process's environment without settings and logins, so that a developer's own do not change a test."""
+    """The environment without settings and logins of the developer."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("QUARTERDECK_", "QD_"))}
     return plain | {f"QUARTERDECK_{name}": value for name, value in settings.items()}
 
@@ -42,12 +42,11 @@ def qd_here(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[st
 
 
 def qd_here_in(environ: dict[str, str], *arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
-    """All of the command but the start of Python, which costs more than most commands do. Only for what ends by itself
-    and heeds no signals."""
+    """Runs a command in this process, which saves the start of Python. Not for commands that handle signals."""
     raw = [io.BytesIO(given.encode()), io.BytesIO(), io.BytesIO()]
     stdin, out, err = (io.TextIOWrapper(stream, encoding="utf-8", write_through=True) for stream in raw)
-    surroundings = patch.dict(os.environ, environ, clear=True), patch("sys.stdin", stdin)
-    with surroundings[0], surroundings[1], redirect_stdout(out), redirect_stderr(err):
+    patches = patch.dict(os.environ, environ, clear=True), patch("sys.stdin", stdin)
+    with patches[0], patches[1], redirect_stdout(out), redirect_stderr(err):
         code = run(list(arguments))
     return subprocess.CompletedProcess(["qd", *arguments], code, *(stream.getvalue().decode() for stream in raw[1:]))
 
@@ -58,7 +57,7 @@ class Serving(Struct, frozen=True):
     output: Path
 
     def exported(self, name: str) -> str:
-        """A variable that the first start printed."""
+        """A variable that the first start has printed."""
         match = re.search(rf"export {name}=(\S+)", self.output.read_text())
         assert match, self.output.read_text()
         return match[1]

@@ -1,4 +1,4 @@
-"""A person at a shell: a config folder of their own, a server to talk to, sometimes a terminal."""
+"""A user at a shell, with a config folder, an environment and optionally a terminal."""
 
 import json
 import os
@@ -21,7 +21,7 @@ WAIT_SECONDS = 60
 
 class Person(Struct, frozen=True):
     home: Path
-    # Beside the plain environment.
+    # In addition to the plain environment.
     variables: dict[str, str] = {}
 
     @property
@@ -46,7 +46,7 @@ class Person(Struct, frozen=True):
         )
 
     def done(self, *arguments: str, given: str = "") -> str:
-        """The output of a command that goes well."""
+        """The output of a command that succeeds."""
         ended = self.qd(*arguments, given=given)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
@@ -55,7 +55,7 @@ class Person(Struct, frozen=True):
         return json.loads(self.done(*arguments, "--json"))
 
     def refused(self, *arguments: str, given: str = "") -> tuple[int, str]:
-        """The exit code and the one line of a command that does not go well."""
+        """The exit code and the error line of a command that fails."""
         ended = self.qd(*arguments, given=given)
         assert ended.returncode != 0, ended.stdout
         assert "Traceback" not in ended.stderr
@@ -65,7 +65,7 @@ class Person(Struct, frozen=True):
         return ended.returncode, lines[0].removeprefix("qd: ")
 
     def at_terminal(self, *arguments: str, answers: Mapping[str, str] | None = None) -> tuple[int, str]:
-        """The exit code and all that the terminal showed. What it asks is answered once it has asked."""
+        """The exit code and everything that the terminal showed. `answers` maps prompts to replies."""
         controller, terminal = pty.openpty()
         try:
             process = subprocess.Popen(
@@ -75,7 +75,7 @@ class Person(Struct, frozen=True):
                 stdin=terminal,
                 stdout=terminal,
                 stderr=terminal,
-                # Away from the terminal that the tests were started in.
+                # Detached from the terminal of the test run.
                 start_new_session=True,
             )
             os.close(terminal)
@@ -86,7 +86,7 @@ class Person(Struct, frozen=True):
 
 
 class Nearby(Person, frozen=True):
-    """Whose commands run in this process, but for those at a terminal."""
+    """Runs commands in this process, except those at a terminal."""
 
     def qd(self, *arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
         with chdir(self.home):
@@ -104,7 +104,7 @@ def _conversation(process: "subprocess.Popen[bytes]", controller: int, answers: 
         try:
             piece = os.read(controller, 65536)
         except OSError:
-            # So Linux tells that the other side is closed.
+            # Linux reports a closed terminal this way.
             return shown.decode()
         shown += piece
         for question in [question for question in answers if question in shown.decode(errors="replace")]:
@@ -114,7 +114,7 @@ def _conversation(process: "subprocess.Popen[bytes]", controller: int, answers: 
 
 
 def person_of(home: Path, server: Server, world: World, key: str | None = None) -> Person:
-    """Whose shell knows the server by its environment."""
+    """A user whose environment names the server and the key."""
     return Person(home, {"QD_URL": server.url, "QD_KEY": key or world.key})
 
 

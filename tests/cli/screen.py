@@ -1,4 +1,4 @@
-"""`qd` in a terminal of the test's own: a pseudo-terminal, and an emulator that keeps what a person would see."""
+"""`qd` in a pseudo-terminal, with an emulator that keeps what a user would see."""
 
 import fcntl
 import os
@@ -17,12 +17,12 @@ import pyte
 
 from tests.cli.command import QD, environment
 
-# Only a fault takes this long; a machine that does much else may take a good part of it.
-PATIENCE_SECONDS = 60.0
+# Far longer than needed, for a busy machine.
+TIMEOUT_SECONDS = 60.0
 
 
 class _Emulated(pyte.HistoryScreen):
-    """Answers what a program asks its terminal, such as where the cursor is."""
+    """Replies to queries of the program, such as the position of the cursor."""
 
     reply: Callable[[str], None]
 
@@ -33,7 +33,7 @@ class _Emulated(pyte.HistoryScreen):
 class Terminal:
     def __init__(self, process: "subprocess.Popen[bytes]", master: int, columns: int, rows: int) -> None:
         self.process = process
-        # Every byte that was written, for what must never be among them.
+        # Every byte that was written.
         self.raw = b""
         self._master = master
         self._screen = _Emulated(columns, rows, history=5000, ratio=0.1)
@@ -58,34 +58,34 @@ class Terminal:
         self.process.send_signal(signal.SIGWINCH)
 
     def text(self) -> str:
-        """All lines, those that have scrolled away too."""
+        """All lines, including those that have scrolled away."""
         self._read(0)
         gone = ["".join(line[at].data for at in range(self._screen.columns)) for line in self._screen.history.top]
         return "\n".join(line.rstrip() for line in [*gone, *self._screen.display])
 
     def wait(self, *words: str) -> str:
-        """Until all of these can be seen; what is seen then."""
+        """Waits until the screen shows all of these texts. Returns the screen."""
         return self.wait_for(lambda text: all(one in text for one in words), f"{words}")
 
     def wait_for(self, look: Callable[[str], bool], what: str) -> str:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not look(text := self.text()):
             assert time.monotonic() < deadline, f"not seen: {what}\n{text}"
             self._read(0.05)
         return text
 
     def wait_once(self, *words: str) -> str:
-        """Until each of these can be seen, once, and no run is under way: a screen that is just being drawn anew lacks
-        some of it, or has it twice, for a moment."""
+        """Waits until each of these texts is shown once and no run is active. While the screen is being redrawn, a text
+        may be missing or appear twice."""
         return self.wait_for(
-            lambda text: "● working" not in text and all(text.count(one) == 1 for one in words), f"{words}, each once"
+            lambda text: "● Running" not in text and all(text.count(one) == 1 for one in words), f"{words}, each once"
         )
 
     def ended(self) -> int:
-        """The exit code, once it has left. Its last words are read along."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        """Waits for the end of the process and reads the rest of its output. Returns the exit code."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while self.process.poll() is None:
-            assert time.monotonic() < deadline, f"it has not left:\n{self.text()}"
+            assert time.monotonic() < deadline, f"still running:\n{self.text()}"
             self._read(0.05)
         self._read(0)
         return self.process.returncode
@@ -95,7 +95,7 @@ class Terminal:
             try:
                 data = os.read(self._master, 65536)
             except OSError:
-                # Linux says so when the other end is closed.
+                # Linux reports a closed terminal this way.
                 return
             if not data:
                 return

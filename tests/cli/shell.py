@@ -1,4 +1,4 @@
-"""Blocks of a page, run by one shell in a folder like that of the project, against a server that was just started."""
+"""Runs code blocks of the docs in a shell, in a folder like that of the project, with a server of its own."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from msgspec import Struct
 from tests.cli.command import Serving, qd_serve
 from tests.cli.people import Person
 
-# Enough of curl for the pages, for a machine that has none: the suite asks for Python, pip and make only.
+# Replaces curl on machines without it: the tests need only Python, pip and make.
 _CURL = """#!{python}
 import argparse, httpx, sys
 parser = argparse.ArgumentParser()
@@ -30,7 +30,7 @@ sys.stdout.write(httpx.request("GET" if content is None else "POST", given.url, 
 _QD = '#!/bin/sh\nexec "{python}" -m quarterdeck "$@"\n'
 # Between the outputs of two blocks.
 SEPARATOR = "--- next block ---"
-# Some pages start a dozen commands, and the machine may do much else.
+# Some pages run a dozen commands, and the machine may be busy.
 WAIT_SECONDS = 300
 
 
@@ -42,7 +42,7 @@ class Shell(Struct, frozen=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """What the first start printed."""
+        """The variables that the first start has printed."""
         return {name: self.serving.exported(name) for name in ("QD_URL", "QD_WORKSPACE", "QD_KEY")}
 
     def environ(self, *, qd_on_path: bool = True) -> dict[str, str]:
@@ -51,7 +51,7 @@ class Shell(Struct, frozen=True):
         return Person(self.home, self.variables).environ | {"PATH": path}
 
     def run(self, blocks: Sequence[str], *, qd_on_path: bool = True) -> list[str]:
-        """What each has printed. The first command that fails is the end."""
+        """The output of each block. Stops at the first command that fails."""
         done = subprocess.run(
             ["sh", "-eu", "-c", f"\necho; echo '{SEPARATOR}'\n".join(blocks)],
             env=self.environ(qd_on_path=qd_on_path),

@@ -29,6 +29,7 @@ def admin(*arguments: str, **settings: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.long
 def test_on_a_folder_without_and_with_a_server(tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
     workspace = admin("create-workspace", "--name", "Team", "--owner-email", "owner@example.com", *data)["id"]
@@ -90,10 +91,10 @@ def test_a_workspace_is_changed_and_shown(database_url: str) -> None:
 
 def test_what_people_read(database_url: str) -> None:
     settings = {"DATABASE_URL": database_url}
-    assert qd_here("admin", "list-workspaces", **settings).stdout == "there is no workspace\n"
+    assert qd_here("admin", "list-workspaces", **settings).stdout == "No workspaces.\n"
     workspace = admin("create-workspace", "--name", "Team", "--owner-email", "o@example.com", **settings)["id"]
-    shown = f"workspace {workspace}\nname Team\nowner o@example.com\nkeys may live "
-    assert qd_here("admin", "show-workspace", "--workspace", workspace, **settings).stdout == f"{shown}for ever\n"
+    shown = f"workspace {workspace}\nname Team\nowner o@example.com\nmaximum key lifetime "
+    assert qd_here("admin", "show-workspace", "--workspace", workspace, **settings).stdout == f"{shown}none\n"
     changed = qd_here("admin", "change-workspace", "--workspace", workspace, "--max-key-days", "30", **settings)
     assert changed.stdout == f"{shown}30 days\n"
     assert qd_here("admin", "list-workspaces", **settings).stdout == f"{workspace}  o@example.com  Team\n"
@@ -101,6 +102,7 @@ def test_what_people_read(database_url: str) -> None:
     assert member.endswith("  owner  o@example.com")
 
 
+@pytest.mark.long
 def test_the_first_start_and_every_command_are_in_the_audit_log(tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
     with qd_serve(tmp_path / "data", tmp_path / "output") as serving:
@@ -122,26 +124,20 @@ def is_one_line_and_exit_code_2(done: "subprocess.CompletedProcess[str]", says: 
     assert says in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["nonsense"], "No such command"),
-        (["serve", "--port", "70000"], "65535"),
-        (["serve", "--port", "x"], "--port"),
-        (["admin", "create-workspace", "--name", "x\udcff", "--owner-email", "a@b.c"], "UTF-8"),
-        (["admin", "show-workspace", "--workspace", str(SOME_ID)], "no workspace"),
-    ],
-)
-def test_a_wrong_value_ends_the_process_with_code_2(database_url: str, arguments: list[str], says: str) -> None:
-    is_one_line_and_exit_code_2(qd(*arguments, DATABASE_URL=database_url), says)
+def test_a_wrong_value_ends_the_process_with_code_2() -> None:
+    is_one_line_and_exit_code_2(qd("nonsense"), "No such command")
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["admin"], "Missing command"),
+        (["serve", "--port", "70000"], "65535"),
+        (["serve", "--port", "x"], "--port"),
+        (["admin", "create-workspace", "--name", "x\udcff", "--owner-email", "a@b.c"], "UTF-8"),
+        (["admin", "show-workspace", "--workspace", str(SOME_ID)], "no workspace"),
         (["admin", "create-workspace", "--name", "x"], "--owner-email"),
-        (["admin", "create-workspace", "--name", "x", "--owner-email", "nobody"], "e-mail"),
+        (["admin", "create-workspace", "--name", "x", "--owner-email", "nobody"], "email address"),
         (["admin", "create-workspace", "--name", "", "--owner-email", "a@b.c"], "--name"),
         (["admin", "create-workspace", "--name", "a\nb", "--owner-email", "a@b.c"], "--name"),
         (["admin", "create-key", "--workspace", "x", "--label", "l", "--permission", "workspace.read"], "UUID"),
@@ -160,8 +156,8 @@ def test_a_wrong_value_ends_the_process_with_code_2(database_url: str, arguments
         (["admin", "change-workspace", "--workspace", str(SOME_ID), "--max-key-days", "0"], "--max-key-days"),
         (["admin", "change-workspace", "--workspace", str(SOME_ID), "--max-key-days", "2147483648"], "36500"),
         (["admin", "change-workspace", "--workspace", str(SOME_ID), "--max-key-days", "9", "--no-max-key-days"],
-         "contradict"),
-        (["admin", "change-workspace", "--workspace", str(SOME_ID), "--owner", "nobody"], "e-mail"),
+         "use either"),
+        (["admin", "change-workspace", "--workspace", str(SOME_ID), "--owner", "nobody"], "email address"),
         (["admin", "set-user", "--email", "a@b.c"], "--display-name"),
         (["admin", "set-user", "--email", "a@b.c", "--display-name", "A", "--no-display-name"], "either"),
         (["admin", "set-user", "--email", "a@b.c", "--display-name", "A\nB"], "--display-name"),
@@ -173,7 +169,7 @@ def test_a_wrong_value_is_one_line_and_exit_code_2(database_url: str, arguments:
 
 
 def test_wrong_settings_are_named_together() -> None:
-    done = qd("serve", SERVER_PORT="x", HTTP_BODY_SECONDS="0", KEY_ENVIRONMENT="Not ok")
+    done = qd_here("serve", SERVER_PORT="x", HTTP_BODY_SECONDS="0", KEY_ENVIRONMENT="Not ok")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     for name in ("QUARTERDECK_SERVER_PORT", "QUARTERDECK_HTTP_BODY_SECONDS", "QUARTERDECK_KEY_ENVIRONMENT"):
@@ -192,7 +188,7 @@ def test_an_unreachable_database_is_one_line(command: list[str]) -> None:
 
 def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
     settings = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(tmp_path)}
-    assert qd("migrate", **settings).stdout == "nothing to do: the schema is current\n"
+    assert qd_here("migrate", **settings).stdout == "The schema is up to date.\n"
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO app.receipts (scope_id, operation, key, fingerprint, body, created_at)"
@@ -201,23 +197,23 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
         )
     done = qd_here("sweep", **settings, RECEIPT_SWEEP_BATCH="3")
     # Ages of 6, 7 and 8 days: kept, due by less than the minute that is added for safety, removed.
-    removed = "removed {} receipts, 0 audit events, 0 bundles, 0 sessions, 0 deliveries\n"
+    removed = "Deleted {} receipts, 0 audit events, 0 bundles, 0 sessions, 0 deliveries\n"
     assert (done.returncode, done.stdout) == (0, removed.format(10)), done.stderr
-    assert qd("sweep", **settings).stdout == removed.format(0)
+    assert qd_here("sweep", **settings).stdout == removed.format(0)
 
 
 def test_with_two_addresses_the_owners_is_needed_to_migrate_only(database_url: str) -> None:
     weak = {"DATABASE_URL": app_url(database_url)}
     both = weak | {"DATABASE_OWNER_URL": database_url}
-    assert qd("migrate", **both, AUDIT_KEEP_DAYS="3650").returncode == 0
-    assert qd("migrate", **both).returncode == 0
-    created = qd("admin", "create-workspace", "--name", "x", "--owner-email", "a@example.com", **weak)
+    assert qd_here("migrate", **both, AUDIT_KEEP_DAYS="3650").returncode == 0
+    assert qd_here("migrate", **both).returncode == 0
+    created = qd_here("admin", "create-workspace", "--name", "x", "--owner-email", "a@example.com", **weak)
     assert created.returncode == 0, created.stderr
     with psycopg.connect(database_url, autocommit=True) as connection:
         kept = connection.execute("SELECT keep_days FROM app.audit_retention").fetchall()
         assert kept == [(3650,)], "a command without the settings of the service does not shorten the log"
         connection.execute("DELETE FROM app.migrations WHERE name = '0009_audit_retention'")
-    refused = qd("admin", "list-workspaces", **weak)
+    refused = qd_here("admin", "list-workspaces", **weak)
     assert refused.returncode == 2
     assert "QUARTERDECK_DATABASE_OWNER_URL" in refused.stderr
 

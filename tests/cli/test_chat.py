@@ -1,5 +1,6 @@
-"""`qd chat` and `qd watch` in a real terminal, and between other programs, against a served API and a worker."""
+"""`qd chat` and `qd watch` in a terminal and in a pipe, with a real server and worker."""
 
+import asyncio
 import json
 import re
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.command import QD, environment, qd_in
+from tests.cli.command import QD, environment, qd_here_in, qd_in
 from tests.cli.screen import Terminal, terminal
 from tests.fault.stand_in import Brake, walk_to
 from tests.workers import check_log, ended, log_of, working
@@ -30,9 +31,9 @@ def variables_of(server: Server, world: World) -> dict[str, str]:
 
 
 def session_of(screen: Terminal) -> str:
-    # A narrow screen breaks the line.
-    text = " ".join(screen.wait("New session", "/help shows").split())
-    match = re.search(r"Come back with: qd chat ([0-9a-f-]{36})", text)
+    # A narrow screen wraps the line.
+    text = " ".join(screen.wait("New session", "Type /help").split())
+    match = re.search(r"Resume with: qd chat ([0-9a-f-]{36})", text)
     assert match, text
     return match[1]
 
@@ -43,45 +44,47 @@ async def test_a_conversation(server: Server, world: World) -> None:
         session_id = session_of(screen)
         screen.enter("hello there")
         text = screen.wait_once("› hello there", "> hello there", "Demo model: step 1 of 2.", ANSWER, "My tools said:")
-        assert "started a run · taken up at step 1" in text
+        assert "Started a run · Read at step 1" in text
         assert re.search(r"^  ⚙ current_time\(\) → .* UTC$", text, re.MULTILINE)
         screen.enter("/nonsense")
-        screen.wait("/nonsense is no command")
+        screen.wait("Unknown command: /nonsense")
         screen.enter("/help")
-        screen.wait("Alt-Enter begins a new line")
+        screen.wait("Insert a line break")
         screen.enter("/cancel")
-        screen.wait("Nothing runs.")
+        screen.wait("No active run.")
         screen.enter("/quit")
         assert screen.ended() == 0
-        assert "goes on without you" not in screen.text()
+        assert "The run continues on the server." not in screen.text()
     texts = [entry["data"]["text"] for entry in await log_of(world, session_id) if entry["type"] == "input.accepted"]
     assert texts == ["hello there"], "commands are not inputs"
 
 
 @pytest.mark.usefixtures("worker")
-async def test_the_answer_streams_while_the_next_input_is_typed_and_steers(server: Server, world: World) -> None:
+async def test_the_answer_streams_while_the_next_input_is_typed(server: Server, world: World) -> None:
     with terminal("chat", variables=variables_of(server, world)) as screen:
         session_id = session_of(screen)
         async with Brake(world, session_id) as brake:
             screen.enter("demo: slow 1")
             await brake.let_pass()
             await walk_to(brake, "take")
-            screen.wait("taken up at step 1")
+            screen.wait("Read at step 1")
             # The answer to the first step can be given, and cannot be stored.
             await brake.let_pass()
             screen.wait("Demo model: step 1 of 2.")
-            assert not [entry for entry in await log_of(world, session_id) if entry["type"] == "message"], "it streams"
+            assert not [entry for entry in await log_of(world, session_id) if entry["type"] == "message"], (
+                "not stored yet"
+            )
             screen.type("be brie")
             screen.wait("› be brie")
             screen.type("f\r")
             await brake.let_pass(2)
-            screen.wait("› be brief", "accepted · steered the run · not taken up yet")
+            screen.wait("› be brief", "Queued for the current run")
             screen.enter("and kind")
             await brake.let_pass(2)
         screen.wait("steered me with:", "> and kind", "My tools said:")
         text = screen.wait_once("› be brief", "› and kind", "step 1 of 2. I look", ANSWER)
-        assert "not taken up yet" not in text
-        assert text.count("steered the run · taken up at step 2") == 2
+        assert "Queued for" not in text
+        assert text.count("Steered the run · Read at step 2") == 2
         assert text.index("› be brief") < text.index("› and kind"), "in their order"
         screen.type("\x04")
         assert screen.ended() == 0
@@ -98,15 +101,15 @@ async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: Wor
             # Until the model is being asked: what comes after that is for the next step.
             await walk_to(brake, "take")
             await brake.let_pass()
-        screen.wait("working · Ctrl-C cancels", "taken up at step 1")
-        screen.enter("never taken up")
-        screen.wait("accepted · steered")
+        screen.wait("Running · Ctrl-C to cancel", "Read at step 1")
+        screen.enter("never read")
+        screen.wait("Queued for the current run")
         screen.type("half a li")
         screen.interrupt()
-        screen.wait("Cancelling the run.", "The run was cancelled.", "discarded: The run was cancelled.", "› half a li")
-        screen.wait_for(lambda text: "● working" not in text, "the end of the run")
+        screen.wait("Cancelling the run.", "Run cancelled.", "Discarded: The run was cancelled.", "› half a li")
+        screen.wait_for(lambda text: "● Running" not in text, "the end of the run")
         assert screen.process.poll() is None
-        # Nothing runs: Ctrl-C leaves, however long ago the last one was.
+        # Without an active run Ctrl-C quits.
         screen.interrupt()
         assert screen.ended() == 0
     log = await log_of(world, session_id)
@@ -114,45 +117,47 @@ async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: Wor
     check_log(log)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
-async def test_ctrl_c_twice_cancels_and_leaves(server: Server, world: World) -> None:
+async def test_ctrl_c_twice_cancels_and_quits(server: Server, world: World) -> None:
     with terminal("chat", variables=variables_of(server, world)) as screen:
         session_id = session_of(screen)
         screen.enter("demo: slow 99")
-        screen.wait("working · Ctrl-C cancels", "taken up at step 1")
+        screen.wait("Running · Ctrl-C to cancel", "Read at step 1")
         screen.type("\x03\x03")
         assert screen.ended() == 0
-        screen.wait("The run was cancelled.")
+        screen.wait("Run cancelled.")
     assert (await log_of(world, session_id))[-1]["type"] == "run.cancelled"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
-async def test_coming_back_shows_what_was_last_and_goes_on(server: Server, world: World) -> None:
+async def test_resuming_shows_the_last_messages(server: Server, world: World) -> None:
     session_id = await world.new_session()
     for number in range(8):
         run_id = (await world.submit(session_id, f"input {number}")).json()["run_id"]
         await ended(world, run_id)
     with terminal("chat", session_id, variables=variables_of(server, world)) as screen:
-        text = screen.wait(f"What was before: qd watch {session_id}", "› input 7", "> input 7")
+        text = screen.wait(f"Earlier messages: qd watch {session_id}", "› input 7", "> input 7")
         assert "› input 0" not in text
-        assert "elsewhere" not in text
+        assert "another client" not in text
         await world.submit(session_id, "from another place")
-        screen.wait("sent from elsewhere · started a run · taken up", "> from another place")
-        # What nobody has worked on yet is still there when the screen is gone.
+        screen.wait("Sent from another client · Started a run · Read", "> from another place")
         screen.enter("demo: slow 99")
         screen.wait_for(
-            lambda text: "› demo: slow 99" in text and "sending…" not in text and "working · Ctrl-C" in text,
+            lambda text: "› demo: slow 99" in text and "Sending…" not in text and "Running · Ctrl-C" in text,
             "the input is accepted and worked on",
         )
         screen.enter("/quit")
         assert screen.ended() == 0
-        assert "The run goes on without you." in screen.text()
+        assert "The run continues on the server." in screen.text()
     runs = (await world.get(f"/v1/sessions/{session_id}/runs?limit=1")).json()["items"]
     await world.post(f"/v1/runs/{runs[0]['id']}/cancel", None)
 
 
-async def test_what_was_sent_is_answered_before_leaving(database_url: str, tmp_path: Path) -> None:
-    """Nobody works on it."""
+@pytest.mark.long
+async def test_quitting_waits_for_the_response(database_url: str, tmp_path: Path) -> None:
+    """There is no worker."""
     with serving(database_url, tmp_path) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
             world = await World.create(database_url, http)
@@ -160,11 +165,12 @@ async def test_what_was_sent_is_answered_before_leaving(database_url: str, tmp_p
                 session_id = session_of(screen)
                 screen.type("hello\r/quit\r")
                 assert screen.ended() == 0
-                screen.wait("› hello", "started a run · not taken up yet", "The run goes on without you.")
+                screen.wait("› hello", "Started a run · Queued", "The run continues on the server.")
             assert [entry["type"] for entry in await log_of(world, session_id)] == ["input.accepted"]
 
 
-async def test_a_restart_of_the_server_loses_and_doubles_nothing(database_url: str, tmp_path: Path) -> None:
+@pytest.mark.long
+async def test_a_server_restart_loses_and_repeats_nothing(database_url: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
         first = stack.enter_context(ExitStack())
         server = first.enter_context(serving(database_url, tmp_path))
@@ -177,17 +183,17 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(database_url: s
             screen.enter("demo: slow 6")
             screen.wait("Demo model: step")
             first.close()
-            screen.wait("Connection lost, trying again.", "no connection, trying again")
+            screen.wait("Connection lost. Reconnecting…", "○ Reconnecting…")
             screen.enter("sent while it was away")
             screen.enter("and one more")
-            screen.wait("› sent while it was away", "› and one more", "sending…")
+            screen.wait("› sent while it was away", "› and one more", "Sending…")
             stack.enter_context(serving(database_url, tmp_path, SERVER_PORT=server.port))
-            screen.wait("Connected again.", "> and one more")
-            screen.wait_for(lambda text: "● working" not in text, "the end of the run")
+            screen.wait("Reconnected.", "> and one more")
+            screen.wait_for(lambda text: "● Running" not in text, "the end of the run")
             screen.enter("after all that")
             screen.wait("> after all that")
             inputs = ["demo: slow 6", "sent while it was away", "and one more", "after all that"]
-            screen.wait_once(*(f"› {text}" for text in inputs), "Connection lost", "Connected again.")
+            screen.wait_once(*(f"› {text}" for text in inputs), "Connection lost", "Reconnected.")
             log = await log_of(world, session_id)
             said = [entry["data"]["text"] for entry in log if entry["type"] == "message"]
             screen.wait_for(lambda text: text.count("Demo model:") == len(said), "each answer once")
@@ -197,6 +203,7 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(database_url: s
     assert [entry["data"]["text"] for entry in log if entry["type"] == "input.accepted"] == inputs
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_a_narrow_terminal_that_grows(server: Server, world: World) -> None:
     long = "a line that is a good deal longer than forty columns, and goes on"
@@ -204,7 +211,7 @@ async def test_a_narrow_terminal_that_grows(server: Server, world: World) -> Non
         session_of(screen)
         screen.enter(long)
         screen.wait("My tools said:", "UTC")
-        told = f"› {long} started a run · taken up at step 1"
+        told = f"› {long} Started a run · Read at step 1"
         screen.wait_for(lambda text: told in " ".join(text.split()), told)
         screen.resize(100, 30)
         screen.enter(f"again: {long}")
@@ -214,11 +221,11 @@ async def test_a_narrow_terminal_that_grows(server: Server, world: World) -> Non
 
 
 @pytest.mark.usefixtures("worker")
-async def test_nothing_that_others_write_steers_the_terminal(server: Server, world: World) -> None:
+async def test_control_characters_of_others_do_not_reach_the_terminal(server: Server, world: World) -> None:
     session_id = await world.new_session()
     hostile = "be\x1b]0;owned\x07fore \x1b[2J\x1b[31mafter \x9b5n\x1bc end"
     with terminal("chat", session_id, variables=variables_of(server, world)) as screen:
-        screen.wait("/help shows")
+        screen.wait("Type /help")
         await world.submit(session_id, hostile)
         screen.wait("› before after  end", "> before after  end")
         screen.enter("/quit")
@@ -228,7 +235,7 @@ async def test_nothing_that_others_write_steers_the_terminal(server: Server, wor
 
 
 @pytest.mark.usefixtures("worker")
-async def test_in_a_pipe_it_reads_lines_and_ends_with_the_last_run(server: Server, world: World) -> None:
+async def test_in_a_pipe_each_line_is_an_input(server: Server, world: World) -> None:
     done = subprocess.run(
         [*QD, "chat"],
         input="first\n\nsecond, the last without a line break",
@@ -242,11 +249,11 @@ async def test_in_a_pipe_it_reads_lines_and_ends_with_the_last_run(server: Serve
     assert "\n> first\n" in done.stdout
     assert "\n> second, the last without a line break\n" in done.stdout
     assert ANSWER in done.stdout
-    assert "accepted, started a run: first" in done.stderr
+    assert "Started a run: first" in done.stderr
 
 
 @pytest.mark.usefixtures("worker")
-async def test_in_a_pipe_a_failed_run_is_an_exit_code(server: Server, world: World) -> None:
+async def test_in_a_pipe_a_failed_run_sets_the_exit_code(server: Server, world: World) -> None:
     done = subprocess.run(
         [*QD, "chat"],
         input="demo: fail\n",
@@ -256,11 +263,11 @@ async def test_in_a_pipe_a_failed_run_is_an_exit_code(server: Server, world: Wor
         timeout=100,
     )
     assert done.returncode == 1
-    assert "The run failed: Demo model: it was told to fail." in done.stderr
+    assert "Run failed: Demo model: it was told to fail." in done.stderr
 
 
 @pytest.mark.usefixtures("worker")
-async def test_watch_prints_the_log_until_nothing_runs(server: Server, world: World) -> None:
+async def test_watch_until_idle_prints_the_log(server: Server, world: World) -> None:
     session_id = await world.new_session()
     await world.submit(session_id, "demo: slow 1")
     environ = environment() | variables_of(server, world)
@@ -278,17 +285,19 @@ async def test_watch_prints_the_log_until_nothing_runs(server: Server, world: Wo
     [
         (["chat", "nonsense"], {}, 2, "is not a UUID"),
         (["chat"], {"QD_KEY": "", "QD_PROFILE": "nobody"}, 2, "nobody"),
-        (["chat"], {"QD_KEY": "qd_test_wrong"}, 3, "does not take this key"),
+        (["chat"], {"QD_KEY": "qd_test_wrong"}, 3, "Invalid, expired or revoked key"),
         (["chat", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, 4, "session"),
         (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, 4, "session"),
-        (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {"QD_URL": "http://127.0.0.1:1"}, 6, "No connection"),
+        (["watch", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {"QD_URL": "http://127.0.0.1:1"}, 6, "Cannot connect"),
         (["chat", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55", "--title", "x"], {}, 2, "for new sessions"),
     ],
 )
-async def test_what_cannot_be_is_one_line(
+async def test_errors_are_one_line(
     server: Server, world: World, arguments: list[str], changed: dict[str, str], code: int, words: str
 ) -> None:
-    done = qd_in(environment() | variables_of(server, world) | changed, *arguments)
+    environ = environment() | variables_of(server, world) | changed
+    # In a thread, because these commands start an event loop.
+    done = await asyncio.to_thread(qd_here_in, environ, *arguments)
     assert done.returncode == code
     (line,) = done.stderr.splitlines()
     assert line.startswith("qd: ")

@@ -13,7 +13,7 @@ async def test_create_list_rotate_revoke(tmp_path: Path, server: Server, world: 
     created = person.qd("keys", "create", "--label", "ci", "--permission", "workspace.read", "--expires-in", "30d")
     assert created.returncode == 0, created.stderr
     key_id, secret = (line.split()[1] for line in created.stdout.splitlines())
-    assert "only this once" in created.stderr
+    assert "only once" in created.stderr
     assert (await world.get("/v1/sessions", key=secret)).status_code == 200
 
     (found,) = [key for key in person.json("keys", "list")["items"] if key["id"] == key_id]
@@ -33,7 +33,7 @@ async def test_create_list_rotate_revoke(tmp_path: Path, server: Server, world: 
     assert (await world.get("/v1/sessions", key=rotated["secret"])).status_code == 401
 
 
-async def test_revoking_is_asked_about(tmp_path: Path, server: Server, world: World) -> None:
+async def test_revoking_asks_for_confirmation(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
     secret, key_id = await world.new_key_record((Permission.WORKSPACE_READ,))
     code, told = person.refused("keys", "revoke", str(key_id))
@@ -46,7 +46,7 @@ async def test_revoking_is_asked_about(tmp_path: Path, server: Server, world: Wo
     assert (await world.get("/v1/sessions", key=secret)).status_code == 401
 
 
-async def test_what_a_key_may_not_do(tmp_path: Path, server: Server, world: World) -> None:
+async def test_a_missing_permission(tmp_path: Path, server: Server, world: World) -> None:
     reader = nearby(tmp_path, server, world, await world.new_key(Permission.WORKSPACE_READ))
     code, told = reader.refused("keys", "create", "--label", "x", "--permission", "workspace.read")
     assert code == 3
@@ -64,7 +64,7 @@ async def test_wrong_values(tmp_path: Path, server: Server, world: World) -> Non
     assert person.refused("keys", "rotate", str(world.workspace_id))[0] == 4
 
 
-async def test_a_list_says_when_there_is_more(tmp_path: Path, server: Server, world: World) -> None:
+async def test_a_list_says_that_there_are_more(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
     for _ in range(2):
         await world.new_key()

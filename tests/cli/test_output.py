@@ -1,4 +1,4 @@
-"""What reaches a terminal and what reaches a pipe, and how a command ends that cannot be carried out."""
+"""Output in terminals and pipes, and error lines."""
 
 import re
 import subprocess
@@ -63,7 +63,7 @@ async def test_a_narrow_terminal_loses_no_column(tmp_path: Path, server: Server,
     assert "workspace.read key.manage session.manage skill.manage" in shown
 
 
-async def test_nothing_that_others_wrote_steers_the_terminal(tmp_path: Path, server: Server, world: World) -> None:
+async def test_control_characters_do_not_reach_the_terminal(tmp_path: Path, server: Server, world: World) -> None:
     person = person_of(tmp_path, server, world)
     hostile = "\x1b]0;owned\x07\x9b31m\u202eback"
     session = (await world.post("/v1/sessions", {"instructions": hostile})).json()["id"]
@@ -75,22 +75,22 @@ async def test_nothing_that_others_wrote_steers_the_terminal(tmp_path: Path, ser
     assert person.json("sessions", "show", session)["session"]["instructions"] == hostile
 
 
-def test_a_server_that_is_away_is_one_line(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_one_line(tmp_path: Path) -> None:
     variables = {"QD_URL": f"http://127.0.0.1:{free_port()}", "QD_KEY": "qd_live_x"}
     code, told = Person(tmp_path, variables).refused("sessions", "list")
     assert code == 6
-    assert told.startswith(f"No connection ({variables['QD_URL']}): ")
+    assert told.startswith(f"Cannot connect ({variables['QD_URL']}): ")
 
 
-async def test_a_wrong_key_is_one_line(tmp_path: Path, server: Server) -> None:
+async def test_an_invalid_key_is_one_line(tmp_path: Path, server: Server) -> None:
     variables = {"QD_URL": server.url, "QD_KEY": "qd_live_wrong"}
     code, told = Person(tmp_path, variables).refused("skills", "list")
     assert code == 3
     assert "qd_live_wrong" not in told
 
 
-async def test_another_server_is_not_taken_for_ours(tmp_path: Path, server: Server) -> None:
-    """Its pages are no API: what answers there says nothing that can be read."""
+async def test_another_server_is_recognized(tmp_path: Path, server: Server) -> None:
+    """The docs page is not an API."""
     variables = {"QD_URL": f"{server.url}/docs", "QD_KEY": "qd_live_wrong"}
     assert Person(tmp_path, variables).refused("whoami")[0] in (4, 7)
 
@@ -104,9 +104,9 @@ def test_wrong_usage_is_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> 
     assert Person(tmp_path).refused(*arguments)[0] == 2
 
 
-async def test_a_reader_that_leaves_early_is_no_fault(tmp_path: Path, server: Server, world: World) -> None:
+async def test_a_closed_pipe_is_no_traceback(tmp_path: Path, server: Server, world: World) -> None:
     person = person_of(tmp_path, server, world)
-    # Longer than a pipe holds.
+    # More than the pipe buffer holds.
     for _ in range(10):
         await world.post("/v1/sessions", {"title": "x" * 200, "instructions": "y"})
     process = subprocess.Popen(
@@ -127,7 +127,7 @@ def test_completion_knows_the_commands(tmp_path: Path) -> None:
 
 
 def test_help_loads_neither_the_server_nor_the_client(tmp_path: Path) -> None:
-    """Half a second of imports stood between a person and every line of help."""
+    """Their imports would take longer than the rest of the command."""
     ended = subprocess.run(
         [QD[0], "-X", "importtime", *QD[1:], "skills", "--help"],
         env=Person(tmp_path).environ,

@@ -1,4 +1,4 @@
-"""The README, run as it is written, against the server that it tells the reader to start."""
+"""The commands of the README, run as they are written."""
 
 import json
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import psutil
+import pytest
 
 from tests.cli.command import START_SECONDS, Serving, environment, qd_serve
 from tests.cli.shell import install_qd, shell
@@ -18,7 +19,7 @@ from tests.pages import ROOT, all_blocks, blocks_of, texts_of
 from tests.world import free_port
 
 PREPARED = ("Makefile", "pyproject.toml", "requirements/runtime.lock")
-# What a person means by the README's `sleep 5`, on a machine of any speed: until the run has ended.
+# Replaces the README's `sleep 5`: waits until the run has ended.
 WAIT = """
 import os, sys, time, httpx
 headers = {"Authorization": "Bearer " + os.environ["QD_KEY"]}
@@ -41,8 +42,9 @@ def test_the_two_commands_come_first() -> None:
     assert [block.text for block in all_blocks("README.md")][:2] == ["make serve\n", "make test\n"]
 
 
+@pytest.mark.long
 def test_the_first_command_serves(tmp_path: Path) -> None:
-    """In a folder where `.venv` is ready: to fill one takes a minute and the network."""
+    """In a folder with a prepared `.venv`."""
     for name in PREPARED:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
@@ -69,17 +71,18 @@ def test_the_first_command_serves(tmp_path: Path) -> None:
         assert httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
         assert (tmp_path / "data").is_dir()
     finally:
-        # As Ctrl-C at a terminal: to make and to what it started.
+        # Like Ctrl-C at a terminal: to make and its children.
         os.killpg(process.pid, signal.SIGINT)
         process.wait(30)
 
 
+@pytest.mark.long
 def test_first_conversation(tmp_path: Path) -> None:
     blocks = texts_of(blocks_of("README.md", "sh", "A first conversation"))
     (tmp_path / "wait.py").write_text(WAIT)
     blocks[0] = f'sleep() {{ "{sys.executable}" wait.py $SESSION; }}\n' + blocks[0]
     with shell(tmp_path) as at:
-        # "Right away", however long a busy machine takes: the agent is held until the second input is sent.
+        # The worker is suspended until the second input is sent.
         worker = worker_of(at.serving)
         worker.suspend()
         blocks[3] += f"kill -CONT {worker.pid}\n"
@@ -98,6 +101,7 @@ def test_first_conversation(tmp_path: Path) -> None:
     assert json.loads(version)["frontmatter"]["name"] == "greeting"
 
 
+@pytest.mark.long
 def test_the_same_with_qd(tmp_path: Path) -> None:
     with shell(tmp_path) as at:
         (shown,) = at.run(texts_of(blocks_of("README.md", "sh", "The same with `qd`")), qd_on_path=False)
@@ -105,6 +109,7 @@ def test_the_same_with_qd(tmp_path: Path) -> None:
     assert "pushed house-style version 1" in shown
 
 
+@pytest.mark.long
 def test_the_same_from_python(tmp_path: Path) -> None:
     (program,) = texts_of(blocks_of("README.md", "python"))
     with shell(tmp_path) as at:
@@ -119,6 +124,7 @@ def test_the_same_from_python(tmp_path: Path) -> None:
     assert "> Plan our release." in done.stdout
 
 
+@pytest.mark.long
 def test_first_start_shows_the_key_once(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with qd_serve(data, tmp_path / "first") as serving:

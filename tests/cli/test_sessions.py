@@ -37,10 +37,10 @@ async def test_create_show_list_archive_delete(tmp_path: Path, server: Server, w
     assert person.refused("sessions", "delete", session_id)[0] == 2
     person.done("sessions", "delete", session_id, "--yes")
     assert person.refused("sessions", "show", session_id)[0] == 4
-    assert person.qd("sessions", "list").stderr == "There are no sessions.\n"
+    assert person.qd("sessions", "list").stderr == "No sessions yet.\n"
 
 
-async def test_send_says_what_became_of_it(tmp_path: Path, server: Server, world: World) -> None:
+async def test_send_prints_outcome_and_run(tmp_path: Path, server: Server, world: World) -> None:
     """No worker here: the run stays queued, so the second input steers it."""
     person = nearby(tmp_path, server, world)
     session_id = await world.new_session()
@@ -52,7 +52,7 @@ async def test_send_says_what_became_of_it(tmp_path: Path, server: Server, world
     assert [entry["data"]["text"] for entry in accepted] == ["one", "two\nlines"]
     cancelled = person.qd("runs", "cancel", run_id)
     assert cancelled.stdout == f"cancelled {run_id}\n"
-    assert "2 of its inputs" in cancelled.stderr
+    assert "Discarded 2 of its inputs" in cancelled.stderr
     assert person.json("runs", "show", run_id)["state"] == "cancelled"
 
 
@@ -70,7 +70,7 @@ async def test_send_waits_for_the_answer(tmp_path: Path, database_url: str) -> N
             assert failed.returncode == 1
             assert json.loads(failed.stdout)["run"]["state"] == "failed"
             assert "told to fail" in failed.stderr
-            # What another said before is not taken for the answer.
+            # Earlier answers are not printed.
             again = person.json("send", session_id, "Once more.", "--wait")
             assert not any("Plan our release" in message for message in again["messages"])
 
@@ -96,7 +96,7 @@ async def test_a_wait_can_be_interrupted(tmp_path: Path, server: Server, world: 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell that runs the suite in the background makes everything in it deaf to Ctrl-C.
+        # Shells let background processes ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:

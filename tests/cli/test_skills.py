@@ -28,10 +28,10 @@ async def test_from_an_empty_folder_and_back(tmp_path: Path, server: Server, wor
     assert person.done("skills", "init", "greeting") == "wrote greeting/SKILL.md\n"
     linted = person.qd("skills", "lint", "greeting")
     assert (linted.returncode, linted.stderr) == (0, "")
-    assert linted.stdout.startswith("greeting: good: 1 file, ")
+    assert linted.stdout.startswith("greeting: OK: 1 file, ")
 
     code, told = person.refused("skills", "push", "greeting", "greeting")
-    assert (code, "no skill is called 'greeting'" in told) == (4, True)
+    assert (code, "no skill named 'greeting'" in told) == (4, True)
     assert person.done("skills", "push", "greeting", "greeting", "--create").startswith("pushed greeting version 1 (")
     with (tmp_path / "greeting" / "SKILL.md").open("a") as file:
         file.write("\tOne line more, with a tab.\n")
@@ -47,13 +47,13 @@ async def test_from_an_empty_folder_and_back(tmp_path: Path, server: Server, wor
     ]
     patch = person.done("skills", "diff", "greeting", "1", "2")
     assert patch.splitlines()[-1] == "+\tOne line more, with a tab."
-    assert person.qd("skills", "diff", skill["id"], "2", "2").stderr == "The two versions hold the same files.\n"
+    assert person.qd("skills", "diff", skill["id"], "2", "2").stderr == "No differences.\n"
 
     assert person.done("skills", "rollback", "greeting", "1") == "greeting: sessions use version 1\n"
     assert person.json("skills", "list")["items"][0]["default_version"] == 1
     third = person.qd("skills", "push", "greeting", "greeting")
     assert "Sessions still use version 1" in third.stderr
-    assert person.done("skills", "rollback", "greeting", "--latest").endswith("the latest version, now 3\n")
+    assert person.done("skills", "rollback", "greeting", "--latest").endswith("the latest version (now 3)\n")
     assert person.json("skills", "list")["items"][0]["default_version"] is None
 
 
@@ -73,13 +73,13 @@ async def test_downloads_are_what_was_pushed(tmp_path: Path, server: Server, wor
     assert person.refused("skills", "download", "packed", "2")[0] == 4
 
 
-async def test_bad_bundles_are_one_line(tmp_path: Path, server: Server, world: World) -> None:
+async def test_invalid_bundles_are_one_line(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
     await world.post("/v1/skills", {"name": "greeting"})
     folder_with(tmp_path / "empty")
     folder_with(tmp_path / "bad", SKILL__md=skill_md(name="Not A Name"))
     (tmp_path / "text.tar.gz").write_text("no archive")
-    assert person.refused("skills", "push", "greeting", "nowhere") == (2, "nowhere: there is no such folder or file.")
+    assert person.refused("skills", "push", "greeting", "nowhere") == (2, "nowhere: no such file or folder.")
     assert person.refused("skills", "push", "greeting", "empty")[0] == 2
     code, told = person.refused("skills", "push", "greeting", "bad")
     assert (code, '"SKILL.md", line 2' in told) == (2, True)
@@ -89,16 +89,16 @@ async def test_bad_bundles_are_one_line(tmp_path: Path, server: Server, world: W
     assert person.refused("skills", "diff", "greeting", "0", "1")[0] == 2
 
 
-async def test_two_skills_of_one_name_need_an_id(tmp_path: Path, server: Server, world: World) -> None:
+async def test_an_ambiguous_name_needs_an_id(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
     for _ in range(2):
         await world.post("/v1/skills", {"name": "twin"})
     folder_with(tmp_path / "twin", SKILL__md=skill_md("twin"))
     code, told = person.refused("skills", "push", "twin", "twin", "--create")
-    assert (code, told) == (2, "2 skills are called 'twin': give the id of one")
+    assert (code, told) == (2, "2 skills are named 'twin'. Use an ID.")
 
 
-def test_lint_points_at_every_fault_at_once(tmp_path: Path) -> None:
+def test_lint_reports_all_errors_at_once(tmp_path: Path) -> None:
     person = Nearby(tmp_path)
     folder_with(tmp_path / "bad", SKILL__md="---\nname: Bad Name\nlicense: MIT\ndescription: ''\n---\n")
     (tmp_path / "bad" / "a\\b").write_text("")
@@ -128,7 +128,7 @@ def test_lint_points_at_every_fault_at_once(tmp_path: Path) -> None:
     ],
     ids=["no fence", "not closed", "not YAML", "twice", "no description"],
 )
-def test_lint_names_the_line(tmp_path: Path, text: str, line: int) -> None:
+def test_lint_reports_the_line(tmp_path: Path, text: str, line: int) -> None:
     folder_with(tmp_path / "x", SKILL__md=text)
     linted = Nearby(tmp_path).qd("skills", "lint", "x")
     assert linted.returncode == 1
@@ -146,7 +146,7 @@ def test_lint_without_a_skill_md(tmp_path: Path) -> None:
     assert told == "spelt/skill.md: the file must be called SKILL.md, in this spelling.\n"
 
 
-def test_lint_knows_the_limits_that_a_server_was_given(tmp_path: Path) -> None:
+def test_lint_uses_the_limits_of_the_settings(tmp_path: Path) -> None:
     folder_with(tmp_path / "greeting", SKILL__md=skill_md(), large="x" * 5000)
     assert Nearby(tmp_path).qd("skills", "lint", "greeting").returncode == 0
     strict = Nearby(tmp_path, {"QUARTERDECK_BUNDLE_UNPACKED_BYTES": "1000"})
@@ -155,7 +155,7 @@ def test_lint_knows_the_limits_that_a_server_was_given(tmp_path: Path) -> None:
     assert linted.stdout == "greeting/large: the archive unpacks to more than 1000 bytes.\n"
 
 
-def test_lint_warns_of_what_is_allowed_but_odd(tmp_path: Path) -> None:
+def test_lint_warnings(tmp_path: Path) -> None:
     folder = folder_with(tmp_path / "other", SKILL__md=skill_md(body=""), notes__log="x", __env="SECRET=1")
     (folder / ".gitignore").write_text("*.log\n")
     (folder / ".DS_Store").write_text("")
@@ -171,10 +171,10 @@ def test_lint_warns_of_what_is_allowed_but_odd(tmp_path: Path) -> None:
     assert "notes.log" in linted.stderr
 
 
-def test_lint_reads_archives_too(tmp_path: Path) -> None:
+def test_lint_reads_archives(tmp_path: Path) -> None:
     person = Nearby(tmp_path)
     (tmp_path / "good.tar.gz").write_bytes(bundle())
-    assert person.done("skills", "lint", "good.tar.gz").startswith("good.tar.gz: good: ")
+    assert person.done("skills", "lint", "good.tar.gz").startswith("good.tar.gz: OK: ")
     (tmp_path / "bad.tar.gz").write_bytes(gzip.compress(b"no tar"))
     assert person.qd("skills", "lint", "bad.tar.gz").returncode == 1
 

@@ -217,8 +217,7 @@ async def _changes_a_byte(exchange: bad.Exchange) -> None:
 
 
 async def test_an_archive_that_is_too_large_is_refused_with_a_message(server: Server, world: World) -> None:
-    """Only `Client`: the server closes the connection without reading the rest of the body, and asyncio may then lose the
-    response."""
+    """Only `Client`: the server closes without reading the rest of the body, so asyncio may lose the response."""
     skill_id = await world.new_skill()
     async with opened("sync", server.url, world.key) as client:
         with pytest.raises(InvalidRequest, match="larger than") as refused:
