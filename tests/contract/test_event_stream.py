@@ -72,6 +72,7 @@ async def test_a_token_follows_its_own_session(world: World, server: Server) -> 
         assert len(await reader.stored(1)) == 1
 
 
+@pytest.mark.long
 async def test_silence_is_filled(database_url: str, tmp_path: Path) -> None:
     with serving(database_url, tmp_path, STREAM_HEARTBEAT_SECONDS="0.5") as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
@@ -207,6 +208,7 @@ def test_signals_fit_into_a_notification() -> None:
     assert event_payloads([]) == []
 
 
+@pytest.mark.long
 async def test_many_streams_at_once(world: World, server: Server) -> None:
     """Fifty readers of ten sessions: each gets all of its own and nothing else."""
     sessions = [await world.new_session() for _ in range(10)]

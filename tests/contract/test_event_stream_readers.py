@@ -86,6 +86,7 @@ async def test_clients_that_do_not_read_are_given_up_at_bounded_cost(own_world: 
     assert most - before < 150, (before, most)
 
 
+@pytest.mark.long
 async def test_a_server_stops_while_clients_do_not_read(database_url: str, tmp_path: Path) -> None:
     settings = {"STREAM_SEND_SECONDS": 600, "SERVER_SHUTDOWN_SECONDS": 2}
     with ExitStack() as closing, serving(database_url, tmp_path, **settings) as server:

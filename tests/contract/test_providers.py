@@ -279,6 +279,7 @@ async def test_a_fault_that_stays_fails_the_step(dialect: Dialect) -> None:
         assert len(talk.served.requests) == 3
 
 
+@pytest.mark.long
 @both
 async def test_a_stalled_stream_is_given_up_and_tried_again(dialect: Dialect) -> None:
     half = dialect.text("Half an", " answer")[: -dialect.closing]
@@ -295,6 +296,7 @@ async def test_a_provider_that_never_answers_is_given_up(dialect: Dialect) -> No
             await talk.step()
 
 
+@pytest.mark.long
 @both
 async def test_slow_is_not_stalled(dialect: Dialect) -> None:
     # As a whole it takes longer than a pause may.

@@ -93,21 +93,6 @@ async def test_only_gzip_is_taken(world: World, content_type: str) -> None:
     assert error_of(encoded) == (400, "invalid_request")
 
 
-async def test_a_body_over_the_limit_is_413(world: World) -> None:
-    skill_id, too_much = await world.new_skill(), 32 * 1024 * 1024 + 1
-
-    async def without_length() -> AsyncIterator[bytes]:
-        for _ in range(too_much // 65536 + 1):
-            yield bytes(65536)
-
-    headers = world.headers() | {"Content-Type": "application/gzip"}
-    path = f"/v1/skills/{skill_id}/versions"
-    announced = await world.http.post(path, content=bytes(too_much), headers=headers)
-    assert error_of(announced) == (413, "invalid_request")
-    streamed = await world.http.post(path, content=without_length(), headers=headers)
-    assert error_of(streamed) == (413, "invalid_request")
-
-
 async def test_order_of_checks(world: World) -> None:
     skill_id, reader = await world.new_skill(), await world.new_key(Permission.WORKSPACE_READ)
     assert error_of(await world.push("x", b"", key=await world.revoked_key())) == (401, "unauthorized")

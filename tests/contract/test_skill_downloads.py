@@ -254,6 +254,7 @@ def silent_reader(server: Server, path: str, key: str) -> socket.socket:
     return connection
 
 
+@pytest.mark.long
 async def test_a_bundle_is_sent_at_bounded_memory(own_world: World, own: Server) -> None:
     """Thirty megabytes for each of twenty readers that never read, and for one that does."""
     archive = large_bundle(30_000_000, random_bytes=True)
@@ -274,6 +275,7 @@ async def test_a_bundle_is_sent_at_bounded_memory(own_world: World, own: Server)
     assert most - before < 100, (before, most)
 
 
+@pytest.mark.long
 async def test_a_file_of_a_hundred_megabytes_at_bounded_memory(own_world: World, own: Server) -> None:
     size = 100 * 1024 * 1024
     version = await pushed(own_world, large_bundle(size, random_bytes=False))
@@ -290,6 +292,7 @@ async def test_a_file_of_a_hundred_megabytes_at_bounded_memory(own_world: World,
     assert most - before < 50, (before, most)
 
 
+@pytest.mark.long
 async def test_files_beyond_the_limit_wait_and_are_then_asked_to_come_back(database_url: str, tmp_path: Path) -> None:
     settings = {"STREAM_SEND_SECONDS": 600, "BUNDLE_FILE_DOWNLOADS": 4, "BUNDLE_UPLOAD_WAIT_SECONDS": 0.5}
     with serving(database_url, tmp_path, **settings) as server:
@@ -329,6 +332,7 @@ async def test_who_leaves_holds_no_place(own_world: World, own: Server) -> None:
     assert (await own_world.get(f"{version}/file?path=last.txt")).text == "the end\n"
 
 
+@pytest.mark.long
 async def test_a_server_stops_in_time_with_downloads_that_nobody_reads(database_url: str, tmp_path: Path) -> None:
     settings = {"STREAM_SEND_SECONDS": 600, "SERVER_SHUTDOWN_SECONDS": 2}
     with ExitStack() as closing, serving(database_url, tmp_path, **settings) as server:
@@ -342,6 +346,7 @@ async def test_a_server_stops_in_time_with_downloads_that_nobody_reads(database_
         assert await until(lambda: is_gone(server))
 
 
+@pytest.mark.long
 async def test_a_stopping_server_lets_a_reader_finish(database_url: str, tmp_path: Path) -> None:
     archive = large_bundle(20_000_000, random_bytes=True)
     with serving(database_url, tmp_path, **UNKILLED) as server:
@@ -359,6 +364,7 @@ async def test_a_stopping_server_lets_a_reader_finish(database_url: str, tmp_pat
     assert b"".join(received) == archive
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who reads")
 async def test_a_stopping_server_lets_a_slow_reader_finish(database_url: str, tmp_path: Path) -> None:
     """The answer is written and on its way: nothing but the reading is left of it, for longer than the server gives

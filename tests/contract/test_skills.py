@@ -415,6 +415,7 @@ async def test_versions_of_the_same_files_do_not_differ_whatever_packed_them(wor
     assert (await diff(world, skill_id, 1, 2))["files"] == []
 
 
+@pytest.mark.long
 async def test_a_diff_is_bounded(database_url: str, tmp_path: Path) -> None:
     settings = {"BUNDLE_DIFF_FILES": 3, "BUNDLE_DIFF_FILE_BYTES": 100, "BUNDLE_DIFF_BYTES": 150}
     with serving(database_url, tmp_path, **settings) as server:

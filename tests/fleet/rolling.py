@@ -1,6 +1,6 @@
 """Rolling restarts: every process is ended by SIGTERM and started again, one after another, while the load goes on.
 
-Two arrangements: separate API and worker processes, and the children of `qd serve`, which keeps their listening socket.
+Two arrangements: separate API and worker processes, and the children of `qd serve`.
 """
 
 import asyncio
