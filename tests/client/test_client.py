@@ -217,7 +217,6 @@ async def _changes_a_byte(exchange: bad.Exchange) -> None:
 
 
 @both
-@both
 async def test_an_archive_that_is_too_large_is_refused_with_a_message(server: Server, world: World, kind: str) -> None:
     skill_id = await world.new_skill()
     async with opened(kind, server.url, world.key) as client:
