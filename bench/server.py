@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -17,7 +18,6 @@ from msgspec import Struct
 from psycopg import AsyncConnection, sql
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
-from quarterdeck.server.listener import listen
 
 from bench.case import BenchError, Ground
 from bench.provider import QUICKLY
@@ -169,8 +169,7 @@ async def _first_start(url: str) -> FirstStart:
 
 
 def free_port() -> int:
-    (listener,) = listen("127.0.0.1", 0, 1)
-    with listener:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
 

@@ -1,18 +1,16 @@
-"""Inputs, as many as fit: over HTTP by wrk, and the same statement for one input at a time by pgbench.
+"""Submits inputs as fast as possible: over HTTP with wrk, and with pgbench, one input per statement.
 
-Both are counted in the log afterwards: what a side says it did must be there.
+Afterwards the inputs in the log are counted: they must be as many as wrk or pgbench report.
 """
 
 import asyncio
 import hashlib
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import monotonic
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from msgspec import Struct
-from quarterdeck.db.arrays import bytea_array, text_array, uuid_array
 
 from bench import pgbench, wrk
 from bench.case import BenchError, Taken
@@ -24,24 +22,22 @@ TEXT = "Please look at the release notes and tell me what is missing."
 CONNECTIONS = 64
 CLIENTS = 16
 _SESSION_PREFIX = "01900000-0000-7000-8000-"
-_ANY_SESSION = UUID(f"{_SESSION_PREFIX}000000000000")
-_ANY_RUN = UUID(f"{_SESSION_PREFIX}ffffffffffff")
-_LOOK_SECONDS = 0.2
-_PATIENCE_SECONDS = 20.0
+_POLL_SECONDS = 0.2
+_QUIET_TIMEOUT_SECONDS = 20.0
 _ADD_SESSIONS = """
 INSERT INTO sessions (id, workspace_id, created_by)
 SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, w.id, w.owner_id
 FROM workspaces w, generate_series(%s::bigint, %s::bigint) n WHERE w.id = %s
 """
-# Queued, and without a job: nobody drives it, so every input steers.
+# Queued and without a job: no worker takes it, so every input steers it.
 _ADD_RUNS = """
 INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through)
 SELECT uuidv7(), id, workspace_id, 'queued', 1, 0 FROM sessions
 """
-# In pgbench's language. `step` is the number of clients.
+# pgbench scripts. `step` is the number of clients.
 _AT_RANDOM = "\\set i :first + :stride * random(0, :count - 1)"
 _IN_TURN = "\\set i :first + :stride * (:client_id + :step * :n)\n\\set n :n + 1"
-_UNDER_WAY = """
+_IN_PROGRESS = """
 SELECT last_value, (SELECT count(*) FROM pg_stat_activity
                     WHERE datname = current_database() AND state = 'active' AND backend_type = 'client backend'
                       AND pid <> pg_backend_pid())
@@ -52,10 +48,10 @@ _ACCEPTED_SINCE = "SELECT count(*) FROM session_events WHERE workspace_id = %s A
 
 
 class Load(Struct, frozen=True):
-    """Over HTTP."""
+    """The result of a load over HTTP."""
 
     report: wrk.Report
-    # Of the API's processes, for each input. Unlike a rate it hardly depends on what else the machine does.
+    # Processor time of the API's processes for each input. Other load on the machine affects it less than a rate.
     api_cpu_us: float
 
     @property
@@ -64,7 +60,7 @@ class Load(Struct, frozen=True):
 
 
 class Sessions(Struct, frozen=True):
-    """Every `stride`th from the number `first` on. `in_turn`: each once, one after the other; else at random."""
+    """Every `stride`th session from number `first`. `in_turn`: each once; otherwise at random."""
 
     count: int
     first: int = 1
@@ -129,17 +125,17 @@ async def by_pgbench(
 
 
 async def _until_quiet(server: Server) -> None:
-    """What wrk had asked for and did not wait to hear is still under way when it ends: not for the next to count."""
-    deadline = monotonic() + _PATIENCE_SECONDS
+    """wrk ends without waiting for its last answers. Those inputs must not be counted in the next round."""
+    deadline = monotonic() + _QUIET_TIMEOUT_SECONDS
     seen: object = None
     while True:
-        ((last, at_work),) = await server.statement(_UNDER_WAY)
-        if last == seen and not at_work:
+        ((last, active),) = await server.statement(_IN_PROGRESS)
+        if last == seen and not active:
             return
         if monotonic() > deadline:
             raise BenchError("inputs are still being stored long after the last was sent")
         seen = last
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 class _Claim(Struct):
@@ -148,7 +144,7 @@ class _Claim(Struct):
 
 @asynccontextmanager
 async def _counted(server: Server, unheard: int) -> AsyncIterator[_Claim]:
-    """`unheard`: how many more there may be, because nobody waited for the answers."""
+    """`unheard`: how many more there may be, since wrk does not wait for its last answers."""
     ((since,),) = await server.statement(_NOW)
     claim = _Claim()
     yield claim
@@ -158,29 +154,23 @@ async def _counted(server: Server, unheard: int) -> AsyncIterator[_Claim]:
 
 
 def _script(server: Server, sessions: Sessions) -> str:
-    """The statement that the service itself would send for one input, with another session each time."""
-    values = [
-        bytea_array([hashlib.sha256(server.key.encode()).digest()]),
-        "{f}",
-        uuid_array([_ANY_SESSION]),
-        "{NULL}",
-        text_array([TEXT]),
-        uuid_array([uuid4()]),
-        uuid_array([_ANY_RUN]),
-        "{NULL}",
-        "{NULL}",
-    ]
-    statement = re.sub(r"\$(\d)", lambda place: f"'{values[int(place[1]) - 1]}'", store._SUBMIT)
+    """The statement of the service for one input, with another session each time."""
+    secret_hash = hashlib.sha256(server.key.encode()).hexdigest()
+    values = (
+        f"ARRAY['\\x{secret_hash}'::bytea]",
+        f"ARRAY[('{_SESSION_PREFIX}' || lpad(to_hex(:i::bigint), 12, '0'))::uuid]",
+        "ARRAY[NULL]::uuid[]",
+        f"ARRAY['{TEXT}']",
+        "ARRAY[uuidv7()]",
+        "ARRAY[uuidv7()]",
+        "ARRAY[NULL]::text[]",
+        "ARRAY[NULL]::bytea[]",
+        # Two clients may meet at a session. The service sends such an input again, and waits then.
+        "true",
+    )
+    statement = store._SUBMIT
+    assert statement.count("%b") == len(values), "the statement takes other parameters"
+    for value in values:
+        statement = statement.replace("%b", value, 1)
     pick = _IN_TURN if sessions.in_turn else _AT_RANDOM
-    return f"{pick}\n{with_expressions(statement)};\n"
-
-
-def with_expressions(statement: str) -> str:
-    """What stands for the session and for a fresh run becomes what PostgreSQL works out for each call."""
-    session = f"('{_SESSION_PREFIX}' || lpad(to_hex(:i::bigint), 12, '0'))::uuid"
-    for stands, expression in ((_ANY_SESSION, session), (_ANY_RUN, "uuidv7()")):
-        # With hyphens or without.
-        written = "-?".join(str(stands).split("-"))
-        statement, found = re.subn(rf"'{{\"?{written}\"?}}'", f"ARRAY[{expression}]", statement)
-        assert found, f"the statement has no place for {stands}"
-    return statement
+    return f"{pick}\n{statement};\n"

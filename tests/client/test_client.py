@@ -216,10 +216,10 @@ async def _changes_a_byte(exchange: bad.Exchange) -> None:
     await exchange.send(answer[:-1] + bytes([answer[-1] ^ 1]))
 
 
-async def test_an_archive_that_is_too_large_is_refused_with_a_message(server: Server, world: World) -> None:
-    """Only `Client`: the server closes without reading the rest of the body, so asyncio may lose the response."""
+@both
+async def test_an_archive_that_is_too_large_is_refused_with_a_message(server: Server, world: World, kind: str) -> None:
     skill_id = await world.new_skill()
-    async with opened("sync", server.url, world.key) as client:
+    async with opened(kind, server.url, world.key) as client:
         with pytest.raises(InvalidRequest, match="larger than") as refused:
             await client.call("push_skill", skill_id, bytes(40 * 1024 * 1024))
     assert refused.value.status == 413

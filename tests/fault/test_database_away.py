@@ -34,7 +34,8 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="module")
 def api(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(postgres.url, tmp_path_factory.mktemp("api")) as server:
+    # Small batches: in the test of a paused database, most inputs must still wait in the process.
+    with serving(postgres.url, tmp_path_factory.mktemp("api"), SUBMIT_BATCH_INPUTS=2) as server:
         yield server
 
 

@@ -111,7 +111,7 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.continue_in(c, a.ended_run, new_id())
     yield lambda c, a, b: lifecycle.journal(c, a.session, 9)
     yield lambda c, a, b: lifecycle.enqueue(c, a.waiting_session, a.parked_run)
-    yield lambda c, a, b: lifecycle.lock_places(c, a.workspace)
+    yield lambda c, a, b: lifecycle.lock_workspace_limit(c, a.workspace)
     yield lambda c, a, b: lifecycle.park(c, a.parked_run)
     yield lambda c, a, b: lifecycle.abort_jobs(c, a.run)
 
@@ -170,7 +170,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
 async def _free_places(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
     """A place that one workspace has free is not given to another."""
     await lifecycle.cancel(c, a.run)
-    await recovery.fill_places(c, 1)
+    await recovery.start_parked_runs(c, 1)
     row = await (await c.execute("SELECT parked FROM runs WHERE id = %s", (a.parked_run,))).fetchone()
     assert row == (False,)
 

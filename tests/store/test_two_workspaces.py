@@ -40,8 +40,8 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "auth/store _BLOCK",
         "events/log _LOCK",
         "changes/store _LOCK",
-        "runs/lifecycle_store _LOCK_PLACES",
-        "sessions/store _KEEP",
+        "runs/lifecycle_store _LOCK_WORKSPACE_LIMIT",
+        "sessions/store _PREVENT_DELETION",
         "webhooks/store _LOCK_WORKSPACE",
     ),
     "finds the workspace of the session: the check itself": (
@@ -110,7 +110,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
 OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
     "removes expired rows": (
         "audit/store _EXPIRE",
-        "changes/store _SWEEP",
+        "changes/store _DELETE_OLD",
         "sessions/store _DELETED",
         "webhooks/delivery_store _DELETE_OLD",
     ),
@@ -119,7 +119,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "runs/recovery_store _REPLACE_LOST",
         "runs/recovery_store _DELETE_SPENT",
         "runs/recovery_store _ADD_MISSING",
-        "runs/recovery_store _FILL_PLACES",
+        "runs/recovery_store _START_PARKED",
     ),
     "archives are shared by content": (
         "skills/store _TOUCH_BUNDLE",

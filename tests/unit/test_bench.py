@@ -20,7 +20,6 @@ from bench.outcome import Outcome, has_halved
 from bench.report import RESULTS
 from bench.showing import plain, shown, table_of
 from bench.smoke import STORED, complaints
-from bench.submitting import with_expressions
 
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.bundle import read_bundle
@@ -123,16 +122,6 @@ def test_a_report_of_pgbench_is_read() -> None:
 def test_what_went_wrong_under_pgbench_is_no_result(written: str, said: str) -> None:
     with pytest.raises(BenchError, match=said):
         pgbench.read_report(written, [])
-
-
-def test_pgbench_names_another_session_each_time() -> None:
-    session, run = "01900000-0000-7000-8000-000000000000", "01900000-0000-7000-8000-ffffffffffff"
-    statement = with_expressions(f"SELECT f('{{{session}}}'::uuid[], '{{\"{run}\"}}'::uuid[])")
-    assert "lpad(to_hex(:i::bigint), 12, '0'))::uuid]::uuid[]" in statement
-    assert statement.endswith("ARRAY[uuidv7()]::uuid[])")
-    assert with_expressions(f"SELECT f('{{{session}}}', '{{{run}}}')".replace("-", "")).count("ARRAY[") == 2
-    with pytest.raises(AssertionError, match="no place"):
-        with_expressions("SELECT 1")
 
 
 def test_how_many_ran_at_once() -> None:

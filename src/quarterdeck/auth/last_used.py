@@ -1,4 +1,4 @@
-"""When each key was last used: noted in memory, written in batches off the request's path."""
+"""When each key was last used: noted in memory and written in batches, not during requests."""
 
 import time
 from datetime import UTC, datetime
@@ -39,6 +39,6 @@ class LastUsed:
         try:
             await database.transaction(write, repeatable=True)
         except BaseException:
-            # Kept for the next flush; what was noted meanwhile is newer.
+            # Kept for the next flush. Times that were noted meanwhile are newer.
             self._seconds = noted | self._seconds
             raise

@@ -1,4 +1,4 @@
-"""Looking credentials up by their hashes, and showing the one that asks."""
+"""Finds credentials by the hashes of their secrets, and describes the calling one."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -12,8 +12,8 @@ _FIND = """
 SELECT secret_hash, workspace_id, api_key_id, user_id, scope_id, permissions, expires_at, session_id, session_token_id
 FROM find_principals(%b)
 """
-# Locks of their own, not of the rows: who waits to end a credential is next in line, whereas a row lock that is shared
-# is given to newcomers first, so that a key in constant use could never be revoked.
+# Advisory locks instead of row locks: shared row locks are granted to newcomers before a waiting exclusive lock, so a
+# key in constant use could never be revoked.
 _HOLD_API_KEYS = """
 SELECT pg_advisory_xact_lock_shared(credential_lock(id)) FROM api_keys WHERE secret_hash = %s
 """
@@ -43,9 +43,9 @@ WHERE t.id = %s
 
 
 async def hold(connection: Connection, credential: Credential, *, exclusive: bool) -> None:
-    """Until the transaction ends the credential does not. A statement of its own: what is looked up next must see what
-    whoever ended it committed. `alone` is for those who may end the very key they come with: two who share it and both
-    want it alone would wait for each other."""
+    """Keeps the credential from being revoked until the transaction ends. A statement of its own: the next one must see
+    a revocation that was committed during the wait. `exclusive` is for operations that may revoke the calling key: two
+    transactions that first shared the lock and then both wanted it exclusively would deadlock."""
     if credential.kind is CredentialKind.SESSION_TOKEN:
         query = _HOLD_SESSION_TOKENS
     else:
@@ -54,13 +54,13 @@ async def hold(connection: Connection, credential: Credential, *, exclusive: boo
 
 
 async def block(connection: Connection, ids: Collection[UUID]) -> None:
-    """Before keys or tokens are ended: nobody is at work with them from here on."""
+    """Before keys or tokens are revoked: waits for transactions that use them and keeps new ones from starting."""
     await connection.execute(_BLOCK, (list(ids),))
 
 
 async def find_principals(connection: Connection, credentials: Collection[Credential]) -> dict[Credential, Principal]:
-    """The principals of those credentials that are valid. Requests and open streams both ask here, so that a
-    revocation ends both."""
+    """The principals of those credentials that are valid. Used for requests and for open streams, so that a revocation
+    ends both."""
     hashes = [credential.secret_hash for credential in credentials]
     rows = await (await connection.execute(_FIND, (hashes,))).fetchall()
     found = {secret_hash: _principal(*columns) for secret_hash, *columns in rows}
@@ -82,7 +82,7 @@ def _principal(
 
 
 async def caller(connection: Connection, principal: Principal) -> CallerBody | None:
-    """None: the token went with its session just now."""
+    """None: the token was deleted with its session just now."""
     token_id = principal.session_token_id
     query, identifier = (_KEY_CALLER, principal.api_key_id) if token_id is None else (_TOKEN_CALLER, token_id)
     row = await (await connection.execute(query, (identifier,))).fetchone()

@@ -1,6 +1,5 @@
-"""How changes are made: the checks in their promised order, the effect, its entry in the audit log and the receipt, all
-in one transaction. (Two do the same in one SQL function each, in `db/functions/`: inputs, without the audit log, and
-pushes.)
+"""Makes a change: the checks in their promised order, the effect, the entry in the audit log and the receipt, all in
+one transaction. Inputs do the same in `db/functions/submit_inputs.sql`, without the audit log.
 """
 
 import hashlib
@@ -26,11 +25,11 @@ Subject = TypeVar("Subject")
 
 
 class Made(Struct, frozen=True, kw_only=True):
-    """What an effect produced: what the caller is shown now, and what a replay shows."""
+    """The result of an effect. `shown` is the response; `kept` is what the receipt stores, without secrets."""
 
     shown: Struct | None
     kept: Struct | None
-    # What the audit log says of it. An effect that found everything as wanted has changed nothing.
+    # For the audit log. `changed` is False if everything was as requested already.
     object_id: UUID
     detail: dict[str, Any] = {}
     changed: bool = True
@@ -60,10 +59,11 @@ class Changes:
         effect: Effect[Subject, Body],
         hold: Hold = Hold.SHARED,
     ) -> Answer:
-        mine: tuple[bytes, bytes] | None = None
+        # Response and receipt of our first attempt, if `work` runs a second time.
+        first_attempt: tuple[bytes, bytes] | None = None
 
         async def work(connection: Connection) -> Answer:
-            nonlocal mine
+            nonlocal first_attempt
             principal, subject = await self._access.admit(connection, call, lookup, permission, hold=hold)
             body = call.read_body()
             claim = None
@@ -74,18 +74,18 @@ class Changes:
                 if receipt is not None:
                     if receipt.fingerprint != claim.fingerprint:
                         raise errors.key_reused()
-                    # Our own first try was committed and only its answer was lost: the caller may still see the secret.
-                    if mine is not None and mine[1] == receipt.body:
-                        return Answer(mine[0])
+                    # Our first attempt was committed and only the answer was lost: the caller may still see the secret.
+                    if first_attempt is not None and first_attempt[1] == receipt.body:
+                        return Answer(first_attempt[0])
                     return Answer(receipt.body, replayed=True)
             made = await effect(connection, principal, subject, body)
             if made.changed:
                 change = Change(operation, about, made.object_id, made.detail)
                 await record_change(connection, principal, call.origin, change)
-            mine = _encoded(made.shown), _encoded(made.kept)
+            first_attempt = _encoded(made.shown), _encoded(made.kept)
             if claim is not None:
-                await store.save(connection, claim, mine[1])
-            return Answer(mine[0])
+                await store.save(connection, claim, first_attempt[1])
+            return Answer(first_attempt[0])
 
         return await self._database.transaction(work, repeatable=call.idempotency_key is not None)
 
@@ -95,7 +95,7 @@ def _encoded(record: Struct | None) -> bytes:
 
 
 def fingerprint(resource: tuple[UUID, ...], body: object) -> bytes:
-    """Of what was meant, not of how it was written: the decoded body, encoded one way."""
+    """Covers the decoded body, so that the same JSON with other spaces or key order has the same fingerprint."""
     digest = hashlib.sha256()
     for identifier in resource:
         digest.update(identifier.bytes)

@@ -1,4 +1,4 @@
-"""Receipts: the saved answers of requests with an Idempotency-Key."""
+"""Receipts: the stored responses of requests with an Idempotency-Key."""
 
 from uuid import UUID
 
@@ -9,10 +9,10 @@ from quarterdeck.db.database import Connection
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 2))"
 _FIND = "SELECT fingerprint, body FROM receipts WHERE scope_id = %s AND operation = %s AND key = %s"
 _SAVE = "INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALUES (%s, %s, %s, %s, %s)"
-# A minute more than promised: a receipt is dated when it is written, which is a little before it is committed. now(),
-# because no index is searched for what clock_timestamp() says. Found first and then deleted by where they are: with
-# IN (SELECT …) PostgreSQL read the whole table for every batch, to join it with what was found.
-_SWEEP = """
+# One minute more than promised, because created_at is a little earlier than the commit. now(), because the volatile
+# clock_timestamp() would prevent an index scan. By ctid: with IN (SELECT …) PostgreSQL would read the whole table for
+# every batch to join it.
+_DELETE_OLD = """
 DELETE FROM receipts WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM receipts
     WHERE created_at < now() - make_interval(days => %s, mins => 1)
@@ -23,7 +23,7 @@ DELETE FROM receipts WHERE ctid = ANY (ARRAY(
 
 
 class Claim(Struct, frozen=True):
-    """An Idempotency-Key as it is scoped and compared."""
+    """An Idempotency-Key with its scope and fingerprint."""
 
     scope_id: UUID
     operation: str
@@ -37,7 +37,7 @@ class Receipt(Struct, frozen=True):
 
 
 async def lock(connection: Connection, claim: Claim) -> None:
-    """A statement of its own: whoever comes second must see what the first committed."""
+    """A statement of its own: the second of two requests must see the receipt of the first."""
     await connection.execute(_LOCK, (f"{claim.scope_id} {claim.operation} {claim.key}",))
 
 
@@ -51,4 +51,4 @@ async def save(connection: Connection, claim: Claim, body: bytes) -> None:
 
 
 async def delete_old(connection: Connection, keep_days: int, batch: int) -> int:
-    return (await connection.execute(_SWEEP, (keep_days, batch))).rowcount
+    return (await connection.execute(_DELETE_OLD, (keep_days, batch))).rowcount

@@ -83,6 +83,8 @@ class HttpSettings(Struct, frozen=True):
     json_body_bytes: Bytes = 1024 * 1024
     body_seconds: Seconds = 60.0
     body_stall_seconds: Seconds = 10.0
+    drain_seconds: Seconds = 10.0
+    drain_stall_seconds: Seconds = 1.0
     connections: Count = 4096
     # Applies to Quarterdeck's own clients only.
     min_client_version: Annotated[str, Meta(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9}){0,3}$")] = "0.0.0"

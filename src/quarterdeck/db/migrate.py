@@ -1,8 +1,8 @@
-"""Brings a database to the schema of this release: the job queue's own migrations (in the schema `jobs`), then
-`migrations/` in order (in the schema `app`), once each, then every file of `functions/` and of `grants/`.
+"""Migrates a database to the schema of this release: the job queue's own migrations (in the schema `jobs`), then
+`migrations/` in order (in the schema `app`), once each, then all files of `functions/` and `grants/`.
 
-An applied migration never changes: its SHA-256 is recorded and compared. A database that a newer release has
-migrated is refused rather than guessed at. One process migrates at a time; the others wait, then find nothing to do.
+An applied migration must not change: its SHA-256 is recorded and compared. A database that was migrated by a newer
+release is refused. One process migrates at a time; the others wait and then find nothing to do.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _LOCK = 0x9A47E2DE
 
 _APPLIED = "SELECT name, sha256 FROM app.migrations ORDER BY name"
 _RECORD = "INSERT INTO app.migrations (name, sha256) VALUES (%s, %s)"
-# By the catalogue: whoever names a table in a schema that it may not use is refused.
+# Reads the catalogue, because a statement that names a table in a forbidden schema fails.
 _KNOWN = """
 SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -40,14 +40,14 @@ CREATE TABLE IF NOT EXISTS app.migrations (
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
 )
 """
-# No row: nobody has made the schema yet.
+# No row: there is no schema yet.
 _OURS = "SELECT pg_has_role(current_user, nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'app'"
 _AUDIT_EVENTS_KEPT = "SELECT keep_days FROM app.audit_retention"
 _KEEP_AUDIT_EVENTS = """
 INSERT INTO app.audit_retention (keep_days) VALUES (%s)
 ON CONFLICT (only_row) DO UPDATE SET keep_days = excluded.keep_days
 """
-# A shell without the variable must not shorten what the service was told to keep: what is gone stays gone.
+# Running `qd migrate` without the setting must not shorten the retention: deleted entries cannot be restored.
 _KEEP_AUDIT_EVENTS_AT_FIRST = """
 INSERT INTO app.audit_retention (keep_days) VALUES (365) ON CONFLICT (only_row) DO NOTHING
 """
@@ -68,8 +68,8 @@ class _Script(Struct, frozen=True):
 
 
 def migrate(url: str, role: AppRole = USUAL_ROLE, audit: AuditSettings | None = None) -> list[str]:
-    """Apply what is missing and return its names. Without `audit` nothing is said of how long the audit log is kept.
-    By a login that does not own the schema: see that nothing is missing."""
+    """Applies pending migrations and returns their names. Without `audit` the retention of the audit log is kept.
+    A login that does not own the schema only checks that nothing is pending."""
     with psycopg.connect(url, autocommit=True, options=f"-c search_path={SCHEMA}") as connection:
         ours = connection.execute(_OURS).fetchone()
         if ours == (False,):
@@ -88,7 +88,7 @@ def migrate(url: str, role: AppRole = USUAL_ROLE, audit: AuditSettings | None = 
                 connection.execute(script.text.encode())
                 connection.execute(_RECORD, (script.name, script.sha256))
             done.append(script.name)
-        # Together: those who are at work are at no moment without their rights.
+        # In one transaction: running processes keep their privileges at every moment.
         with connection.transaction():
             for function in _scripts("functions"):
                 connection.execute(function.text.encode())
@@ -107,7 +107,7 @@ async def is_current(connection: Connection) -> bool:
     if known is None or not known[0]:
         return False
     rows = await (await connection.execute(_APPLIED)).fetchall()
-    # More may be there: while an upgrade goes round, this release's processes work on beside those of the next.
+    # There may be more: during a rolling upgrade, processes of this release run beside those of the next.
     return {(script.name, script.sha256) for script in _migrations()} <= set(rows)
 
 
@@ -137,8 +137,8 @@ def _pending(applied: dict[str, str]) -> list[_Script]:
 
 
 def queue_migrations() -> Path:
-    """Where the queue's library keeps them. It is found and not imported: it takes long to load, and an API process has
-    no other use for it."""
+    """The migrations of the queue's library. The library is not imported, since that is slow and API processes do not
+    need it."""
     found = importlib.util.find_spec("procrastinate")
     assert found is not None, "a dependency"
     assert found.origin is not None, "a package with a file"

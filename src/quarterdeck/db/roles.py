@@ -1,7 +1,6 @@
-"""The role that API and workers act as. It owns nothing; what it may do is written in `grants/`.
+"""The database role of API and workers. It owns nothing; its privileges are listed in `grants/`.
 
-Roles belong to the whole server, not to one database: another database's migration may make the same one at the same
-moment.
+Roles belong to the whole PostgreSQL server: migrations of other databases may create the same role at the same time.
 """
 
 from typing import Any
@@ -13,11 +12,11 @@ from psycopg import sql
 
 from quarterdeck.core.settings import DatabaseSettings
 
-# More than databases that are migrated at the same moment.
+# More than the number of databases that are migrated at the same time.
 _ATTEMPTS = 20
 
-# Whoever could become an owner of what is ours, or goes past its rights, is no guard of it. By itself or through any
-# chain of groups; who is a member of the role, as the login that made it may be, does not matter.
+# The second column: whether the role, directly or through memberships, bypasses privileges or can act as an owner of
+# our tables. Members of the role do not matter.
 _FIND = """
 SELECT r.rolcanlogin, EXISTS (
     SELECT FROM pg_roles g
@@ -40,7 +39,7 @@ WHERE r.rolname = %s AND (
     s.setdatabase = 0 OR s.setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
 )
 """
-# What everybody may do in a new database. Ours to take back where the database is ours.
+# Default privileges of PUBLIC in a new database. Only the owner of the database can revoke them.
 _OPEN = """
 SELECT has_database_privilege('public', d.oid, 'TEMPORARY')
        OR coalesce(has_schema_privilege('public', to_regnamespace('public')::oid, 'CREATE'), false),
@@ -57,7 +56,7 @@ class RoleError(Exception):
 
 class AppRole(Struct, frozen=True):
     name: str = DatabaseSettings().role
-    # The embedded server lets it in by itself. Elsewhere the operator says who logs in, and how.
+    # True for the embedded server. Elsewhere the operator decides which user logs in, and how.
     logs_in: bool = False
 
 
@@ -65,18 +64,18 @@ USUAL_ROLE = AppRole()
 
 
 def prepare_role(connection: OwnConnection, role: AppRole) -> None:
-    """Before anything is changed: without the role the release before this one goes on as it was."""
+    """Runs before anything is changed, so that the previous release keeps working if this fails."""
     for _ in range(_ATTEMPTS):
         try:
             return _prepare(connection, role)
         except (pg.DuplicateObject, pg.UniqueViolation, pg.InternalError_):
-            # Another database's migration did the same just now; how that is told depends on who was how far.
+            # Another migration did the same at this moment. The error depends on the timing.
             continue
     raise RoleError(f"the role {role.name} is being changed by others; try again")
 
 
 def close_database(connection: OwnConnection) -> None:
-    """Nobody makes tables in it but the owner: not even temporary ones, which would stand in front of ours."""
+    """Only the owner may create tables, also temporary ones, which would be found before ours."""
     row = connection.execute(_OPEN).fetchone()
     if row is None or not row[0]:
         return
@@ -87,7 +86,7 @@ def close_database(connection: OwnConnection) -> None:
 
 
 def granted(text: str, role: AppRole) -> bytes:
-    """A file of `grants/` for this role."""
+    """The text of a file of `grants/` for this role."""
     return text.replace("{role}", sql.Identifier(role.name).as_string()).encode()
 
 
@@ -98,13 +97,13 @@ def _prepare(connection: OwnConnection, role: AppRole) -> None:
             connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(name))
         row = connection.execute(_FIND, (role.name,)).fetchone()
         assert row is not None
-        logs_in, is_mighty = row
-        if is_mighty:
+        logs_in, is_privileged = row
+        if is_privileged:
             raise RoleError(
                 f"the role {role.name} is, or could become, one that may change the tables: "
                 "name another as QUARTERDECK_DATABASE_ROLE, and leave its making to `qd migrate`"
             )
-        _forget_defaults(connection, role)
+        _reset_defaults(connection, role)
         if role.logs_in and not logs_in:
             connection.execute(sql.SQL("ALTER ROLE {} LOGIN").format(name))
         if not _can_act_as(connection, name):
@@ -118,8 +117,8 @@ def _prepare(connection: OwnConnection, role: AppRole) -> None:
         ) from fault
 
 
-def _forget_defaults(connection: OwnConnection, role: AppRole) -> None:
-    """What the role made its own defaults, here or everywhere. It may set them itself, so an intruder could too."""
+def _reset_defaults(connection: OwnConnection, role: AppRole) -> None:
+    """Resets settings that are stored with the role. The role may set them itself, so an intruder could, too."""
     name, database = sql.Identifier(role.name), sql.Identifier(connection.info.dbname)
     everywhere, here = sql.SQL(""), sql.SQL("IN DATABASE {}").format(database)
     try:
@@ -127,12 +126,12 @@ def _forget_defaults(connection: OwnConnection, role: AppRole) -> None:
             where = everywhere if is_everywhere else here
             connection.execute(sql.SQL("ALTER ROLE {} {} RESET ALL").format(name, where))
     except pg.InsufficientPrivilege:
-        # A login that did not make the role. Those that matter are options of every connection as well.
+        # This login did not create the role. Every connection overrides the important settings anyway.
         return
 
 
 def _can_act_as(connection: OwnConnection, name: sql.Identifier) -> bool:
-    """Asked by doing it: what membership must say for that depends on PostgreSQL's version."""
+    """Tries it: which membership is needed depends on the version of PostgreSQL."""
     try:
         with connection.transaction(force_rollback=True):
             connection.execute(sql.SQL("SET LOCAL ROLE {}").format(name))

@@ -2,7 +2,6 @@
 
 import re
 import time
-from collections.abc import Awaitable
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,6 +15,7 @@ from quarterdeck.core.settings import HttpSettings
 from quarterdeck.http import cors
 from quarterdeck.http.request import REQUEST_ID_STATE
 from quarterdeck.http.responses import error_response
+from quarterdeck.http.unread_body import UnreadBody
 
 REQUEST_ID = "x-request-id"
 # Key in the scope for a function that returns headers to add to the response, also to an error.
@@ -24,6 +24,8 @@ _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 # A name, an IPv4 address or an IPv6 address in brackets, with an optional port: RFC 9110, section 7.2.
 _HOST = re.compile(r"([A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?", re.ASCII)
 _LOGGED_CHARACTERS = 200
+# A client that was given up for being slow is not waited for.
+_TOO_SLOW = 408
 
 
 class Middleware:
@@ -42,18 +44,22 @@ class Middleware:
         if self._settings.cors_origins is not None:
             cors.note_origin(scope, self._settings.cors_origins)
 
-        def send_with_headers(message: Message) -> Awaitable[None]:
+        body = UnreadBody(headers, receive, self._settings)
+
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if status != _TOO_SLOW:
+                    await body.discard()
                 self._add_headers(scope, message)
-            return send(message)
+            await send(message)
 
         try:
             _check_host(headers)
             _check_transfer_encoding(headers)
             _check_path(scope)
-            await self._app(scope, receive, send_with_headers)
+            await self._app(scope, body.receive, send_with_headers)
         except Exception as fault:
             error = fault if isinstance(fault, ServiceError) else errors.internal()
             cause = fault.__cause__ if isinstance(fault, ServiceError) else fault
@@ -64,7 +70,7 @@ class Middleware:
             fault.__traceback__ = None
             # If the response has started it is left incomplete, and the server closes the connection.
             if not status:
-                await error_response(error)(scope, receive, send_with_headers)
+                await error_response(error)(scope, body.receive, send_with_headers)
         finally:
             _log_request(scope, status, time.perf_counter() - began)
 

@@ -1,4 +1,4 @@
-"""Skills, their versions, and the rows that stand for stored archives."""
+"""Skills, their versions, and the rows of stored archives."""
 
 from typing import Any
 from uuid import UUID
@@ -29,9 +29,9 @@ SELECT s.id, s.workspace_id, s.name, s.latest_version, s.default_version, s.revi
 FROM skills s JOIN users u ON u.id = s.created_by
 WHERE s.workspace_id = %s AND s.id = %s
 """
-# The cursor's own row is fetched too, also when it has been archived or brought back since: a page that does not begin
-# with it was asked for with a cursor that this workspace never gave out. The others by an index that each list has for
-# itself; the workspace is part of their bounds and of their order, so that no other serves.
+# The row of the cursor is fetched as well, even if it was archived or restored since: a page that does not begin with
+# it was requested with a cursor of another workspace. The other rows come from the partial index of the list; the
+# workspace is part of the bounds and of the order, so that PostgreSQL uses no other index.
 _ACTIVE_NEWEST_FIRST = """
 SELECT s.id, s.workspace_id, s.name, s.latest_version, s.default_version, s.revision, s.archived_at,
        u.id, u.display_name, u.email
@@ -90,7 +90,7 @@ SET name = %s, default_version = %s, revision = revision + 1,
     archived_at = CASE WHEN %s THEN coalesce(archived_at, clock_timestamp()) END
 WHERE workspace_id = %s AND id = %s
 """
-# By number: ids tell the time of one process's clock, and pushes come by several.
+# By number: the order of ids depends on the clocks of several processes.
 _VERSIONS_NEWEST_FIRST = """
 SELECT v.id, v.skill_id, v.version, v.bundle_bytes, v.frontmatter::text, u.id, u.display_name, u.email
 FROM skill_versions v JOIN users u ON u.id = v.created_by
@@ -119,7 +119,7 @@ SELECT s.archived_at IS NOT NULL,
 FROM skills s
 WHERE s.workspace_id = %s AND s.id = %s
 """
-# A skill that pins nothing and has no version yet is left out.
+# Leaves out a skill without a pinned version that has no version yet.
 _OF_SESSION = """
 SELECT v.skill_id, v.version, v.frontmatter, v.manifest, b.sha256, b.generation
 FROM session_skills u
@@ -132,8 +132,9 @@ _LOCK = """
 SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL
 FROM skills WHERE workspace_id = %s AND id = %s FOR NO KEY UPDATE
 """
-# Pushes to one skill queue on its row; a number is only used up when its version is committed with it. One statement
-# suffices: it reads no other row, so it sees what it waited for. Returns the skill as it was before.
+# Pushes to one skill queue on the lock of its row, and the number is committed with the version: there are no gaps. One
+# statement is enough: it reads no other row, so the snapshot from before the wait does no harm. Returns the skill as it
+# was before.
 _ADD_VERSION = """
 WITH numbered AS (
     UPDATE skills SET latest_version = latest_version + 1, revision = revision + 1
@@ -157,7 +158,7 @@ WHERE b.touched_at < clock_timestamp() - make_interval(hours => %s)
   AND NOT EXISTS (SELECT FROM skill_versions v WHERE v.bundle_sha256 = b.sha256)
 ORDER BY b.touched_at LIMIT %s
 """
-# A push that found this row keeps it locked by its foreign key until it is committed.
+# A push in progress locks this row by its foreign key.
 _LOCK_OLD_BUNDLE = """
 SELECT FROM bundles
 WHERE sha256 = %s AND touched_at < clock_timestamp() - make_interval(hours => %s)
@@ -184,7 +185,7 @@ async def get(connection: Connection, workspace_id: UUID, skill_id: UUID) -> Ski
 async def page(
     connection: Connection, workspace_id: UUID, start: UUID, count: int, *, archived: bool, newest_first: bool
 ) -> list[SkillBody]:
-    """The skill with the id `start`, if there is one, and `count` more from there on."""
+    """The skill with the id `start`, if there is one, and up to `count` more after it."""
     if archived:
         query = _ARCHIVED_NEWEST_FIRST if newest_first else _ARCHIVED_OLDEST_FIRST
     else:
@@ -241,7 +242,7 @@ async def version(connection: Connection, workspace_id: UUID, skill_id: UUID, nu
 async def usable(
     connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None
 ) -> tuple[bool, bool] | None:
-    """Whether it is archived, and whether it has the version that is wanted. None: there is no such skill."""
+    """Whether it is archived, and whether it has the version. None: there is no such skill."""
     row = await (await connection.execute(_USABLE, (version, version, workspace_id, skill_id))).fetchone()
     return None if row is None else (row[0], row[1])
 
@@ -257,7 +258,7 @@ async def of_session(connection: Connection, session_id: UUID) -> list[UsableVer
 
 
 async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> SkillState:
-    """As it stays until the transaction ends."""
+    """Locks the skill until the transaction ends."""
     row = await (await connection.execute(_LOCK, (workspace_id, skill_id))).fetchone()
     assert row is not None
     return SkillState(*row)
@@ -266,7 +267,7 @@ async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> Sk
 async def add_version(
     connection: Connection, version_id: UUID, workspace_id: UUID, skill_id: UUID, bundle: Bundle, user_id: UUID
 ) -> SkillState:
-    """Returns the skill as it was before: the version has the number after its latest."""
+    """Returns the skill as it was before. The number of the version is `latest_version + 1`."""
     cursor = await connection.execute(
         _ADD_VERSION,
         (
@@ -286,7 +287,7 @@ async def add_version(
 
 
 async def touch_bundle(connection: Connection, sha256: bytes, generation: UUID, size: int) -> UUID:
-    """The generation under which the archive is, or will be, stored: the given one if there was none."""
+    """The generation under which the archive is or will be stored: the given one if there was no row."""
     row = await (await connection.execute(_TOUCH_BUNDLE, (sha256, generation, size))).fetchone()
     assert row is not None
     found: UUID = row[0]
@@ -298,7 +299,7 @@ async def old_bundles(connection: Connection, hours: int, count: int) -> list[by
 
 
 async def lock_unused_bundle(connection: Connection, sha256: bytes, hours: int) -> bool:
-    """Whether the archive is still old and unused, now that nobody else can change that."""
+    """Whether the archive is still old and unused. If so, its row is locked."""
     if (await connection.execute(_LOCK_OLD_BUNDLE, (sha256, hours))).rowcount != 1:
         return False
     # A statement of its own: it must see a version that was committed while the lock was waited for.

@@ -1,5 +1,7 @@
-"""What happens to a run from its start to its end. Each function is one transaction: the session's lock first, then
-the look, then the writes. No transaction is open while a model thinks.
+"""The life of a run: begin, take inputs, record steps, finish, fail, hand back, cancel.
+
+Each function is one transaction: it locks the session, then reads, then writes. No transaction is open while the model
+works. Every write carries the number of the attempt, so that a worker whose run was taken over can no longer write.
 """
 
 from collections.abc import Sequence
@@ -19,16 +21,16 @@ from quarterdeck.db.database import Connection, Database
 from quarterdeck.webhooks import outbox
 from quarterdeck.webhooks.model import RunEvent
 
-# Far more than a model's window holds; older ones would be left out anyway.
+# Far more than the context window of a model. Older entries would be left out anyway.
 _JOURNAL_ENTRIES = 20_000
 
 
 class Superseded(Exception):
-    """The run is not this attempt's any more: cancelled, or taken over by another worker. Nothing was written."""
+    """This attempt has lost the run: it was cancelled or taken over by another worker. Nothing was written."""
 
 
 class Lease(Struct, frozen=True):
-    """The right to drive a run, for as long as no other attempt begins."""
+    """The right of one attempt to drive a run. It ends when another attempt begins."""
 
     run_id: UUID
     session_id: UUID
@@ -36,14 +38,14 @@ class Lease(Struct, frozen=True):
     attempt: int
     steps: int
     tokens: int
-    # Of the run, at the start of this attempt.
+    # Age of the run when this attempt began.
     seconds: float
 
 
 async def begin(database: Database, run_id: UUID, settings: RunSettings, *, again: bool) -> Lease | None:
-    """Start an attempt and take up what is there, before anything can fail: a run that fails at once has consumed its
-    input and cannot hand it on for ever. None when there is nothing to do, or no place free in the workspace.
-    `again` says that this worker lived through the last attempt, which therefore counts for no crash."""
+    """Starts an attempt and takes the waiting inputs, so that a run that fails at once has consumed its inputs and does
+    not pass them on for ever. None: there is nothing to do, or the workspace has too many active runs.
+    `again`: the same worker ended the last attempt in good order, so it does not count as a crash."""
 
     async def work(connection: Connection) -> Lease | None:
         found = await store.find(connection, run_id)
@@ -51,7 +53,7 @@ async def begin(database: Database, run_id: UUID, settings: RunSettings, *, agai
             return None
         session_id, workspace_id = found
         await events.lock_session(connection, session_id)
-        await store.lock_places(connection, workspace_id)
+        await store.lock_workspace_limit(connection, workspace_id)
         run = await store.active(connection, run_id)
         if run is None:
             return None
@@ -74,7 +76,7 @@ async def begin(database: Database, run_id: UUID, settings: RunSettings, *, agai
 
 
 async def entries(database: Database, lease: Lease) -> list[Entry]:
-    """The conversation so far, as entries of the log."""
+    """The conversation so far."""
 
     async def read(connection: Connection) -> list[Entry]:
         return await store.journal(connection, lease.session_id, _JOURNAL_ENTRIES)
@@ -83,7 +85,7 @@ async def entries(database: Database, lease: Lease) -> list[Entry]:
 
 
 async def take(database: Database, lease: Lease, step: int) -> list[Input]:
-    """The inputs that came in since the last look. They are consumed with this."""
+    """Takes the inputs that were accepted since the last call. They count as consumed."""
 
     async def work(connection: Connection) -> list[Input]:
         await events.lock_session(connection, lease.session_id)
@@ -101,7 +103,7 @@ async def record(
     input_tokens: int = 0,
     output_tokens: int = 0,
 ) -> None:
-    """Store what came out of a step."""
+    """Stores the events of a step."""
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
@@ -113,22 +115,22 @@ async def record(
 
 
 async def finish(database: Database, lease: Lease) -> bool:
-    """End the run, unless an input came in at the last moment: then False, and the run goes on."""
+    """Ends the run. False if an input was accepted at the last moment: then the run continues."""
 
     async def work(connection: Connection) -> bool:
         await events.lock_session(connection, lease.session_id)
         if not await store.succeed(connection, lease.run_id, lease.attempt):
             return False
         await _log(connection, lease, NewEvent(EventType.RUN_SUCCEEDED, {}))
-        await _tell_webhooks(connection, lease.workspace_id, lease.run_id, RunEvent.SUCCEEDED)
-        await _free_place(connection, lease.workspace_id)
+        await _notify_webhooks(connection, lease.workspace_id, lease.run_id, RunEvent.SUCCEEDED)
+        await _start_next_parked(connection, lease.workspace_id)
         return True
 
     return await database.transaction(work, repeatable=False)
 
 
 async def fail(database: Database, lease: Lease, reason: str) -> None:
-    """End the run with a reason. Inputs that it did not take up start the next one, in the same transaction."""
+    """Ends the run with a reason. Inputs that it has not consumed start the next run, in the same transaction."""
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
@@ -138,7 +140,7 @@ async def fail(database: Database, lease: Lease, reason: str) -> None:
 
 
 async def hand_back(database: Database, lease: Lease, reason: str) -> None:
-    """Give a running run to whichever worker is free, with what it has stored so far."""
+    """Puts a running run back into the queue for any worker, with the steps that it has stored."""
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
@@ -146,15 +148,15 @@ async def hand_back(database: Database, lease: Lease, reason: str) -> None:
             raise Superseded
         await store.enqueue(connection, lease.session_id, lease.run_id)
         await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": reason}))
-        await _free_place(connection, lease.workspace_id)
+        await _start_next_parked(connection, lease.workspace_id)
 
     await database.transaction(work, repeatable=True)
 
 
 async def cancel(connection: Connection, run_id: UUID, session_id: UUID, workspace_id: UUID) -> list[Input]:
-    """Ends a run for a person and tells which inputs it had not taken up. Part of the caller's transaction.
+    """Cancels a run and returns the inputs that it had not consumed. Part of the caller's transaction.
 
-    The worker hears of it by the abort of its job; whatever it still tries to write is refused."""
+    The worker is told by the abort of its job. Later writes of it are refused."""
     await events.lock_session(connection, session_id)
     left = await store.unconsumed(connection, run_id)
     if not await store.cancel(connection, run_id):
@@ -165,14 +167,14 @@ async def cancel(connection: Connection, run_id: UUID, session_id: UUID, workspa
     ]
     entries.append(NewEvent(EventType.RUN_CANCELLED, {"discarded_input_ids": [one.id for one in left]}))
     await events.append(connection, session_id, run_id, entries)
-    await _tell_webhooks(connection, workspace_id, run_id, RunEvent.CANCELLED)
-    await _free_place(connection, workspace_id)
+    await _notify_webhooks(connection, workspace_id, run_id, RunEvent.CANCELLED)
+    await _start_next_parked(connection, workspace_id)
     await notify(connection, event_payloads([session_id]))
     return left
 
 
 async def cancel_active(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
-    """For whoever ends the session itself and holds its lock."""
+    """For operations that archive or delete the session and hold its lock."""
     run_id = await store.active_of(connection, session_id)
     if run_id is not None:
         await cancel(connection, run_id, session_id, workspace_id)
@@ -197,20 +199,20 @@ async def _fail(connection: Connection, run: tuple[UUID, UUID, UUID, int], reaso
     next_run_id = new_id() if last_input > consumed_through else None
     data = {"reason": reason} | ({} if next_run_id is None else {"next_run_id": str(next_run_id)})
     await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_FAILED, data)])
-    await _tell_webhooks(connection, workspace_id, run_id, RunEvent.FAILED)
+    await _notify_webhooks(connection, workspace_id, run_id, RunEvent.FAILED)
     if next_run_id is not None:
         await store.continue_in(connection, run_id, next_run_id)
         await store.enqueue(connection, session_id, next_run_id)
-    await _free_place(connection, workspace_id)
+    await _start_next_parked(connection, workspace_id)
     await notify(connection, event_payloads([session_id]))
 
 
-async def _free_place(connection: Connection, workspace_id: UUID) -> None:
-    await store.lock_places(connection, workspace_id)
+async def _start_next_parked(connection: Connection, workspace_id: UUID) -> None:
+    await store.lock_workspace_limit(connection, workspace_id)
     await store.unpark_next(connection, workspace_id)
 
 
-async def _tell_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: RunEvent) -> None:
+async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: RunEvent) -> None:
     wanting = await outbox.subscribers(connection, workspace_id, event)
     if not wanting:
         return

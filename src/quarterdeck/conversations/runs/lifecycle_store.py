@@ -1,6 +1,6 @@
-"""The rows of runs, as their lives change. Whoever calls this holds the session's lock (`events.log.lock_session`).
+"""The rows of runs. Callers hold the lock of the session (`events.log.lock_session`).
 
-Every write of a worker carries its `attempt`: a worker that was taken for dead and wakes up can no longer write.
+Every write of a worker carries its `attempt`: a worker that was replaced can no longer write.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ SELECT state, attempt, barren_attempts, steps, input_tokens + output_tokens
 FROM runs WHERE id = %s AND state IN ('queued', 'running')
 """
 _ACTIVE_OF = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running')"
-# How long it has been under way is the database's to say: the clocks of workers differ.
+# The age of the run is computed by the database, since the clocks of workers differ.
 _START = """
 UPDATE runs
 SET state = 'running', parked = false, attempt = attempt + 1, barren_attempts = barren_attempts + %s,
@@ -42,7 +42,7 @@ SET barren_attempts = 0, steps = steps + %s, input_tokens = input_tokens + %s, o
     updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
-# The second line of defence behind the session's lock: an input that came in since the last look keeps the run alive.
+# Besides the session's lock: an input that was accepted since the last take keeps the run active.
 _SUCCEED = """
 UPDATE runs SET state = 'succeeded', finished_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running' AND consumed_through = last_input
@@ -74,7 +74,7 @@ WHERE session_id = %s
 ORDER BY id DESC LIMIT %s
 """
 _ENQUEUE = "SELECT enqueue_run(%s, %s)"
-_LOCK_PLACES = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 3))"
+_LOCK_WORKSPACE_LIMIT = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 3))"
 _RUNNING = "SELECT count(*) FROM runs WHERE workspace_id = %s AND state = 'running'"
 _PARK = "UPDATE runs SET parked = true WHERE id = %s AND state = 'queued'"
 _UNPARK = """
@@ -97,7 +97,7 @@ class ActiveRun(Struct, frozen=True):
 
 
 async def find(connection: Connection, run_id: UUID) -> tuple[UUID, UUID] | None:
-    """Its session and workspace."""
+    """The session and the workspace of the run."""
     row = await (await connection.execute(_FIND, (run_id,))).fetchone()
     return None if row is None else (row[0], row[1])
 
@@ -113,7 +113,7 @@ async def active_of(connection: Connection, session_id: UUID) -> UUID | None:
 
 
 async def start_attempt(connection: Connection, run_id: UUID, barren: int) -> tuple[int, float]:
-    """Its number, and for how many seconds the run has been under way."""
+    """The number of the attempt, and the age of the run in seconds."""
     row = await (await connection.execute(_START, (barren, run_id))).fetchone()
     assert row is not None
     return row[0], row[1]
@@ -140,7 +140,7 @@ async def succeed(connection: Connection, run_id: UUID, attempt: int) -> bool:
 
 
 async def fail(connection: Connection, run_id: UUID, attempt: int, reason: str) -> tuple[int, int] | None:
-    """The last input and how far inputs were taken, or None when the run is not this attempt's any more."""
+    """The columns last_input and consumed_through, or None if this attempt has lost the run."""
     row = await (await connection.execute(_FAIL, (reason, run_id, attempt))).fetchone()
     return None if row is None else (row[0], row[1])
 
@@ -154,12 +154,12 @@ async def give_back(connection: Connection, run_id: UUID, attempt: int) -> bool:
 
 
 async def continue_in(connection: Connection, run_id: UUID, next_run_id: UUID) -> None:
-    """A new run with what the old one did not take up."""
+    """Adds a run with the inputs that the old one has not consumed."""
     await connection.execute(_CONTINUE_IN, (next_run_id, run_id))
 
 
 async def journal(connection: Connection, session_id: UUID, count: int) -> list[Entry]:
-    """The newest `count` entries that a conversation is made of, oldest first."""
+    """The newest `count` entries of the conversation, oldest first."""
     rows = await (await connection.execute(_JOURNAL, (session_id, count))).fetchall()
     return [Entry(*row) for row in reversed(rows)]
 
@@ -168,9 +168,10 @@ async def enqueue(connection: Connection, session_id: UUID, run_id: UUID) -> Non
     await connection.execute(_ENQUEUE, (session_id, run_id))
 
 
-async def lock_places(connection: Connection, workspace_id: UUID) -> None:
-    """Taken after the session's lock, never before: who holds it waits for no session."""
-    await connection.execute(_LOCK_PLACES, (workspace_id,))
+async def lock_workspace_limit(connection: Connection, workspace_id: UUID) -> None:
+    """Serialises decisions about how many runs of a workspace are active. Always taken after the session's lock: its
+    holder never waits for a session."""
+    await connection.execute(_LOCK_WORKSPACE_LIMIT, (workspace_id,))
 
 
 async def running(connection: Connection, workspace_id: UUID) -> int:

@@ -1,4 +1,4 @@
-"""The queue's jobs against the runs they stand for."""
+"""Compares the jobs of the queue with their runs."""
 
 from quarterdeck.db.database import Connection
 
@@ -9,7 +9,7 @@ WHERE id IN (
     WHERE last_heartbeat < now() - make_interval(secs => %s) FOR UPDATE SKIP LOCKED
 )
 """
-# A new id, not the old row put back: a worker that wakes up and finishes its job then finishes nothing of ours.
+# A new row with a new id: a paused worker that wakes up and finishes its job does not affect the new one.
 _REPLACE_LOST = """
 WITH lost AS (
     DELETE FROM jobs.procrastinate_jobs
@@ -23,7 +23,7 @@ INSERT INTO jobs.procrastinate_jobs (queue_name, task_name, lock, queueing_lock,
 SELECT queue_name, task_name, lock, queueing_lock, args FROM lost
 ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING
 """
-# Left by a worker that ended its run but could not say so to the queue: it would hold the session's lock for ever.
+# Left by a worker that ended its run but could not finish the job, which would hold the session's lock for ever.
 _DELETE_SPENT = """
 DELETE FROM jobs.procrastinate_jobs
 WHERE id IN (
@@ -38,7 +38,7 @@ WHERE r.state IN ('queued', 'running') AND NOT r.parked AND NOT EXISTS (
     SELECT FROM jobs.procrastinate_jobs j WHERE j.queueing_lock = r.id::text AND j.status IN ('todo', 'doing')
 )
 """
-_FILL_PLACES = """
+_START_PARKED = """
 WITH waiting AS (
     SELECT id, session_id, workspace_id, row_number() OVER (PARTITION BY workspace_id ORDER BY id) AS place
     FROM runs WHERE parked
@@ -68,5 +68,5 @@ async def add_missing_jobs(connection: Connection) -> None:
     await connection.execute(_ADD_MISSING)
 
 
-async def fill_places(connection: Connection, active_per_workspace: int) -> None:
-    await connection.execute(_FILL_PLACES, (active_per_workspace,))
+async def start_parked_runs(connection: Connection, active_per_workspace: int) -> None:
+    await connection.execute(_START_PARKED, (active_per_workspace,))

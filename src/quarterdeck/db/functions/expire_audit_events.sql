@@ -1,11 +1,11 @@
--- The one way in which entries of the audit log go. With the rights of its owner: the role that calls it can neither
--- change nor delete an entry, and cannot say how old is old. It removes a batch of the oldest and says how many.
+-- Deletes a batch of the oldest expired entries of the audit log and returns their number. The only way to delete
+-- entries: SECURITY DEFINER, because the calling role may neither change nor delete them, nor set the retention.
 --
--- The cutoff is the lowest id of its millisecond, by the database's clock: one for all processes. now(), because no
--- index is searched for what clock_timestamp() says.
+-- The cutoff is the lowest id of its millisecond, by the database's clock. now(), because the volatile clock_timestamp()
+-- would prevent an index scan.
 CREATE OR REPLACE FUNCTION expire_audit_events(batch integer) RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER
--- Temporary tables last, or one by the name of ours would be read in its place.
+-- pg_temp last: otherwise a temporary table with the name of ours would be read instead.
 SET search_path = app, pg_temp
 BEGIN ATOMIC
     WITH gone AS (

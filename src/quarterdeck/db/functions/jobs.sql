@@ -1,6 +1,6 @@
--- The queue as our statements see it. A job is inserted where its run is created or freed, in the same transaction.
+-- The job queue. A job is inserted in the transaction that creates its run or makes it ready.
 
--- One job a run, one running a session. ON CONFLICT: the run has a waiting job already.
+-- At most one waiting job for a run, and one running job for a session. ON CONFLICT: the run has a waiting job already.
 CREATE OR REPLACE FUNCTION enqueue_run(session_id uuid, run_id uuid) RETURNS void
 LANGUAGE sql VOLATILE
 BEGIN ATOMIC
@@ -9,7 +9,7 @@ BEGIN ATOMIC
     ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING;
 END;
 
--- The library notifies on INSERT only: a job that waits for its session's lock would wait for the next poll.
+-- The library notifies on INSERT only: a job that waits for the lock of its session would wait for the next poll.
 CREATE OR REPLACE FUNCTION notify_lock_freed() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
@@ -29,7 +29,7 @@ FOR EACH ROW WHEN (OLD.status = 'doing') EXECUTE FUNCTION app.notify_lock_freed(
 CREATE OR REPLACE TRIGGER lock_freed_by_update AFTER UPDATE OF status ON jobs.procrastinate_jobs
 FOR EACH ROW WHEN (OLD.status = 'doing' AND NEW.status <> 'doing') EXECUTE FUNCTION app.notify_lock_freed();
 
--- Whatever the caller's search_path, the library's own functions find the library's own tables.
+-- The library's functions must find the library's tables, whatever the search_path of the caller is.
 DO $$
 DECLARE
     library_function regprocedure;

@@ -1,8 +1,7 @@
--- What the role of API and workers may do with our tables: what their statements do, and no more. Applied by every
--- migration, all of it in one transaction: a right that is taken out of this file is taken away.
+-- The privileges of the role of API and workers: what their statements need and no more. Every migration applies this
+-- file in one transaction: a privilege that is removed here is revoked.
 --
--- Rows that hang on others (ON DELETE CASCADE) and foreign keys need no right here: PostgreSQL looks after them as the
--- owner of the tables.
+-- ON DELETE CASCADE and foreign keys need no privilege here: PostgreSQL checks them as the owner of the tables.
 
 REVOKE ALL ON ALL TABLES IN SCHEMA app FROM PUBLIC, {role};
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA app FROM PUBLIC, {role};
@@ -13,7 +12,7 @@ GRANT USAGE ON SCHEMA app TO {role};
 GRANT SELECT ON app.migrations TO {role};
 
 GRANT SELECT, INSERT, UPDATE (email, display_name) ON app.users TO {role};
--- The whole row: LOCK TABLE, at the first start, does not look at columns.
+-- All columns: LOCK TABLE, at the first start, ignores privileges of columns.
 GRANT SELECT, INSERT, UPDATE ON app.workspaces TO {role};
 GRANT SELECT, INSERT, UPDATE (ended_at, joined_at) ON app.members TO {role};
 GRANT SELECT, INSERT, UPDATE (expires_at, last_used_at, revoked_at, replaced_by) ON app.api_keys TO {role};
@@ -23,10 +22,10 @@ GRANT SELECT, INSERT, DELETE ON app.session_skills TO {role};
 GRANT SELECT, INSERT, UPDATE (revoked_at) ON app.session_tokens TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_events TO {role};
 GRANT USAGE ON SEQUENCE app.session_event_ids TO {role};
--- FOR UPDATE asks for the right to change a column, here and below: the one that does least harm.
+-- FOR UPDATE needs UPDATE on some column, here and below: the most harmless one.
 GRANT SELECT, INSERT, UPDATE (deleted_at), DELETE ON app.deleted_sessions TO {role};
 
--- All but whose run it is.
+-- All columns except for those that say to which session and workspace the run belongs.
 GRANT SELECT, INSERT,
     UPDATE (state, attempt, barren_attempts, parked, last_input, consumed_through, inputs_accepted, inputs_consumed,
             steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at)
@@ -47,11 +46,11 @@ GRANT SELECT, INSERT,
     DELETE ON app.webhook_deliveries TO {role};
 
 GRANT SELECT, INSERT, UPDATE (created_at), DELETE ON app.receipts TO {role};
--- Nothing else: entries are neither changed nor deleted but by expire_audit_events().
+-- Only expire_audit_events() deletes entries, and nothing changes them.
 GRANT SELECT, INSERT ON app.audit_events TO {role};
 
 GRANT SELECT ON app.audit_retention TO {role};
 
--- Functions of triggers are missing: they need no right.
+-- Functions of triggers need no privilege.
 GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run, app.submit_inputs,
     app.find_principals, app.check_submitter, app.take_lock, app.expire_audit_events TO {role};

@@ -1,5 +1,5 @@
--- The same for the queue: what its library does when a worker runs, and what runs/recovery_store.py does besides. The
--- library's functions and triggers act with the rights of who calls them.
+-- The same for the job queue: what its library and conversations/runs/recovery_store.py need. The library's functions
+-- and triggers run with the privileges of their caller.
 
 REVOKE ALL ON ALL TABLES IN SCHEMA jobs FROM PUBLIC, {role};
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA jobs FROM PUBLIC, {role};
@@ -16,5 +16,5 @@ GRANT INSERT ON jobs.procrastinate_events TO {role};
 GRANT USAGE ON SEQUENCE jobs.procrastinate_events_id_seq TO {role};
 GRANT SELECT (job_id), UPDATE (job_id) ON jobs.procrastinate_periodic_defers TO {role};
 
--- All: each release of the library may call one by a new name, and none can do what its caller may not.
+-- All functions: a new release of the library may call others, and none can do more than its caller.
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA jobs TO {role};
