@@ -150,6 +150,7 @@ async def test_what_is_refused_leaves_no_entry(world: World, operation: Operatio
     assert await rows(world) == before
 
 
+@pytest.mark.long
 @each_change
 async def test_no_change_without_its_entry(world: World, operation: Operation) -> None:
     """The entry is refused by the database: then nothing of the change may be there."""

@@ -31,6 +31,7 @@ async def own_world(own: Server) -> AsyncIterator[World]:
         yield await World.create(own.database_url, http)
 
 
+@pytest.mark.long
 async def test_two_processes_on_one_database(own_world: World, own: Server, tmp_path: Path) -> None:
     """Submitted through one process, read through the other."""
     session_id = await own_world.new_session()

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import httpx
+import pytest
 from bench.filling import ACTIVE_EVERY, fill, fill_keys, session_id
 
 from tests.world import World, serving
@@ -19,6 +20,7 @@ ORDER BY 1, 2
 ENDED_RUN = ["input.accepted", "run.started", "input.consumed", "message", "run.succeeded"]
 
 
+@pytest.mark.long
 async def test_the_service_reads_what_was_filled_in(database_url: str, tmp_path: Path) -> None:
     with serving(database_url, tmp_path) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:

@@ -16,6 +16,8 @@ from tests.world import Server, World, bundle, error_of, free_port, serving
 BUCKET = "bundles"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:

@@ -54,7 +54,7 @@ def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
         yield valkey
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.long)])
 def counting(request: pytest.FixtureRequest) -> dict[str, str]:
     return {} if request.param == "memory" else by_redis(request.getfixturevalue("valkey"))
 

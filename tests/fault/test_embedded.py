@@ -281,6 +281,7 @@ def test_a_user_that_comes_while_the_server_goes_down(
             assert scalar(url, "SELECT 1") == 1
 
 
+@pytest.mark.long
 def test_everything_killed_at_once_recovers_what_was_committed(
     folder: Path, user: Callable[[], "subprocess.Popen[str]"]
 ) -> None:

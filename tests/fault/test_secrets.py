@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.server.data_directory import binary
@@ -54,6 +55,7 @@ async def call_everything(world: World, answers: list[httpx.Response]) -> None:
         assert answers[-2].status_code == operation.success_status, (operation.name, answers[-2].text)
 
 
+@pytest.mark.long
 async def test_no_secret_is_kept_shown_again_or_logged(database_url: str, tmp_path: Path) -> None:
     answers: list[httpx.Response] = []
 

@@ -71,6 +71,7 @@ async def test_every_run_is_told_of_though_workers_are_killed_again_and_again(wo
     assert all(len(ids) == 1 for ids in by_run.values()), "one event a run, however often it was sent"
 
 
+@pytest.mark.long
 async def test_two_workers_do_not_send_one_delivery_twice(world: World, server: Server) -> None:
     async with receiving(slowly) as receiver:
         webhook_id, _ = await create(world, receiver.url())
@@ -212,6 +213,7 @@ async def test_a_slow_receiver_holds_up_nobody_else(world: World, server: Server
         assert slow.most_at_once == 2
 
 
+@pytest.mark.long
 async def test_an_address_of_ones_own_is_not_posted_to(world: World, server: Server, receiver: Receiver) -> None:
     """The webhook was stored when it was allowed."""
     webhook_id, _ = await create(world, receiver.url())

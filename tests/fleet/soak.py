@@ -70,14 +70,14 @@ async def measure_peak(load: Load, seconds: float) -> float:
     """Actions a second."""
     began, count = time.monotonic(), 0
 
-    async def act_repeatedly(number: int) -> None:
+    async def act_repeatedly() -> None:
         nonlocal count
-        rng = random.Random(number)
+        rng = random.Random()
         while time.monotonic() < began + seconds:
             await load.act(rng)
             count += 1
 
-    await asyncio.gather(*map(act_repeatedly, range(PEAK_CLIENTS)))
+    await asyncio.gather(*(act_repeatedly() for _ in range(PEAK_CLIENTS)))
     return count / (time.monotonic() - began)
 
 
@@ -91,7 +91,7 @@ async def hold(
 ) -> int:
     """Returns how many actions were skipped because too many were under way."""
     sampling = asyncio.create_task(sampler.run(show))
-    rng = random.Random(0)
+    rng = random.Random()
     began = time.monotonic()
     started = skipped = 0
     try:

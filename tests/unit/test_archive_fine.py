@@ -175,6 +175,7 @@ FINE: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FINE)
 def test_is_read_in_time_and_little_memory(name: str) -> None:
     archive = FINE[name]()

@@ -131,6 +131,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts_cost_no_more_than_others(name: str) -> None:
     """`difflib` takes minutes for each of these."""
