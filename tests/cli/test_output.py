@@ -123,7 +123,7 @@ async def test_a_closed_pipe_is_no_traceback(tmp_path: Path, server: Server, wor
 def test_completion_knows_the_commands(tmp_path: Path) -> None:
     asked = {"_QD_COMPLETE": "complete_bash", "COMP_WORDS": "qd skills ro", "COMP_CWORD": "2"}
     assert Person(tmp_path, asked).done().split() == ["rollback"]
-    assert "_QD_COMPLETE" in Person(tmp_path, {"SHELL": "/bin/bash"}).done("--show-completion", "bash")
+    assert "_QD_COMPLETE=complete_bash" in Person(tmp_path, {"_QD_COMPLETE": "source_bash"}).done()
 
 
 def test_help_loads_neither_the_server_nor_the_client(tmp_path: Path) -> None:

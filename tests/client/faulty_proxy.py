@@ -108,7 +108,9 @@ def refuses(status: int, *headers: str, code: str = "internal", after_the_effect
         if after_the_effect:
             await exchange.answer()
         body = b'{"error":{"code":"%b","message":"Not now."}}' % code.encode()
-        lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", "Content-Type: application/json", *headers]
+        # The proxy closes after every response. A client that were not told would send its retry on this connection.
+        lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", "Connection: close", *headers]
+        lines.append("Content-Type: application/json")
         await exchange.send("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
     return refuse

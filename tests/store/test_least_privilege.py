@@ -188,6 +188,7 @@ def test_a_right_that_is_in_no_file_is_taken_away(owner: OwnConnection, database
     assert rights.fetchall() == [(False, False, False, False)]
 
 
+@pytest.mark.long
 async def test_api_and_workers_log_in_as_one_that_owns_nothing(world: World, server: Server, tmp_path: Path) -> None:
     """Every connection of theirs: the pools, the one that listens, those of the queue."""
     query = (
