@@ -59,6 +59,7 @@ async def test_a_conversation(server: Server, world: World) -> None:
     assert texts == ["hello there"], "commands are not inputs"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_the_answer_streams_while_the_next_input_is_typed(server: Server, world: World) -> None:
     with terminal("chat", variables=variables_of(server, world)) as screen:
@@ -266,6 +267,7 @@ async def test_in_a_pipe_a_failed_run_sets_the_exit_code(server: Server, world: 
     assert "Run failed: Demo model: it was told to fail." in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 async def test_watch_until_idle_prints_the_log(server: Server, world: World) -> None:
     session_id = await world.new_session()

@@ -43,6 +43,7 @@ def test_help_and_lint(tmp_path: Path) -> None:
     assert ": OK: 1 file" in done.stdout
 
 
+@pytest.mark.long
 def test_a_command_reaches_for_the_server() -> None:
     done = run(QD, "whoami", QD_URL="http://127.0.0.1:9", QD_KEY="qd_live_x")
     assert done.returncode == 6, done.stderr

@@ -85,6 +85,7 @@ async def test_a_download_into_a_pipe_goes_through_it(tmp_path: Path, server: Se
     assert (tmp_path / "copy").read_bytes() == bundle()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "code", "words"),
     [

@@ -278,6 +278,7 @@ async def test_a_heartbeat_resets_the_number_of_reconnects(server: Server, world
     assert len(proxy.requests) == 7
 
 
+@pytest.mark.long
 @both
 async def test_following_ends_with_the_credential_and_the_session(server: Server, world: World, kind: str) -> None:
     session_id = await world.new_session()

@@ -84,6 +84,7 @@ async def inputs(world: World, session_id: object) -> int:
     return found
 
 
+@pytest.mark.long
 @both
 @broken
 async def test_a_create_takes_effect_once(server: Server, world: World, kind: str, behaviour: Behaviour) -> None:

@@ -138,6 +138,7 @@ async def test_a_change_leaves_one_entry_and_its_replay_none(world: World, opera
     assert len(await rows(world)) == len(before) + 1
 
 
+@pytest.mark.long
 @each_change
 async def test_what_is_refused_leaves_no_entry(world: World, operation: Operation) -> None:
     objects = await Objects.make(world)
@@ -355,6 +356,7 @@ async def test_a_malformed_query_is_400(world: World, query: str) -> None:
     assert error_of(await world.get(f"/v1/audit-events?{query}")) == (400, "invalid_request")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("narrow", [False, True])
 async def test_a_walk_misses_and_repeats_nothing_while_others_are_added(world: World, order: str, narrow: bool) -> None:

@@ -215,6 +215,7 @@ def send_for_ever(wire: Wire, bytes_: int, pause_seconds: float) -> None:
         time.sleep(pause_seconds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pause_seconds", [0.0, 0.1])
 async def test_what_comes_after_an_early_answer_is_not_taken_for_ever(
     target: Target, narrow: Server, pause_seconds: float
@@ -279,6 +280,7 @@ async def test_a_body_that_stalls_is_408_and_closes(
     assert await count_inputs(world) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("interval_seconds", [0.1, 0.001])
 async def test_a_body_that_trickles_for_ever_is_408_at_the_deadline(
     world: World, target: Target, hurried: Server, interval_seconds: float
@@ -297,6 +299,7 @@ async def test_a_body_that_trickles_for_ever_is_408_at_the_deadline(
     assert await count_inputs(world) == 0
 
 
+@pytest.mark.long
 async def test_every_connection_that_was_given_up_is_closed(target: Target, narrow: Server, stalling: Server) -> None:
     """One in two was kept until the garbage collector came by, when an answered request left a circle behind."""
     refused = ("POST", "/v1/sessions")

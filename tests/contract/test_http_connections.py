@@ -83,6 +83,7 @@ def test_a_flood_behind_unread_answers_costs_bounded_memory(server: Server) -> N
         assert resident_mib(server) - before < 8
 
 
+@pytest.mark.long
 def test_requests_behind_unread_answers_are_answered_once_those_are_read(server: Server) -> None:
     """Also where more has come than is taken ahead, and where it ends in the middle of one."""
     with Wire(server.port, receive_buffer_bytes=4096) as wire:
@@ -205,6 +206,7 @@ def test_a_body_of_one_byte_chunks_holds_nobody_up(server: Server) -> None:
         sender.join()
 
 
+@pytest.mark.long
 async def test_a_body_of_one_byte_chunks_that_is_read_holds_nobody_up(
     world: World, server: Server, authorization: str
 ) -> None:

@@ -55,6 +55,7 @@ def deaf(port: int) -> Wire:
     return Wire(port, receive_buffer_bytes=4096)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [b"", b"GET", HEALTH[:-2], b"\r\n"], ids=["nothing", "method", "head", "line end"])
 def test_a_head_that_does_not_come_ends_the_connection(brief: Server, sent: bytes) -> None:
     with Wire(brief.port) as wire:

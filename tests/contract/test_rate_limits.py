@@ -129,6 +129,7 @@ async def test_a_credential_has_its_burst_and_no_more(servers: Servers, counting
             assert is_silent(answer)
 
 
+@pytest.mark.long
 async def test_it_comes_back_when_it_is_said_to(database_url: str, tmp_path: Path, counting: dict[str, str]) -> None:
     settings = {"LIMIT_CREDENTIAL_PER_MINUTE": 30, "LIMIT_CREDENTIAL_BURST": 1}
     async with limited(database_url, tmp_path, **settings, **counting) as world:

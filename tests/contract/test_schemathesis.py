@@ -41,6 +41,7 @@ class Explored(Struct):
         )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600 * TIMES)
 async def test_server_and_document_agree(world: World) -> None:
     records = await create_records(world)

@@ -312,6 +312,7 @@ async def test_files_beyond_the_limit_wait_and_are_then_asked_to_come_back(datab
                 assert (await world.get(f"{version}/bundle")).status_code == 200
 
 
+@pytest.mark.long
 async def test_whoever_does_not_read_a_file_is_dropped_and_the_file_with_it(own_world: World, own: Server) -> None:
     version = await pushed(own_world, large_bundle(20_000_000, random_bytes=True))
     path = f"{version}/file?path=large.bin"

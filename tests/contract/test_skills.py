@@ -329,6 +329,7 @@ async def run_of(world: World, session_id: str) -> str:
     return str(results)
 
 
+@pytest.mark.long
 async def test_a_roll_back_reaches_the_next_run_without_a_push(database_url: str, tmp_path: Path) -> None:
     with serving(database_url, tmp_path) as server, working(database_url, tmp_path):
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:

@@ -162,6 +162,7 @@ async def test_clients_that_insist_on_a_locked_session_do_not_hold_up_the_others
     assert sorted(times)[len(times) // 2] < 1.0
 
 
+@pytest.mark.long
 async def test_a_locked_row_is_503_in_time(here: World) -> None:
     _, key_id = await here.new_key_record(())
     async with await here.connect() as holder, holder.transaction():
@@ -177,6 +178,7 @@ async def test_a_locked_row_is_503_in_time(here: World) -> None:
 # --- pools ---
 
 
+@pytest.mark.long
 async def test_an_empty_pool_is_503_in_time(narrow_api: Server) -> None:
     async with at(narrow_api) as world:
         session_id = await world.new_session()

@@ -128,6 +128,7 @@ class Point(Struct, frozen=True):
 POINTS = [Point(write, late_input) for write in WRITES for late_input in (False, True)]
 
 
+@pytest.mark.long
 async def test_killed_before_any_of_its_writes(
     world: World, server: Server, stand_in: StandIn, model: Settings
 ) -> None:
@@ -178,6 +179,7 @@ def _check_conversation(point: Point, entries: list[dict[str, Any]], stand_in: S
         assert [(a, b) for b in range(len(asked)) for a in range(b) if asked[a] == asked[b]] == repeated, point
 
 
+@pytest.mark.long
 async def test_killed_in_the_middle_of_an_answer(
     world: World, server: Server, stand_in: StandIn, model: Settings
 ) -> None:
@@ -298,6 +300,7 @@ SHIPPED = {
 }
 
 
+@pytest.mark.long
 async def test_postgres_restarted_and_crashed_under_load(tmp_path: Path, stand_in: StandIn, model: Settings) -> None:
     numbers = count()
     given: dict[str, list[str]] = {}
@@ -361,6 +364,7 @@ async def _talk(world: World, session_id: str, over: asyncio.Event) -> list[str]
 # --- too long ---
 
 
+@pytest.mark.long
 async def test_a_run_ends_after_its_time(world: World, server: Server) -> None:
     with working(server.database_url, server.data_dir, RUN_MAX_SECONDS=1):
         run = await ended(world, await submitted(world, await world.new_session(), "demo: slow 60"))

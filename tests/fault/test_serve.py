@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import psutil
 import psycopg
+import pytest
 
 from quarterdeck.server.data_directory import Cluster
 from tests.cli.command import qd_serve
@@ -22,6 +23,7 @@ def logins(data: Path) -> set[str]:
         return {name for (name,) in connection.execute(query.encode()).fetchall()}
 
 
+@pytest.mark.long
 def test_a_killed_supervisor_leaves_nothing_behind_and_loses_nothing(tmp_path: Path) -> None:
     data, port = tmp_path / "data", free_port()
     with qd_serve(data, tmp_path / "first", port) as serving:

@@ -165,6 +165,7 @@ def test_a_signal_ends_everything_cleanly(serve: Callable[..., Served], folder: 
     assert served.errors == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_killed_supervisor_leaves_nothing_and_can_be_started_again_at_once(
     serve: Callable[..., Served], folder: Path, processes: str
@@ -180,6 +181,7 @@ def test_a_killed_supervisor_leaves_nothing_and_can_be_started_again_at_once(
     eventually(lambda: not processes_of(folder))
 
 
+@pytest.mark.long
 def test_a_killed_supervisor_cuts_a_request_that_hangs(serve: Callable[..., Served]) -> None:
     served = serve().up()
     with under_way(served, "/hang"):
@@ -187,6 +189,7 @@ def test_a_killed_supervisor_cuts_a_request_that_hangs(serve: Callable[..., Serv
         eventually(served.refuses)
 
 
+@pytest.mark.long
 def test_everything_killed_can_be_started_again_at_once(serve: Callable[..., Served], folder: Path) -> None:
     first = serve().up()
     doomed = [first.api(), first.worker(), *server(folder).children(), *processes_of(folder)]
@@ -208,6 +211,7 @@ def test_a_killed_api_server_comes_back(serve: Callable[..., Served]) -> None:
     assert served.api().pid not in before_pids
 
 
+@pytest.mark.long
 def test_workers_that_die_again_and_again_come_back(serve: Callable[..., Served]) -> None:
     served = serve(QUARTERDECK_SERVER_PROCESSES="2").up()
     for _ in range(4):
@@ -218,6 +222,7 @@ def test_workers_that_die_again_and_again_come_back(serve: Callable[..., Served]
     assert all(served.get("/") for _ in range(20))
 
 
+@pytest.mark.long
 def test_connections_are_dealt_out_among_the_workers(serve: Callable[..., Served]) -> None:
     if sys.platform != "linux":
         pytest.skip("elsewhere the workers share one queue")
@@ -227,6 +232,7 @@ def test_connections_are_dealt_out_among_the_workers(serve: Callable[..., Served
     assert min(answers.count(pid) for pid in set(answers)) >= 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("victim", ["server", "guard"])
 def test_a_killed_database_comes_back(serve: Callable[..., Served], folder: Path, victim: str) -> None:
     served = serve().up()
@@ -239,6 +245,7 @@ def test_a_killed_database_comes_back(serve: Callable[..., Served], folder: Path
     assert served.end() == 0
 
 
+@pytest.mark.long
 def test_ctrl_c_for_the_whole_group_lets_requests_finish(serve: Callable[..., Served]) -> None:
     served = serve().up()
     assert os.getpgid(served.process.pid) != os.getpgid(served.api().pid)
@@ -262,6 +269,7 @@ def under_way(served: Served, path: str) -> socket.socket:
     return connection
 
 
+@pytest.mark.long
 def test_a_request_that_hangs_delays_the_end_by_shutdown_seconds_at_most(serve: Callable[..., Served]) -> None:
     served = serve(QUARTERDECK_SERVER_SHUTDOWN_SECONDS="1.5").up()
     with under_way(served, "/hang"):
@@ -272,6 +280,7 @@ def test_a_request_that_hangs_delays_the_end_by_shutdown_seconds_at_most(serve: 
         assert time.monotonic() - asked > 0.9
 
 
+@pytest.mark.long
 def test_an_api_server_that_does_not_react_is_killed(serve: Callable[..., Served]) -> None:
     served = serve(QUARTERDECK_SERVER_SHUTDOWN_SECONDS="1").up()
     worker, api = served.worker(), served.api()
@@ -282,6 +291,7 @@ def test_an_api_server_that_does_not_react_is_killed(serve: Callable[..., Served
     eventually(lambda: not worker.is_running())
 
 
+@pytest.mark.long
 def test_a_second_ctrl_c_ends_at_once(serve: Callable[..., Served], folder: Path) -> None:
     served = serve(QUARTERDECK_SERVER_SHUTDOWN_SECONDS="600").up()
     with under_way(served, "/hang"):
@@ -295,6 +305,7 @@ def test_a_second_ctrl_c_ends_at_once(serve: Callable[..., Served], folder: Path
     eventually(lambda: not processes_of(folder))
 
 
+@pytest.mark.long
 def test_a_signal_during_the_start_ends_cleanly(serve: Callable[..., Served], folder: Path) -> None:
     served = serve(LINGER_SECONDS="600")
     served.said("DATABASE")
@@ -303,6 +314,7 @@ def test_a_signal_during_the_start_ends_cleanly(serve: Callable[..., Served], fo
     assert processes_of(folder) == []
 
 
+@pytest.mark.long
 def test_what_fails_before_the_api_comes_out_after_everything_stopped(
     serve: Callable[..., Served], folder: Path
 ) -> None:
@@ -322,6 +334,7 @@ def test_an_address_in_use_is_one_line_and_code_2(serve: Callable[..., Served], 
     assert first.get("/")
 
 
+@pytest.mark.long
 def test_an_address_that_is_not_ours_is_one_line_and_code_2(serve: Callable[..., Served], folder: Path) -> None:
     served = serve(QUARTERDECK_SERVER_HOST="192.0.2.1")
     assert served.end() == 2
@@ -329,6 +342,7 @@ def test_an_address_that_is_not_ours_is_one_line_and_code_2(serve: Callable[...,
     assert not folder.exists()
 
 
+@pytest.mark.long
 def test_a_data_directory_at_fault_is_one_line_and_code_1(serve: Callable[..., Served], folder: Path) -> None:
     folder.touch()
     served = serve()
@@ -337,6 +351,7 @@ def test_a_data_directory_at_fault_is_one_line_and_code_1(serve: Callable[..., S
     assert "is not writable" in served.errors[0]
 
 
+@pytest.mark.long
 def test_an_api_that_cannot_start_is_reported_and_tried_on(serve: Callable[..., Served]) -> None:
     served = serve(BROKEN="yes")
     served.said("DATABASE")
@@ -348,6 +363,7 @@ def test_an_api_that_cannot_start_is_reported_and_tried_on(serve: Callable[..., 
     assert served.end() == 0
 
 
+@pytest.mark.long
 def test_commands_and_serve_that_start_at_the_same_instant(serve: Callable[..., Served], folder: Path) -> None:
     users = [start_user(folder) for _ in range(2)]
     served = serve()
@@ -357,6 +373,7 @@ def test_commands_and_serve_that_start_at_the_same_instant(serve: Callable[..., 
     assert select_one(served.url)
 
 
+@pytest.mark.long
 def test_a_command_that_ends_leaves_the_server_it_started_to_serve(serve: Callable[..., Served], folder: Path) -> None:
     user = start_user(folder)
     ready(user)
@@ -376,6 +393,7 @@ def test_a_command_that_ends_leaves_the_server_it_started_to_serve(serve: Callab
     assert processes_of(folder) == []
 
 
+@pytest.mark.long
 def test_two_serve_on_one_folder_and_either_may_go_first(serve: Callable[..., Served], folder: Path) -> None:
     first, second = serve().up(), serve().up()
     before = server(folder)
@@ -388,6 +406,7 @@ def test_two_serve_on_one_folder_and_either_may_go_first(serve: Callable[..., Se
     assert processes_of(folder) == []
 
 
+@pytest.mark.long
 def test_with_an_address_of_a_database_none_is_started(serve: Callable[..., Served], folder: Path) -> None:
     with running(folder / "elsewhere") as url:
         served = serve(QUARTERDECK_DATABASE_URL=url).up()
@@ -398,6 +417,7 @@ def test_with_an_address_of_a_database_none_is_started(serve: Callable[..., Serv
         assert select_one(url)
 
 
+@pytest.mark.long
 def test_the_owners_address_is_kept_from_children(serve: Callable[..., Served], folder: Path) -> None:
     with running(folder / "elsewhere") as url:
         weak = make_conninfo(url, application_name="weak")
@@ -408,11 +428,13 @@ def test_the_owners_address_is_kept_from_children(serve: Callable[..., Served], 
         assert served.end() == 0
 
 
+@pytest.mark.long
 def test_children_read_the_same_settings() -> None:
     settings = read_settings({"QUARTERDECK_SERVER_PORT": "1", "QUARTERDECK_HTTP_BODY_SECONDS": "2.5"})
     assert read_settings(settings_environment(settings)) == settings
 
 
+@pytest.mark.long
 def test_an_address_in_use_is_told_even_if_it_could_be_shared() -> None:
     """Granian binds with SO_REUSEPORT, so the system alone would not refuse a second server."""
     with socket.socket() as first:
@@ -423,6 +445,7 @@ def test_an_address_in_use_is_told_even_if_it_could_be_shared() -> None:
             free_address("127.0.0.1", first.getsockname()[1], wait_seconds=0)
 
 
+@pytest.mark.long
 def test_a_predecessor_may_take_a_moment_to_release_the_address() -> None:
     predecessor = socket.create_server(("127.0.0.1", 0))
     port = predecessor.getsockname()[1]

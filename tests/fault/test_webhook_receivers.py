@@ -85,6 +85,7 @@ async def test_it_is_tried_again_with_the_same_id_and_bytes(world: World) -> Non
     assert all(verify(secret, received.headers, received.body) for received in receiver.received)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("behaviour", "status", "error"),
     [
@@ -121,6 +122,7 @@ async def test_a_body_without_end_is_cut_off(world: World) -> None:
         assert (await delivery(world, webhook_id, "delivered"))["last_status"] == 200
 
 
+@pytest.mark.long
 async def test_who_fails_for_days_is_disabled(world: World) -> None:
     async with receiving(answering(500), answering(200), answering(500)) as receiver:
         webhook_id, _ = await create(world, receiver.url())

@@ -47,6 +47,7 @@ async def new_workspace(connection: Connection, email: str) -> UUID:
     return await workspaces.create_workspace(connection, "x", email)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("known", ["new", "when_empty", "analysed"])
 async def test_only_the_window_of_the_workspace_is_read(database_url: str, known: str) -> None:
     """Whatever PostgreSQL knew of the tables when it made its plan, and however large another workspace is."""

@@ -52,6 +52,7 @@ async def pages(
             yield len(page), await fetched(connection) - before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("newest_first", [True, False])
 @pytest.mark.parametrize("first_planned", ["full", "empty", "analysed_empty", "small"])
 async def test_a_page_does_not_read_the_whole_log(database_url: str, newest_first: bool, first_planned: str) -> None:

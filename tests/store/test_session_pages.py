@@ -53,6 +53,7 @@ async def pages(
             yield len(page), after["sessions"] - before["sessions"], after["runs"] - before["runs"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("newest_first", [True, False])
 @pytest.mark.parametrize("first_planned", ["full", "empty"])
 async def test_a_page_reads_only_its_rows(database_url: str, newest_first: bool, first_planned: str) -> None:

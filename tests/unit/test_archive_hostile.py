@@ -64,6 +64,7 @@ def test_is_refused_in_time_and_for_its_reason(name: str) -> None:
     fault.message.encode()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from Linux's /proc")
 def test_the_process_does_not_grow(tmp_path: Path) -> None:
     """The resident size includes what tracemalloc cannot see: libyaml and fragmentation. One process reads all."""

@@ -235,6 +235,7 @@ def test_source_follows(rule: Callable[[Tree], list[str]]) -> None:
     assert rule(source()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rule", "name", "text"), RULES, ids=lambda value: getattr(value, "__name__", None))
 def test_rule_finds_what_breaks_it(rule: Callable[[Tree], list[str]], name: str, text: str) -> None:
     assert rule({**source(), name: ast.parse(text)}) != []

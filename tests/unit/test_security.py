@@ -75,6 +75,7 @@ def test_tarfile_writes_headers_in_the_client_and_reads_nothing() -> None:
     assert modules_that_import("tarfile") == {"client/bundle_archive.py": {"BLOCKSIZE", "PAX_FORMAT", "TarInfo"}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["zipfile", "pickle", "shelve", "marshal", "xml", "bz2", "lzma", "ftplib", "telnetlib"]
 )
