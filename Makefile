@@ -13,7 +13,7 @@ setup: .venv/.runtime
 serve: .venv/.runtime
 	$(BIN)/qd serve
 
-PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
 
 # Under four minutes on two quiet cores. Installs nothing on the system.
 test: .venv/.dev

@@ -57,6 +57,7 @@ async def test_conversation_by_keyboard_with_steering(console: ConsolePage, worl
     check_log(log)
 
 
+@pytest.mark.long
 async def test_cancelling_a_run_discards_unread_inputs(console: ConsolePage, world: World) -> None:
     page = console.page
     session_id = await world.new_session()

@@ -262,6 +262,7 @@ async def test_who_asks_first_and_may_is_told_to_go_on(target: Target, server: S
 # --- time ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("header", ["Content-Length: 27", CHUNKED])
 @pytest.mark.parametrize("sent", [0, 5])
 async def test_a_body_that_stalls_is_408_and_closes(

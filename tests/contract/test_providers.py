@@ -82,6 +82,7 @@ async def talking(dialect: Dialect, *replies: Reply, **changes: Any) -> AsyncIte
 both = pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
 
 
+@pytest.mark.long
 @both
 async def test_text_is_shown_as_it_comes_and_counted(dialect: Dialect) -> None:
     async with talking(dialect, streams(dialect.text("Hel", "lo ", "there"))) as talk:

@@ -396,6 +396,7 @@ async def test_a_cancellation_that_waited_for_a_deletion_is_404(world: World) ->
     assert error_of(await cancelling) == (404, "not_found")
 
 
+@pytest.mark.long
 async def test_a_running_run_ends_with_its_session(world: World, server: Server) -> None:
     deleted, other = (await created(world))["id"], (await created(world))["id"]
     with working(server.database_url, server.data_dir):

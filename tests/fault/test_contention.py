@@ -133,6 +133,7 @@ async def test_a_lock_that_is_let_go_in_time_costs_nothing(here: World) -> None:
     assert await count(here, session_id) == (1, 5, 0)
 
 
+@pytest.mark.long
 async def test_clients_that_insist_on_a_locked_session_do_not_hold_up_the_others(here: World) -> None:
     """Inputs for the stuck session keep coming, as its clients are told to retry at once."""
     stuck = await here.new_session()

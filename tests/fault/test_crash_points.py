@@ -206,6 +206,7 @@ async def test_killed_in_the_middle_of_an_answer(
 # --- woken up ---
 
 
+@pytest.mark.long
 async def test_woken_in_the_middle_of_an_answer(
     world: World, server: Server, stand_in: StandIn, model: Settings
 ) -> None:

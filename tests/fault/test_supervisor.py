@@ -154,6 +154,7 @@ def select_one(url: str) -> bool:
         return False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_everything_cleanly(serve: Callable[..., Served], folder: Path, order: signal.Signals) -> None:
     served = serve().up()
@@ -324,6 +325,7 @@ def test_what_fails_before_the_api_comes_out_after_everything_stopped(
     assert processes_of(folder) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_an_address_in_use_is_one_line_and_code_2(serve: Callable[..., Served], folder: Path, processes: str) -> None:
     first = serve(QUARTERDECK_SERVER_PROCESSES=processes).up()

@@ -16,6 +16,7 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("soft", "hard", "needed", "allowed", "warned"),
     [

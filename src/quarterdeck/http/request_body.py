@@ -32,7 +32,10 @@ class RequestBody:
         self._more = True
 
     async def read(self) -> bytes:
-        return b"".join([piece async for piece in self.stream()])
+        pieces = []
+        while self._more:
+            pieces.append(await self._next())
+        return b"".join(pieces)
 
     async def stream(self) -> AsyncIterator[bytes]:
         while self._more:

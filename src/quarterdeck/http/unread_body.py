@@ -30,6 +30,8 @@ class UnreadBody:
 
     async def discard(self) -> None:
         """Receive the rest, within limits of time. Memory stays flat: each piece is dropped."""
+        if not self._is_coming:
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.drain_seconds):
                 while self._is_coming:
