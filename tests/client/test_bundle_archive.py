@@ -15,7 +15,7 @@ from quarterdeck.client import InvalidBundle
 from quarterdeck.client.bundle_archive import bundle_files, open_archive, pack_folder
 from quarterdeck.client.gitignore import IgnoreRules, parse_patterns
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.skills.bundle import read_bundle
+from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.model import Bundle, BundleError
 
 SKILL = "---\nname: demo\ndescription: d\n---\nBody.\n"

@@ -20,7 +20,7 @@ from quarterdeck.db.database import Connection, Database
 from quarterdeck.db.migrate import migrate
 from quarterdeck.retention import Deleted, delete_expired
 from quarterdeck.skills import store
-from quarterdeck.skills.bundle import read_bundle
+from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
 from quarterdeck.workspaces import service as workspaces
 from tests.world import AS_OWNER, app_url, bundle

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.skills.bundle import read_bundle
+from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.model import Bundle, BundleError
 from tests.unit.archives import (
     BLOCK,

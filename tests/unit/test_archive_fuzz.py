@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.skills.bundle import read_bundle
+from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.model import Bundle, BundleError
 from tests.fuzzing import cases
 from tests.unit.archives import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.skills.bundle import read_bundle
+from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.model import BundleError
 from tests.unit.archives import empty_deflate_blocks
 from tests.unit.hostile import HOSTILE, LIMITS, MIB
@@ -23,7 +23,7 @@ MEMORY_BYTES = 64 * MIB
 GROWTH = """
 import json, re, sys
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.skills.bundle import read_bundle
+from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.model import BundleError
 
 def peak():

@@ -22,7 +22,7 @@ from bench.showing import plain, shown, table_of
 from bench.smoke import STORED, complaints
 
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.skills.bundle import read_bundle
+from quarterdeck.skills.archive import read_bundle
 
 BENCH = RESULTS.parent
 PGBENCH = """pgbench (18.0)

@@ -2,7 +2,6 @@
 one transaction. Inputs do the same in `db/functions/submit_inputs.sql`, without the audit log.
 """
 
-import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from uuid import UUID
@@ -17,7 +16,7 @@ from quarterdeck.changes import store
 from quarterdeck.changes.store import Claim
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
-from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.call import Answer, Call, fingerprint
 from quarterdeck.db.database import Connection, Database
 
 Body = TypeVar("Body")
@@ -92,15 +91,6 @@ class Changes:
 
 def _encoded(record: Struct | None) -> bytes:
     return b"" if record is None else msgspec.json.encode(record)
-
-
-def fingerprint(resource: tuple[UUID, ...], body: object) -> bytes:
-    """Covers the decoded body, so that the same JSON with other spaces or key order has the same fingerprint."""
-    digest = hashlib.sha256()
-    for identifier in resource:
-        digest.update(identifier.bytes)
-    digest.update(msgspec.json.encode(body))
-    return digest.digest()
 
 
 async def sweep_receipts(database: Database, keep_days: int, batch: int) -> int:

@@ -4,10 +4,12 @@ Errors in the request are kept in `fault` instead of being raised where they are
 is a promise: an invalid credential wins over a bad path, and an invisible object wins over a bad body.
 """
 
+import hashlib
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
 
 from quarterdeck.core import errors, etags
@@ -55,3 +57,12 @@ class Answer(Struct, frozen=True):
 
     body: bytes
     replayed: bool = False
+
+
+def fingerprint(resource: tuple[UUID, ...], body: object) -> bytes:
+    """Covers the decoded body, so that the same JSON with other spaces or key order has the same fingerprint."""
+    digest = hashlib.sha256()
+    for identifier in resource:
+        digest.update(identifier.bytes)
+    digest.update(msgspec.json.encode(body))
+    return digest.digest()

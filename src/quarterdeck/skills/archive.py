@@ -1,5 +1,5 @@
-"""Reads a gzipped tar once, front to back, and lists its entries. Writes no file; the caller may ask for the content of
-some.
+"""Reads a bundle: a gzipped tar, once, front to back, and the SKILL.md in it. Writes no file; the caller may ask for
+the content of some.
 
 Not `tarfile`: it loops for ever on a negative size (CVE-2025-8194), accepts wrong checksums and duplicate paths, and
 allocates as much memory as the archive asks for. Here every byte and entry is counted before it is used.
@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills import tar
+from quarterdeck.skills.frontmatter import read_frontmatter
 from quarterdeck.skills.gunzip import Gunzip, Source
-from quarterdeck.skills.model import BundleError, ManifestFile
+from quarterdeck.skills.model import Bundle, BundleError, Manifest, ManifestFile, shown
 from quarterdeck.skills.paths import bundle_path, check_collisions
 
 SKILL_MD = "SKILL.md"
@@ -31,6 +32,33 @@ class Archive(Struct, frozen=True):
     unpacked_bytes: int
     archive_bytes: int
     archive_sha256: str
+
+
+def read_bundle(source: Source, limits: BundleSettings) -> Bundle:
+    """Reads the archive, then its SKILL.md, from the current position of `source` to its end. Raises BundleError, and
+    OSError if the source does. Takes up to a second of processor time, so it must not run on an event loop."""
+    archive = read_archive(source, limits)
+    if archive.skill_md is None:
+        raise missing_skill_md(archive.directories)
+    return Bundle(
+        frontmatter=read_frontmatter(archive.skill_md, limits),
+        manifest=Manifest(archive.files, archive.unpacked_bytes, archive.archive_sha256),
+        bundle_bytes=archive.archive_bytes,
+    )
+
+
+def missing_skill_md(directories: Mapping[str, bool]) -> BundleError:
+    """The most likely mistake, judged by the paths in the archive."""
+    for path in sorted(directories):
+        if path == SKILL_MD or path.startswith(f"{SKILL_MD}/"):
+            return BundleError("it is a directory: a file of this name is needed.", path=SKILL_MD)
+        if path.lower() == SKILL_MD.lower():
+            return BundleError(f"the file must be called {SKILL_MD}, in this spelling.", path=path)
+        if path.endswith(f"/{SKILL_MD}"):
+            folder = shown(path.removesuffix(f"/{SKILL_MD}"))
+            advice = f'Pack the content of "{folder}", not the folder: tar -C <folder> -czf <archive> .'
+            return BundleError(f"{SKILL_MD} must be at the root of the archive. {advice}", path=path)
+    return BundleError(f"the archive has no {SKILL_MD} at its root.")
 
 
 def read_archive(source: Source, limits: BundleSettings) -> Archive:

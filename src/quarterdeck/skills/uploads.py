@@ -10,7 +10,7 @@ from typing import IO, TypeVar
 
 from quarterdeck.core import errors
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.skills.bundle import read_bundle
+from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.model import Bundle
 
 T = TypeVar("T")

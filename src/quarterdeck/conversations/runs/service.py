@@ -7,7 +7,7 @@ import msgspec
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.auth.access import Access, Lookup
 from quarterdeck.auth.last_used import LastUsed
-from quarterdeck.changes.perform import Changes, Made, fingerprint
+from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.conversations.runs import lifecycle, store
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
 from quarterdeck.conversations.runs.model import (
@@ -22,7 +22,7 @@ from quarterdeck.conversations.runs.model import (
 from quarterdeck.conversations.visibility import visible_session
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
-from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.call import Answer, Call, fingerprint
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.db.database import Connection
