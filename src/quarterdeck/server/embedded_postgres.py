@@ -1,9 +1,9 @@
-"""The embedded PostgreSQL as its users see it: claim the folder, get an address, give the claim back.
+"""The embedded PostgreSQL for its users: claim the data directory, get the address, release the claim.
 
-A claim is a shared lock on a file, which the kernel drops with its process however that ends. A guard process
-beside the server waits for the exclusive one: once it has it, nobody uses the server and nobody can begin to, and
-it stops the server. So whoever starts first, ends first or is killed, no user loses the server and no server is
-left behind.
+A claim is a shared file lock, which the kernel releases when its process ends, however it ends. A guard process beside
+the server waits for the exclusive lock. Once it has that, no process uses the server and none can start to, and the
+guard stops the server. So the order in which users start, end or are killed does not matter: no user loses the server,
+and no server is left behind.
 """
 
 import fcntl
@@ -22,20 +22,20 @@ import psycopg
 
 from quarterdeck.server.data_directory import FAST_SHUTDOWN_SECONDS, Cluster, EmbeddedError, find_postmaster, open_file
 
-__all__ = ["Claim", "EmbeddedError", "last_words", "running", "start_guard"]
+__all__ = ["Claim", "EmbeddedError", "error_of", "running", "start_guard"]
 
 POLL_SECONDS = 0.05
-# Enough to replay the WAL of a crash from a slow disk. A server that fails is noticed by its guard's end.
+# Enough to replay the WAL after a crash on a slow disk. A server that fails is noticed earlier: its guard ends.
 START_SECONDS = 300.0
 
-# Guards that outlive this process's claim because somebody else needs the server. Kept, since Popen complains
-# about a process that is forgotten while it runs.
+# Guards that outlive this process's claim because another process needs the server. Popen warns if a running process
+# is garbage-collected, so they are kept.
 _left_running: list[subprocess.Popen[str]] = []
 
 
 @contextmanager
 def running(data_dir: Path) -> Iterator[str]:
-    """The address of the folder's server, which is started if need be and stopped if nobody else uses it."""
+    """The address of the server. Starts it if necessary, and stops it afterwards unless another process uses it."""
     claim = Claim(data_dir)
     try:
         claim.wait_until_ready()
@@ -45,8 +45,8 @@ def running(data_dir: Path) -> Iterator[str]:
 
 
 def start_guard(data_dir: Path) -> subprocess.Popen[str]:
-    # A session of its own: Ctrl-C in the terminal is for the command, which needs the server to end well.
-    # -P: nothing is imported from the folder in which somebody happens to run a command, perhaps as root.
+    # A new session: Ctrl-C in the terminal must reach the command only, which needs the server until it has ended.
+    # -P: nothing is imported from the current folder, which may not be trusted.
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "quarterdeck.server.postgres_guard", str(data_dir.resolve())],
         stdin=subprocess.DEVNULL,
@@ -58,18 +58,18 @@ def start_guard(data_dir: Path) -> subprocess.Popen[str]:
 
 
 class Claim:
-    """One user of the server. Taken before the server is looked for, given back after its last use."""
+    """One user of the server. Taken before the server is searched for, released after its last use."""
 
     def __init__(self, data_dir: Path) -> None:
         self.cluster = Cluster(data_dir.resolve())
-        # The guard that we started, if we did. It may serve, or stand by behind somebody else's.
+        # The guard that this process started, if any. It serves, or stands by behind another guard.
         self.guard: subprocess.Popen[str] | None = None
         try:
             self.cluster.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = open_file(self.cluster.users_lock, os.O_RDWR)
         except OSError as fault:
             raise EmbeddedError(f"the data directory {data_dir} is not writable: {fault.strerror}") from fault
-        # Waits while a guard is stopping the server, seconds at most.
+        # Blocks while a guard is stopping the server, for seconds at most.
         fcntl.flock(self._lock, fcntl.LOCK_SH)
 
     @property
@@ -77,11 +77,11 @@ class Claim:
         return self.cluster.url
 
     def wait_until_ready(self) -> None:
-        """Return when the server answers; start a guard whenever there is none."""
+        """Return when the server accepts connections. Starts a guard whenever there is none."""
         deadline = time.monotonic() + START_SECONDS
         while not self._is_ready():
             if self.guard is not None and self.guard.poll() is not None:
-                reason, code = last_words(self.guard), self.guard.returncode
+                reason, code = error_of(self.guard), self.guard.returncode
                 if code != 0:
                     raise EmbeddedError(reason or f"the guard of PostgreSQL ended with code {code}")
                 self.guard = None
@@ -93,7 +93,7 @@ class Claim:
 
     def _is_ready(self) -> bool:
         server = find_postmaster(self.cluster)
-        # A server without its guard may answer, but the next guard is about to stop it.
+        # A server without its guard may accept connections, but the next guard will stop it.
         if server is None or not self._is_guarded() or self.cluster.guard_lock.read_text() != str(server.pid):
             return False
         return self._answers()
@@ -110,11 +110,11 @@ class Claim:
         return True
 
     def release(self, hurried: Callable[[], bool] = lambda: False) -> None:
-        """Give the claim back and, as its last user, see the server down. `hurried` cuts the waiting short:
-        the guard does the same on its own."""
+        """Release the claim. The last user also waits for the server to stop, unless `hurried` returns true: the guard
+        stops it in any case."""
         with self._lock:
             last = _try_lock(self._lock, fcntl.LOCK_EX)
-            # Trying gave the claim up. If it cannot be had again, the guard was quicker and is stopping it.
+            # A failed attempt releases the shared lock. If it cannot be taken again, the guard is stopping the server.
             if last or not _try_lock(self._lock, fcntl.LOCK_SH):
                 self._wait_until_stopped(last, hurried)
         if self.guard is None:
@@ -134,7 +134,7 @@ class Claim:
                 return
             server = find_postmaster(self.cluster) if last else None
             if server is not None and server != told:
-                # The guard waits for the lock that we hold, and nobody can come in: it is ours to stop.
+                # We hold the lock that the guard waits for, and no new user can come: this process stops the server.
                 with suppress(psutil.NoSuchProcess):
                     server.send_signal(signal.SIGINT)
                 told = server
@@ -143,7 +143,7 @@ class Claim:
             self.guard.wait()
 
     def _dismiss_idle(self, guard: subprocess.Popen[str]) -> None:
-        """End our guard if it only stands by behind the one that serves."""
+        """End our guard if it only stands by behind another one."""
         server = find_postmaster(self.cluster)
         with suppress(psutil.NoSuchProcess):
             if server is not None and server.ppid() != guard.pid:
@@ -159,8 +159,8 @@ def _try_lock(lock: BinaryIO, mode: int) -> bool:
     return True
 
 
-def last_words(guard: subprocess.Popen[str]) -> str:
-    """What an ended guard complained of: one line, or nothing."""
+def error_of(guard: subprocess.Popen[str]) -> str:
+    """The error message of an ended guard: one line, or empty."""
     assert guard.stderr is not None
     with guard.stderr:
         return guard.stderr.read().strip().rpartition("\n")[2]

@@ -1,8 +1,8 @@
-"""The process beside the embedded PostgreSQL: its parent, alive as long as somebody uses it.
+"""The parent process of the embedded PostgreSQL, which runs as long as any process uses the server.
 
-Run as `python -m quarterdeck.server.postgres_guard DATA_DIR`. It makes the cluster if need be, starts the
-server and ends with it; starting it again is up to who uses it. See `db/embedded.py` for the locks. A fault is one
-line on stderr and exit code 1.
+Started as `python -m quarterdeck.server.postgres_guard DATA_DIR`. It creates the cluster if necessary, starts the
+server and ends with it; the users start it again. `embedded_postgres.py` describes the locks. An error is one line on
+stderr and exit code 1.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ from typing import BinaryIO
 from quarterdeck.server import data_directory as files
 from quarterdeck.server.data_directory import Account, Cluster, EmbeddedError
 
-# Processes of a killed server hold its memory until they notice, and a new server refuses to start till then.
+# Processes of a killed server keep its shared memory until they end, and a new server refuses to start until then.
 MEMORY_IN_USE = "pre-existing shared memory block"
 START_ATTEMPTS = 30
 START_PAUSE_SECONDS = 0.5
@@ -37,7 +37,7 @@ class Guard:
         self._unused = False
 
     def run(self) -> None:
-        """Serve until nobody uses the server. A second guard of the folder waits here to take over."""
+        """Serve until no process uses the server. A second guard of the folder waits here to take over."""
         with (
             files.open_file(self._cluster.guard_lock, os.O_RDWR) as own_lock,
             files.open_file(self._cluster.users_lock, os.O_RDWR) as users_lock,
@@ -46,12 +46,12 @@ class Guard:
             own_lock.truncate(0)
             if not _in_use(users_lock.fileno()):
                 return
-            # A service manager signals every process of the service at once. The server must outlast those that
-            # use it, so only the end of their claims counts here. Not SIG_IGN: the server would inherit that.
+            # A service manager signals every process of the service at once. The server must outlast its users, so the
+            # guard ignores signals and waits for their claims to end. Not SIG_IGN: the server would inherit it.
             for order in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(order, lambda *_: None)
             account = files.prepare(self._cluster)
-            for action in (lambda: self._stop_when_unused(users_lock.fileno()), self._bound_log):
+            for action in (lambda: self._stop_when_unused(users_lock.fileno()), self._rotate_log):
                 threading.Thread(target=action, daemon=True).start()
             try:
                 self._serve(account, own_lock)
@@ -76,7 +76,7 @@ class Guard:
                     preexec_fn=_ask_to_stop_with_parent(),
                     **files.identity(account),
                 )
-            # Tells our server from one that outlived its guard and that we have just stopped.
+            # Identifies our server. One that outlived its guard, and was stopped above, has another pid.
             os.ftruncate(own_lock.fileno(), 0)
             os.pwrite(own_lock.fileno(), str(self._server.pid).encode(), 0)
             if self._unused:
@@ -84,7 +84,7 @@ class Guard:
             code = self._server.wait()
             if code == 0 or self._unused:
                 return
-            reason = _complaint(self._cluster.log, log_start)
+            reason = _error_in_log(self._cluster.log, log_start)
             if MEMORY_IN_USE not in reason or attempt == START_ATTEMPTS:
                 raise EmbeddedError(f"PostgreSQL ended with code {code}: {reason} (log: {self._cluster.log})")
             time.sleep(START_PAUSE_SECONDS)
@@ -97,8 +97,8 @@ class Guard:
                 self._server.send_signal(order)
             time.sleep(files.FAST_SHUTDOWN_SECONDS)
 
-    def _bound_log(self) -> None:
-        """The server appends, so cutting its file short under it loses nothing but what is cut."""
+    def _rotate_log(self) -> None:
+        """The server opened the file for appending, so it can be truncated while the server writes."""
         while True:
             with suppress(OSError):
                 if self._cluster.log.stat().st_size > LOG_BYTES:
@@ -110,7 +110,7 @@ class Guard:
 
 
 def _in_use(users_lock: int) -> bool:
-    """Somebody holds a claim; not when somebody is just stopping the server and holds the lock alone."""
+    """Whether a process holds a claim. False while a process holds the lock exclusively to stop the server."""
     try:
         fcntl.flock(users_lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -118,7 +118,7 @@ def _in_use(users_lock: int) -> bool:
     try:
         fcntl.flock(users_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        # Linux has dropped our share by now; not every system has, and a guard that keeps one would wait for itself.
+        # Linux has released our shared lock by now. Other systems may not, and then the guard would block itself.
         fcntl.flock(users_lock, fcntl.LOCK_UN)
         return True
     return False
@@ -137,19 +137,19 @@ def _ask_to_stop_with_parent() -> Callable[[], None] | None:
     return ask
 
 
-def _complaint(log: Path, start: int) -> str:
+def _error_in_log(log: Path, start: int) -> str:
     with log.open("rb") as file:
         file.seek(start)
         lines = file.read(64 * 1024).decode(errors="replace").splitlines()
     fatal = [line for line in lines if "FATAL" in line or "PANIC" in line] or lines[-1:]
-    return fatal[-1].strip() if fatal else "it said nothing"
+    return fatal[-1].strip() if fatal else "no message"
 
 
 def main() -> int:
     try:
         Guard(Cluster(Path(sys.argv[1]))).run()
     except EmbeddedError as fault:
-        # Whoever started us may be gone.
+        # The process that started the guard may be gone.
         with suppress(OSError):
             sys.stderr.write(f"{fault}\n")
             sys.stderr.flush()

@@ -90,9 +90,7 @@ class _Supervisor:
             return database.owner_url or database.url
         data_dir = self._settings.data_dir
         self._claim = embedded_postgres.Claim(data_dir)
-        self._postgres = Child(
-            "postgres", partial(embedded_postgres.start_guard, data_dir), embedded_postgres.last_words
-        )
+        self._postgres = Child("postgres", partial(embedded_postgres.start_guard, data_dir), embedded_postgres.error_of)
         self._claim.wait_until_ready()
         # None if another command has started PostgreSQL: `watch` then starts a second guard, which waits to take over.
         self._postgres.process = self._claim.guard
