@@ -19,9 +19,11 @@ PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
 test: .venv/.dev
 	$(PYTEST) -m "not long" $(ARGS)
 
-# All tests, with coverage: adds every fault, planted bugs, more generated input, every console page. Under 15 minutes.
+# All tests: those of `make test` with coverage, then the long ones: every fault, planted bugs, every console page,
+# docs. The long ones run without coverage, which would double their time.
 test-all: .venv/.dev
-	QUARTERDECK_FUZZ_TIMES=1 $(PYTEST) --cov --cov-report=html:build/coverage --cov-report=term:skip-covered $(ARGS)
+	$(PYTEST) -m "not long" --cov --cov-report=html:build/coverage --cov-report=term:skip-covered $(ARGS)
+	QUARTERDECK_FUZZ_TIMES=1 $(PYTEST) -m long $(ARGS)
 
 # Injects faults into a running Quarterdeck for a minute and checks every promise. `make fault ARGS="--seconds 1200 --seed 7"`.
 fault: .venv/.dev

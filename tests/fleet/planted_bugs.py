@@ -175,10 +175,7 @@ BUGS = {
     "steer-without-the-lock": Bug(
         "one row is updated, which needs no further lock",
         r"a stream missed|lost",
-        removed="""        SELECT session_lock(item.session_id)
-        FROM unnest(session_ids, admitted) AS item(session_id, is_admitted) WHERE item.is_admitted
-        UNION
-""",
+        removed=" AND take_lock(session_lock(session_ids[i]), wait_for_locks)",
     ),
     "max-plus-one": Bug(
         "the next version is the highest plus one",
