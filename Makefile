@@ -23,7 +23,7 @@ test: .venv/.dev
 # docs. The long ones run without coverage, which would double their time.
 test-all: .venv/.dev
 	$(PYTEST) -m "not long" --cov --cov-report=html:build/coverage --cov-report=term:skip-covered $(ARGS)
-	QUARTERDECK_FUZZ_TIMES=1 $(PYTEST) -m long $(ARGS)
+	$(PYTEST) -m long $(ARGS)
 
 # Injects faults into a running Quarterdeck for a minute and checks every promise. `make fault ARGS="--seconds 1200 --seed 7"`.
 fault: .venv/.dev
