@@ -12,7 +12,6 @@ from quarterdeck.core.settings import (
     read_settings,
     variable,
     variables,
-    with_database_url,
     with_server,
 )
 
@@ -143,12 +142,6 @@ def test_the_command_line_wins_over_the_environment() -> None:
     assert with_server(read, port=None) == read
     with pytest.raises(SettingsError):
         with_server(read, port=70_000)
-
-
-def test_a_database_can_be_put_in() -> None:
-    read = read_settings({"QUARTERDECK_DATABASE_POOL_CONNECTIONS": "3"})
-    changed = with_database_url(read, "postgresql:///x")
-    assert (changed.database.url, changed.database.pool_connections) == ("postgresql:///x", 3)
 
 
 def test_the_data_directory_is_absolute(monkeypatch: pytest.MonkeyPatch) -> None:

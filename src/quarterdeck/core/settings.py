@@ -321,8 +321,3 @@ def with_server(settings: Settings, **given: object) -> Settings:
     except msgspec.ValidationError as fault:
         raise SettingsError(str(fault)) from None
     return msgspec.structs.replace(settings, server=server)
-
-
-def with_database_url(settings: Settings, url: str) -> Settings:
-    database = msgspec.structs.replace(settings.database, url=url)
-    return msgspec.structs.replace(settings, database=database)

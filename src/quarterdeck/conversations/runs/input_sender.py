@@ -44,7 +44,7 @@ class InputSender:
 
     async def send(self, batch: Sequence[PendingInput], *, wait_for_locks: bool) -> list[PendingInput]:
         """Sends the inputs in one call and answers their callers. Returns the inputs whose session is locked by
-        others. Raises psycopg.Error if PostgreSQL rolled the call back: nothing is stored and nobody is answered."""
+        others. Raises psycopg.Error if PostgreSQL rolled the call back: nothing is stored and no caller is answered."""
         try:
             return await self._call(batch, wait_for_locks=wait_for_locks)
         except driver_errors.NO_CONNECTION as fault:
@@ -77,7 +77,7 @@ class InputSender:
         self, batch: Sequence[PendingInput], loss: psycopg.Error, *, wait_for_locks: bool
     ) -> list[PendingInput]:
         """The connection broke, and the call may have been committed. Inputs with an Idempotency-Key can be sent again:
-        their receipts tell. For the others nobody knows."""
+        their receipts tell. For the others the outcome stays unknown."""
         for pending in batch:
             if not pending.has_key:
                 pending.fail(errors.outcome_unknown(), loss)
