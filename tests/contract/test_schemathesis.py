@@ -73,6 +73,7 @@ def _config(secret: str) -> schemathesis.Config:
         {
             "seed": 1 if REPEATED else random.randrange(2**32),
             "headers": {"Authorization": f"Bearer {secret}"},
+            "request-timeout": MAX_RESPONSE_SECONDS,
             "generation": {
                 "deterministic": REPEATED,
                 # Valid and invalid values.
