@@ -1,0 +1,67 @@
+"""Places that owners share."""
+
+import asyncio
+
+import pytest
+
+from quarterdeck.core.places import Places
+
+
+def test_one_owner_gets_only_its_part() -> None:
+    places = Places(4, 2)
+    assert [places.take_now("a") for _ in range(3)] == [True, True, False]
+    assert [places.take_now("b") for _ in range(3)] == [True, True, False]
+    assert not places.take_now("c")
+    places.release("a")
+    assert places.take_now("c")
+
+
+async def test_waiting_owner_gets_the_next_place() -> None:
+    places = Places(1, 1)
+    order: list[str] = []
+
+    async def use(owner: str) -> None:
+        async with places.hold(owner, 60):
+            order.append(owner)
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        for owner in ("a", "b", "a", "c"):
+            tasks.create_task(use(owner))
+    assert order == ["a", "b", "a", "c"]
+
+
+async def test_owner_with_its_part_does_not_delay_those_behind_it() -> None:
+    places = Places(2, 1)
+    assert places.take_now("a")
+    greedy = asyncio.create_task(_hold_briefly(places, "a"))
+    await asyncio.sleep(0)
+    async with places.hold("b", 60):
+        assert not greedy.done()
+    places.release("a")
+    await greedy
+
+
+async def test_timeout_leaves_no_trace() -> None:
+    places = Places(1, 1)
+    assert places.take_now("a")
+    with pytest.raises(TimeoutError):
+        await _hold_briefly(places, "b", wait_seconds=0)
+    places.release("a")
+    assert places.take_now("b")
+
+
+async def test_place_granted_at_the_moment_of_a_cancellation_is_given_back() -> None:
+    places = Places(1, 1)
+    assert places.take_now("a")
+    waiting = asyncio.create_task(_hold_briefly(places, "b"))
+    await asyncio.sleep(0)
+    places.release("a")
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert places.take_now("c")
+
+
+async def _hold_briefly(places: Places, owner: str, wait_seconds: float = 60) -> None:
+    async with places.hold(owner, wait_seconds):
+        pass
