@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from tests.sse import EventReader
 from tests.world import Server, World, bundle, serving
 
-ROUNDS = 8
+ROUNDS = 5
 # Only a failure takes this long.
 PATIENCE_SECONDS = 60.0
 # For an attack to reach its full strength.
