@@ -11,8 +11,8 @@ class Places:
         self._free = total
         self._per_owner = per_owner
         self._held: Counter[Hashable] = Counter()
-        # Owners that wait, in the order of their arrival.
-        self._waiting: deque[tuple[Hashable, asyncio.Future[None]]] = deque()
+        # Owners that wait, in the order of their turns: an owner that gets a place goes behind the others.
+        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     def take_now(self, owner: Hashable) -> bool:
         """Takes a place without waiting. False if there is none for this owner. `release` gives it back."""
@@ -43,8 +43,7 @@ class Places:
         if self.take_now(owner):
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (owner, granted)
-        self._waiting.append(entry)
+        self._waiting.setdefault(owner, deque()).append(granted)
         try:
             async with asyncio.timeout(wait_seconds):
                 await granted
@@ -53,15 +52,22 @@ class Places:
                 # Granted in the moment of the timeout or of a cancellation.
                 self.release(owner)
             else:
-                self._waiting.remove(entry)
+                self._forget(owner, granted)
             raise
+
+    def _forget(self, owner: Hashable, granted: asyncio.Future[None]) -> None:
+        queue = self._waiting[owner]
+        queue.remove(granted)
+        if not queue:
+            del self._waiting[owner]
 
     def _grant(self) -> None:
         """Gives free places to those who wait. An owner that has its part is passed over."""
-        for entry in list(self._waiting):
-            owner, granted = entry
-            if self._free == 0:
-                return
-            if not granted.done() and self.take_now(owner):
-                self._waiting.remove(entry)
+        for owner, queue in list(self._waiting.items()):
+            # A cancelled one is still in the queue until its task has run.
+            granted = next((one for one in queue if not one.done()), None)
+            if granted is not None and self.take_now(owner):
                 granted.set_result(None)
+                self._forget(owner, granted)
+                if queue:
+                    self._waiting[owner] = self._waiting.pop(owner)
