@@ -30,7 +30,7 @@ def table_of(requests: Mapping[str, Measured]) -> Table:
     for heading in ("answer", "API", "worker", "PostgreSQL"):
         table.add_column(heading, justify="right", no_wrap=True)
     for title, measured in requests.items():
-        table.add_row(title, *_cells(measured))
+        table.add_row(title, *cells(measured))
     return table
 
 
@@ -40,14 +40,14 @@ def markdown_of(after: Mapping[str, Measured], before: Mapping[str, Measured] | 
     for title, measured in after.items():
         earlier = before.get(title) if before is not None else None
         if earlier is None:
-            lines.append(f"| {title} | | {' | '.join(_cells(measured))} |")
+            lines.append(f"| {title} | | {' | '.join(cells(measured))} |")
         else:
-            lines.append(f"| {title} | before | {' | '.join(_cells(earlier))} |")
-            lines.append(f"| | after | {' | '.join(_cells(measured))} |")
+            lines.append(f"| {title} | before | {' | '.join(cells(earlier))} |")
+            lines.append(f"| | after | {' | '.join(cells(measured))} |")
     return "\n".join(lines) + "\n"
 
 
-def _cells(measured: Measured) -> list[str]:
+def cells(measured: Measured) -> list[str]:
     unfinished = "" if measured.done else ", unfinished"
     costs = measured.costs
     answer = f"{measured.answer}{unfinished}, {measured.seconds:.2f} s"

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.case import Ground
-from bench.costs.report import Result, markdown_of, read_result, table_of
+from bench.costs.report import Result, cells, markdown_of, read_result, table_of
 from bench.costs.requests import REQUESTS, ExpensiveRequest
 from bench.costs.stage import Measured, open_stage
 from bench.report import RESULTS
@@ -32,7 +32,7 @@ def main() -> None:
         sys.exit(f"No request has {options.only!r} in its title.")
     load_before = os.getloadavg()[0]
     measured = _measure(console, requests)
-    result = Result(f"{datetime.now(UTC):%Y-%m-%d %H:%M}", load_before, measured)
+    result = Result(f"{datetime.now(UTC):%Y-%m-%d %H:%M}", round(load_before, 2), measured)
     RESULTS.mkdir(exist_ok=True)
     RESULT.write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
     before = read_result(options.before).requests if options.before else None
@@ -57,6 +57,8 @@ def _measure(console: Console, requests: Sequence[ExpensiveRequest]) -> dict[str
             progress.update(bar, description=one.title)
             measured[one.title] = uvloop.run(_measure_one(ground, one))
             progress.advance(bar)
+            if not console.is_terminal:
+                console.print(one.title, *cells(measured[one.title]), sep=" | ")
     return measured
 
 

@@ -4,6 +4,7 @@ other is served as before."""
 import asyncio
 import random
 import resource
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,6 +25,7 @@ LARGE_INPUTS = 700
 LARGE_INPUT = "x" * (MIB - 64)
 SLOW_RUNS = 100
 TRANSFERS = 32
+SLOW_READ_BYTES = 32 * 1024
 # More than all connections of the server, if this process may open so many files.
 STREAMS = 4_500
 SPARE_FILES = 500
@@ -116,6 +118,9 @@ async def test_one_workspace_has_a_hundred_slow_runs(tenants: Tenants) -> None:
 
     found = await attacked(tenants.neighbour, slow_runs())
     found.check()
+    # The runs of the neighbour have not waited for those of the attacker.
+    query = "SELECT count(*) FROM runs WHERE workspace_id = %s AND state IN ('queued', 'running')"
+    assert await attacker.fetch(query, attacker.workspace_id) == [(SLOW_RUNS,)]
 
 
 async def test_pushes_trickle(tenants: Tenants) -> None:
@@ -151,17 +156,22 @@ async def test_readers_are_slow(tenants: Tenants, what: str) -> None:
     attacker = tenants.attacker
     skill_id = await attacker.new_skill()
     # Far more than the buffers of a connection hold.
-    archive = bundle(**{"large.bin": random.Random(1).randbytes(8 * MIB).hex()})
+    archive = bundle(**{"large.bin": random.Random(1).randbytes(12 * MIB).hex()})
     assert (await attacker.push(skill_id, archive)).status_code == 201
     get = request("GET", f"/v1/skills/{skill_id}/versions/1/{what}", f"Authorization: Bearer {attacker.key}")
 
     async def read_slowly() -> None:
-        # asyncio stops reading from the socket when its buffer holds twice the limit.
-        reader, writer = await asyncio.open_connection("127.0.0.1", tenants.server.port, limit=1024)
+        """Faster than a reader that the server gives up."""
+        connection = socket.socket()
+        # Before it connects: the server is told of it then.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SLOW_READ_BYTES)
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", tenants.server.port))
+        reader, writer = await asyncio.open_connection(sock=connection, limit=SLOW_READ_BYTES)
         try:
             writer.write(get)
-            while await reader.read(64):
-                await asyncio.sleep(0.5)
+            while await reader.read(SLOW_READ_BYTES):
+                await asyncio.sleep(0.1)
         finally:
             writer.close()
 
