@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from quarterdeck.core.settings import DatabaseSettings
-from tests.workers import held_up
+from tests.workers import eventually, held_up
 from tests.world import PATIENT, Server, World, bundle, clone_database, drop_database, error_of, serving
 
 # Five times as many as there are connections in the pool.
@@ -85,6 +85,15 @@ async def is_served(neighbour: World) -> None:
 async def waiting_connections(world: World) -> int:
     query = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     return len(await world.fetch(query))
+
+
+async def is_waited_for(world: World, session_id: str) -> bool:
+    query = """
+    SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objsubid = 1
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND (classid::bigint << 32) | objid::bigint = session_lock(%s)
+    """
+    return bool(await world.fetch(query, UUID(session_id)))
 
 
 async def repeat(send: Callable[[], Awaitable[httpx.Response]], is_over: asyncio.Event) -> list[int]:
@@ -174,7 +183,7 @@ async def test_inputs_to_locked_sessions_do_not_delay_the_neighbour(attacker: Wo
         assert (await neighbour.submit(free)).status_code == 200
         async with locked(neighbour, busy):
             waiting = asyncio.create_task(neighbour.submit(busy))
-            await held_up(neighbour, 2)
+            await eventually(lambda: is_waited_for(neighbour, busy))
         assert (await waiting).status_code == 200
         await is_served(neighbour)
         assert not any(task.done() for task in attack)
