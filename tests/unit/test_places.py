@@ -31,6 +31,21 @@ async def test_waiting_owner_gets_the_next_place() -> None:
     assert order == ["a", "b", "a", "c"]
 
 
+async def test_owners_that_wait_take_turns() -> None:
+    places = Places(1, 1)
+    order: list[str] = []
+
+    async def use(owner: str) -> None:
+        async with places.hold(owner, 60):
+            order.append(owner)
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        for owner in ("a", "a", "a", "a", "b", "b", "c"):
+            tasks.create_task(use(owner))
+    assert order == ["a", "a", "b", "c", "a", "b", "a"]
+
+
 async def test_owner_with_its_part_does_not_delay_those_behind_it() -> None:
     places = Places(2, 1)
     assert places.take_now("a")
@@ -100,6 +115,17 @@ async def test_place_granted_at_the_moment_of_a_cancellation_is_given_back() -> 
     places.release("a")
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
+    assert places.take_now("c")
+
+
+async def test_cancelled_waiter_is_passed_over() -> None:
+    places = Places(1, 1)
+    assert places.take_now("a")
+    leaving, staying = (asyncio.create_task(_hold_briefly(places, "b")) for _ in range(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    places.release("a")
+    await staying
     assert places.take_now("c")
 
 

@@ -88,6 +88,9 @@ class HttpSettings(Struct, frozen=True):
     json_body_bytes: Bytes = 1024 * 1024
     body_seconds: Seconds = 60.0
     body_stall_seconds: Seconds = 10.0
+    # Lowest rate of a body, on average over a window. 0: no limit.
+    body_bytes_per_second: Annotated[int, Meta(ge=0)] = 1024
+    body_rate_seconds: Seconds = 10.0
     drain_seconds: Seconds = 10.0
     drain_stall_seconds: Seconds = 1.0
     connections: Count = 4096
