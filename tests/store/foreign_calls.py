@@ -71,6 +71,7 @@ def submission(mine: Workspace, kind: CredentialKind, session: Workspace, header
         text="taken",
         idempotency_key="the same",
         fingerprint=b"",
+        owner=mine.workspace,
     )
 
 

@@ -38,6 +38,7 @@ async def batching(
 
     # Nothing here is meant to end by a timeout unless a test says so.
     patient = {"lock_wait_seconds": 60.0, "statement_seconds": 80.0, "pool_wait_seconds": 30.0}
+    patient["lock_attempt_seconds"] = 60.0
     database = DatabaseSettings(**(patient | settings))  # type: ignore[arg-type]
     batcher = InputBatcher(world.database_url, database, SubmitSettings(), tell_readers)
     await batcher.open()
@@ -72,6 +73,7 @@ def submission(
         text=text,
         idempotency_key=key,
         fingerprint=None if key is None else sha256(text.encode()).digest(),
+        owner=world.workspace_id,
     )
 
 

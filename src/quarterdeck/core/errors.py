@@ -134,8 +134,13 @@ def too_many(limit_name: str, wait_seconds: int) -> ServiceError:
 
 
 def contended() -> ServiceError:
-    """The only conflict that a retry can resolve."""
+    """A conflict that a retry can resolve."""
     return ServiceError(Kind.CONTENDED, "The session's active run kept changing. Nothing was stored: send it again.")
+
+
+def locked() -> ServiceError:
+    """Another transaction held a lock for too long. A retry can resolve this conflict too."""
+    return ServiceError(Kind.CONTENDED, "Other requests are using the same object. Nothing was stored: send it again.")
 
 
 def unavailable(reason: str = "The service cannot reach a part it needs. Try again shortly.") -> ServiceError:

@@ -75,6 +75,11 @@ class DatabaseSettings(Struct, frozen=True):
     statement_seconds: Seconds = 4.0
     # Longer than a healthy transaction holds a session's lock, shorter than the timeouts of clients.
     lock_wait_seconds: Seconds = 2.0
+    # Of these, the time of one attempt, with a connection in hand. Longer than most transactions hold a lock: those who
+    # wait with a connection get the lock in their order, those who pause do not.
+    lock_attempt_seconds: Seconds = 0.1
+    # The part of `pool_connections` that the requests of one workspace can use at a time.
+    workspace_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
 
 
 class HttpSettings(Struct, frozen=True):
@@ -110,9 +115,11 @@ class LimitSettings(Struct, frozen=True):
 
 class SubmitSettings(Struct, frozen=True):
     batch_inputs: Count = 64
-    # Of text. A batch ends at the first; at the second, what comes is answered 503 until some has gone.
+    # Of text. A batch ends at the first. At the second, inputs are answered 503 until others have been stored; at the
+    # third, the inputs of one workspace.
     batch_bytes: Bytes = 1024 * 1024
     waiting_bytes: Bytes = 64 * 1024 * 1024
+    workspace_waiting_bytes: Bytes = 16 * 1024 * 1024
 
 
 class KeySettings(Struct, frozen=True):

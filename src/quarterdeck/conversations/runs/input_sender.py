@@ -1,6 +1,7 @@
 """One database call for a batch of inputs, and what each caller is told when the call fails."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
@@ -20,6 +21,7 @@ class PendingInput:
     def __init__(self, submission: Submission) -> None:
         self.submission = submission
         self.result: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
+        self.began = time.monotonic()
         # While a call is under way, only the database knows whether the input is stored.
         self.is_sent = False
 
@@ -31,7 +33,7 @@ class PendingInput:
         if not self.result.done():
             self.result.set_result(submitted)
 
-    def fail(self, error: ServiceError, cause: Exception) -> None:
+    def fail(self, error: ServiceError, cause: Exception | None = None) -> None:
         if not self.result.done():
             error.__cause__ = cause
             self.result.set_exception(error)
@@ -62,11 +64,14 @@ class InputSender:
         return []
 
     async def send_one_by_one(self, batch: Sequence[PendingInput], *, wait_for_locks: bool) -> list[PendingInput]:
-        """For a batch that PostgreSQL refused: the input that caused it fails, the others do not."""
+        """For a batch that PostgreSQL refused: the input that caused it fails, the others do not. Returns the inputs
+        that need a lock which others hold."""
         locked: list[PendingInput] = []
         for pending in batch:
             try:
                 locked += await self.send([pending], wait_for_locks=wait_for_locks)
+            except driver_errors.LOCKED:
+                locked.append(pending)
             except driver_errors.CONTENTION as fault:
                 pending.fail(errors.contended(), fault)
             except psycopg.Error as fault:

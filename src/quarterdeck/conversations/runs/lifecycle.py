@@ -123,7 +123,7 @@ async def finish(database: Database, lease: Lease) -> bool:
             return False
         await _log(connection, lease, NewEvent(EventType.RUN_SUCCEEDED, {}))
         await _notify_webhooks(connection, lease.workspace_id, lease.run_id, RunEvent.SUCCEEDED)
-        await _start_next_parked(connection, lease.workspace_id)
+        await store.unpark_next(connection, lease.workspace_id)
         return True
 
     return await database.transaction(work, repeatable=False)
@@ -148,7 +148,7 @@ async def hand_back(database: Database, lease: Lease, reason: str) -> None:
             raise Superseded
         await store.enqueue(connection, lease.session_id, lease.run_id)
         await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": reason}))
-        await _start_next_parked(connection, lease.workspace_id)
+        await store.unpark_next(connection, lease.workspace_id)
 
     await database.transaction(work, repeatable=True)
 
@@ -168,7 +168,7 @@ async def cancel(connection: Connection, run_id: UUID, session_id: UUID, workspa
     entries.append(NewEvent(EventType.RUN_CANCELLED, {"discarded_input_ids": [one.id for one in left]}))
     await events.append(connection, session_id, run_id, entries)
     await _notify_webhooks(connection, workspace_id, run_id, RunEvent.CANCELLED)
-    await _start_next_parked(connection, workspace_id)
+    await store.unpark_next(connection, workspace_id)
     await notify(connection, event_payloads([session_id]))
     return left
 
@@ -203,13 +203,8 @@ async def _fail(connection: Connection, run: tuple[UUID, UUID, UUID, int], reaso
     if next_run_id is not None:
         await store.continue_in(connection, run_id, next_run_id)
         await store.enqueue(connection, session_id, next_run_id)
-    await _start_next_parked(connection, workspace_id)
-    await notify(connection, event_payloads([session_id]))
-
-
-async def _start_next_parked(connection: Connection, workspace_id: UUID) -> None:
-    await store.lock_workspace_limit(connection, workspace_id)
     await store.unpark_next(connection, workspace_id)
+    await notify(connection, event_payloads([session_id]))
 
 
 async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: RunEvent) -> None:

@@ -77,9 +77,13 @@ _ENQUEUE = "SELECT enqueue_run(%s, %s)"
 _LOCK_WORKSPACE_LIMIT = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 3))"
 _RUNNING = "SELECT count(*) FROM runs WHERE workspace_id = %s AND state = 'running'"
 _PARK = "UPDATE runs SET parked = true WHERE id = %s AND state = 'queued'"
+# Takes no lock on the workspace: all its runs would end one after the other. A run that is being parked at this moment
+# is not seen here, and starts with the next round of recovery.
 _UNPARK = """
 UPDATE runs SET parked = false
-WHERE parked AND id = (SELECT id FROM runs WHERE workspace_id = %s AND parked ORDER BY id LIMIT 1)
+WHERE parked AND id = (
+    SELECT id FROM runs WHERE workspace_id = %s AND parked ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED
+)
 RETURNING session_id, id
 """
 _ABORT_JOBS = """

@@ -1,5 +1,6 @@
 """Inputs and runs."""
 
+from collections.abc import Hashable
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -35,6 +36,8 @@ class Submission(Struct, frozen=True, eq=False):
     idempotency_key: str | None
     # None without an Idempotency-Key.
     fingerprint: bytes | None
+    # Whose share of the queue it uses: the workspace of the caller.
+    owner: Hashable
 
 
 class Verdict(StrEnum):

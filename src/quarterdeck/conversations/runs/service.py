@@ -39,8 +39,9 @@ _REFUSALS = {
 async def submit_input(
     access: Access, inputs: InputBatcher, last_used: LastUsed, call: Call[InputEvent], session_id: UUID
 ) -> Answer:
-    if call.fault is not None or not call.rate_limit.is_allowed:
-        # An invalid or limited request must not enter the batcher. This raises the error that has precedence.
+    if call.fault is not None or call.rate_limit.workspace_id is None or not call.rate_limit.is_allowed:
+        # An invalid or limited request must not enter the batcher. This raises the error that has precedence. An
+        # unknown caller is checked first, because the batcher limits the inputs of each workspace.
         await _admit(access, call, session_id)
     try:
         event = call.read_body()
@@ -55,6 +56,7 @@ async def submit_input(
         text=event.text,
         idempotency_key=call.idempotency_key,
         fingerprint=None if call.idempotency_key is None else fingerprint((session_id,), event),
+        owner=call.owner,
     )
     submitted = await inputs.submit(submission)
     if submitted.api_key_id is not None:
