@@ -54,3 +54,4 @@ GRANT SELECT ON app.audit_retention TO {role};
 -- Functions of triggers need no privilege.
 GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run, app.submit_inputs,
     app.find_principals, app.check_submitter, app.take_lock, app.expire_audit_events TO {role};
+GRANT EXECUTE ON FUNCTION app.read_log TO {role};
