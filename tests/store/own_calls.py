@@ -17,6 +17,7 @@ from quarterdeck.conversations.events import store as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs import lifecycle_store as lifecycle
 from quarterdeck.conversations.runs import recovery_store as recovery
+from quarterdeck.conversations.runs.model import Input
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.session_tokens.model import NewSessionToken
 from quarterdeck.conversations.sessions import store as sessions
@@ -101,15 +102,17 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.active(c, a.run)
     yield lambda c, a, b: lifecycle.active_of(c, a.session)
     yield lambda c, a, b: lifecycle.start_attempt(c, a.run, 1)
-    yield lambda c, a, b: lifecycle.unconsumed(c, a.run)
-    yield lambda c, a, b: lifecycle.mark_taken(c, a.run, 1, 1)
+    yield lambda c, a, b: lifecycle.waiting(c, a.run, 9)
+    yield lambda c, a, b: lifecycle.mark_taken(c, a.run, 1, [Input(1, str(a.input), "x")], more=True)
+    yield lambda c, a, b: lifecycle.log_consumed(c, a.session, a.run, 1, [Input(1, str(a.input), "x")])
+    yield lambda c, a, b: lifecycle.discard_waiting(c, a.session, a.run, (1_000_000, 0), "x")
     yield lambda c, a, b: lifecycle.count_step(c, a.run, 1, 1, 1, 1)
     yield lambda c, a, b: lifecycle.succeed(c, a.run, 1)
     yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "x")
     yield lambda c, a, b: lifecycle.cancel(c, a.run)
     yield lambda c, a, b: lifecycle.give_back(c, a.run, 1)
     yield lambda c, a, b: lifecycle.continue_in(c, a.ended_run, new_id())
-    yield lambda c, a, b: lifecycle.journal(c, a.session, 9)
+    yield lambda c, a, b: lifecycle.conversation(c, a.session, 9)
     yield lambda c, a, b: lifecycle.enqueue(c, a.waiting_session, a.parked_run)
     yield lambda c, a, b: lifecycle.lock_workspace_limit(c, a.workspace)
     yield lambda c, a, b: lifecycle.park(c, a.parked_run)

@@ -120,6 +120,10 @@ class SubmitSettings(Struct, frozen=True):
     batch_bytes: Bytes = 1024 * 1024
     waiting_bytes: Bytes = 64 * 1024 * 1024
     workspace_waiting_bytes: Bytes = 16 * 1024 * 1024
+    # Inputs that one run has not consumed yet, and their text. Further ones are answered 429. An input always fits if
+    # no other one waits.
+    run_waiting_inputs: Count = 1_000
+    run_waiting_bytes: Bytes = 8 * 1024 * 1024
 
 
 class KeySettings(Struct, frozen=True):
@@ -194,6 +198,9 @@ class RunSettings(Struct, frozen=True):
     max_steps: Count = 100
     max_tokens: Count = 2_000_000
     max_seconds: Seconds = 3600.0
+    # Text of inputs that a run takes before a step; the rest waits for the next step. It must fit into the context
+    # (`model.context_tokens`) beside the conversation. One input is always taken, whatever its size.
+    step_input_bytes: Bytes = 256 * 1024
     # Streamed text is collected for this long before it is sent.
     delta_seconds: Seconds = 0.05
 
@@ -216,6 +223,8 @@ class ModelSettings(Struct, frozen=True):
     context_tokens: Annotated[int, Meta(ge=1000)] = 100_000
     tool_result_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
     demo_pause_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.05
+    # Of all steps of a run together. Whoever can send inputs could hold a place of a worker for so long.
+    demo_slow_seconds: Annotated[float, Meta(ge=0, le=3600)] = 120.0
 
 
 class StreamSettings(Struct, frozen=True):

@@ -6,6 +6,7 @@ The next action is derived from the conversation each time, so resuming after a 
 import asyncio
 from uuid import UUID
 
+from quarterdeck.agents.context import BYTES_PER_TOKEN, newest_turns
 from quarterdeck.agents.model import ModelFailure, Turn, UserTurn
 from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
@@ -80,11 +81,16 @@ class _Attempt:
         self._lease = lease
         self._steps = lease.steps
         self._tokens = lease.tokens
+        # The newest turns, and the number of older ones that are not kept in memory.
         self._turns: list[Turn] = []
+        self._left_out = 0
+        # Of inputs that can be taken before the next step.
+        self._input_budget_bytes = settings.step_input_bytes - lease.input_bytes
 
     async def run(self) -> None:
         agent = await self._agents.load(self._lease)
-        entries = await lifecycle.entries(self._database, self._lease)
+        budget_bytes = agent.conversation_tokens * BYTES_PER_TOKEN
+        entries, self._left_out = await lifecycle.entries(self._database, self._lease, budget_bytes)
         self._turns = journal.turns_of(entries, self._lease.run_id)
         while True:
             match journal.next_action(self._turns):
@@ -100,13 +106,17 @@ class _Attempt:
     async def _take_inputs(self) -> None:
         # Checked before inputs are taken: an input that this run can no longer process is left to the next run.
         self._check_limits()
-        inputs = await lifecycle.take(self._database, self._lease, self._steps + 1)
+        if self._input_budget_bytes <= 0:
+            return
+        inputs = await lifecycle.take(self._database, self._lease, self._steps + 1, self._input_budget_bytes)
+        self._input_budget_bytes -= lifecycle.taken_bytes(inputs)
         self._turns += [UserTurn(taken.text, self._lease.run_id) for taken in inputs]
 
     async def _ask_model(self, agent: Agent) -> None:
         await self._take_inputs()
+        self._forget_old_turns(agent)
         async with DeltaSender(self._database, self._lease, self._settings.delta_seconds) as deltas:
-            step = await agent.step(self._turns, deltas.add)
+            step = await agent.step(self._turns, self._left_out, deltas.add)
         await lifecycle.record(
             self._database,
             self._lease,
@@ -118,6 +128,12 @@ class _Attempt:
         self._turns.append(step.turn)
         self._steps += 1
         self._tokens += step.input_tokens + step.output_tokens
+        self._input_budget_bytes = self._settings.step_input_bytes
+
+    def _forget_old_turns(self, agent: Agent) -> None:
+        kept = newest_turns(self._turns, agent.conversation_tokens)
+        self._left_out += len(self._turns) - len(kept)
+        self._turns = kept
 
     async def _call_tools(self, agent: Agent) -> None:
         """Stores each result by itself: after a crash only the call without a stored result is repeated."""
