@@ -79,6 +79,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "runs/lifecycle_store _TURNS",
         "runs/lifecycle_store _PARK",
         "runs/lifecycle_store _ABORT_JOBS",
+        "runs/lifecycle_store _ENQUEUE_AFTER",
         "sessions/store _AGENT_SETUP",
         "skills/store _OF_SESSION",
     ),
@@ -123,6 +124,11 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "runs/recovery_store _DELETE_SPENT",
         "runs/recovery_store _ADD_MISSING",
         "runs/recovery_store _START_PARKED",
+    ),
+    "gives workspaces their turns at the places of workers": (
+        "runs/turns_store _ASK_TO_LEAVE",
+        "runs/turns_store _LEAVING",
+        "worker/queue_store _NEXT",
     ),
     "archives are shared by content": (
         "skills/store _TOUCH_BUNDLE",

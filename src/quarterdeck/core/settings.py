@@ -189,10 +189,13 @@ class WorkerSettings(Struct, frozen=True):
     # per lease. A shorter lease would take runs from a worker that is only paused, a longer one delays recovery.
     lease_seconds: Seconds = 20.0
     sweep_seconds: Seconds = 3.0
+    # For this long after a run gave its place to another workspace, its own uses at most half of each worker's places.
+    lending_pause_seconds: Seconds = 10.0
 
 
 class RunSettings(Struct, frozen=True):
-    active_per_workspace: Count = 100
+    # None: only the places of workers limit a workspace.
+    active_per_workspace: Count | None = None
     # Consecutive attempts without a stored step, after which the run is presumed to crash its workers and fails.
     barren_attempts: Count = 5
     max_steps: Count = 100

@@ -58,11 +58,13 @@ async def begin(database: Database, run_id: UUID, settings: RunSettings, *, agai
             return None
         session_id, workspace_id = found
         await events.lock_session(connection, session_id)
-        await store.lock_workspace_limit(connection, workspace_id)
+        limit = settings.active_per_workspace
+        if limit is not None:
+            await store.lock_workspace_limit(connection, workspace_id)
         run = await store.active(connection, run_id)
         if run is None:
             return None
-        if run.state == "queued" and await store.running(connection, workspace_id) >= settings.active_per_workspace:
+        if limit is not None and run.state == "queued" and await store.running(connection, workspace_id) >= limit:
             await store.park(connection, run_id)
             return None
         if run.barren_attempts >= settings.barren_attempts:
@@ -144,14 +146,18 @@ async def fail(database: Database, lease: Lease, reason: str) -> None:
     await database.transaction(work, repeatable=True)
 
 
-async def hand_back(database: Database, lease: Lease, reason: str) -> None:
-    """Puts a running run back into the queue for any worker, with the steps that it has stored."""
+async def hand_back(database: Database, lease: Lease, reason: str, *, pause_seconds: float = 0) -> None:
+    """Puts a running run back into the queue for any worker, with the steps that it has stored. It is not started
+    again before the pause is over."""
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
         if not await store.give_back(connection, lease.run_id, lease.attempt):
             raise Superseded
-        await store.enqueue(connection, lease.session_id, lease.run_id)
+        if pause_seconds > 0:
+            await store.enqueue_after(connection, lease.session_id, lease.run_id, pause_seconds)
+        else:
+            await store.enqueue(connection, lease.session_id, lease.run_id)
         await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": reason}))
         await store.unpark_next(connection, lease.workspace_id)
 

@@ -99,6 +99,7 @@ SELECT count(*) FROM (
 WHERE type IN ('input.consumed', 'message', 'tool.result')
 """
 _ENQUEUE = "SELECT enqueue_run(%s, %s)"
+_ENQUEUE_AFTER = "SELECT enqueue_run_after(%s, %s, %s)"
 _LOCK_WORKSPACE_LIMIT = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 3))"
 _RUNNING = "SELECT count(*) FROM runs WHERE workspace_id = %s AND state = 'running'"
 _PARK = "UPDATE runs SET parked = true WHERE id = %s AND state = 'queued'"
@@ -232,6 +233,10 @@ async def conversation(connection: Connection, session_id: UUID, budget_bytes: i
 
 async def enqueue(connection: Connection, session_id: UUID, run_id: UUID) -> None:
     await connection.execute(_ENQUEUE, (session_id, run_id))
+
+
+async def enqueue_after(connection: Connection, session_id: UUID, run_id: UUID, pause_seconds: float) -> None:
+    await connection.execute(_ENQUEUE_AFTER, (session_id, run_id, pause_seconds))
 
 
 async def lock_workspace_limit(connection: Connection, workspace_id: UUID) -> None:
