@@ -21,6 +21,7 @@ from quarterdeck.core.settings import DatabaseSettings, Settings, WorkerSettings
 from quarterdeck.db.database import SCHEMA, Database, role_options
 from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.db.pool import KEEPALIVE, RECONNECT_SECONDS
+from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.bundle_store import open_bundle_store
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.secret_encryption import SecretCipher
@@ -52,7 +53,8 @@ async def _work(settings: Settings) -> None:
     database = Database(settings.database.url, settings.database)
     bundles = open_bundle_store(settings.bundle.store_url, settings.data_dir)
     models = ModelRegistry(settings.model)
-    agents = AgentLoader(database, bundles, models, settings.bundle, settings.model)
+    files = BundleFiles(database, bundles, settings.bundle, settings.data_dir)
+    agents = AgentLoader(database, files, models, settings.model)
     driver = RunDriver(database, agents, settings.run, settings.worker)
     await database.open()
     stopping = asyncio.Event()
@@ -79,6 +81,7 @@ async def _work(settings: Settings) -> None:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
         await models.close()
+        files.close()
         await database.close()
 
 

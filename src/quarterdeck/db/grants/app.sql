@@ -37,6 +37,7 @@ GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, a
 GRANT SELECT, INSERT ON app.skill_versions TO {role};
 GRANT SELECT, INSERT, UPDATE (touched_at), DELETE ON app.bundles TO {role};
 GRANT SELECT, INSERT, DELETE ON app.condemned_bundles TO {role};
+GRANT SELECT, INSERT, UPDATE (block_index), DELETE ON app.bundle_blocks TO {role};
 
 GRANT SELECT, INSERT,
     UPDATE (url, host, events, description, enabled, disabled_reason, failing_since, secret, previous_secret,
