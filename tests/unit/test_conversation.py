@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
+from prompt_toolkit.utils import get_cwidth
 
 from quarterdeck.cli import chat_view
 from quarterdeck.cli.chat_view import block_lines, live_lines, plain_text, sanitized, shortened, wrap
@@ -325,11 +326,10 @@ class Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.characters = 0
-        measure = chat_view.get_cwidth
 
         def counted(text: str) -> int:
             self.characters += len(text)
-            return measure(text)
+            return get_cwidth(text)
 
         monkeypatch.setattr(chat_view, "get_cwidth", counted)
 
