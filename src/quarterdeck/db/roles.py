@@ -46,6 +46,16 @@ SELECT has_database_privilege('public', d.oid, 'TEMPORARY')
        to_regnamespace('public') IS NOT NULL
 FROM pg_database d WHERE d.datname = current_database() AND pg_has_role(current_user, d.datdba, 'USAGE')
 """
+# Functions of PostgreSQL that everybody may call and the service does not need: large objects, which fill the disk
+# outside our limits, ending other connections, and writing to the WAL. Each database has its own privileges on them,
+# which only a superuser can revoke.
+_NEEDLESS = """
+SELECT p.oid::regprocedure::text FROM pg_proc p
+WHERE p.pronamespace = 'pg_catalog'::regnamespace AND (
+    starts_with(p.proname, 'lo_')
+    OR p.proname IN ('loread', 'lowrite', 'pg_cancel_backend', 'pg_terminate_backend', 'pg_logical_emit_message')
+) AND has_function_privilege('public', p.oid, 'EXECUTE') AND pg_has_role(current_user, p.proowner, 'USAGE')
+"""
 
 OwnConnection = psycopg.Connection[tuple[Any, ...]]
 
@@ -75,14 +85,19 @@ def prepare_role(connection: OwnConnection, role: AppRole) -> None:
 
 
 def close_database(connection: OwnConnection) -> None:
-    """Only the owner may create tables, also temporary ones, which would be found before ours."""
+    """Revokes privileges that every role has in a new database, as far as this login can."""
     row = connection.execute(_OPEN).fetchone()
-    if row is None or not row[0]:
-        return
-    database = sql.Identifier(connection.info.dbname)
-    connection.execute(sql.SQL("REVOKE TEMPORARY ON DATABASE {} FROM PUBLIC").format(database))
-    if row[1]:
-        connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    if row is not None and row[0]:
+        # Only the owner may create tables, also temporary ones, which would be found before ours.
+        database = sql.Identifier(connection.info.dbname)
+        connection.execute(sql.SQL("REVOKE TEMPORARY ON DATABASE {} FROM PUBLIC").format(database))
+        if row[1]:
+            connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    for (function,) in connection.execute(_NEEDLESS).fetchall():
+        connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(sql.SQL(function)))
+        if function.startswith(("pg_cancel_backend", "pg_terminate_backend")):
+            # The role that PostgreSQL has for this purpose keeps it.
+            connection.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO pg_signal_backend").format(sql.SQL(function)))
 
 
 def granted(text: str, role: AppRole) -> bytes:
