@@ -15,10 +15,10 @@ from quarterdeck.core.settings import DatabaseSettings
 # More than the number of databases that are migrated at the same time.
 _ATTEMPTS = 20
 
-# The second column: whether the role, directly or through memberships, bypasses privileges or can act as an owner of
-# our tables. Members of the role do not matter.
+# Whether the role, directly or through memberships, bypasses privileges or can act as an owner of our tables. Members
+# of the role do not matter.
 _FIND = """
-SELECT r.rolcanlogin, EXISTS (
+SELECT EXISTS (
     SELECT FROM pg_roles g
     WHERE pg_has_role(r.oid, g.oid, 'MEMBER') AND (
         g.rolsuper OR g.rolcreaterole OR g.rolcreatedb OR g.rolreplication OR g.rolbypassrls
@@ -66,8 +66,8 @@ class RoleError(Exception):
 
 class AppRole(Struct, frozen=True):
     name: str = DatabaseSettings().role
-    # True for the embedded server. Elsewhere the operator decides which user logs in, and how.
-    logs_in: bool = False
+    # For the embedded server, where the role itself logs in. Elsewhere the operator decides which user does, and how.
+    password: str | None = None
 
 
 USUAL_ROLE = AppRole()
@@ -112,15 +112,16 @@ def _prepare(connection: OwnConnection, role: AppRole) -> None:
             connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(name))
         row = connection.execute(_FIND, (role.name,)).fetchone()
         assert row is not None
-        logs_in, is_privileged = row
-        if is_privileged:
+        if row[0]:
             raise RoleError(
                 f"the role {role.name} is, or could become, one that may change the tables: "
                 "name another as QUARTERDECK_DATABASE_ROLE, and leave its making to `qd migrate`"
             )
         _reset_defaults(connection, role)
-        if role.logs_in and not logs_in:
-            connection.execute(sql.SQL("ALTER ROLE {} LOGIN").format(name))
+        if role.password is not None:
+            # Every time, since the role can change its own password. Encrypted, since PostgreSQL may log a statement.
+            encrypted = connection.pgconn.encrypt_password(role.password.encode(), role.name.encode(), b"scram-sha-256")
+            connection.execute(sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(name, encrypted.decode()))
         if not _can_act_as(connection, name):
             connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(name))
     except pg.InsufficientPrivilege as fault:
