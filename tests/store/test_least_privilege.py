@@ -376,6 +376,10 @@ def fresh(postgres_url: str, *, owner: str | None = None) -> Iterator[str]:
         drop_database(postgres_url, url)
 
 
+def database_of(url: str) -> str:
+    return str(conninfo_to_dict(url)["dbname"])
+
+
 @contextmanager
 def roles(postgres_url: str, *attributes: str) -> Iterator[list[str]]:
     """Names of roles, made with these attributes where there are some, that are gone afterwards."""
@@ -425,20 +429,26 @@ def test_an_owner_who_may_not_make_roles_is_told_what_to_ask_for(postgres_url: s
 
 
 def test_the_roles_are_made_by_hand_as_the_docs_say(postgres_url: str) -> None:
-    (block,) = blocks_of("docs/operations.md", "sql", "Database roles")
+    made, closed = blocks_of("docs/operations.md", "sql", "Database roles")
     with (
         roles(postgres_url, "", "LOGIN PASSWORD 'x'", "") as (role, owner, login),
         fresh(postgres_url, owner=owner) as url,
-        psycopg.connect(postgres_url, autocommit=True) as superuser,
+        psycopg.connect(make_conninfo(postgres_url, dbname=database_of(url)), autocommit=True) as superuser,
     ):
         names = {"quarterdeck_app": role, "quarterdeck_owner": owner, "quarterdeck": login}
-        superuser.execute(re.sub(r"quarterdeck\w*", lambda name: names[name[0]], block.text).encode())
+        superuser.execute(re.sub(r"quarterdeck\w*", lambda name: names[name[0]], made.text).encode())
         migrate(url, AppRole(role))
         weak = make_conninfo(url, user=login, password="changed")
         with connected(weak, connection_options(DatabaseSettings(role=role))) as connection:
             assert connection.execute("SELECT FROM audit_events").fetchall() == []
             with pytest.raises(pg.InsufficientPrivilege):
                 connection.execute(f"SET ROLE {owner}".encode())
+            connection.execute("SET ROLE NONE")
+            superuser.execute(closed.text.encode())
+            for call in ("lo_creat(-1)", "lo_create(0)", "lo_from_bytea(0, '')", "pg_terminate_backend(1)"):
+                with pytest.raises(pg.InsufficientPrivilege):
+                    connection.execute(f"SELECT {call}".encode())
+        assert migrate(url, AppRole(role)) == [], "the owner, who may not revoke these, is not in the way"
 
 
 @pytest.mark.parametrize("attribute", ["CREATEROLE", "SUPERUSER", "BYPASSRLS", "IN ROLE pg_write_all_data"])
