@@ -6,6 +6,9 @@ responses. Details for the operator go to the log through `__cause__`.
 
 from enum import Enum, StrEnum
 
+# A run takes inputs before each step, and a step takes seconds.
+_RUN_FULL_WAIT_SECONDS = 5
+
 
 class ErrorCode(StrEnum):
     """The closed set of the interface. Clients branch on it."""
@@ -130,6 +133,15 @@ def outdated(oldest: str) -> ServiceError:
 def too_many(limit_name: str, wait_seconds: int) -> ServiceError:
     return ServiceError(
         Kind.TOO_MANY, f"This {limit_name} has sent too many requests. Try again in {wait_seconds} s.", wait_seconds
+    )
+
+
+def run_full() -> ServiceError:
+    return ServiceError(
+        Kind.TOO_MANY,
+        "The active run of this session has as many inputs waiting as it may have, by number or by size. Nothing was "
+        "stored: send it again when the run has taken some of them, or cancel the run.",
+        _RUN_FULL_WAIT_SECONDS,
     )
 
 

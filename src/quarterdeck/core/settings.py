@@ -120,6 +120,10 @@ class SubmitSettings(Struct, frozen=True):
     batch_bytes: Bytes = 1024 * 1024
     waiting_bytes: Bytes = 64 * 1024 * 1024
     workspace_waiting_bytes: Bytes = 16 * 1024 * 1024
+    # Inputs that one run has not consumed yet, and their text. Further ones are answered 429. An input always fits if
+    # no other one waits.
+    run_waiting_inputs: Count = 1_000
+    run_waiting_bytes: Bytes = 8 * 1024 * 1024
 
 
 class KeySettings(Struct, frozen=True):
@@ -166,15 +170,22 @@ class BundleSettings(Struct, frozen=True):
     # Concurrent uploads and scans per process: uploads hold memory and disk, scans hold a CPU.
     uploads: Count = 32
     scans: Count = 2
+    # Part of the places for uploads, scans, reads, builds and diffs that one workspace can hold.
+    workspace_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
     upload_wait_seconds: Seconds = 10.0
-    # Concurrent downloads per process: each keeps an unpacked file on disk until it is sent.
-    file_downloads: Count = 32
+    # Bundles that unpack to more are stored a second time, in blocks, when one of their files is read.
+    direct_read_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024
+    # Concurrent builds of blocks per process. Only one is computed at a time; the others are being stored.
+    block_builds: Count = 4
     diff_files: Count = 1_000
     # Limits for comparisons by line: per file on each side, and for all files on both sides.
     diff_file_bytes: Bytes = 256 * 1024
     diff_bytes: Bytes = 512 * 1024
     # Queued comparisons per process, including the current one. Only one is computed at a time.
     diffs: Count = 8
+
+    def per_workspace(self, total: int) -> int:
+        return max(1, int(total * self.workspace_share))
 
 
 class WorkerSettings(Struct, frozen=True):
@@ -185,15 +196,21 @@ class WorkerSettings(Struct, frozen=True):
     # per lease. A shorter lease would take runs from a worker that is only paused, a longer one delays recovery.
     lease_seconds: Seconds = 20.0
     sweep_seconds: Seconds = 3.0
+    # For this long after a run gave its place to another workspace, its own uses at most half of each worker's places.
+    lending_pause_seconds: Seconds = 10.0
 
 
 class RunSettings(Struct, frozen=True):
-    active_per_workspace: Count = 100
+    # None: only the places of workers limit a workspace.
+    active_per_workspace: Count | None = None
     # Consecutive attempts without a stored step, after which the run is presumed to crash its workers and fails.
     barren_attempts: Count = 5
     max_steps: Count = 100
     max_tokens: Count = 2_000_000
     max_seconds: Seconds = 3600.0
+    # Text of inputs that a run takes before a step; the rest waits for the next step. It must fit into the context
+    # (`model.context_tokens`) beside the conversation. One input is always taken, whatever its size.
+    step_input_bytes: Bytes = 256 * 1024
     # Streamed text is collected for this long before it is sent.
     delta_seconds: Seconds = 0.05
 
@@ -216,6 +233,8 @@ class ModelSettings(Struct, frozen=True):
     context_tokens: Annotated[int, Meta(ge=1000)] = 100_000
     tool_result_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
     demo_pause_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.05
+    # Of all steps of a run together. Whoever can send inputs could hold a place of a worker for so long.
+    demo_slow_seconds: Annotated[float, Meta(ge=0, le=3600)] = 120.0
 
 
 class StreamSettings(Struct, frozen=True):

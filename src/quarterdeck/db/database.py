@@ -186,9 +186,19 @@ def role_options(role: str, search_path: str) -> str:
         # Applies from the first statement on, whichever user logs in.
         "role": role,
         "search_path": search_path,
-        # A role can change its own defaults for all later connections. These options override them.
+        # PostgreSQL lets every role change its own defaults for later connections. These options override those that
+        # would break what we rely on: durable commits, fresh reads after a lock, open connections, values as psycopg
+        # reads them.
         "synchronous_commit": "on",
         "default_transaction_read_only": "off",
+        "default_transaction_isolation": r"read\ committed",
+        "default_transaction_deferrable": "off",
+        "idle_session_timeout": "0",
+        "DateStyle": "ISO",
+        "IntervalStyle": "postgres",
+        "bytea_output": "hex",
+        "array_nulls": "on",
+        "standard_conforming_strings": "on",
     }
     return _as_options(values)
 

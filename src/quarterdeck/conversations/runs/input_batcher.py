@@ -36,7 +36,7 @@ class InputBatcher:
     ) -> None:
         """`tell_readers` is called with the sessions whose logs grew. It must return at once."""
         self._pool = make_pool(url, database, database.submit_connections)
-        self._sender = InputSender(self._pool, tell_readers)
+        self._sender = InputSender(self._pool, submit, tell_readers)
         self._settings = submit
         self._database = database
         self._timeout_seconds = database.statement_seconds + 0.5

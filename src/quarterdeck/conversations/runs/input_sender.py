@@ -11,6 +11,7 @@ from quarterdeck.conversations.runs import store
 from quarterdeck.conversations.runs.model import Submission, Submitted, Verdict
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db import driver_errors
 from quarterdeck.db.pool import Pool
 
@@ -40,8 +41,9 @@ class PendingInput:
 
 
 class InputSender:
-    def __init__(self, pool: Pool, tell_readers: Callable[[Iterable[UUID]], None]) -> None:
+    def __init__(self, pool: Pool, settings: SubmitSettings, tell_readers: Callable[[Iterable[UUID]], None]) -> None:
         self._pool = pool
+        self._settings = settings
         self._tell_readers = tell_readers
 
     async def send(self, batch: Sequence[PendingInput], *, wait_for_locks: bool) -> list[PendingInput]:
@@ -103,7 +105,9 @@ class InputSender:
             for pending in sent:
                 pending.is_sent = True
             submissions = [pending.submission for pending in sent]
-            results = await store.submit(connection, submissions, wait_for_locks=wait_for_locks)
+            results = await store.submit(
+                connection, submissions, settings=self._settings, wait_for_locks=wait_for_locks
+            )
         locked, accepted = [], set()
         for pending, submitted in zip(sent, results, strict=True):
             if submitted.verdict is Verdict.LOCKED:

@@ -33,6 +33,7 @@ _REFUSALS = {
     Verdict.FORBIDDEN: lambda: errors.forbidden(Permission.SESSION_MANAGE),
     Verdict.CONFLICT: errors.key_reused,
     Verdict.ARCHIVED: errors.archived_session,
+    Verdict.FULL: errors.run_full,
 }
 
 
@@ -98,8 +99,7 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
         if ended is None:
             # Deleted with its session while this waited for the session's lock.
             raise errors.not_found("run")
-        ids = [UUID(discarded_input.id) for discarded_input in discarded]
-        body = CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=ids)
+        body = CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=discarded)
         # `run` was read before the session's lock was taken: the run may have ended by itself since.
         changed = ended.state is RunState.CANCELLED and run.state is not RunState.CANCELLED
         detail = {"session_id": str(run.session_id)}
