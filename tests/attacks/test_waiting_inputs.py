@@ -12,7 +12,7 @@ import pytest
 
 from tests.processes import peak_mib, resident_mib, serving_pids
 from tests.workers import at_rest, check_log, ended, log_of, started, working
-from tests.world import Server, World, clone_database, drop_database, error_of, serving
+from tests.world import PATIENT, Server, World, clone_database, drop_database, error_of, serving
 
 # Of JSON, with room for the rest of the body.
 LARGE = 1024 * 1024 - 1024
@@ -80,14 +80,15 @@ async def sent_until_refused(world: World, session_id: str, token: str, text: st
     raise AssertionError("never refused")
 
 
+def of_type(entries: list[dict[str, Any]], type_: str) -> list[dict[str, Any]]:
+    return [entry for entry in entries if entry["type"] == type_]
+
+
 def texts(entries: list[dict[str, Any]], type_: str) -> list[str]:
     """The first words of the inputs that such events are about."""
-    of_inputs = {
-        entry["data"]["input_id"]: entry["data"]["text"].split(" ")[0]
-        for entry in entries
-        if entry["type"] == "input.accepted"
-    }
-    return [of_inputs[entry["data"]["input_id"]] for entry in entries if entry["type"] == type_]
+    accepted = of_type(entries, "input.accepted")
+    of_inputs = {entry["data"]["input_id"]: entry["data"]["text"].split(" ")[0] for entry in accepted}
+    return [of_inputs[entry["data"]["input_id"]] for entry in of_type(entries, type_)]
 
 
 async def counts(world: World, session_id: str) -> list[int]:
@@ -125,10 +126,11 @@ async def test_large_inputs_are_refused_and_none_is_lost(attacker: World, neighb
     entries = await log_of(attacker, session_id)
     check_log(entries)
     assert texts(entries, "input.consumed") == [str(number) for number in range(9)]
-    steps = {entry["data"]["step"] for entry in entries if entry["type"] == "input.consumed"}
+    steps = {entry["data"]["step"] for entry in of_type(entries, "input.consumed")}
     assert len(steps) == 8, "one large input for each step, and the first of the next run"
 
 
+@pytest.mark.long
 async def test_many_small_inputs_are_refused(attacker: World, neighbour: World) -> None:
     session_id = await attacker.new_session()
     token = await attacker.new_token(session_id)
@@ -148,6 +150,44 @@ async def test_many_small_inputs_are_refused(attacker: World, neighbour: World) 
     assert (await attacker.submit(session_id, key=token)).json()["outcome"] == "new_run"
     check_log(await log_of(attacker, session_id), all_ended=False)
     assert (await attacker.delete(f"/v1/sessions/{session_id}")).status_code == 204
+
+
+SMALL = {"SUBMIT_RUN_WAITING_INPUTS": 10, "SUBMIT_RUN_WAITING_BYTES": 100}
+EXACT = [
+    (["x"] * 12, [200] * 10 + [429] * 2),
+    # Only what fits: a smaller one behind a refused one is accepted. Bytes count, not characters.
+    (["x" * 60, "y" * 41, "z" * 40, "a"], [200, 429, 200, 429]),
+    (["ä" * 50, "x"], [200, 429]),
+    # An input that is larger than the bound is accepted if no other one waits.
+    (["x" * 1000, "y"], [200, 429]),
+    ([""] * 11, [200] * 10 + [429]),
+]
+
+
+async def test_the_bounds_are_exact(postgres_url: str, template: str, tmp_path: Path) -> None:
+    url = clone_database(postgres_url, template)
+    with serving(url, tmp_path, **SMALL, **PATIENT) as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+            world = await World.create(url, http)
+            for inputs, expected in EXACT:
+                session_id = await world.new_session()
+                answers = [await world.submit(session_id, text) for text in inputs]
+                assert [answer.status_code for answer in answers] == expected
+                stored = [status for status in expected if status == 200]
+                assert len(await log_of(world, session_id)) == len(stored)
+            # All at once: no more than the bound.
+            session_id = await world.new_session()
+            answers = await asyncio.gather(*(world.submit(session_id, str(number)) for number in range(40)))
+            assert [answer.status_code for answer in answers].count(200) == 10
+            with working(url, tmp_path, RUN_STEP_INPUT_BYTES=1):
+                await at_rest(world, session_id)
+            entries = await log_of(world, session_id)
+            check_log(entries)
+            assert texts(entries, "input.consumed") == texts(entries, "input.accepted")
+            assert [entry["data"]["step"] for entry in of_type(entries, "input.consumed")] == list(range(1, 11))
+            # The run has consumed everything, so the next one has the whole bound.
+            assert (await world.submit(session_id, "x" * 100)).status_code == 200
+    drop_database(postgres_url, url)
 
 
 @pytest.mark.long
