@@ -69,7 +69,7 @@ class Access:
             shown = await show(connection, principal, subject)
             return shown if principal.may_see_emails else cast(Shown, without_emails(shown))
 
-        return await self._database.read(work)
+        return await self._database.read(work, owner=call.owner)
 
     async def find(self, call: Call[Body], lookup: Lookup[Subject], permission: Permission | None) -> Subject:
         """Admit the caller and return the object, without reading anything else."""
@@ -78,7 +78,7 @@ class Access:
             principal, subject = await self.admit(connection, call, lookup, permission)
             return subject if principal.may_see_emails else cast(Subject, without_emails(subject))
 
-        return await self._database.read(work)
+        return await self._database.read(work, owner=call.owner)
 
 
 async def block_credentials(connection: Connection, ids: Collection[UUID]) -> None:
