@@ -184,8 +184,14 @@ WHERE c.grantee = 'quarterdeck_app' AND c.table_schema = 'app' AND NOT EXISTS (
 )
 ORDER BY 1, 2, 3
 """
-# `qd migrate` reads it as the role, to check the setting.
-_USED_ELSEWHERE = ["SELECT ON app.audit_retention"]
+_USED_ELSEWHERE = [
+    # `qd migrate` reads it as the role, to check the setting.
+    "SELECT ON app.audit_retention",
+    # next_run_job() uses them when runs of two workspaces wait.
+    "INSERT ON app.workspace_turns",
+    "SELECT ON app.workspace_turns",
+    "UPDATE (last_turn_at) ON app.workspace_turns",
+]
 
 
 @pytest.mark.long
