@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from hashlib import sha256
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
@@ -38,6 +39,7 @@ async def batching(
 
     # Nothing here is meant to end by a timeout unless a test says so.
     patient = {"lock_wait_seconds": 60.0, "statement_seconds": 80.0, "pool_wait_seconds": 30.0}
+    patient["lock_attempt_seconds"] = 60.0
     database = DatabaseSettings(**(patient | settings))  # type: ignore[arg-type]
     batcher = InputBatcher(world.database_url, database, SubmitSettings(), tell_readers)
     await batcher.open()
@@ -72,6 +74,7 @@ def submission(
         text=text,
         idempotency_key=key,
         fingerprint=None if key is None else sha256(text.encode()).digest(),
+        owner=world.workspace_id,
     )
 
 
@@ -113,11 +116,11 @@ async def test_a_slow_call_does_not_hold_up_the_next(world: World, monkeypatch: 
     first, second = UUID(await world.new_session()), UUID(await world.new_session())
     submit, started, release = store.submit, asyncio.Event(), asyncio.Event()
 
-    async def slow(connection: Connection, batch: list[Submission], *, wait_for_locks: bool) -> list[Submitted]:
+    async def slow(connection: Connection, batch: list[Submission], **options: Any) -> list[Submitted]:
         if batch[0].session_id == first:
             started.set()
             await release.wait()
-        return await submit(connection, batch, wait_for_locks=wait_for_locks)
+        return await submit(connection, batch, **options)
 
     monkeypatch.setattr(store, "submit", slow)
     async with batching(world) as batcher, asyncio.timeout(SOON_SECONDS):
@@ -225,9 +228,8 @@ async def test_a_stranger_neither_takes_nor_waits_for_the_lock_of_a_session(worl
             assert not waiting.done()
         assert (await waiting).verdict is ACCEPTED
     async with await world.connect() as connection, connection.transaction():
-        refused = await store.submit(
-            connection, [submission(world, stuck, secret) for secret in strangers], wait_for_locks=True
-        )
+        inputs = [submission(world, stuck, secret) for secret in strangers]
+        refused = await store.submit(connection, inputs, settings=SubmitSettings(), wait_for_locks=True)
         assert [result.verdict for result in refused] == list(strangers.values())
         held = await connection.execute("SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()")
         assert held.rowcount == 0
@@ -300,7 +302,7 @@ async def test_a_connection_lost_during_a_call(world: World, monkeypatch: pytest
     session_id = UUID(await world.new_session())
     submit: Call = store.submit
 
-    async def break_once(connection: Connection, batch: list[Submission], **options: bool) -> list[Submitted]:
+    async def break_once(connection: Connection, batch: list[Submission], **options: Any) -> list[Submitted]:
         monkeypatch.setattr(store, "submit", submit)
         if committed:
             await submit(connection, batch, **options)

@@ -71,7 +71,7 @@ ALL = list(constants())
 def as_prepared(text: str) -> str:
     """psycopg's placeholders replaced by PostgreSQL's."""
     numbers = itertools.count(1)
-    return re.sub(r"%[sb]", lambda _: f"${next(numbers)}", text).replace("%%", "%")
+    return re.sub(r"%(?:\(\w+\))?[sb]", lambda _: f"${next(numbers)}", text).replace("%%", "%")
 
 
 @pytest.fixture

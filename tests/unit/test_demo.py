@@ -18,7 +18,7 @@ TIME_ONLY = Toolbox([], nothing_to_read, 1000).specs
 
 async def step(turns: Sequence[Turn], tools: Sequence[ToolSpec] = TIME_ONLY) -> Step:
     shown: list[str] = []
-    made = await DemoModel(0).step("Be brief.", turns, tools, shown.append)
+    made = await DemoModel(0, 60).step("Be brief.", turns, tools, shown.append)
     assert "".join(shown) == made.turn.text
     assert made.turn.text.startswith("Demo model: ")
     assert made.input_tokens > 0
@@ -117,7 +117,7 @@ async def test_it_takes_its_time_when_told() -> None:
 
 async def test_it_shows_its_text_in_pieces() -> None:
     shown: list[str] = []
-    await DemoModel(0.001).step("", [UserTurn("a")], TIME_ONLY, shown.append)
+    await DemoModel(0.001, 60).step("", [UserTurn("a")], TIME_ONLY, shown.append)
     assert len(shown) > 1
 
 

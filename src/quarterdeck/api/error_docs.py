@@ -31,6 +31,12 @@ _KEY_REUSED = Refusal(
     "The Idempotency-Key was used before for a different request.",
     "Take a new key for a new request; repeat a request unchanged under its old one.",
 )
+_CONTENDED = Refusal(
+    "contended",
+    errors.locked(),
+    "Other requests kept using the same object for seconds. Nothing was stored.",
+    "Send it again at once. Only this conflict carries Retry-After.",
+)
 _PRECONDITION = Refusal(
     "precondition_failed",
     errors.precondition_failed(),
@@ -93,6 +99,8 @@ def refusals(operation: Operation) -> list[Refusal]:
         found.append(_NO_VERSION)
     if operation.idempotent:
         found.append(_KEY_REUSED)
+    if operation.method != "GET" and _CONTENDED.name not in (refusal.name for refusal in operation.refusals):
+        found.append(_CONTENDED)
     if operation.conditional:
         found.append(_PRECONDITION)
     if operation.download:

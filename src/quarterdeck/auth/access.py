@@ -68,7 +68,7 @@ class Access:
             principal, subject = await self.admit(connection, call, lookup, permission)
             return await show(connection, principal, subject)
 
-        return await self._database.read(work)
+        return await self._database.read(work, owner=call.owner)
 
     async def find(self, call: Call[Body], lookup: Lookup[Subject], permission: Permission | None) -> Subject:
         """Admit the caller and return the object, without reading anything else."""
@@ -76,7 +76,7 @@ class Access:
         async def work(connection: Connection) -> Subject:
             return (await self.admit(connection, call, lookup, permission))[1]
 
-        return await self._database.read(work)
+        return await self._database.read(work, owner=call.owner)
 
 
 async def block_credentials(connection: Connection, ids: Collection[UUID]) -> None:

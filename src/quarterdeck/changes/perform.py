@@ -86,7 +86,7 @@ class Changes:
                 await store.save(connection, claim, first_attempt[1])
             return Answer(first_attempt[0])
 
-        return await self._database.transaction(work, repeatable=call.idempotency_key is not None)
+        return await self._database.transaction(work, repeatable=call.idempotency_key is not None, owner=call.owner)
 
 
 def _encoded(record: Struct | None) -> bytes:

@@ -6,6 +6,9 @@ responses. Details for the operator go to the log through `__cause__`.
 
 from enum import Enum, StrEnum
 
+# A run takes inputs before each step, and a step takes seconds.
+_RUN_FULL_WAIT_SECONDS = 5
+
 
 class ErrorCode(StrEnum):
     """The closed set of the interface. Clients branch on it."""
@@ -133,9 +136,23 @@ def too_many(limit_name: str, wait_seconds: int) -> ServiceError:
     )
 
 
+def run_full() -> ServiceError:
+    return ServiceError(
+        Kind.TOO_MANY,
+        "The active run of this session has as many inputs waiting as it may have, by number or by size. Nothing was "
+        "stored: send it again when the run has taken some of them, or cancel the run.",
+        _RUN_FULL_WAIT_SECONDS,
+    )
+
+
 def contended() -> ServiceError:
-    """The only conflict that a retry can resolve."""
+    """A conflict that a retry can resolve."""
     return ServiceError(Kind.CONTENDED, "The session's active run kept changing. Nothing was stored: send it again.")
+
+
+def locked() -> ServiceError:
+    """Another transaction held a lock for too long. A retry can resolve this conflict too."""
+    return ServiceError(Kind.CONTENDED, "Other requests are using the same object. Nothing was stored: send it again.")
 
 
 def unavailable(reason: str = "The service cannot reach a part it needs. Try again shortly.") -> ServiceError:

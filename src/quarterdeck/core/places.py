@@ -11,7 +11,7 @@ class Places:
         self._free = total
         self._per_owner = per_owner
         self._held: Counter[Hashable] = Counter()
-        # Owners that wait, in the order of their turns: an owner that gets a place goes behind the others.
+        # Those who wait, by owner. The owners are in the order of their turns.
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     def take_now(self, owner: Hashable) -> bool:
@@ -52,22 +52,28 @@ class Places:
                 # Granted in the moment of the timeout or of a cancellation.
                 self.release(owner)
             else:
-                self._forget(owner, granted)
+                self._stop_waiting(owner, granted)
             raise
 
-    def _forget(self, owner: Hashable, granted: asyncio.Future[None]) -> None:
-        queue = self._waiting[owner]
-        queue.remove(granted)
-        if not queue:
-            del self._waiting[owner]
+    def _stop_waiting(self, owner: Hashable, granted: "asyncio.Future[None]") -> None:
+        queue = self._waiting.get(owner)
+        # `_grant` has removed it already if it was cancelled just before.
+        if queue is not None and granted in queue:
+            queue.remove(granted)
+            if not queue:
+                del self._waiting[owner]
 
     def _grant(self) -> None:
-        """Gives free places to those who wait. An owner that has its part is passed over."""
-        for owner, queue in list(self._waiting.items()):
-            # A cancelled one is still in the queue until its task has run.
-            granted = next((one for one in queue if not one.done()), None)
-            if granted is not None and self.take_now(owner):
+        """Gives free places to those who wait: next is the owner with the fewest places, and owners with equally many
+        take turns. So an owner that sends many requests delays the requests of others by no more than one place."""
+        while self._free and self._waiting:
+            owner = min(self._waiting, key=self._held.__getitem__)
+            if self._held[owner] >= self._per_owner:
+                return
+            queue = self._waiting.pop(owner)
+            granted = queue.popleft()
+            if queue:
+                # Behind the other owners.
+                self._waiting[owner] = queue
+            if not granted.done() and self.take_now(owner):
                 granted.set_result(None)
-                self._forget(owner, granted)
-                if queue:
-                    self._waiting[owner] = self._waiting.pop(owner)

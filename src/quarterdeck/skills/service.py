@@ -1,6 +1,6 @@
 """Operations on skills and their versions."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable
 from typing import IO, cast
 from uuid import UUID
 
@@ -131,7 +131,7 @@ async def push_skill_version(
             bundle = await uploads.scan(skill.workspace_id, spool)
         except BundleError as fault:
             raise errors.invalid(fault.message) from fault
-        await _store_archive(database, bundles, bundle, spool)
+        await _store_archive(database, bundles, bundle, spool, call.owner)
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, __: str) -> Made:
         version_id, workspace_id = new_id(), principal.workspace_id
@@ -156,14 +156,16 @@ async def push_skill_version(
     )
 
 
-async def _store_archive(database: Database, bundles: BundleStore, bundle: Bundle, spool: IO[bytes]) -> None:
+async def _store_archive(
+    database: Database, bundles: BundleStore, bundle: Bundle, spool: IO[bytes], owner: Hashable
+) -> None:
     """The row is touched first, so that the sweep of unreferenced archives leaves this one alone."""
     sha256 = bundle.manifest.archive_sha256
 
     async def touch(connection: Connection) -> UUID:
         return await store.touch_bundle(connection, bytes.fromhex(sha256), new_id(), bundle.bundle_bytes)
 
-    generation = await database.statement(touch, repeatable=True)
+    generation = await database.statement(touch, repeatable=True, owner=owner)
     await bundles.put(sha256, generation, spool)
 
 

@@ -33,11 +33,20 @@ class Agent:
         self._dropped_turns = 0
         self._reported_turns = 0
 
-    async def step(self, turns: Sequence[Turn], on_text: OnText) -> Step:
-        """Halves the context each time the model rejects it as too long: the model's window may be smaller than the
+    @property
+    def conversation_tokens(self) -> int:
+        """How much of the conversation is kept to select from. More than fits: the sizes in the log, where JSON has
+        blanks, are compared with it too."""
+        return self._settings.context_tokens * 5 // 4
+
+    async def step(self, turns: Sequence[Turn], left_out: int, on_text: OnText) -> Step:
+        """`left_out`: the number of older turns that are not in `turns`.
+
+        Halves the context each time the model rejects it as too long: the model's window may be smaller than the
         setting, and the token count is an estimate."""
         while True:
-            kept, self._dropped_turns = fit_turns(turns, self._context_tokens, self._instructions)
+            kept, dropped = fit_turns(turns, self._context_tokens, self._instructions)
+            self._dropped_turns = left_out + dropped
             tools = self._tools.specs
             try:
                 return await step_with_retries(self._model, self._instructions, kept, tools, on_text, self._settings)

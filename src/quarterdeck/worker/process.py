@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.conversations.runs.recovery import recover
+from quarterdeck.conversations.runs.turns import runs_to_leave
 from quarterdeck.conversations.sessions.service import purge_deleted_sessions
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.settings import DatabaseSettings, Settings, WorkerSettings
@@ -26,6 +27,7 @@ from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.secret_encryption import SecretCipher
 from quarterdeck.webhooks.sender import Sender
 from quarterdeck.worker.agent import AgentLoader
+from quarterdeck.worker.queue_store import TurnsJobManager
 from quarterdeck.worker.run_driver import RunDriver
 
 QUEUE = "runs"
@@ -36,6 +38,8 @@ _MAX_PAUSE_SECONDS = 1.0
 _STEADY_SECONDS = 5.0
 # Notifications announce jobs and aborts within milliseconds; polling covers lost notifications.
 _POLL_SECONDS = 1.0
+# A run whose workspace has less than its share gets a place within a few of these.
+_TURN_SECONDS = 1.0
 
 
 def run_worker(settings: Settings) -> int:
@@ -51,12 +55,13 @@ async def _work(settings: Settings) -> None:
     models = ModelRegistry(settings.model)
     files = BundleFiles(database, bundles, settings.bundle, settings.data_dir)
     agents = AgentLoader(database, files, models, settings.model)
-    driver = RunDriver(database, agents, settings.run)
+    driver = RunDriver(database, agents, settings.run, settings.worker)
     await database.open()
     stopping = asyncio.Event()
     jobs = asyncio.create_task(_process_jobs(driver, settings.database, settings.worker, stopping))
     background = [
         asyncio.create_task(_recover_runs(database, settings)),
+        asyncio.create_task(_give_turns(database, driver)),
         asyncio.create_task(_deliver_webhooks(database, settings)),
     ]
 
@@ -117,6 +122,7 @@ async def _run_queue(driver: RunDriver, url: str, database: DatabaseSettings, wo
         reconnect_timeout=RECONNECT_SECONDS,
     )
     app = App(connector=connector)
+    app.job_manager = TurnsJobManager(connector, worker.concurrency)
 
     @app.task(name="drive_run", queue=QUEUE)
     async def drive(run_id: str) -> None:
@@ -145,6 +151,18 @@ async def _recover_runs(database: Database, settings: Settings) -> None:
         except Exception as fault:
             log.warning("recovery failed; trying again", exc_info=fault)
         await asyncio.sleep(settings.worker.sweep_seconds)
+
+
+async def _give_turns(database: Database, driver: RunDriver) -> None:
+    """Looks at the current state each time, so that a lost connection or a killed worker has no lasting effect."""
+    while True:
+        await asyncio.sleep(_TURN_SECONDS)
+        if not driver.is_busy:
+            continue
+        try:
+            driver.leave(await runs_to_leave(database, no_place_free=driver.is_full))
+        except Exception as fault:
+            log.warning("giving turns failed; trying again", exc_info=fault)
 
 
 async def _deliver_webhooks(database: Database, settings: Settings) -> None:

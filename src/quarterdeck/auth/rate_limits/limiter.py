@@ -2,6 +2,7 @@
 
 import time
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from quarterdeck.auth.rate_limits import rules
 from quarterdeck.auth.rate_limits.memory_backend import MemoryBackend
@@ -63,8 +64,13 @@ class RequestLimit:
 
     def __init__(self, limiter: RateLimiter) -> None:
         self._limiter = limiter
+        self._caller: Caller | None = None
         self._is_charged = False
         self._decision: Decision | None = None
+
+    @property
+    def workspace_id(self) -> UUID | None:
+        return None if self._caller is None else self._caller.workspace_id
 
     @property
     def is_allowed(self) -> bool:
@@ -82,15 +88,15 @@ class RequestLimit:
     async def charge_known(self, credential: Credential) -> None:
         """Charge the caller of a credential that was valid before, without waiting with a database connection in hand.
         A refusal is raised later, by `charge`: an invalid credential must be answered 401, not 429."""
-        caller = self._limiter.known_caller(credential) if self._limiter.rates else None
-        if caller is not None:
-            await self._charge(caller)
+        self._caller = self._limiter.known_caller(credential)
+        if self._caller is not None:
+            await self._charge(self._caller)
 
     async def charge(self, credential: Credential, principal: Principal) -> None:
-        if self._limiter.rates and not self._is_charged:
-            caller = Caller(principal.session_token_id or principal.api_key_id, principal.workspace_id)
-            self._limiter.remember(credential, caller)
-            await self._charge(caller)
+        if self._caller is None:
+            self._caller = Caller(principal.session_token_id or principal.api_key_id, principal.workspace_id)
+            self._limiter.remember(credential, self._caller)
+            await self._charge(self._caller)
         if not self.is_allowed:
             longest = max(self.states, key=rules.wait_us)
             seconds = rules.rounded_up(rules.wait_us(longest), rules.SECOND_US)
@@ -98,8 +104,9 @@ class RequestLimit:
 
     def forget(self, credential: Credential) -> None:
         self._limiter.forget(credential)
-        self._is_charged, self._decision = False, None
+        self._caller, self._is_charged, self._decision = None, False, None
 
     async def _charge(self, caller: Caller) -> None:
-        self._is_charged = True
-        self._decision = await self._limiter.charge(caller)
+        if self._limiter.rates:
+            self._is_charged = True
+            self._decision = await self._limiter.charge(caller)

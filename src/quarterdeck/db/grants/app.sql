@@ -28,8 +28,10 @@ GRANT SELECT, INSERT, UPDATE (deleted_at), DELETE ON app.deleted_sessions TO {ro
 -- All columns except for those that say to which session and workspace the run belongs.
 GRANT SELECT, INSERT,
     UPDATE (state, attempt, barren_attempts, parked, last_input, consumed_through, inputs_accepted, inputs_consumed,
-            steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at)
+            unconsumed_bytes, steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at)
     ON app.runs TO {role};
+
+GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};
 
 GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at) ON app.skills TO {role};
 GRANT SELECT, INSERT ON app.skill_versions TO {role};
@@ -54,4 +56,6 @@ GRANT SELECT ON app.audit_retention TO {role};
 
 -- Functions of triggers need no privilege.
 GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run, app.submit_inputs,
-    app.find_principals, app.check_submitter, app.take_lock, app.expire_audit_events TO {role};
+    app.find_principals, app.check_submitter, app.take_lock, app.expire_audit_events, app.waiting_inputs,
+    app.read_conversation, app.enqueue_run_after, app.waiting_workspaces, app.next_run_job, app.ask_runs_to_leave
+    TO {role};
