@@ -20,9 +20,11 @@ from msgspec import Struct, field
 from tests.sse import EventReader
 from tests.world import Server, World, bundle, serving
 
-ROUNDS = 8
+ROUNDS = 5
 # Only a failure takes this long.
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 30.0
+# Enough to fail a test, and to see what is refused.
+ENOUGH_REFUSALS = 5
 # For an attack to reach its full strength.
 STRENGTH_SECONDS = 1.0
 _RUN_ENDS = ("run.succeeded", "run.failed", "run.cancelled")
@@ -85,6 +87,8 @@ class Neighbour:
                 with suppress(_Refused):
                     await step()
             served.rounds += len(served.refusals) == refused_before
+            if len(served.refusals) >= ENOUGH_REFUSALS:
+                break
         return served
 
     async def _look(self) -> None:
@@ -236,9 +240,8 @@ class _Refused(Exception):
 
 async def _end_of_run(reader: EventReader, run_id: str) -> str:
     """The type of the event that ended the run."""
-    while True:
-        message = await reader.next(PATIENCE_SECONDS)
-        if message is None:
-            raise _Refused("the stream ended before the run")
-        if message.event in _RUN_ENDS and message.data["run_id"] == run_id:
-            return message.event
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (message := await reader.next()) is not None:
+            if message.event in _RUN_ENDS and message.data["run_id"] == run_id:
+                return message.event
+    raise _Refused("the stream ended before the run")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.skills.archive import read_bundle
+from quarterdeck.skills.archive import read_bundle, read_file
 from quarterdeck.skills.model import Bundle, BundleError
 from tests.unit.archives import (
     BLOCK,
@@ -241,8 +241,43 @@ def test_files_are_sorted_by_path_and_directories_left_out() -> None:
 
 
 def test_names_that_only_look_alike_lie_side_by_side() -> None:
-    names = [b"a", b"a.b", b"ab", b"a b", b"b/a", b"b.a/a", b"..a", b"a..", b"...", b"c/c:", b" "]
+    names = [b"a", b"a.b", b"ab", b"a b", b"b/a", b"b.a/a", b"..a", b"...a", b" a", b"a-", b"a~"]
     assert len(read(bundle(*map(file, names))).manifest.files) == len(names) + 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "漢字/かな.md",
+        "한국어.md",
+        "emoji 👍🏽.md",
+        "family 👨\u200d👩\u200d👧.md",
+        "rainbow 🏳\ufe0f\u200d🌈",
+        "heart ❤\ufe0f.md",
+        "keycap 1\ufe0f\u20e3.md",
+        "می\u200cشود.md",
+        "ශ්\u200dරී.md",
+        "flag 🇫🇷",
+        "e\u0301.md",
+        "Screenshot 10.00\u202fAM.png",
+        "console.md",
+        "con-fig/auxiliary.txt",
+        "com10.txt",
+        "null",
+        "lpt.md",
+        ".con",
+        "a.con",
+        "(a) [b] {c} #d $e %f &g 'h' +i ,j ;k =l @m !n `o ^p ~q.md",
+    ],
+)
+def test_names_in_many_scripts_and_near_reserved_ones(path: str) -> None:
+    assert [file.path for file in read(bundle(file(path.encode()))).manifest.files if file.path != "SKILL.md"] == [path]
+
+
+@pytest.mark.parametrize("path", ["SKILL\u200b.md", "a.", "CON", "ab:c"])
+def test_a_file_of_a_bundle_that_was_stored_before_its_path_was_refused_is_read(path: str) -> None:
+    archive = bundle(file(path.encode(), b"content"))
+    assert read_file(io.BytesIO(archive), path, LIMITS, 100) == b"content"
 
 
 def test_reads_from_where_the_source_stands() -> None:

@@ -1,11 +1,5 @@
 """Connections and transactions. All database access of an API process, except for inputs, goes through `Database`.
 
-Nobody waits long for a lock with a connection in hand, because everybody shares the connections. After a short wait the
-work is rolled back, its connection goes back to the pool, and the work is repeated after a pause.
-
-Work that is done for a request names its `owner`, the workspace: one owner holds at most a share of the connections.
-Work without an owner is the process's own.
-
 A caller is told within five seconds that the database is not available. Work that takes longer is not cancelled,
 because the outcome of a cancelled commit is unknown: it ends by PostgreSQL's timeouts, and the caller is told that the
 outcome is unknown.
@@ -34,6 +28,11 @@ _random = SystemRandom()
 
 
 class Database:
+    """All callers share the connections, so nobody waits long for a lock with a connection in hand: the work is rolled
+    back, its connection goes back to the pool, and the work is repeated after a pause. Work for a request names its
+    `owner`, the workspace, which holds at most a share of the connections. Work without an owner is the process's own.
+    """
+
     def __init__(self, url: str, settings: DatabaseSettings) -> None:
         self._settings = settings
         self._pool = make_pool(url, settings, settings.pool_connections, settings.workspace_share)
@@ -186,9 +185,19 @@ def role_options(role: str, search_path: str) -> str:
         # Applies from the first statement on, whichever user logs in.
         "role": role,
         "search_path": search_path,
-        # A role can change its own defaults for all later connections. These options override them.
+        # PostgreSQL lets every role change its own defaults for later connections. These options override those that
+        # would break what we rely on: durable commits, fresh reads after a lock, open connections, values as psycopg
+        # reads them.
         "synchronous_commit": "on",
         "default_transaction_read_only": "off",
+        "default_transaction_isolation": r"read\ committed",
+        "default_transaction_deferrable": "off",
+        "idle_session_timeout": "0",
+        "DateStyle": "ISO",
+        "IntervalStyle": "postgres",
+        "bytea_output": "hex",
+        "array_nulls": "on",
+        "standard_conforming_strings": "on",
     }
     return _as_options(values)
 

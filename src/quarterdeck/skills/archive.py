@@ -15,7 +15,7 @@ from quarterdeck.skills import tar
 from quarterdeck.skills.frontmatter import read_frontmatter
 from quarterdeck.skills.gunzip import Gunzip, Source
 from quarterdeck.skills.model import Bundle, BundleError, Manifest, ManifestFile, shown
-from quarterdeck.skills.paths import bundle_path, check_collisions
+from quarterdeck.skills.paths import bundle_path, check_collisions, check_portable
 
 SKILL_MD = "SKILL.md"
 
@@ -67,6 +67,8 @@ def read_archive(source: Source, limits: BundleSettings) -> Archive:
     while walk.next_entry():
         pass
     walk.finish()
+    for path in walk.directories:
+        check_portable(path)
     check_collisions(walk.directories)
     return Archive(
         files=sorted(walk.files, key=lambda file: file.path),

@@ -174,7 +174,8 @@ class Receiver(Struct, frozen=True):
 class Outcome(Struct, frozen=True, kw_only=True):
     """How an attempt ended."""
 
-    duration_ms: int
+    # None if there was no connection.
+    duration_ms: int | None
     status: int | None = None
     # None if the receiver accepted it.
     error: str | None = None

@@ -6,17 +6,25 @@ from uuid import UUID
 from quarterdeck.conversations.events.model import EventBody, Head
 from quarterdeck.db.database import Connection
 
-# Events hold up to a megabyte each, so a page is also limited by its size in bytes.
+# Events hold up to a megabyte each, so a page is also limited by its size in bytes. One event after the other, until
+# either limit is passed: a window function would read and convert all events that the first limit allows, 200 MiB for a
+# page of 4. The last event is not shown if it is beyond a limit; it tells that there are more.
 _PAGE = """
-SELECT id, session_id, run_id, type, created_at, data, candidates FROM (
-    SELECT e.*, count(*) OVER () AS candidates,
-           sum(octet_length(e.data::text)) OVER (ORDER BY e.id) - octet_length(e.data::text) AS bytes_before
-    FROM (
-        SELECT id, session_id, run_id, type, created_at, data FROM session_events
-        WHERE session_id = %s AND id > %s ORDER BY id LIMIT %s
+WITH RECURSIVE taken AS (
+    (
+        SELECT id, session_id, run_id, type, created_at, data, 0::bigint AS bytes_before, 1 AS place
+        FROM session_events WHERE session_id = %s AND id > %s ORDER BY id LIMIT 1
+    )
+    UNION ALL
+    SELECT e.id, e.session_id, e.run_id, e.type, e.created_at, e.data,
+           taken.bytes_before + octet_length(taken.data::text), taken.place + 1
+    FROM taken CROSS JOIN LATERAL (
+        SELECT * FROM session_events s WHERE s.session_id = taken.session_id AND s.id > taken.id ORDER BY s.id LIMIT 1
     ) AS e
-) AS sized
-WHERE bytes_before < %s ORDER BY id
+    WHERE taken.bytes_before < %s AND taken.place <= %s
+)
+SELECT id, session_id, run_id, type, created_at, data, (SELECT count(*) FROM taken)
+FROM taken WHERE bytes_before < %s AND place <= %s ORDER BY id
 """
 _HEADS = """
 SELECT s.id, s.workspace_id, (SELECT max(e.id) FROM session_events e WHERE e.session_id = s.id)
@@ -30,9 +38,9 @@ async def page(
     connection: Connection, session_id: UUID, after: int, count: int, page_bytes: int
 ) -> tuple[list[EventBody], bool]:
     """At most `count` events, at least one if any is left, and whether there are more."""
-    rows = await (await connection.execute(_PAGE, (session_id, after, count + 1, page_bytes))).fetchall()
-    events = [EventBody(*row[:6]) for row in rows[:count]]
-    return events, bool(rows) and rows[0][6] > len(events)
+    values = (session_id, after, page_bytes, count, page_bytes, count)
+    rows = await (await connection.execute(_PAGE, values)).fetchall()
+    return [EventBody(*row[:6]) for row in rows], bool(rows) and rows[0][6] > len(rows)
 
 
 async def heads(connection: Connection, session_ids: Iterable[UUID]) -> dict[UUID, Head]:

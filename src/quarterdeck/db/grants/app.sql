@@ -15,11 +15,14 @@ GRANT SELECT, INSERT, UPDATE (email, display_name) ON app.users TO {role};
 -- All columns: LOCK TABLE, at the first start, ignores privileges of columns.
 GRANT SELECT, INSERT, UPDATE ON app.workspaces TO {role};
 GRANT SELECT, INSERT, UPDATE (ended_at, joined_at) ON app.members TO {role};
-GRANT SELECT, INSERT, UPDATE (expires_at, last_used_at, revoked_at, replaced_by) ON app.api_keys TO {role};
+-- Triggers let these columns change in one direction only: keys and tokens that ended stay ended.
+GRANT SELECT, INSERT (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by, expires_at),
+    UPDATE (expires_at, last_used_at, revoked_at, replaced_by) ON app.api_keys TO {role};
 
 GRANT SELECT, INSERT, UPDATE (title, model, instructions, archived_at, revision), DELETE ON app.sessions TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_skills TO {role};
-GRANT SELECT, INSERT, UPDATE (revoked_at) ON app.session_tokens TO {role};
+GRANT SELECT, INSERT (id, session_id, api_key_id, secret_hash, prefix, expires_at), UPDATE (revoked_at)
+    ON app.session_tokens TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_events TO {role};
 GRANT USAGE ON SEQUENCE app.session_event_ids TO {role};
 -- FOR UPDATE needs UPDATE on some column, here and below: the most harmless one.
