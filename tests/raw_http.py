@@ -55,6 +55,9 @@ class Wire:
     ) -> None:
         self._socket.close()
 
+    def close(self) -> None:
+        self._socket.close()
+
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 

@@ -21,6 +21,7 @@ from quarterdeck.changes.perform import Changes
 from quarterdeck.conversations.events.hub import EventHub
 from quarterdeck.conversations.events.notifications import Notifier
 from quarterdeck.conversations.events.page_loader import PageLoader
+from quarterdeck.conversations.events.stream_places import StreamPlaces
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
 from quarterdeck.core import errors
 from quarterdeck.core.logging import configure_logs, log
@@ -92,6 +93,7 @@ class Services:
             InputBatcher: self.inputs,
             EventHub: self.hub,
             PageLoader: PageLoader(self.database),
+            StreamPlaces: StreamPlaces(settings.stream, settings.http.connections),
             BundleStore: self.bundles,
             Uploads: self.uploads,
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),

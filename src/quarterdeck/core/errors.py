@@ -6,6 +6,9 @@ responses. Details for the operator go to the log through `__cause__`.
 
 from enum import Enum, StrEnum
 
+# Retry-After of a refused event stream.
+_STREAM_WAIT_SECONDS = 5
+
 
 class ErrorCode(StrEnum):
     """The closed set of the interface. Clients branch on it."""
@@ -130,6 +133,16 @@ def outdated(oldest: str) -> ServiceError:
 def too_many(limit_name: str, wait_seconds: int) -> ServiceError:
     return ServiceError(
         Kind.TOO_MANY, f"This {limit_name} has sent too many requests. Try again in {wait_seconds} s.", wait_seconds
+    )
+
+
+def too_many_streams(owner: str, limit: int) -> ServiceError:
+    """It is unknown when another stream will end, so the wait is a fixed time."""
+    return ServiceError(
+        Kind.TOO_MANY,
+        f"This {owner} has {limit} open event streams, which is the limit. Close one, or try again in "
+        f"{_STREAM_WAIT_SECONDS} s.",
+        _STREAM_WAIT_SECONDS,
     )
 
 

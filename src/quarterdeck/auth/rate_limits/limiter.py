@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from quarterdeck.auth.rate_limits import rules
 from quarterdeck.auth.rate_limits.memory_backend import MemoryBackend
-from quarterdeck.auth.rate_limits.model import Caller, Decision, Rate, RateState
+from quarterdeck.auth.rate_limits.model import Decision, Keys, Rate, RateState
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Credential, Principal
 from quarterdeck.core.settings import LimitSettings
@@ -13,40 +13,43 @@ from quarterdeck.core.settings import LimitSettings
 if TYPE_CHECKING:
     from quarterdeck.auth.rate_limits.redis_backend import RedisBackend
 
-_MAX_KNOWN_CALLERS = 10_000
+_MAX_KNOWN_CREDENTIALS = 10_000
 
 
 class RateLimiter:
     def __init__(self, settings: LimitSettings, processes: int) -> None:
         """Without Redis, each of the server's processes enforces its share of the limits."""
         self.rates = rules.rates(settings, processes if settings.redis_url is None else 1)
-        self._memory = MemoryBackend()
+        self._memory = MemoryBackend(self.rates)
         self._redis = _redis_backend(settings, self.rates)
-        # Callers by credential, as of the last successful check of that credential.
-        self._callers: dict[Credential, Caller] = {}
+        # What each credential is charged under, as of its last successful check.
+        self._known: dict[Credential, Keys] = {}
 
     async def close(self) -> None:
         if self._redis is not None:
             await self._redis.close()
 
-    def known_caller(self, credential: Credential) -> Caller | None:
-        return self._callers.get(credential)
+    def known_keys(self, credential: Credential) -> Keys | None:
+        return self._known.get(credential)
 
-    def remember(self, credential: Credential, caller: Caller) -> None:
-        self._callers[credential] = caller
-        if len(self._callers) > _MAX_KNOWN_CALLERS:
-            del self._callers[next(iter(self._callers))]
+    def remember(self, credential: Credential, principal: Principal) -> Keys:
+        owner_ids = {
+            "credential": principal.session_token_id or principal.api_key_id,
+            "workspace": principal.workspace_id,
+        }
+        keys = self._known[credential] = tuple(rate.key(owner_ids[rate.name]) for rate in self.rates)
+        if len(self._known) > _MAX_KNOWN_CREDENTIALS:
+            del self._known[next(iter(self._known))]
+        return keys
 
     def forget(self, credential: Credential) -> None:
-        self._callers.pop(credential, None)
+        self._known.pop(credential, None)
 
-    async def charge(self, caller: Caller) -> Decision | None:
+    async def charge(self, keys: Keys) -> Decision | None:
         """None if Redis is unreachable. The request is then allowed."""
-        owner_ids = {"credential": caller.credential_id, "workspace": caller.workspace_id}
-        charges = [(rate, owner_ids[rate.name]) for rate in self.rates]
         if self._redis is not None:
-            return await self._redis.charge([owner_id for _, owner_id in charges])
-        return self._memory.charge(charges, time.monotonic_ns() // 1000)
+            return await self._redis.charge(keys)
+        return self._memory.charge(keys, time.monotonic_ns() // 1000)
 
 
 def _redis_backend(settings: LimitSettings, rates: tuple[Rate, ...]) -> "RedisBackend | None":
@@ -71,9 +74,8 @@ class RequestLimit:
         return not self._limiter.rates or (self._is_charged and (self._decision is None or self._decision.allowed))
 
     @property
-    def rates(self) -> tuple[Rate, ...]:
-        """The rates that the request was charged against."""
-        return self._limiter.rates if self._is_charged else ()
+    def is_charged(self) -> bool:
+        return self._is_charged
 
     @property
     def states(self) -> tuple[RateState, ...]:
@@ -82,15 +84,13 @@ class RequestLimit:
     async def charge_known(self, credential: Credential) -> None:
         """Charge the caller of a credential that was valid before, without waiting with a database connection in hand.
         A refusal is raised later, by `charge`: an invalid credential must be answered 401, not 429."""
-        caller = self._limiter.known_caller(credential) if self._limiter.rates else None
-        if caller is not None:
-            await self._charge(caller)
+        keys = self._limiter.known_keys(credential)
+        if keys is not None:
+            await self._charge(keys)
 
     async def charge(self, credential: Credential, principal: Principal) -> None:
         if self._limiter.rates and not self._is_charged:
-            caller = Caller(principal.session_token_id or principal.api_key_id, principal.workspace_id)
-            self._limiter.remember(credential, caller)
-            await self._charge(caller)
+            await self._charge(self._limiter.remember(credential, principal))
         if not self.is_allowed:
             longest = max(self.states, key=rules.wait_us)
             seconds = rules.rounded_up(rules.wait_us(longest), rules.SECOND_US)
@@ -100,6 +100,6 @@ class RequestLimit:
         self._limiter.forget(credential)
         self._is_charged, self._decision = False, None
 
-    async def _charge(self, caller: Caller) -> None:
+    async def _charge(self, keys: Keys) -> None:
         self._is_charged = True
-        self._decision = await self._limiter.charge(caller)
+        self._decision = await self._limiter.charge(keys)
