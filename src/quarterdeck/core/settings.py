@@ -56,6 +56,8 @@ class Networks(tuple[IPv4Network | IPv6Network, ...]):
 class ServerSettings(Struct, frozen=True):
     host: str = "127.0.0.1"
     port: Port = 8700
+    # None: health checks are answered on `port` only.
+    health_port: Annotated[int, Meta(ge=1, le=65535)] | None = None
     processes: Count = 1
     data_dir: Annotated[str, Meta(min_length=1)] = "data"
     shutdown_seconds: Seconds = 10.0
