@@ -1,7 +1,7 @@
 """A workspace that fills all places of the workers. Runs of its neighbours start all the same, and nothing is lost."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -26,8 +26,8 @@ def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture
-async def neighbour(world: World) -> AsyncIterator[World]:
-    yield await World.create(world.database_url, world.http)
+async def neighbour(world: World) -> World:
+    return await World.create(world.database_url, world.http)
 
 
 async def submit(world: World, text: str, count: int = 1) -> dict[str, str]:

@@ -223,14 +223,61 @@ async def test_a_foreign_workspace_is_404_with_the_bytes_of_what_does_not_exist(
 
 @OPERATION
 async def test_lacking_the_permission(visitor: World, stage: Stage, operation: Operation) -> None:
-    if operation.permission is None:
+    for permission in operation.permissions:
+        key, objects = stage.lacking[permission], stage.objects
+        answer = await request(visitor, operation, objects.ids, key, str(stage.workspace_id))
+        assert error_of(answer) == (NOT_FOUND if operation.hides_forbidden else FORBIDDEN)
+        if _named(operation):
+            answer = await request(visitor, operation, absent_ids(objects), key, str(stage.workspace_id))
+            assert error_of(answer) == NOT_FOUND
+
+
+# Changes of something that exists, whose response a key gets that may not read. They make something new, of which they
+# show what the caller sent, or end something, which must work with the one permission. Every other such operation shows
+# what was stored before, like a read, and says so with `reads`.
+WITHOUT_READING = {
+    "submit_input",
+    "create_session_token",
+    "push_skill_version",
+    "test_webhook",
+    "cancel_run",
+    "revoke_session_token",
+    "revoke_api_key",
+    "rotate_api_key",
+}
+
+
+def test_a_change_that_shows_what_was_stored_needs_the_permission_to_read() -> None:
+    changes = [each for each in OPERATIONS if each.method != "GET" and each.success_type and _named(each)]
+    assert {each.name for each in changes if not each.reads} == WITHOUT_READING
+    assert {each.name for each in OPERATIONS if each.reads} == {each.name for each in changes} - WITHOUT_READING
+
+
+@OPERATION
+async def test_a_change_of_nothing_is_no_way_to_read(visitor: World, stage: Stage, operation: Operation) -> None:
+    if operation.method != "PATCH":
         return
-    key, objects = stage.lacking[operation.permission], stage.objects
-    answer = await request(visitor, operation, objects.ids, key, str(stage.workspace_id))
-    assert error_of(answer) == (NOT_FOUND if operation.hides_forbidden else FORBIDDEN)
-    if _named(operation):
-        answer = await request(visitor, operation, absent_ids(objects), key, str(stage.workspace_id))
-        assert error_of(answer) == NOT_FOUND
+    path = operation.path.format(**stage.objects.ids)
+    for key, expected in ((stage.lacking[Permission.WORKSPACE_READ], 403), (stage.key, 200)):
+        answer = await visitor.http.patch(path, json={}, headers=visitor.headers(key=key))
+        assert answer.status_code == expected
+
+
+@OPERATION
+async def test_email_addresses_are_for_keys_that_may_read(world: World, operation: Operation) -> None:
+    objects = await Objects.make(world)
+    blind = []
+    if Permission.WORKSPACE_READ not in operation.permissions:
+        blind.append((await world.new_key_record(tuple(operation.permissions)))[0])
+    if operation.session_token:
+        blind.append(await world.new_token(objects.ids["session_id"]))
+    for key in blind:
+        answer = await request(world, operation, objects.ids, key, str(world.workspace_id))
+        assert answer.status_code == operation.success_status, answer.text
+        assert b"@example.com" not in answer.content
+    if not blind:
+        answer = await request(world, operation, objects.ids, world.key, str(world.workspace_id))
+        assert (b"@example.com" in answer.content) == (b"primary_email" in answer.content)
 
 
 @OPERATION
@@ -251,9 +298,9 @@ async def test_a_session_token_sees_its_session_and_nothing_else(world: World, o
 
 @OPERATION
 async def test_the_right_caller(world: World, operation: Operation) -> None:
-    """The permission alone is enough, and a key that still lives a while works like one that never ends."""
+    """The permissions alone are enough, and a key that still lives a while works like one that never ends."""
     objects = await Objects.make(world)
-    needed = () if operation.permission is None else (operation.permission,)
+    needed = tuple(operation.permissions)
     # A key that ends cannot make one that does not.
     lasts = operation.name in ("create_api_key", "rotate_api_key")
     key, _ = await world.new_key_record(needed, None if lasts else datetime.now(UTC) + timedelta(hours=30))

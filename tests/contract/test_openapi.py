@@ -255,7 +255,7 @@ def test_a_log_is_read_by_numbers_and_as_a_stream() -> None:
 
 @each_operation
 def test_security_names_the_permission(operation: Operation) -> None:
-    expected: list[Json] = [{"api_key": [] if operation.permission is None else [operation.permission.value]}]
+    expected: list[Json] = [{"api_key": [each.value for each in operation.permissions]}]
     if operation.session_token:
         expected.append({"session_token": []})
     assert described(operation)["security"] == expected
@@ -343,7 +343,7 @@ def test_page_shows_every_operation_with_all_it_can_answer() -> None:
         assert operation.name in page.ids
         assert operation.path in page.text
         article = Page(PAGE[PAGE.index(f'id="{operation.name}"') :].split("</article>")[0]).text
-        needed = "Any key or session token" if operation.permission is None else operation.permission.value
+        needed = " and ".join(each.value for each in operation.permissions) or "Any key or session token"
         for text in (needed, *parameters(operation)):
             assert text in article
         for refusal in refusals(operation):

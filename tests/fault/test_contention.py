@@ -125,6 +125,21 @@ async def test_a_session_that_stays_locked_is_409_and_stores_nothing(here: World
     assert await count(here, stuck) == (1, 1, 1)
 
 
+async def test_a_change_to_a_session_that_stays_locked_is_409(here: World) -> None:
+    session_id = await here.new_session()
+    run_id = (await here.submit(session_id)).json()["run_id"]
+    async with locked(here, session_id):
+        answers = await asyncio.gather(
+            timed(here.post(f"/v1/runs/{run_id}/cancel", None)),
+            timed(here.delete(f"/v1/sessions/{session_id}")),
+        )
+    for answer in answers:
+        assert error_of(answer) == CONFLICT
+        assert answer.headers["retry-after"] == "0"
+    assert (await here.get(f"/v1/runs/{run_id}")).json()["state"] == "queued"
+    assert (await here.post(f"/v1/runs/{run_id}/cancel", None)).status_code == 200
+
+
 async def test_a_lock_that_is_let_go_in_time_costs_nothing(here: World) -> None:
     session_id = await here.new_session()
     async with locked(here, session_id):

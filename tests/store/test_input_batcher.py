@@ -112,6 +112,41 @@ async def test_inputs_that_arrive_during_a_call_share_the_next_one(
     assert calls == [set(sessions[:1]), set(sessions[1:])]
 
 
+async def test_workspaces_take_turns_in_the_queue(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quarterdeck.conversations.runs.input_batcher._SLOW_CALL_SECONDS", 60.0)
+    other = await World.create(world.database_url, world.http)
+    greedy, modest = UUID(await world.new_session()), UUID(await other.new_session())
+    calls: list[set[UUID]] = []
+    async with batching(world, calls) as batcher, await world.connect() as holder:
+        async with holder.transaction():
+            # Holds up the first call, whichever session it is for.
+            await holder.execute("LOCK TABLE session_events IN EXCLUSIVE MODE")
+            inputs = [asyncio.create_task(batcher.submit(submission(world, greedy))) for _ in range(200)]
+            await held_up(world)
+            inputs.append(asyncio.create_task(batcher.submit(submission(other, modest))))
+            await asyncio.sleep(0)
+        await asyncio.gather(*inputs)
+    assert calls == [{greedy}, {greedy, modest}, {greedy}, {greedy}]
+
+
+async def test_a_workspace_fills_only_its_part_of_the_queue(world: World) -> None:
+    other = await World.create(world.database_url, world.http)
+    stuck, free = UUID(await world.new_session()), UUID(await other.new_session())
+    text = "x" * (SubmitSettings().workspace_waiting_bytes // 2)
+    async with batching(world) as batcher:
+        async with locked(world, stuck):
+            waiting = [asyncio.create_task(batcher.submit(submission(world, stuck, text=text))) for _ in range(2)]
+            await held_up(world)
+            refused = await outcome(batcher.submit(submission(world, stuck)))
+            assert refused == "Too many inputs are waiting. Try again shortly."
+            assert (await batcher.submit(submission(other, free, text=text))).verdict is ACCEPTED
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        assert (await batcher.submit(submission(world, stuck))).verdict is ACCEPTED
+        assert not batcher._pending_bytes_of
+
+
 async def test_a_slow_call_does_not_hold_up_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = UUID(await world.new_session()), UUID(await world.new_session())
     submit, started, release = store.submit, asyncio.Event(), asyncio.Event()
@@ -201,6 +236,23 @@ async def test_locked_sessions_leave_a_connection_for_the_others(world: World) -
             waiting = [asyncio.create_task(batcher.submit(submission(world, session_id))) for session_id in stuck]
             await held_up(world)
             assert (await batcher.submit(submission(world, free))).verdict is ACCEPTED
+        assert [(await task).verdict for task in waiting] == [ACCEPTED] * 5
+
+
+async def test_locked_sessions_of_one_workspace_leave_a_connection_to_those_of_others(world: World) -> None:
+    """Connections are given back between the attempts, and the workspaces take turns."""
+    other = await World.create(world.database_url, world.http)
+    stuck, busy = [UUID(await world.new_session()) for _ in range(5)], UUID(await other.new_session())
+    async with batching(world, submit_connections=2, lock_attempt_seconds=0.05) as batcher:
+        async with await world.connect() as holder, holder.transaction():
+            for session_id in stuck:
+                await holder.execute("SELECT pg_advisory_xact_lock(session_lock(%s))", (session_id,))
+            waiting = [asyncio.create_task(batcher.submit(submission(world, session_id))) for session_id in stuck]
+            async with locked(other, busy):
+                locked_for_a_moment = asyncio.create_task(batcher.submit(submission(other, busy)))
+                await held_up(world)
+            assert (await locked_for_a_moment).verdict is ACCEPTED
+            assert not any(task.done() for task in waiting)
         assert [(await task).verdict for task in waiting] == [ACCEPTED] * 5
 
 

@@ -4,7 +4,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from uuid import uuid4
+from unittest.mock import patch
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -113,6 +114,24 @@ async def test_it_takes_its_time_when_told() -> None:
     start = time.monotonic()
     await step([UserTurn("demo: slow 0.2")])
     assert time.monotonic() - start >= 0.2
+
+
+async def test_it_is_slow_for_a_limited_time_in_each_run() -> None:
+    """Also if the turns of its earlier steps are cut off."""
+    model, pauses = DemoModel(0, 100), []
+
+    async def note(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async def take_step(run_id: UUID) -> float:
+        pauses.clear()
+        with patch("quarterdeck.agents.demo.asyncio.sleep", note):
+            await model.step("", [UserTurn("demo: slow 40", run_id)], TIME_ONLY, lambda _: None)
+        return round(sum(pauses), 3)
+
+    one, other = uuid4(), uuid4()
+    assert [await take_step(one) for _ in range(4)] == [40, 40, 20, 0]
+    assert await take_step(other) == 40
 
 
 async def test_it_shows_its_text_in_pieces() -> None:

@@ -171,10 +171,12 @@ def _too_large(operation: Operation) -> Refusal:
 def _lacks_permission(operation: Operation) -> list[Refusal]:
     if operation.hides_forbidden or operation.permission is None:
         return []
-    when = f"The key lacks `{operation.permission}`."
+    when = f"The key lacks {' or '.join(f'`{each}`' for each in operation.permissions)}."
     if operation.session_token:
         when += " A session token never gets this."
     remedy = "Use a key that holds the permission."
+    if operation.reads:
+        remedy = "Use a key that holds both permissions: the response shows what was stored before."
     return [Refusal("forbidden", errors.forbidden(operation.permission), when, remedy)]
 
 

@@ -69,6 +69,8 @@ class DatabaseSettings(Struct, frozen=True):
     # The role of API and workers. PostgreSQL reserves `none`, `public` and pg_….
     role: Annotated[str, Meta(pattern=r"^(?!(none|public)$|pg_)[a-z_][a-z0-9_]{0,62}$")] = "quarterdeck_app"
     pool_connections: Count = 8
+    # The part of these that the requests of one workspace can use at a time.
+    workspace_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
     submit_connections: Count = 4
     # Callers must learn within five seconds that the database is down. The wait for a connection is part of that.
     pool_wait_seconds: Seconds = 3.0
@@ -78,8 +80,6 @@ class DatabaseSettings(Struct, frozen=True):
     # Of these, the time of one attempt, with a connection in hand. Longer than most transactions hold a lock: those who
     # wait with a connection get the lock in their order, those who pause do not.
     lock_attempt_seconds: Seconds = 0.1
-    # The part of `pool_connections` that the requests of one workspace can use at a time.
-    workspace_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
 
 
 class HttpSettings(Struct, frozen=True):

@@ -1,11 +1,5 @@
 """Connections and transactions. All database access of an API process, except for inputs, goes through `Database`.
 
-Nobody waits long for a lock with a connection in hand, because everybody shares the connections. After a short wait the
-work is rolled back, its connection goes back to the pool, and the work is repeated after a pause.
-
-Work that is done for a request names its `owner`, the workspace: one owner holds at most a share of the connections.
-Work without an owner is the process's own.
-
 A caller is told within five seconds that the database is not available. Work that takes longer is not cancelled,
 because the outcome of a cancelled commit is unknown: it ends by PostgreSQL's timeouts, and the caller is told that the
 outcome is unknown.
@@ -34,6 +28,11 @@ _random = SystemRandom()
 
 
 class Database:
+    """All callers share the connections, so nobody waits long for a lock with a connection in hand: the work is rolled
+    back, its connection goes back to the pool, and the work is repeated after a pause. Work for a request names its
+    `owner`, the workspace, which holds at most a share of the connections. Work without an owner is the process's own.
+    """
+
     def __init__(self, url: str, settings: DatabaseSettings) -> None:
         self._settings = settings
         self._pool = make_pool(url, settings, settings.pool_connections, settings.workspace_share)

@@ -103,7 +103,7 @@ class WebhookDeliveryBody(Struct, frozen=True, kw_only=True):
     next_attempt_at: Moment | None
     last_status: Annotated[int | None, Meta(description="What the receiver answered last, if it answered.")]
     last_error: Annotated[str | None, Meta(description="Why the last attempt failed, if it did.")]
-    duration_ms: Annotated[int | None, Meta(description="How long the last attempt took.")]
+    duration_ms: Annotated[int | None, Meta(description="How long the last attempt took. null without a connection.")]
     created_at: Moment
     delivered_at: Moment | None
 

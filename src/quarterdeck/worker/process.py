@@ -38,8 +38,8 @@ _MAX_PAUSE_SECONDS = 1.0
 _STEADY_SECONDS = 5.0
 # Notifications announce jobs and aborts within milliseconds; polling covers lost notifications.
 _POLL_SECONDS = 1.0
-# A run whose workspace has less than its share gets a place within a few of these.
-_TURN_SECONDS = 1.0
+# How often a worker without a free place looks for waiting runs whose workspace has less than its share.
+_TURN_SECONDS = 0.25
 
 
 def run_worker(settings: Settings) -> int:

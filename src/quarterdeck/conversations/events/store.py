@@ -6,26 +6,7 @@ from uuid import UUID
 from quarterdeck.conversations.events.model import EventBody, Head
 from quarterdeck.db.database import Connection
 
-# Events hold up to a megabyte each, so a page is also limited by its size in bytes. One event after the other, until
-# either limit is passed: a window function would read and convert all events that the first limit allows, 200 MiB for a
-# page of 4. The last event is not shown if it is beyond a limit; it tells that there are more.
-_PAGE = """
-WITH RECURSIVE taken AS (
-    (
-        SELECT id, session_id, run_id, type, created_at, data, 0::bigint AS bytes_before, 1 AS place
-        FROM session_events WHERE session_id = %s AND id > %s ORDER BY id LIMIT 1
-    )
-    UNION ALL
-    SELECT e.id, e.session_id, e.run_id, e.type, e.created_at, e.data,
-           taken.bytes_before + octet_length(taken.data::text), taken.place + 1
-    FROM taken CROSS JOIN LATERAL (
-        SELECT * FROM session_events s WHERE s.session_id = taken.session_id AND s.id > taken.id ORDER BY s.id LIMIT 1
-    ) AS e
-    WHERE taken.bytes_before < %s AND taken.place <= %s
-)
-SELECT id, session_id, run_id, type, created_at, data, (SELECT count(*) FROM taken)
-FROM taken WHERE bytes_before < %s AND place <= %s ORDER BY id
-"""
+_PAGE = "SELECT event_id, run_id, type, created_at, data, followed FROM read_log(%s, %s, %s, %s)"
 _HEADS = """
 SELECT s.id, s.workspace_id, (SELECT max(e.id) FROM session_events e WHERE e.session_id = s.id)
 FROM sessions s WHERE s.id = ANY (%s::uuid[])
@@ -37,10 +18,10 @@ _NOTIFY = "SELECT pg_notify('quarterdeck_events', payload) FROM unnest(%s::text[
 async def page(
     connection: Connection, session_id: UUID, after: int, count: int, page_bytes: int
 ) -> tuple[list[EventBody], bool]:
-    """At most `count` events, at least one if any is left, and whether there are more."""
-    values = (session_id, after, page_bytes, count, page_bytes, count)
-    rows = await (await connection.execute(_PAGE, values)).fetchall()
-    return [EventBody(*row[:6]) for row in rows], bool(rows) and rows[0][6] > len(rows)
+    """At most `count` events that fill `page_bytes`, at least one if any is left, and whether there are more."""
+    rows = await (await connection.execute(_PAGE, (session_id, after, count, page_bytes))).fetchall()
+    events = [EventBody(event_id, session_id, *rest) for event_id, *rest, _ in rows]
+    return events, bool(rows) and rows[-1][-1]
 
 
 async def heads(connection: Connection, session_ids: Iterable[UUID]) -> dict[UUID, Head]:

@@ -32,8 +32,8 @@ LANGUAGE plpgsql VOLATILE
 -- As in submit_inputs(): plans from a time when the table was nearly empty would scan it.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
-SET enable_sort = off
 SET plan_cache_mode = force_generic_plan
+SET jit = off
 AS $$
 DECLARE
     turn record;
@@ -78,19 +78,24 @@ BEGIN
 END;
 $$;
 
--- Marks runs that shall leave their places, because runs of other workspaces wait for theirs.
+-- Marks runs that shall leave their places, one for each waiting run of a workspace that has less than its share. If the
+-- run still waits some seconds later, another one is asked: a tool call may take long, or the place went to a third.
 CREATE OR REPLACE FUNCTION ask_runs_to_leave() RETURNS void
 LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
+SET jit = off
 AS $$
 DECLARE
     share bigint;
-    wanted bigint;
 BEGIN
-    -- One decision at a time: two workers would ask for the same places twice.
+    -- One decision at a time: two workers would ask twice for the same run.
     IF NOT pg_try_advisory_xact_lock(hashtextextended('ask_runs_to_leave', 4)) THEN
         RETURN;
     END IF;
 
+    -- Waiting runs mean that no place is free, so the places of all workers are the jobs that are being done.
     SELECT greatest((SELECT count(*) FROM jobs.procrastinate_jobs j WHERE j.status = 'doing') / greatest(count(*), 2), 1)
     INTO share
     FROM (
@@ -99,30 +104,27 @@ BEGIN
         SELECT w.workspace_id FROM waiting_workspaces() w
     ) AS every_workspace;
 
-    -- A run that has waited for less than a second may be about to get a free place of another worker.
-    SELECT sum(entitled.runs) - (SELECT count(*) FROM jobs.procrastinate_jobs j WHERE j.status = 'doing' AND j.leaving)
-    INTO wanted
-    FROM waiting_workspaces() w
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS runs FROM (
-            SELECT FROM jobs.procrastinate_jobs j
+    WITH entitled AS (
+        SELECT missing.id, row_number() OVER () AS number
+        FROM waiting_workspaces() w
+        CROSS JOIN LATERAL (
+            SELECT j.id, j.ask_at FROM jobs.procrastinate_jobs j
             WHERE j.workspace_id = w.workspace_id AND j.status = 'todo'
-              AND greatest(j.queued_at, j.scheduled_at) < now() - interval '1 second'
+              AND (j.scheduled_at IS NULL OR j.scheduled_at <= now())
               AND NOT EXISTS (SELECT FROM jobs.procrastinate_jobs d WHERE d.lock = j.lock AND d.status = 'doing')
-            LIMIT greatest(share - w.places, 0)
-        ) AS waiting
-    ) AS entitled;
-
-    UPDATE jobs.procrastinate_jobs SET leaving = true
-    WHERE id IN (
-        SELECT ranked.id
-        FROM (
-            SELECT j.id, row_number() OVER (PARTITION BY j.workspace_id ORDER BY j.id) AS place
-            FROM jobs.procrastinate_jobs j WHERE j.status = 'doing' AND NOT j.leaving
-        ) AS ranked
-        WHERE ranked.place > share
-        ORDER BY ranked.place DESC, ranked.id DESC
-        LIMIT greatest(wanted, 0)
-    );
+            ORDER BY j.queueing_lock LIMIT greatest(share - w.places, 0)
+        ) AS missing
+        WHERE missing.ask_at <= now()
+    ), ranked AS (
+        SELECT j.id, row_number() OVER (PARTITION BY j.workspace_id ORDER BY j.id) AS place
+        FROM jobs.procrastinate_jobs j WHERE j.status = 'doing' AND NOT j.leaving
+    ), borrowed AS (
+        SELECT r.id, row_number() OVER (ORDER BY r.place DESC, r.id DESC) AS number FROM ranked r WHERE r.place > share
+    ), asked AS (
+        UPDATE jobs.procrastinate_jobs j SET leaving = true
+        FROM borrowed b JOIN entitled e ON e.number = b.number WHERE j.id = b.id
+        RETURNING e.id
+    )
+    UPDATE jobs.procrastinate_jobs j SET ask_at = now() + interval '5 seconds' FROM asked WHERE j.id = asked.id;
 END;
 $$;

@@ -3,9 +3,10 @@
 ALTER TABLE jobs.procrastinate_jobs
     -- The default is for jobs that a process of the previous release replaces. They share one turn.
     ADD COLUMN workspace_id uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
-    ADD COLUMN queued_at timestamptz NOT NULL DEFAULT now(),
     -- Another workspace needs the place of this job.
-    ADD COLUMN leaving boolean NOT NULL DEFAULT false;
+    ADD COLUMN leaving boolean NOT NULL DEFAULT false,
+    -- While the job waits: when another may be asked to leave its place to it. At first it may be about to get a free one.
+    ADD COLUMN ask_at timestamptz NOT NULL DEFAULT now() + interval '0.5 seconds';
 UPDATE jobs.procrastinate_jobs j SET workspace_id = r.workspace_id
 FROM runs r WHERE j.queue_name = 'runs' AND r.id = j.queueing_lock::uuid;
 
