@@ -181,7 +181,7 @@ class BundleSettings(Struct, frozen=True):
     # Limits for comparisons by line: per file on each side, and for all files on both sides.
     diff_file_bytes: Bytes = 256 * 1024
     diff_bytes: Bytes = 512 * 1024
-    # Queued comparisons per process, including the current one. Only one is computed at a time.
+    # Queued comparisons per process, including those that are computed. As many as scans are computed at a time.
     diffs: Count = 8
 
     def per_workspace(self, total: int) -> int:

@@ -102,7 +102,6 @@ async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: 
         operation="change_skill",
         lookup=_visible_skill(call.workspace_id, skill_id),
         permission=Permission.SKILL_MANAGE,
-        reads=True,
         resource=(skill_id,),
         about=ObjectType.SKILL,
         effect=effect,
