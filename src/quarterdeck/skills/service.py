@@ -241,6 +241,11 @@ async def of_session(connection: Connection, session_id: UUID) -> list[UsableVer
     return await store.of_session(connection, session_id)
 
 
+async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int) -> list[ManifestFile]:
+    found = await store.version(connection, workspace_id, skill_id, version)
+    return [] if found is None else stored_bundle(found).files
+
+
 async def check_usable(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None) -> None:
     """Raise if a session cannot add the skill. Sessions that already use an archived skill keep it."""
     found = await store.usable(connection, workspace_id, skill_id, version)
