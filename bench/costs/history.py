@@ -14,15 +14,14 @@ INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, cons
 SELECT gen_random_uuid(), %s, %s, 'succeeded', 1, last, last, %s, %s, 1, now(), now()
 FROM (SELECT last_value AS last FROM session_event_ids) AS ids RETURNING id
 """
-_ACCEPTED = """
+_INPUTS = """
 INSERT INTO session_events (session_id, run_id, workspace_id, type, data)
-SELECT %s, %s, %s, 'input.accepted', jsonb_build_object('input_id', md5(n::text)::uuid, 'text', %s::text)
-FROM generate_series(1, %s) n
-"""
-_CONSUMED = """
-INSERT INTO session_events (session_id, run_id, type, data)
-SELECT %s, %s, 'input.consumed', jsonb_build_object('input_id', md5(n::text)::uuid, 'step', 1)
-FROM generate_series(1, %s) n
+SELECT %s, %s, entry.workspace_id, entry.type, entry.data
+FROM generate_series(1, %s) n CROSS JOIN LATERAL (VALUES
+    (0, %s::uuid, 'input.accepted', jsonb_build_object('input_id', md5(n::text)::uuid, 'text', %s::text)),
+    (1, NULL, 'input.consumed', jsonb_build_object('input_id', md5(n::text)::uuid, 'step', 1))
+) AS entry (place, workspace_id, type, data)
+ORDER BY n, entry.place
 """
 _ANSWER = """
 INSERT INTO session_events (session_id, run_id, type, data)
@@ -45,11 +44,11 @@ def text_of(size: int) -> str:
 
 
 async def add_history(server: Server, session_id: UUID, inputs: int, text: str) -> None:
-    """One run that has ended and consumed as many inputs of this text."""
+    """One run that has ended and consumed as many inputs of this text, in the rows of release 0.1: each later release
+    can read them."""
     workspace_id = server.workspace_id
     ((run_id,),) = await server.statement(_RUN, session_id, workspace_id, inputs, inputs)
-    await server.statement(_ACCEPTED, session_id, run_id, workspace_id, text, inputs)
-    await server.statement(_CONSUMED, session_id, run_id, inputs)
+    await server.statement(_INPUTS, session_id, run_id, inputs, workspace_id, text)
     await server.statement(_ANSWER, session_id, run_id, session_id, run_id)
 
 

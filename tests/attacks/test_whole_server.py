@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import msgspec
 import pytest
 from bench.wire import Wire
 
@@ -22,7 +23,7 @@ MIB = 1024 * 1024
 CANCELLING_CONNECTIONS = 40
 LARGE_INPUTS = 700
 # As large as a JSON body may be.
-LARGE_INPUT = "x" * (MIB - 64)
+LARGE_INPUT_BYTES = MIB - 64
 SLOW_RUNS = 100
 TRANSFERS = 32
 SLOW_READ_BYTES = 32 * 1024
@@ -67,13 +68,19 @@ async def test_one_session_gets_hundreds_of_large_inputs(tenants: Tenants) -> No
     attacker = tenants.attacker
     session_id = await attacker.new_session()
     token = await attacker.new_token(session_id)
-    run_id = await slow_run(attacker, session_id, token)
+    await slow_run(attacker, session_id, token)
     statuses: Counter[int] = Counter()
     left = iter(range(LARGE_INPUTS))
 
+    body = msgspec.json.encode({"type": "input", "text": "x" * LARGE_INPUT_BYTES})
+    headers = f"Authorization: Bearer {token}", "Content-Type: application/json", f"Content-Length: {len(body)}"
+    submission = request("POST", f"/v1/sessions/{session_id}/events", *headers, body=body)
+
     async def steer() -> None:
+        wire = await Wire.connect(tenants.server.port)
         for _ in left:
-            statuses[(await attacker.submit(session_id, LARGE_INPUT, key=token)).status_code] += 1
+            statuses[(await wire.ask(submission)).status] += 1
+        wire.close()
 
     @asynccontextmanager
     async def flood() -> AsyncIterator[None]:
@@ -85,11 +92,19 @@ async def test_one_session_gets_hundreds_of_large_inputs(tenants: Tenants) -> No
     found = await attacked(tenants.neighbour, flood())
     found.check()
     assert set(statuses) == {200, 429}
-    # The worker takes what was accepted, and the run can be ended at any time.
-    assert (await attacker.post(f"/v1/runs/{run_id}/cancel", None)).status_code == 200
+    # Whatever the session holds, its run can be cancelled and it can be deleted.
+    await cancel_all(attacker, session_id)
     assert await ends_of_inputs(attacker, session_id) == statuses[200] + 1
     assert (await attacker.delete(f"/v1/sessions/{session_id}")).status_code == 204
     assert (await tenants.neighbour.work(1)).refusals == []
+
+
+async def cancel_all(attacker: World, session_id: str) -> None:
+    """A run that fails passes its inputs to another one, so there may be more than one to cancel."""
+    active = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running')"
+    while found := await attacker.fetch(active, session_id):
+        for (run_id,) in found:
+            assert (await attacker.post(f"/v1/runs/{run_id}/cancel", None)).status_code == 200
 
 
 async def ends_of_inputs(attacker: World, session_id: str) -> int:

@@ -85,6 +85,8 @@ BEGIN
         CASE event.type
             WHEN 'input.consumed' THEN
                 IF event.input_event_id IS NULL THEN
+                    -- One was not found, so the earlier ones are not searched: that would be thousands of queries.
+                    CONTINUE WHEN accepted_before = 0;
                     SELECT a.id INTO accepted_before FROM (
                         SELECT e.id, e.data FROM session_events e
                         WHERE e.session_id = target_session_id AND e.type = 'input.accepted'
@@ -92,7 +94,6 @@ BEGIN
                         ORDER BY e.id DESC LIMIT 1000
                     ) AS a
                     WHERE a.data->>'input_id' = event.data->>'input_id' LIMIT 1;
-                    -- Not found: earlier ones are not searched either.
                     accepted_before := coalesce(accepted_before, 0);
                 END IF;
                 SELECT a.data->>'text' INTO content FROM session_events a
