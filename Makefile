@@ -6,7 +6,7 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-ver
 
 ARGS ?=
 
-.PHONY: setup serve test test-all fault model availability soak fuzz browser screenshots bench bench-smoke bench-peers check audit sbom format openapi client lock clean
+.PHONY: setup serve test test-all fault model availability soak fuzz browser screenshots bench bench-smoke bench-peers costs check audit sbom format openapi client lock clean
 
 setup: .venv/.runtime
 
@@ -61,6 +61,11 @@ bench-smoke: .venv/.dev
 bench-peers: .venv/.dev
 	bench/install.sh
 	$(BIN)/python -m bench.peers.run $(ARGS)
+
+# What the most expensive single requests cost in processor time and memory, in about five minutes. Needs Linux.
+# `make costs ARGS="--markdown build/costs.md"` writes the table of SECURITY.md.
+costs: .venv/.dev
+	$(BIN)/python -m bench.costs.run $(ARGS)
 
 # Outages of the database and rolling restarts under load, about five minutes. ARGS="--help" lists the options.
 availability: .venv/.dev

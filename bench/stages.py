@@ -9,7 +9,7 @@ from msgspec import Struct
 from bench.case import Ground
 from bench.filling import ACTIVE_EVERY, fill, fill_keys
 from bench.server import Server, serving
-from bench.submitting import Sessions, add_active_runs, add_sessions
+from bench.submitting import UNBOUNDED, Sessions, add_active_runs, add_sessions
 
 STEERED = Sessions(10_000)
 # Those of a long history that have an active run.
@@ -19,7 +19,7 @@ STEERED_AMONG_MANY = Sessions(10_000, first=ACTIVE_EVERY, stride=ACTIVE_EVERY)
 @asynccontextmanager
 async def steered(ground: Ground, **settings: object) -> AsyncIterator[Server]:
     """10,000 sessions with a run each that nobody drives: every input steers."""
-    async with serving(ground, **settings) as server:
+    async with serving(ground, **UNBOUNDED, **settings) as server:
         await add_sessions(server, STEERED)
         await add_active_runs(server)
         await server.settle()
@@ -52,7 +52,7 @@ class Pair(Struct, frozen=True):
 @asynccontextmanager
 async def long_history(ground: Ground) -> AsyncIterator[Pair]:
     """A million sessions, ten million entries in their logs and a million receipts; and, small, 10,000 new sessions."""
-    async with serving(ground) as large, steered(ground) as small:
+    async with serving(ground, **UNBOUNDED) as large, steered(ground) as small:
         await asyncio.to_thread(
             fill,
             large.database_url,

@@ -34,6 +34,8 @@ _ADD_RUNS = """
 INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through)
 SELECT uuidv7(), id, workspace_id, 'queued', 1, 0 FROM sessions
 """
+# For the API: the runs of `add_active_runs` consume nothing, so all inputs of all rounds wait.
+UNBOUNDED = {"SUBMIT_RUN_WAITING_INPUTS": 10**9, "SUBMIT_RUN_WAITING_BYTES": 10**12}
 # pgbench scripts. `step` is the number of clients.
 _AT_RANDOM = "\\set i :first + :stride * random(0, :count - 1)"
 _IN_TURN = "\\set i :first + :stride * (:client_id + :step * :n)\n\\set n :n + 1"
@@ -167,6 +169,8 @@ def _script(server: Server, sessions: Sessions) -> str:
         "ARRAY[NULL]::bytea[]",
         # Two clients may meet at a session. The service sends such an input again, and waits then.
         "true",
+        str(UNBOUNDED["SUBMIT_RUN_WAITING_INPUTS"]),
+        str(UNBOUNDED["SUBMIT_RUN_WAITING_BYTES"]),
     )
     statement = store._SUBMIT
     assert statement.count("%b") == len(values), "the statement takes other parameters"

@@ -40,8 +40,15 @@ def is_gone(server: Server) -> bool:
 
 
 def resident_mib(server: Server) -> float:
-    pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in _worker_pids(server)]
+    pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in serving_pids(server)]
     return sum(pages) * os.sysconf("SC_PAGE_SIZE") / 1024**2
+
+
+def peak_mib(pid: int) -> float:
+    """The most memory that was ever resident in a process."""
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) / 1024
 
 
 def connections(server: Server, *, stuck: bool = False) -> int:
@@ -62,7 +69,7 @@ def descriptors(server: Server) -> int:
 
 def descriptor_limits(server: Server) -> dict[int, tuple[int, int]]:
     """Soft and hard limit of each serving process, by its process id."""
-    return {pid: resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in _worker_pids(server)}
+    return {pid: resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in serving_pids(server)}
 
 
 @contextmanager
@@ -88,13 +95,13 @@ def answered(server: Server, path: str) -> int:
     return server.log.read_text().count(f'"path":"{path}","status":200')
 
 
-def _worker_pids(server: Server) -> list[int]:
+def serving_pids(server: Server) -> list[int]:
     """The serving processes: children of the started one."""
     return [int(pid) for pid in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()]
 
 
 def _open_files(server: Server) -> Iterator[str]:
-    for pid in _worker_pids(server):
+    for pid in serving_pids(server):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             try:
                 yield os.readlink(descriptor)

@@ -18,7 +18,13 @@ from msgspec import Struct
 from tests.world import PATIENT, START_SECONDS, STOP_SECONDS, World, app_url
 
 # A long lease: a worker must not count as dead because the machine is busy. Tests use `take_for_dead`.
-QUICK = PATIENT | {"WORKER_LEASE_SECONDS": 60, "WORKER_SWEEP_SECONDS": 0.3, "MODEL_DEMO_PAUSE_SECONDS": 0}
+# Slow runs outlast their tests.
+QUICK = PATIENT | {
+    "WORKER_LEASE_SECONDS": 60,
+    "WORKER_SWEEP_SECONDS": 0.3,
+    "MODEL_DEMO_PAUSE_SECONDS": 0,
+    "MODEL_DEMO_SLOW_SECONDS": 600,
+}
 
 
 class Worker(Struct, frozen=True):

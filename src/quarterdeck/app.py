@@ -32,8 +32,10 @@ from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.operation import Operation
 from quarterdeck.retention import delete_expired
+from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
-from quarterdeck.skills.uploads import Uploads, open_uploads
+from quarterdeck.skills.spool import spool_folder
+from quarterdeck.skills.uploads import Uploads
 from quarterdeck.webhooks.secret_encryption import SecretCipher
 
 
@@ -63,7 +65,8 @@ class Services:
         self.inputs = InputBatcher(url, settings.database, settings.submit, self.notifier.add)
         self.hub = EventHub(url, settings.database, settings.stream)
         self.bundles = open_bundle_store(settings.bundle.store_url, settings.data_dir)
-        self.uploads = open_uploads(settings.bundle, settings.data_dir)
+        self.uploads = Uploads(settings.bundle, spool_folder(settings.data_dir))
+        self.files = BundleFiles(self.database, self.bundles, settings.bundle, settings.data_dir)
         self.shutdown = asyncio.Event()
 
     def routes(self) -> list[Route]:
@@ -104,6 +107,7 @@ class Services:
             PageLoader: PageLoader(self.database),
             StreamPlaces: StreamPlaces(settings.stream, settings.http.connections),
             BundleStore: self.bundles,
+            BundleFiles: self.files,
             Uploads: self.uploads,
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
@@ -132,6 +136,7 @@ class Services:
                 await self._flush()
             await self.hub.close()
             self.uploads.close()
+            self.files.close()
             await self.inputs.close()
             await self.notifier.close()
             await self.rate_limiter.close()

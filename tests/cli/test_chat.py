@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -233,6 +233,47 @@ async def test_control_characters_of_others_do_not_reach_the_terminal(server: Se
         assert screen.ended() == 0
     for order in (b"owned", b"\x1b[2J", b"\x1b[31m", b"\x9b", b"\xc2\x9b", b"\x1bc"):
         assert order not in screen.raw.replace(b"\xe2\x80\xba", b"")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("worker")
+async def test_a_line_of_a_megabyte_is_cut_and_ctrl_c_works(server: Server, world: World) -> None:
+    """In the log when the chat starts, and sent by another client to a run that Ctrl-C cancels."""
+
+    def has_mark(count: str) -> Callable[[str], bool]:
+        # The mark is wrapped with its line.
+        return lambda text: f"({count} more characters)" in " ".join(text.split())
+
+    session_id, line = await world.new_session(), "x" * 1_000_000
+    await ended(world, (await world.submit(session_id, line)).json()["run_id"])
+    with terminal("chat", session_id, variables=variables_of(server, world)) as screen:
+        screen.wait("Type /help")
+        screen.wait_for(has_mark("990,000"), "the mark of the line in the log")
+        await world.submit(session_id, f"demo: slow 99\n{line}yz")
+        screen.wait_for(has_mark("990,002"), "the mark of the live line")
+        screen.wait("Running · Ctrl-C to cancel", "Sent from another client")
+        screen.interrupt()
+        screen.wait("Run cancelled.")
+        screen.wait_for(lambda text: "● Running" not in text, "the end of the run")
+        screen.interrupt()
+        assert screen.ended() == 0
+    assert len(screen.raw) < 200_000
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("worker")
+async def test_a_pipe_and_the_log_have_the_whole_line(server: Server, world: World) -> None:
+    line = "x" * 1_000_000
+    session_id = await world.new_session()
+    environ = environment() | variables_of(server, world)
+    done = subprocess.run(
+        [*QD, "chat", session_id], input=line, env=environ, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"\n> {line}\n" in done.stdout
+    assert line in qd_in(environ, "watch", session_id, "--until-idle").stdout
 
 
 @pytest.mark.usefixtures("worker")

@@ -117,6 +117,21 @@ def test_lint_reports_all_errors_at_once(tmp_path: Path) -> None:
     ]
 
 
+def test_lint_reports_the_paths_that_the_server_refuses(tmp_path: Path) -> None:
+    person = Nearby(tmp_path)
+    folder_with(tmp_path / "bad", SKILL__md="---\nname: bad\ndescription: x\n---\nText.\n")
+    for name in ("SKILL\u200b.md", "a.", "aux.txt", "x:y.md", "fine 👨\u200d👩\u200d👧.md"):
+        (tmp_path / "bad" / name).write_text("")
+    linted = person.qd("skills", "lint", "bad")
+    assert linted.returncode == 1
+    assert [line.partition(": ")[2] for line in sorted(linted.stdout.splitlines())] == [
+        "the path has an invisible character, U+200B.",
+        "a part of the path ends with a dot or a space, which Windows removes.",
+        '"aux" is the name of a device on Windows.',
+        "the path starts with a drive letter.",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

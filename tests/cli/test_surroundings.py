@@ -65,14 +65,40 @@ async def test_a_log_for_a_full_output(tmp_path: Path, server: Server, world: Wo
 async def test_a_download_to_a_device_does_not_replace_it(tmp_path: Path, server: Server, world: World) -> None:
     person = person_of(tmp_path, server, world)
     await pushed(world)
-    # A link: a client that replaced its target would destroy the device.
-    (tmp_path / "full").symlink_to(FULL)
-    assert person.refused("skills", "download", "demo", "1", "-o", "full") == (2, "full: No space left on device")
-    assert (tmp_path / "full").is_symlink()
-    (tmp_path / "link").symlink_to("target")
-    person.done("skills", "download", "demo", "1", "-o", "link")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "target").read_bytes() == bundle()
+    # A client that replaced the device would need the right to write to its folder, which root has.
+    message = f"{FULL}: No space left on device"
+    assert person.refused("skills", "download", "demo", "1", "-o", str(FULL)) == (2, message)
+    assert FULL.is_char_device()
+
+
+@pytest.mark.parametrize("target", ["../outside", "inside", "nothing", "link.tar.gz", "/dev/null"])
+async def test_a_download_does_not_follow_a_link(tmp_path: Path, server: Server, world: World, target: str) -> None:
+    (tmp_path / "outside").write_bytes(b"before")
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "inside").write_bytes(b"before")
+    person = person_of(home, server, world)
+    await pushed(world)
+    (home / "link.tar.gz").symlink_to(target)
+    # The name that a download has by default, too.
+    (home / "demo-1.tar.gz").symlink_to(target)
+    for name, options in (("link.tar.gz", ("-o", "link.tar.gz")), ("demo-1.tar.gz", ())):
+        code, line = person.refused("skills", "download", "demo", "1", *options)
+        assert (code, line) == (2, f"{name}: is a symbolic link, which a download does not follow")
+        assert (home / name).readlink() == Path(target)
+    assert (tmp_path / "outside").read_bytes() == (home / "inside").read_bytes() == b"before"
+    assert not (home / "nothing").exists()
+    assert not [path for path in home.iterdir() if path.name.startswith(".download")]
+
+
+async def test_a_download_through_a_linked_folder(tmp_path: Path, server: Server, world: World) -> None:
+    """The person named the folder. /tmp is a link on macOS."""
+    person = person_of(tmp_path, server, world)
+    await pushed(world)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "folder").symlink_to("real")
+    person.done("skills", "download", "demo", "1", "-o", "folder/x.tar.gz")
+    assert (tmp_path / "real" / "x.tar.gz").read_bytes() == bundle()
 
 
 async def test_a_download_into_a_pipe_goes_through_it(tmp_path: Path, server: Server, world: World) -> None:

@@ -2,7 +2,9 @@
 
 import io
 import logging
+import os
 import socket
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from quarterdeck.client import (
 from quarterdeck.client.errors import BY_CODE
 from quarterdeck.client.models import Permission, SessionBody, SessionSkill
 from quarterdeck.client.requests import Operation
+from quarterdeck.client.transfers import Download
 from quarterdeck.core.errors import ErrorCode
 from tests.client import faulty_proxy as bad
 from tests.client.both_clients import KINDS, Both, opened
@@ -188,6 +191,27 @@ async def test_a_download_is_complete_or_leaves_the_file_alone(
             await client.call("_download", Operation("x", "GET", "/v1/nothing"), {}, {}, target, None)
     assert target.read_bytes() == expected
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_link_that_appears_during_a_download_is_replaced_and_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside, target = tmp_path / "outside", tmp_path / "target"
+    outside.write_bytes(b"before")
+    replace = os.replace
+
+    def replace_later(source: str, path: Path) -> None:
+        target.symlink_to(outside)
+        replace(source, path)
+
+    monkeypatch.setattr(os, "replace", replace_later)
+    with closing(Download()) as download:
+        download.start({})
+        download.write(b"content")
+        assert download.save(target) == 7
+    assert outside.read_bytes() == b"before"
+    assert not target.is_symlink()
+    assert target.read_bytes() == b"content"
 
 
 @both

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.client import ConnectionFailed, Delta, Event, Internal, NotFound, Unauthorized
+from quarterdeck.client import ConnectionFailed, Delta, Event, Internal, NotFound, Unauthorized, sse
 from quarterdeck.client.event_follower import EventFollower
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
 from quarterdeck.client.sse import Message, Parser
@@ -313,6 +314,24 @@ def test_a_stream_can_be_split_anywhere(cuts: list[int]) -> None:
         found += parser.feed(STREAM[start:end])
     assert found == MESSAGES
     assert parser.retry_seconds == 0.25
+
+
+def test_a_long_line_in_small_chunks_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts bytes, because time depends on the machine."""
+    searched = 0
+
+    class Counted:
+        def split(self, chunk: bytes) -> list[bytes]:
+            nonlocal searched
+            searched += len(chunk)
+            return re.split(rb"\r\n|\n|\r", chunk)
+
+    monkeypatch.setattr(sse, "_LINE_END", Counted())
+    line = b"data: " + b"x" * 1_000_000 + b"\n\n"
+    parser = Parser()
+    found = [message for at in range(0, len(line), 100) for message in parser.feed(line[at : at + 100])]
+    assert found == [Message("message", b"x" * 1_000_000, None)]
+    assert searched == len(line)
 
 
 @given(st.lists(st.binary(max_size=60), max_size=10))

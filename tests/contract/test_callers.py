@@ -14,6 +14,7 @@ from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.core.actors import CredentialKind, Permission
 from quarterdeck.core.secrets import mint
 from quarterdeck.http.operation import Operation, Payload
+from quarterdeck.webhooks.model import CreatedWebhookBody, WebhookBody
 from tests.world import Server, World, bundle, error_of
 
 BODIES: dict[str, Any] = {
@@ -223,14 +224,39 @@ async def test_a_foreign_workspace_is_404_with_the_bytes_of_what_does_not_exist(
 
 @OPERATION
 async def test_lacking_the_permission(visitor: World, stage: Stage, operation: Operation) -> None:
-    if operation.permission is None:
-        return
-    key, objects = stage.lacking[operation.permission], stage.objects
-    answer = await request(visitor, operation, objects.ids, key, str(stage.workspace_id))
-    assert error_of(answer) == (NOT_FOUND if operation.hides_forbidden else FORBIDDEN)
-    if _named(operation):
-        answer = await request(visitor, operation, absent_ids(objects), key, str(stage.workspace_id))
-        assert error_of(answer) == NOT_FOUND
+    for permission in operation.permissions:
+        key, objects = stage.lacking[permission], stage.objects
+        answer = await request(visitor, operation, objects.ids, key, str(stage.workspace_id))
+        assert error_of(answer) == (NOT_FOUND if operation.hides_forbidden else FORBIDDEN)
+        if _named(operation):
+            answer = await request(visitor, operation, absent_ids(objects), key, str(stage.workspace_id))
+            assert error_of(answer) == NOT_FOUND
+
+
+async def test_change_of_nothing_does_not_show_the_url_of_a_webhook(visitor: World, stage: Stage) -> None:
+    path = f"/v1/webhooks/{stage.objects.ids['webhook_id']}"
+    for key, expected in ((stage.lacking[Permission.WORKSPACE_READ], 403), (stage.key, 200)):
+        answer = await visitor.http.patch(path, json={}, headers=visitor.headers(key=key))
+        assert answer.status_code == expected
+
+
+def test_responses_with_the_url_of_a_webhook_need_the_permission_to_read() -> None:
+    """Creating a webhook is the exception: its response shows what the caller sent."""
+    shown = {each.name for each in OPERATIONS if each.success_type in (WebhookBody, CreatedWebhookBody)}
+    readable = {each.name for each in OPERATIONS if Permission.WORKSPACE_READ in each.permissions}
+    assert shown - readable == {"create_webhook"}
+
+
+@OPERATION
+async def test_session_tokens_see_no_email_addresses(world: World, operation: Operation) -> None:
+    objects = await Objects.make(world)
+    by_key = await request(world, operation, objects.ids, world.key, str(world.workspace_id))
+    assert (b"@example.com" in by_key.content) == (b"primary_email" in by_key.content)
+    if operation.session_token:
+        token = await world.new_token((objects := await Objects.make(world)).ids["session_id"])
+        answer = await request(world, operation, objects.ids, token, str(world.workspace_id))
+        assert answer.status_code == operation.success_status, answer.text
+        assert b"@example.com" not in answer.content
 
 
 @OPERATION
@@ -251,9 +277,9 @@ async def test_a_session_token_sees_its_session_and_nothing_else(world: World, o
 
 @OPERATION
 async def test_the_right_caller(world: World, operation: Operation) -> None:
-    """The permission alone is enough, and a key that still lives a while works like one that never ends."""
+    """The permissions alone are enough, and a key that still lives a while works like one that never ends."""
     objects = await Objects.make(world)
-    needed = () if operation.permission is None else (operation.permission,)
+    needed = tuple(operation.permissions)
     # A key that ends cannot make one that does not.
     lasts = operation.name in ("create_api_key", "rotate_api_key")
     key, _ = await world.new_key_record(needed, None if lasts else datetime.now(UTC) + timedelta(hours=30))

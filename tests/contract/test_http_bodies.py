@@ -41,6 +41,7 @@ def narrow(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     settings = {
         "HTTP_BODY_SECONDS": FOR_EVER,
         "HTTP_BODY_STALL_SECONDS": FOR_EVER,
+        "HTTP_BODY_BYTES_PER_SECOND": 0,
         "HTTP_DRAIN_SECONDS": 1,
         "BUNDLE_REQUEST_BYTES": SMALL_UPLOAD_BYTES,
     }

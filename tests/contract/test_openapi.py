@@ -103,7 +103,7 @@ def test_has_all_statuses(operation: Operation) -> None:
         expected.add(403)
     if operation.payload is not Payload.NONE:
         expected |= {408, 413}
-    if operation.idempotent:
+    if operation.method != "GET":
         expected.add(409)
     if operation.conditional:
         expected.add(412)
@@ -194,9 +194,9 @@ def test_only_the_conflict_that_is_retried_has_retry_after() -> None:
     contended = {
         operation.name
         for operation in OPERATIONS
-        if any(refusal.fault.kind is Kind.CONTENDED for refusal in operation.refusals)
+        if any(refusal.fault.kind is Kind.CONTENDED for refusal in refusals(operation))
     }
-    assert retried == contended == {"submit_input"}
+    assert retried == contended == {operation.name for operation in OPERATIONS if operation.method != "GET"}
 
 
 @each_operation
@@ -255,7 +255,7 @@ def test_a_log_is_read_by_numbers_and_as_a_stream() -> None:
 
 @each_operation
 def test_security_names_the_permission(operation: Operation) -> None:
-    expected: list[Json] = [{"api_key": [] if operation.permission is None else [operation.permission.value]}]
+    expected: list[Json] = [{"api_key": [each.value for each in operation.permissions]}]
     if operation.session_token:
         expected.append({"session_token": []})
     assert described(operation)["security"] == expected
@@ -343,7 +343,7 @@ def test_page_shows_every_operation_with_all_it_can_answer() -> None:
         assert operation.name in page.ids
         assert operation.path in page.text
         article = Page(PAGE[PAGE.index(f'id="{operation.name}"') :].split("</article>")[0]).text
-        needed = "Any key or session token" if operation.permission is None else operation.permission.value
+        needed = " and ".join(each.value for each in operation.permissions) or "Any key or session token"
         for text in (needed, *parameters(operation)):
             assert text in article
         for refusal in refusals(operation):

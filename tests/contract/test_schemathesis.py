@@ -15,7 +15,7 @@ from schemathesis.engine.recorder import CheckNode, Interaction, ScenarioRecorde
 from quarterdeck.api.routes import OPERATIONS
 from tests.contract.real_values import Records, create_records, use_real_values
 from tests.fuzzing import REPEATED, TIMES, cases
-from tests.world import World
+from tests.world import Server, World
 
 # Half a minute on two cores. Fewer cases would not reach every status that is required below.
 FUZZED_CASES = cases(32)
@@ -31,6 +31,7 @@ class Explored(Struct):
     checks: set[str]
     # The first of each kind.
     faults: dict[str, str]
+    unanswered: bool = False
 
     def count(self, *, phase: str | None = None, label: str | None = None, status: int | None = None) -> int:
         wanted = (phase, label, status)
@@ -43,11 +44,12 @@ class Explored(Struct):
 
 @pytest.mark.long
 @pytest.mark.timeout(600 * TIMES)
-async def test_server_and_document_agree(world: World) -> None:
+async def test_server_and_document_agree(world: World, server: Server) -> None:
     records = await create_records(world)
     explored = await asyncio.to_thread(_explore, str(world.http.base_url), records)
     if explored.faults:
-        pytest.fail("\n\n".join(explored.faults.values()), pytrace=False)
+        last_lines = server.log.read_text().splitlines()[-50:]
+        pytest.fail("\n\n".join([*explored.faults.values(), "The log ends with:", *last_lines]), pytrace=False)
     _assert_coverage(explored)
 
 
@@ -58,6 +60,9 @@ def _explore(url: str, records: Records) -> Explored:
     for event in from_schema(schema).execute():
         if isinstance(event, events.ScenarioFinished):
             _add(explored, event.phase.name, event.recorder)
+            if explored.unanswered:
+                # The requests that follow would wait just as long.
+                break
         elif isinstance(event, events.NonFatalError):
             explored.faults[event.label] = f"{event.label}: {event.info.title}: {event.info.message}"
         elif isinstance(event, events.FatalError):
@@ -105,6 +110,7 @@ def _add(explored: Explored, phase: str, recorder: ScenarioRecorder) -> None:
         label = recorder.cases[case_id].value.operation.label
         if interaction.response is None:
             explored.faults.setdefault(f"{label} no answer", f"{phase} {label}: no answer to {interaction.request}")
+            explored.unanswered = True
             continue
         explored.answers[phase, label, interaction.response.status_code] += 1
         explored.replays += "idempotency-replayed" in interaction.response.headers

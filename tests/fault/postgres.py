@@ -23,6 +23,7 @@ from quarterdeck.server.data_directory import (
     prepare,
     server_command,
 )
+from quarterdeck.server.postgres_passwords import require_passwords
 from tests.world import migrate_for_tests
 
 # Only a fault takes this long.
@@ -35,6 +36,7 @@ class Postgres:
     def __init__(self, folder: Path) -> None:
         self.cluster = Cluster(folder.resolve())
         self._account = prepare(self.cluster)
+        require_passwords(self.cluster, self._account)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

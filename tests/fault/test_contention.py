@@ -40,6 +40,7 @@ def narrow_api(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         "DATABASE_POOL_CONNECTIONS": 1,
         "DATABASE_SUBMIT_CONNECTIONS": 1,
         "DATABASE_LOCK_WAIT_SECONDS": 60,
+        "DATABASE_LOCK_ATTEMPT_SECONDS": 60,
         "DATABASE_STATEMENT_SECONDS": 80,
     }
     with serving(url, tmp_path_factory.mktemp("narrow"), **settings) as server:
@@ -124,6 +125,21 @@ async def test_a_session_that_stays_locked_is_409_and_stores_nothing(here: World
     assert await count(here, stuck) == (1, 1, 1)
 
 
+async def test_a_change_to_a_session_that_stays_locked_is_409(here: World) -> None:
+    session_id = await here.new_session()
+    run_id = (await here.submit(session_id)).json()["run_id"]
+    async with locked(here, session_id):
+        answers = await asyncio.gather(
+            timed(here.post(f"/v1/runs/{run_id}/cancel", None)),
+            timed(here.delete(f"/v1/sessions/{session_id}")),
+        )
+    for answer in answers:
+        assert error_of(answer) == CONFLICT
+        assert answer.headers["retry-after"] == "0"
+    assert (await here.get(f"/v1/runs/{run_id}")).json()["state"] == "queued"
+    assert (await here.post(f"/v1/runs/{run_id}/cancel", None)).status_code == 200
+
+
 async def test_a_lock_that_is_let_go_in_time_costs_nothing(here: World) -> None:
     session_id = await here.new_session()
     async with locked(here, session_id):
@@ -164,14 +180,14 @@ async def test_clients_that_insist_on_a_locked_session_do_not_hold_up_the_others
 
 
 @pytest.mark.long
-async def test_a_locked_row_is_503_in_time(here: World) -> None:
+async def test_a_locked_row_is_409_and_stores_nothing(here: World) -> None:
     _, key_id = await here.new_key_record(())
     async with await here.connect() as holder, holder.transaction():
         await holder.execute("SELECT FROM api_keys WHERE id = %s FOR UPDATE", (key_id,))
         await holder.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         answer = await timed(here.post(f"/v1/api-keys/{key_id}/revoke", {}))
-        assert error_of(answer) == AWAY
-        assert answer.headers["retry-after"] == "1"
+        assert error_of(answer) == CONFLICT
+        assert answer.headers["retry-after"] == "0"
         assert (await timed(here.list_keys())).status_code == 200
     assert (await here.post(f"/v1/api-keys/{key_id}/revoke", {})).status_code == 200
 

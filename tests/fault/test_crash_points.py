@@ -246,7 +246,7 @@ async def _says(worker: Worker, *any_of: str) -> bool:
 
 Write = Callable[[Database, Lease], Awaitable[object]]
 STALE_WRITES: dict[str, Write] = {
-    "take": lambda database, lease: lifecycle.take(database, lease, 1),
+    "take": lambda database, lease: lifecycle.take(database, lease, 1, 1000),
     "record": lambda database, lease: lifecycle.record(
         database, lease, [NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "No."})], steps=1
     ),
@@ -281,7 +281,7 @@ async def test_no_write_of_an_older_attempt_is_let_through(
                 await STALE_WRITES[write](database, older)
         assert (await world.get(f"/v1/runs/{run_id}")).json() == run
         assert await log_of(world, session_id) == entries
-        await lifecycle.take(database, newer, 1)
+        await lifecycle.take(database, newer, 1, 1000)
         assert await lifecycle.finish(database, newer)
     finally:
         await database.close()

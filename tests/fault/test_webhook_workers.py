@@ -219,10 +219,19 @@ async def test_an_address_of_ones_own_is_not_posted_to(world: World, server: Ser
     webhook_id, _ = await create(world, receiver.url())
     await send_test(world, webhook_id)
     strict = QUICK | {"WEBHOOK_ALLOW_PRIVATE_ADDRESSES": "false"}
-    with working(server.database_url, server.data_dir, **strict):
+    unknown_id, _ = await create(world, "http://unknown.invalid/")
+    await send_test(world, unknown_id)
+    with working(server.database_url, server.data_dir, **strict) as worker:
         sent = await delivery(world, webhook_id, "failed")
-    assert sent["last_error"] == "url must lead to a public address."
+        unknown = await delivery(world, unknown_id, "failed")
+    assert "could not be reached" in sent["last_error"]
     assert receiver.received == []
+    told = [(one["last_error"], one["last_status"], one["duration_ms"]) for one in (sent, unknown)]
+    assert told[0] == told[1], "users cannot tell a private address from a name that does not exist"
+    assert sent["duration_ms"] is None
+    log = worker.log.read_text()
+    assert "url must lead to a public address." in log
+    assert "the name unknown.invalid does not resolve" in log
 
 
 @pytest.mark.long

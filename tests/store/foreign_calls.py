@@ -18,6 +18,7 @@ from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.conversations.sessions.model import SessionBody
 from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
+from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import delivery_store as deliveries
 from quarterdeck.webhooks import store as webhooks
@@ -71,11 +72,14 @@ def submission(mine: Workspace, kind: CredentialKind, session: Workspace, header
         text="taken",
         idempotency_key="the same",
         fingerprint=b"",
+        owner=mine.workspace,
     )
 
 
 async def verdicts(c: RecordingConnection, *batch: Submission) -> list[Verdict]:
-    return [submitted.verdict for submitted in await runs.submit(c, batch, wait_for_locks=True)]
+    return [
+        submitted.verdict for submitted in await runs.submit(c, batch, settings=SubmitSettings(), wait_for_locks=True)
+    ]
 
 
 def with_foreign_ids() -> Iterator[StoreCall]:

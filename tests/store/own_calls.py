@@ -17,6 +17,8 @@ from quarterdeck.conversations.events import store as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs import lifecycle_store as lifecycle
 from quarterdeck.conversations.runs import recovery_store as recovery
+from quarterdeck.conversations.runs import turns_store as turns
+from quarterdeck.conversations.runs.model import Input
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.session_tokens.model import NewSessionToken
 from quarterdeck.conversations.sessions import store as sessions
@@ -35,6 +37,7 @@ from quarterdeck.webhooks.model import (
     Receiver,
     RunEvent,
 )
+from quarterdeck.worker import queue_store
 from quarterdeck.workspaces import store as workspaces
 from tests.store.two_workspaces import ALPHA, BUNDLE, RecordingConnection, StoreCall, Workspace, returns
 
@@ -101,16 +104,19 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.active(c, a.run)
     yield lambda c, a, b: lifecycle.active_of(c, a.session)
     yield lambda c, a, b: lifecycle.start_attempt(c, a.run, 1)
-    yield lambda c, a, b: lifecycle.unconsumed(c, a.run)
-    yield lambda c, a, b: lifecycle.mark_taken(c, a.run, 1, 1)
+    yield lambda c, a, b: lifecycle.waiting(c, a.run, 9)
+    yield lambda c, a, b: lifecycle.mark_taken(c, a.run, 1, [Input(1, str(a.input), "x")], more=True)
+    yield lambda c, a, b: lifecycle.log_consumed(c, a.session, a.run, 1, [Input(1, str(a.input), "x")])
+    yield lambda c, a, b: lifecycle.discard_waiting(c, a.session, a.run, (1_000_000, 0), "x")
     yield lambda c, a, b: lifecycle.count_step(c, a.run, 1, 1, 1, 1)
     yield lambda c, a, b: lifecycle.succeed(c, a.run, 1)
     yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "x")
     yield lambda c, a, b: lifecycle.cancel(c, a.run)
     yield lambda c, a, b: lifecycle.give_back(c, a.run, 1)
     yield lambda c, a, b: lifecycle.continue_in(c, a.ended_run, new_id())
-    yield lambda c, a, b: lifecycle.journal(c, a.session, 9)
+    yield lambda c, a, b: lifecycle.conversation(c, a.session, 9)
     yield lambda c, a, b: lifecycle.enqueue(c, a.waiting_session, a.parked_run)
+    yield lambda c, a, b: lifecycle.enqueue_after(c, a.waiting_session, a.parked_run, 10)
     yield lambda c, a, b: lifecycle.lock_workspace_limit(c, a.workspace)
     yield lambda c, a, b: lifecycle.park(c, a.parked_run)
     yield lambda c, a, b: lifecycle.abort_jobs(c, a.run)
@@ -151,6 +157,9 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: recovery.delete_spent_jobs(c)
     yield lambda c, a, b: recovery.add_missing_jobs(c)
     yield _free_places
+    yield _next_turn
+    yield lambda c, a, b: turns.ask_to_leave(c)
+    yield lambda c, a, b: returns(turns.leaving(c), [])
     yield lambda c, a, b: skills.touch_bundle(c, a.bundle, new_id(), 1)
     yield lambda c, a, b: returns(skills.old_bundles(c, 24, 9), [])
     yield lambda c, a, b: returns(skills.lock_unused_bundle(c, b.bundle, 24), False)
@@ -173,6 +182,15 @@ async def _free_places(c: RecordingConnection, a: Workspace, b: Workspace) -> No
     await recovery.start_parked_runs(c, 1)
     row = await (await c.execute("SELECT parked FROM runs WHERE id = %s", (a.parked_run,))).fetchone()
     assert row == (False,)
+
+
+async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
+    """The workspace whose last turn is longer ago."""
+    worker = await (await c.execute("INSERT INTO jobs.procrastinate_workers DEFAULT VALUES RETURNING id")).fetchone()
+    assert worker is not None
+    job = await (await c.execute(queue_store._NEXT, {"worker_id": worker[0], "places": 9})).fetchone()
+    assert job is not None
+    assert str(a.run) in job
 
 
 async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:

@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from hashlib import sha256
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
@@ -38,6 +39,7 @@ async def batching(
 
     # Nothing here is meant to end by a timeout unless a test says so.
     patient = {"lock_wait_seconds": 60.0, "statement_seconds": 80.0, "pool_wait_seconds": 30.0}
+    patient["lock_attempt_seconds"] = 60.0
     database = DatabaseSettings(**(patient | settings))  # type: ignore[arg-type]
     batcher = InputBatcher(world.database_url, database, SubmitSettings(), tell_readers)
     await batcher.open()
@@ -72,6 +74,7 @@ def submission(
         text=text,
         idempotency_key=key,
         fingerprint=None if key is None else sha256(text.encode()).digest(),
+        owner=world.workspace_id,
     )
 
 
@@ -109,15 +112,50 @@ async def test_inputs_that_arrive_during_a_call_share_the_next_one(
     assert calls == [set(sessions[:1]), set(sessions[1:])]
 
 
+async def test_workspaces_take_turns_in_the_queue(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quarterdeck.conversations.runs.input_batcher._SLOW_CALL_SECONDS", 60.0)
+    other = await World.create(world.database_url, world.http)
+    greedy, modest = UUID(await world.new_session()), UUID(await other.new_session())
+    calls: list[set[UUID]] = []
+    async with batching(world, calls) as batcher, await world.connect() as holder:
+        async with holder.transaction():
+            # Holds up the first call, whichever session it is for.
+            await holder.execute("LOCK TABLE session_events IN EXCLUSIVE MODE")
+            inputs = [asyncio.create_task(batcher.submit(submission(world, greedy))) for _ in range(200)]
+            await held_up(world)
+            inputs.append(asyncio.create_task(batcher.submit(submission(other, modest))))
+            await asyncio.sleep(0)
+        await asyncio.gather(*inputs)
+    assert calls == [{greedy}, {greedy, modest}, {greedy}, {greedy}]
+
+
+async def test_a_workspace_fills_only_its_part_of_the_queue(world: World) -> None:
+    other = await World.create(world.database_url, world.http)
+    stuck, free = UUID(await world.new_session()), UUID(await other.new_session())
+    text = "x" * (SubmitSettings().workspace_waiting_bytes // 2)
+    async with batching(world) as batcher:
+        async with locked(world, stuck):
+            waiting = [asyncio.create_task(batcher.submit(submission(world, stuck, text=text))) for _ in range(2)]
+            await held_up(world)
+            refused = await outcome(batcher.submit(submission(world, stuck)))
+            assert refused == "Too many inputs are waiting. Try again shortly."
+            assert (await batcher.submit(submission(other, free, text=text))).verdict is ACCEPTED
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        assert (await batcher.submit(submission(world, stuck))).verdict is ACCEPTED
+        assert not batcher._pending_bytes_of
+
+
 async def test_a_slow_call_does_not_hold_up_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = UUID(await world.new_session()), UUID(await world.new_session())
     submit, started, release = store.submit, asyncio.Event(), asyncio.Event()
 
-    async def slow(connection: Connection, batch: list[Submission], *, wait_for_locks: bool) -> list[Submitted]:
+    async def slow(connection: Connection, batch: list[Submission], **options: Any) -> list[Submitted]:
         if batch[0].session_id == first:
             started.set()
             await release.wait()
-        return await submit(connection, batch, wait_for_locks=wait_for_locks)
+        return await submit(connection, batch, **options)
 
     monkeypatch.setattr(store, "submit", slow)
     async with batching(world) as batcher, asyncio.timeout(SOON_SECONDS):
@@ -201,6 +239,23 @@ async def test_locked_sessions_leave_a_connection_for_the_others(world: World) -
         assert [(await task).verdict for task in waiting] == [ACCEPTED] * 5
 
 
+async def test_locked_sessions_of_one_workspace_leave_a_connection_to_those_of_others(world: World) -> None:
+    """Connections are given back between the attempts, and the workspaces take turns."""
+    other = await World.create(world.database_url, world.http)
+    stuck, busy = [UUID(await world.new_session()) for _ in range(5)], UUID(await other.new_session())
+    async with batching(world, submit_connections=2, lock_attempt_seconds=0.05) as batcher:
+        async with await world.connect() as holder, holder.transaction():
+            for session_id in stuck:
+                await holder.execute("SELECT pg_advisory_xact_lock(session_lock(%s))", (session_id,))
+            waiting = [asyncio.create_task(batcher.submit(submission(world, session_id))) for session_id in stuck]
+            async with locked(other, busy):
+                locked_for_a_moment = asyncio.create_task(batcher.submit(submission(other, busy)))
+                await held_up(world)
+            assert (await locked_for_a_moment).verdict is ACCEPTED
+            assert not any(task.done() for task in waiting)
+        assert [(await task).verdict for task in waiting] == [ACCEPTED] * 5
+
+
 async def test_a_stranger_neither_takes_nor_waits_for_the_lock_of_a_session(world: World) -> None:
     stuck, other = UUID(await world.new_session()), await World.create(world.database_url, world.http)
     strangers = {
@@ -225,9 +280,8 @@ async def test_a_stranger_neither_takes_nor_waits_for_the_lock_of_a_session(worl
             assert not waiting.done()
         assert (await waiting).verdict is ACCEPTED
     async with await world.connect() as connection, connection.transaction():
-        refused = await store.submit(
-            connection, [submission(world, stuck, secret) for secret in strangers], wait_for_locks=True
-        )
+        inputs = [submission(world, stuck, secret) for secret in strangers]
+        refused = await store.submit(connection, inputs, settings=SubmitSettings(), wait_for_locks=True)
         assert [result.verdict for result in refused] == list(strangers.values())
         held = await connection.execute("SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()")
         assert held.rowcount == 0
@@ -300,7 +354,7 @@ async def test_a_connection_lost_during_a_call(world: World, monkeypatch: pytest
     session_id = UUID(await world.new_session())
     submit: Call = store.submit
 
-    async def break_once(connection: Connection, batch: list[Submission], **options: bool) -> list[Submitted]:
+    async def break_once(connection: Connection, batch: list[Submission], **options: Any) -> list[Submitted]:
         monkeypatch.setattr(store, "submit", submit)
         if committed:
             await submit(connection, batch, **options)

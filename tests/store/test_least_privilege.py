@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -52,6 +53,18 @@ REFUSED = (
     "DELETE FROM app.api_keys",
     "UPDATE app.api_keys SET permissions = '{}'",
     "UPDATE app.api_keys SET workspace_id = workspace_id",
+    "UPDATE app.api_keys SET secret_hash = secret_hash",
+    "UPDATE app.api_keys SET lineage_id = lineage_id",
+    "UPDATE app.api_keys SET created_by = created_by",
+    "INSERT INTO app.api_keys (revoked_at) VALUES (NULL)",
+    "ALTER TABLE app.api_keys DISABLE TRIGGER api_keys_stay_ended",
+    "DROP TRIGGER api_keys_stay_ended ON app.api_keys",
+    "CREATE OR REPLACE FUNCTION app.refuse_change() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+    "DELETE FROM app.session_tokens",
+    "UPDATE app.session_tokens SET secret_hash = secret_hash",
+    "UPDATE app.session_tokens SET expires_at = expires_at",
+    "UPDATE app.session_tokens SET session_id = session_id",
+    "UPDATE app.session_tokens SET api_key_id = api_key_id",
     "UPDATE app.sessions SET workspace_id = workspace_id",
     "UPDATE app.runs SET workspace_id = workspace_id",
     "UPDATE app.session_events SET data = '{}'",
@@ -87,11 +100,40 @@ REFUSED = (
     "COPY (SELECT 1) TO PROGRAM 'true'",
     "COPY (SELECT 1) TO '/tmp/x'",
     "SELECT pg_read_file('PG_VERSION')",
+    "SELECT lo_creat(-1)",
+    "SELECT lo_create(0)",
+    "SELECT lo_from_bytea(0, 'x')",
+    "SELECT lo_put(1, 0, 'x')",
+    "SELECT lo_open(1, 131072)",
+    "SELECT lowrite(0, 'x')",
+    "SELECT lo_get(1)",
+    "SELECT lo_unlink(1)",
+    "SELECT lo_import('/etc/hostname')",
+    "SELECT lo_export(1, '/tmp/x')",
+    "INSERT INTO pg_largeobject (loid, pageno, data) VALUES (1, 0, 'x')",
+    "SELECT pg_terminate_backend(pg_backend_pid())",
+    "SELECT pg_cancel_backend(pg_backend_pid())",
+    "SELECT pg_logical_emit_message(false, 'x', 'x')",
+    "SELECT pg_reload_conf()",
     "SET session_replication_role = replica",
     "ALTER DATABASE {database} SET search_path = public",
 )
 # PostgreSQL looks at these outside a transaction only.
 REFUSED_ALONE = ("ALTER SYSTEM SET work_mem = '1MB'", "CREATE DATABASE x", "DROP DATABASE template1")
+# What a role can store as its own defaults and what would change the effect or the results of our statements.
+HOSTILE_DEFAULTS = {
+    "search_path": "public",
+    "synchronous_commit": "off",
+    "default_transaction_read_only": "on",
+    "default_transaction_isolation": "serializable",
+    "default_transaction_deferrable": "on",
+    "idle_session_timeout": "1h",
+    "DateStyle": "German",
+    "IntervalStyle": "sql_standard",
+    "bytea_output": "escape",
+    "array_nulls": "off",
+    "standard_conforming_strings": "off",
+}
 _OWNED = """
 SELECT 'table ' || relname FROM pg_class WHERE relowner = ANY (%(roles)s::regrole[])
 UNION ALL SELECT 'schema ' || nspname FROM pg_namespace WHERE nspowner = ANY (%(roles)s::regrole[])
@@ -151,6 +193,94 @@ def test_only_the_service_may_call_its_functions_and_one_has_the_owners_rights(o
     queue = "FROM pg_proc WHERE pronamespace = 'jobs'::regnamespace"
     refused = owner.execute(f"SELECT proname {queue} AND NOT has_function_privilege('{ROLE}', oid, 'EXECUTE')")
     assert refused.fetchall() == [], "which of them the queue's library calls is its own business"
+
+
+# The rows of `credentials`: a key and a token that were revoked, and ones that expire in an hour.
+REVIVALS = (
+    "UPDATE app.api_keys SET revoked_at = NULL WHERE label = 'revoked'",
+    "UPDATE app.api_keys SET revoked_at = revoked_at + interval '1 day' WHERE label = 'revoked'",
+    "UPDATE app.api_keys SET expires_at = NULL WHERE label = 'expires'",
+    "UPDATE app.api_keys SET expires_at = expires_at + interval '1 second' WHERE label = 'expires'",
+    "UPDATE app.api_keys SET replaced_by = NULL WHERE label = 'revoked'",
+    "UPDATE app.api_keys SET replaced_by = id WHERE label = 'revoked'",
+    "UPDATE app.api_keys SET last_used_at = now(), revoked_at = NULL WHERE label = 'revoked'",
+    "INSERT INTO app.api_keys (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by)"
+    " SELECT id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by FROM app.api_keys"
+    " ON CONFLICT (id) DO UPDATE SET revoked_at = NULL",
+    "UPDATE app.session_tokens SET revoked_at = NULL WHERE prefix = 'revoked'",
+    "UPDATE app.session_tokens SET revoked_at = now() + interval '1 day' WHERE prefix = 'revoked'",
+)
+ENDS = (
+    "UPDATE app.api_keys SET revoked_at = now() WHERE label = 'expires'",
+    "UPDATE app.api_keys SET expires_at = expires_at - interval '1 minute' WHERE label = 'expires'",
+    "UPDATE app.api_keys SET expires_at = now() WHERE label = 'lasting'",
+    "UPDATE app.api_keys SET last_used_at = now()",
+    "UPDATE app.session_tokens SET revoked_at = now() WHERE prefix = 'valid'",
+)
+
+
+@pytest.fixture
+def credentials(owner: OwnConnection) -> None:
+    owner.execute("INSERT INTO users (id, email) VALUES (gen_random_uuid(), 'a@example.com')")
+    owner.execute("INSERT INTO workspaces (id, name, owner_id) SELECT gen_random_uuid(), 'x', id FROM users")
+    owner.execute("INSERT INTO sessions (id, workspace_id, created_by) SELECT id, id, owner_id FROM workspaces")
+    add_key = (
+        "INSERT INTO api_keys (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by,"
+        " expires_at, revoked_at)"
+        " SELECT k, w.id, k, %(label)s::text, 'p', sha256(%(label)s::text::bytea), '{}', w.owner_id,"
+        " %(expires)s::timestamptz, %(revoked)s::timestamptz FROM workspaces w, gen_random_uuid() k"
+    )
+    now = datetime.now(UTC)
+    for label, expires, revoked in (
+        ("lasting", None, None),
+        ("expires", now + timedelta(hours=1), None),
+        ("revoked", now + timedelta(hours=1), now),
+    ):
+        owner.execute(add_key, {"label": label, "expires": expires, "revoked": revoked})
+    owner.execute(
+        "UPDATE api_keys SET replaced_by = (SELECT id FROM api_keys WHERE label = 'expires') WHERE label = 'revoked'"
+    )
+    add_token = (
+        "INSERT INTO session_tokens (id, session_id, api_key_id, prefix, secret_hash, expires_at, revoked_at)"
+        " SELECT gen_random_uuid(), s.id, k.id, %(prefix)s::text, sha256(%(prefix)s::text::bytea), %(expires)s,"
+        " %(revoked)s"
+        " FROM sessions s, api_keys k WHERE k.label = 'lasting'"
+    )
+    for prefix, revoked in (("valid", None), ("revoked", now)):
+        owner.execute(add_token, {"prefix": prefix, "expires": now + timedelta(hours=1), "revoked": revoked})
+
+
+@pytest.mark.usefixtures("credentials")
+def test_keys_and_tokens_that_ended_stay_ended(database_url: str) -> None:
+    revived = []
+    with connected(app_url(database_url), OPTIONS) as connection:
+        for statement in REVIVALS:
+            try:
+                with connection.transaction(force_rollback=True):
+                    connection.execute(statement.encode())
+            except pg.InsufficientPrivilege:
+                continue
+            revived.append(statement)
+        for statement in ENDS:
+            with connection.transaction(force_rollback=True):
+                assert connection.execute(statement.encode()).rowcount > 0
+    assert revived == []
+
+
+@pytest.mark.parametrize("function", ["pg_terminate_backend", "pg_cancel_backend"])
+def test_other_connections_of_the_login_cannot_be_ended(owner: OwnConnection, database_url: str, function: str) -> None:
+    """As the login behind the role: PostgreSQL compares the current role with the login of the other connection."""
+    url = app_url(database_url)
+    with connected(url, OPTIONS) as victim, connected(url, f"{OPTIONS} -c role=none") as intruder:
+        with pytest.raises(pg.InsufficientPrivilege):
+            intruder.execute(f"SELECT {function}({victim.info.backend_pid})".encode())
+        assert victim.execute("SELECT 1").fetchall() == [(1,)]
+    # The role that PostgreSQL has for this purpose keeps it.
+    kept = owner.execute(
+        "SELECT has_function_privilege('pg_signal_backend', oid, 'EXECUTE') FROM pg_proc WHERE proname = %s",
+        (function,),
+    )
+    assert kept.fetchall() == [(True,)]
 
 
 def test_whoever_asks_gets_nothing_young_removed(owner: OwnConnection, database_url: str) -> None:
@@ -246,6 +376,10 @@ def fresh(postgres_url: str, *, owner: str | None = None) -> Iterator[str]:
         drop_database(postgres_url, url)
 
 
+def database_of(url: str) -> str:
+    return str(conninfo_to_dict(url)["dbname"])
+
+
 @contextmanager
 def roles(postgres_url: str, *attributes: str) -> Iterator[list[str]]:
     """Names of roles, made with these attributes where there are some, that are gone afterwards."""
@@ -295,20 +429,26 @@ def test_an_owner_who_may_not_make_roles_is_told_what_to_ask_for(postgres_url: s
 
 
 def test_the_roles_are_made_by_hand_as_the_docs_say(postgres_url: str) -> None:
-    (block,) = blocks_of("docs/operations.md", "sql", "Database roles")
+    made, closed = blocks_of("docs/operations.md", "sql", "Database roles")
     with (
         roles(postgres_url, "", "LOGIN PASSWORD 'x'", "") as (role, owner, login),
         fresh(postgres_url, owner=owner) as url,
-        psycopg.connect(postgres_url, autocommit=True) as superuser,
+        psycopg.connect(make_conninfo(postgres_url, dbname=database_of(url)), autocommit=True) as superuser,
     ):
         names = {"quarterdeck_app": role, "quarterdeck_owner": owner, "quarterdeck": login}
-        superuser.execute(re.sub(r"quarterdeck\w*", lambda name: names[name[0]], block.text).encode())
+        superuser.execute(re.sub(r"quarterdeck\w*", lambda name: names[name[0]], made.text).encode())
         migrate(url, AppRole(role))
         weak = make_conninfo(url, user=login, password="changed")
         with connected(weak, connection_options(DatabaseSettings(role=role))) as connection:
             assert connection.execute("SELECT FROM audit_events").fetchall() == []
             with pytest.raises(pg.InsufficientPrivilege):
                 connection.execute(f"SET ROLE {owner}".encode())
+            connection.execute("SET ROLE NONE")
+            superuser.execute(closed.text.encode())
+            for call in ("lo_creat(-1)", "lo_create(0)", "lo_from_bytea(0, '')", "pg_terminate_backend(1)"):
+                with pytest.raises(pg.InsufficientPrivilege):
+                    connection.execute(f"SELECT {call}".encode())
+        assert migrate(url, AppRole(role)) == [], "the owner, who may not revoke these, is not in the way"
 
 
 @pytest.mark.parametrize("attribute", ["CREATEROLE", "SUPERUSER", "BYPASSRLS", "IN ROLE pg_write_all_data"])
@@ -358,13 +498,19 @@ def test_defaults_that_a_login_gave_itself_are_overruled_and_then_forgotten(
         weak = make_conninfo(database_url, user=role, password="x")
         with connected(weak, "") as intruder:
             here = f"IN DATABASE {intruder.info.dbname}"
-            intruder.execute(f"ALTER ROLE {role} SET synchronous_commit = off".encode())
-            intruder.execute(f"ALTER ROLE {role} {here} SET default_transaction_read_only = on".encode())
-        asked = "SELECT current_setting('synchronous_commit'), current_setting('default_transaction_read_only')"
+            for name, value in HOSTILE_DEFAULTS.items():
+                where = "" if name == "synchronous_commit" else here
+                intruder.execute(f"ALTER ROLE {role} {where} SET {name} = '{value}'".encode())
+        stored = "SELECT name FROM pg_settings WHERE name = ANY (%s) AND source IN ('user', 'database user')"
         settings = DatabaseSettings(role=role)
+        with connected(weak, "") as connection:
+            found = connection.execute(stored, (list(HOSTILE_DEFAULTS),)).fetchall()
+            assert {name for (name,) in found} == set(HOSTILE_DEFAULTS), "a test of the test"
         for options in (connection_options(settings), _queue_options(settings)):
             with connected(weak, options) as connection:
-                assert connection.execute(asked).fetchall() == [("on", "off")]
+                assert connection.execute(stored, (list(HOSTILE_DEFAULTS),)).fetchall() == []
+                assert connection.execute("SHOW synchronous_commit").fetchall() == [("on",)]
+                assert connection.execute("SHOW default_transaction_isolation").fetchall() == [("read committed",)]
         migrate(database_url, AppRole(role))
         left = superuser.execute("SELECT FROM pg_db_role_setting WHERE setrole = %s::regrole", (role,))
         assert left.fetchall() == []

@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from msgspec import Struct
+from psycopg.errors import InsufficientPrivilege
 
 import quarterdeck
 from quarterdeck.core.settings import DatabaseSettings
@@ -71,7 +72,7 @@ ALL = list(constants())
 def as_prepared(text: str) -> str:
     """psycopg's placeholders replaced by PostgreSQL's."""
     numbers = itertools.count(1)
-    return re.sub(r"%[sb]", lambda _: f"${next(numbers)}", text).replace("%%", "%")
+    return re.sub(r"%(?:\(\w+\))?[sb]", lambda _: f"${next(numbers)}", text).replace("%%", "%")
 
 
 @pytest.fixture
@@ -168,3 +169,47 @@ def test_submit_inputs_runs_every_statement(
     )
     expected = ["accepted", "accepted", "replayed", "conflict", "accepted", "unauthorized", "not_found"]
     assert [verdict for (verdict,) in verdicts.fetchall()] == expected
+
+
+# Privileges on whole tables, and on columns where the table has none.
+_GRANTED = """
+SELECT table_name, privilege_type, NULL FROM information_schema.table_privileges
+WHERE grantee = 'quarterdeck_app' AND table_schema = 'app'
+UNION ALL
+SELECT c.table_name, c.privilege_type, c.column_name FROM information_schema.column_privileges c
+WHERE c.grantee = 'quarterdeck_app' AND c.table_schema = 'app' AND NOT EXISTS (
+    SELECT FROM information_schema.table_privileges t
+    WHERE (t.grantee, t.table_schema, t.table_name, t.privilege_type)
+        = (c.grantee, c.table_schema, c.table_name, c.privilege_type)
+)
+ORDER BY 1, 2, 3
+"""
+_USED_ELSEWHERE = [
+    # `qd migrate` reads it as the role, to check the setting.
+    "SELECT ON app.audit_retention",
+    # next_run_job() uses them when runs of two workspaces wait.
+    "INSERT ON app.workspace_turns",
+    "SELECT ON app.workspace_turns",
+    "UPDATE (last_turn_at) ON app.workspace_turns",
+]
+
+
+@pytest.mark.long
+def test_every_privilege_is_needed(connection: Connection, owner: Connection) -> None:
+    """Each one is revoked by itself; then a statement must fail, or a call of submit_inputs()."""
+    connection.prepare_threshold = None
+    statements = [constant for constant in ALL if not constant.is_for_owner]
+    needless = []
+    for table, kind, column in owner.execute(_GRANTED).fetchall():
+        privilege = f"{kind}{f' ({column})' if column else ''} ON app.{table}"
+        owner.execute(f"REVOKE {privilege} FROM quarterdeck_app".encode())
+        if not faults(connection, [one for one in statements if str(table) in one.text]):
+            try:
+                with connection.transaction(force_rollback=True):
+                    test_submit_inputs_runs_every_statement(connection)
+                needless.append(privilege)
+            except InsufficientPrivilege:
+                pass
+        connection.execute("DEALLOCATE ALL")
+        owner.execute(f"GRANT {privilege} TO quarterdeck_app".encode())
+    assert needless == _USED_ELSEWHERE

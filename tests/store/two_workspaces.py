@@ -120,6 +120,7 @@ INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALUES
     (%(deleted_session)s, 'submit_input', 'the same', %(key_hash)s, %(key_hash)s);
 INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, user_id, api_key_id, detail)
 VALUES (%(audit_event)s, %(workspace)s, 'create_session', 'session', %(session)s, %(user)s, %(key)s, '{}');
+INSERT INTO workspace_turns (workspace_id, last_turn_at) VALUES (%(workspace)s, now() + %(due_in)s::interval);
 SELECT enqueue_run(%(session)s, %(run)s)
 """
 

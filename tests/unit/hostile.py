@@ -230,6 +230,58 @@ PATHS: Cases = {
     "bidi isolate": (lambda: bundle(file("a\u2066".encode())), r"U\+2066"),
     "right-to-left mark": (lambda: bundle(file("a\u200f".encode())), r"U\+200F"),
     "Arabic letter mark": (lambda: bundle(file("a\u061c".encode())), r"U\+061C"),
+    **{
+        f"invisible {name}": (lambda path=path: bundle(file(path.encode())), rf"invisible character, U\+{code}")  # type: ignore[misc]
+        for name, path, code in (
+            ("zero-width space", "SKILL\u200b.md", "200B"),
+            ("zero-width joiner", "SKILL\u200d.md", "200D"),
+            ("zero-width non-joiner", "a\u200cb", "200C"),
+            ("joiner before ASCII", "é\u200d.md", "200D"),
+            ("joiner at the end", "é\u200d", "200D"),
+            ("two joiners", "é\u200d\u200d.md", "200D"),
+            ("word joiner", "a\u2060", "2060"),
+            ("byte order mark", "\ufeffSKILL.md", "FEFF"),
+            ("soft hyphen", "SKI\u00adLL.md", "00AD"),
+            ("Hangul filler", "a/\u3164", "3164"),
+            ("emoji selector after ASCII", "a\ufe0f", "FE0F"),
+            ("emoji selector of a digit", "1\ufe0f", "FE0F"),
+            ("variation selector", "漢\U000e0100", "E0100"),
+            ("tag", "🏴\U000e0067\U000e007f", "E0067"),
+            ("line separator", "a\u2028b", "2028"),
+        )
+    },
+    **{
+        f"Windows: {name}": (lambda path=path: bundle(file(path.encode())), reason)  # type: ignore[misc]
+        for name, path, reason in (
+            ("trailing dot", "a.", "ends with a dot or a space"),
+            ("trailing dot of a folder", "a./b", "ends with a dot or a space"),
+            ("trailing space", "a ", "ends with a dot or a space"),
+            ("only dots", "...", "ends with a dot or a space"),
+            ("only a space", "b/ ", "ends with a dot or a space"),
+            ("stream", "SKILL.md::$DATA", "Windows does not allow: :"),
+            ("wildcard", "a*", r"Windows does not allow: \*"),
+            ("question mark", "a?", r"Windows does not allow: \?"),
+            ("pipe", "a|b", r"Windows does not allow: \|"),
+            ("angle bracket", "<a", "Windows does not allow: <"),
+            ("quotation mark", '"a"', 'Windows does not allow: "'),
+            ("device", "CON", '"CON" is the name of a device'),
+            ("device with an extension", "docs/nul.txt", '"nul" is the name of a device'),
+            ("device with two extensions", "Aux.tar.gz", '"Aux" is the name of a device'),
+            ("device with a space", "prn .txt", '"prn" is the name of a device'),
+            ("device as a folder", "com1/a", '"com1" is the name of a device'),
+            ("device with a superscript", "lpt\u00b9", "is the name of a device"),
+            ("console", "conin$", "is the name of a device"),
+        )
+    },
+    "differ in a joiner": (
+        lambda: bundle(file("می\u200cشود".encode()), file("میشود".encode())),
+        "differ only in case, Unicode form or invisible",
+    ),
+    "differ in an emoji selector": (
+        lambda: bundle(file("❤\ufe0f.md".encode()), file("❤.md".encode())),
+        "differ only in case, Unicode form or invisible",
+    ),
+    "a dot more": (lambda: bundle(file(b"a"), file(b"a.")), "ends with a dot"),
     "Latin-1": (lambda: bundle(file("é".encode("latin-1"))), "not UTF-8"),
     "surrogate": (lambda: bundle(file(b"a\xed\xa0\x80")), "not UTF-8"),
     "overlong slash": (lambda: bundle(file(b"a\xc0\xafb")), "not UTF-8"),
@@ -259,11 +311,11 @@ PATHS: Cases = {
     "differ in case, implied": (lambda: bundle(file(b"Doc/a"), file(b"m"), file(b"doc/b")), "differ only in case"),
     "differ in Unicode form": (
         lambda: bundle(file("\u00e9".encode()), file("e\u0301".encode())),
-        "differ only in case or Unicode",
+        "differ only in case, Unicode",
     ),
     "differ in Unicode form and case": (
         lambda: bundle(file("\u00c9".encode()), file("e\u0301".encode())),
-        "differ only in case or Unicode",
+        "differ only in case, Unicode",
     ),
     "file, then below it": (lambda: bundle(file(b"a"), file(b"a/b")), 'the file "a" to be a directory'),
     "below it, then file": (lambda: bundle(file(b"a/b/c"), file(b"a")), 'the file "a" to be a directory'),
@@ -409,7 +461,7 @@ LARGE: Cases = {
             pax({b"path": b"0001" + "\u0323".encode() * 62 + "\u0301".encode() * 62}),
             file(b"a"),
         ),
-        "differ only in case or Unicode",
+        "differ only in case, Unicode",
     ),
     "two thousand colons to repair": (
         lambda: bundle_with(frontmatter(*[b"k%d: a: 'b" % n for n in range(2000)], b"bad: [")),

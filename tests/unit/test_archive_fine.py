@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.skills.archive import read_bundle
+from quarterdeck.skills.archive import read_bundle, take_all, take_files
 from quarterdeck.skills.model import Bundle, BundleError
 from tests.unit.archives import (
     BLOCK,
@@ -241,8 +241,54 @@ def test_files_are_sorted_by_path_and_directories_left_out() -> None:
 
 
 def test_names_that_only_look_alike_lie_side_by_side() -> None:
-    names = [b"a", b"a.b", b"ab", b"a b", b"b/a", b"b.a/a", b"..a", b"a..", b"...", b"c/c:", b" "]
+    names = [b"a", b"a.b", b"ab", b"a b", b"b/a", b"b.a/a", b"..a", b"...a", b" a", b"a-", b"a~"]
     assert len(read(bundle(*map(file, names))).manifest.files) == len(names) + 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "漢字/かな.md",
+        "한국어.md",
+        "emoji 👍🏽.md",
+        "family 👨\u200d👩\u200d👧.md",
+        "rainbow 🏳\ufe0f\u200d🌈",
+        "heart ❤\ufe0f.md",
+        "keycap 1\ufe0f\u20e3.md",
+        "می\u200cشود.md",
+        "ශ්\u200dරී.md",
+        "flag 🇫🇷",
+        "e\u0301.md",
+        "Screenshot 10.00\u202fAM.png",
+        "console.md",
+        "con-fig/auxiliary.txt",
+        "com10.txt",
+        "null",
+        "lpt.md",
+        ".con",
+        "a.con",
+        "(a) [b] {c} #d $e %f &g 'h' +i ,j ;k =l @m !n `o ^p ~q.md",
+    ],
+)
+def test_names_in_many_scripts_and_near_reserved_ones(path: str) -> None:
+    assert [file.path for file in read(bundle(file(path.encode()))).manifest.files if file.path != "SKILL.md"] == [path]
+
+
+@pytest.mark.parametrize("path", ["SKILL\u200b.md", "a.", "CON", "ab:c"])
+def test_a_file_of_a_bundle_that_was_stored_before_its_path_was_refused_is_read(path: str) -> None:
+    archive = bundle(file(path.encode(), b"content"))
+    content, everything = bytearray(), bytearray()
+    assert path in take_files(io.BytesIO(archive), LIMITS, {path: content.extend})
+    assert path in {one.path for one in take_all(io.BytesIO(archive), LIMITS, everything.extend)}
+    assert content == b"content"
+    assert content in everything
+
+
+def test_reading_stops_at_the_last_file_that_is_wanted() -> None:
+    archive = bundle(file(b"large.bin", random.Random(1).randbytes(1_000_000)))
+    source, content = io.BytesIO(archive), bytearray()
+    assert list(take_files(source, LIMITS, {"SKILL.md": content.extend})) == ["SKILL.md"]
+    assert source.tell() < len(archive) / 2
 
 
 def test_reads_from_where_the_source_stands() -> None:

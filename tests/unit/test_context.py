@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.agents.context import CUT, NO_RESULT, cut_middle, estimate_tokens, fit_turns, turn_tokens, with_results
+from quarterdeck.agents.context import (
+    CUT,
+    NO_RESULT,
+    cut_middle,
+    estimate_tokens,
+    fit_turns,
+    newest_turns,
+    turn_tokens,
+    with_results,
+)
 from quarterdeck.agents.model import AssistantTurn, ToolCall, ToolResult, Turn, UserTurn
 
 
@@ -161,3 +170,33 @@ def test_whatever_comes_calls_have_results_and_the_newest_input_stays(turns: lis
     if inputs:
         assert left[-1].text[:50] == inputs[-1].text[:50]
     assert tokens(kept) <= budget or not any(isinstance(turn, UserTurn) for turn in kept[1:])
+
+
+def test_the_newest_turns_are_whole_steps_and_the_newest_input() -> None:
+    turns: list[Turn] = [user("old"), user("task"), said("a", "1", "2"), result("1"), result("2"), said("b", "3")]
+    turns.append(result("3"))
+    assert newest_turns(turns, tokens(turns)) == turns
+    assert newest_turns(turns, 1) == [user("task"), *turns[-2:]]
+    assert newest_turns(turns, tokens(turns[-2:]) + 1) == turns[1:]
+    assert newest_turns([*turns, user("new")], 1) == [user("new")]
+    assert newest_turns([], 1) == []
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Turn]:
+    turns: list[Turn] = []
+    for number in range(draw(st.integers(0, 12))):
+        text = f"{number} " + "x" * draw(st.integers(0, 3000))
+        if draw(st.booleans()):
+            turns.append(user(text))
+        else:
+            calls = [f"{number}.{place}" for place in range(draw(st.integers(0, 3)))]
+            turns += [said(text, *calls), *(result(call, "y" * draw(st.integers(0, 2000))) for call in calls)]
+    return turns
+
+
+@given(conversations(), st.integers(1000, 3000))
+def test_the_newest_turns_are_all_that_can_fit(turns: list[Turn], context_tokens: int) -> None:
+    newest = newest_turns(turns, context_tokens * 5 // 4)
+    kept, dropped = fit_turns(turns, context_tokens, "Be brief.")
+    assert fit_turns(newest, context_tokens, "Be brief.") == (kept, dropped - (len(turns) - len(newest)))

@@ -1,15 +1,19 @@
 """The state of a conversation and how it is shown, without terminal, server and clock."""
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
 import pytest
+from prompt_toolkit.utils import get_cwidth
 
+from quarterdeck.cli import chat_view
 from quarterdeck.cli.chat_view import block_lines, live_lines, plain_text, sanitized, shortened, wrap
-from quarterdeck.cli.conversation import Block, CancelRun, Conversation, Kind, Quit, Stage, Stay
+from quarterdeck.cli.conversation import Block, CancelRun, Conversation, Kind, QueuedInput, Quit, Stage, Stay
+from quarterdeck.cli.output import cut
 from quarterdeck.cli.watch import event_json, event_text
 from quarterdeck.client.models import Delta, Event, Outcome
 
@@ -121,9 +125,9 @@ def test_the_stored_answer_replaces_the_live_text(chat: Conversation, log: Log) 
     begin(chat, log)
     log.delta("Hel")
     log.delta("lo")
-    assert chat.streaming == "Hello"
+    assert str(chat.live_text) == "Hello"
     assert shown(log("message", role="assistant", text="Hello!")) == [(Kind.ANSWER, "Hello!")]
-    assert chat.streaming == ""
+    assert str(chat.live_text) == ""
 
 
 def test_live_text_of_an_earlier_attempt_is_dropped(chat: Conversation, log: Log) -> None:
@@ -132,21 +136,21 @@ def test_live_text_of_an_earlier_attempt_is_dropped(chat: Conversation, log: Log
     log("run.requeued", reason="Its worker was lost.")
     log("run.started", attempt=2)
     log.delta("late", attempt=1)
-    assert chat.streaming == ""
+    assert str(chat.live_text) == ""
     log.delta("new", attempt=2)
-    assert chat.streaming == "new"
+    assert str(chat.live_text) == "new"
 
 
 def test_live_text_with_a_gap_is_marked(chat: Conversation, log: Log) -> None:
     begin(chat, log)
     log.delta("The beginning")
     chat.stream_started()
-    assert chat.streaming == ""
+    assert str(chat.live_text) == ""
     log.delta("the end")
-    assert chat.streaming == "… the end"
+    assert str(chat.live_text) == "… the end"
     log("message", role="assistant", text="The beginning and the end")
     log.delta("Next")
-    assert chat.streaming == "Next"
+    assert str(chat.live_text) == "Next"
 
 
 def test_an_event_is_handled_once(chat: Conversation) -> None:
@@ -300,6 +304,125 @@ def test_the_live_part_shows_the_end_of_a_long_answer_and_queued_inputs(chat: Co
     ]
     assert "line 99" in texts
     assert "line 50" not in texts
+
+
+# --- long texts: work is counted, because time depends on the machine ---
+
+MB = 1_000_000
+LONG_TEXTS = {
+    "one word": "x" * MB,
+    "words": "some words " * (MB // 11),
+    "short and long words": ("a " + "b" * 70 + " ") * (MB // 73),
+    "wide": "漢" * MB,
+    "spaces": " " * (MB - 1) + "x",
+    "tabs": "\t" * (MB - 1) + "x",
+    "lines": "a\n" * (MB // 2),
+    "combining": "e" + "\u0301" * (MB - 1),
+}
+
+
+class Counted:
+    """A function of prompt_toolkit, which counts the characters that it is given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.characters = 0
+
+        def counted(text: str) -> int:
+            self.characters += len(text)
+            return get_cwidth(text)
+
+        monkeypatch.setattr(chat_view, "get_cwidth", counted)
+
+
+@pytest.mark.parametrize("columns", [10, 79])
+@pytest.mark.parametrize("text", [text[: MB // 10] for text in LONG_TEXTS.values()], ids=LONG_TEXTS)
+def test_wrapping_looks_at_each_character_a_few_times(text: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)
+    lines = list(wrap(text, columns))
+    assert counted.characters <= 4 * len(text.expandtabs(4))
+    assert "".join("".join(lines).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("text", LONG_TEXTS.values(), ids=LONG_TEXTS)
+def test_of_a_long_text_the_beginning_is_shown(text: str, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)
+    lines = ["".join(part for _, part in line) for line in block_lines(Block(kind, text), 79)]
+    assert counted.characters <= 500_000
+    assert len(lines) <= 2_100
+    shown = "".join(lines).replace(" ", "")
+    if kind is not Kind.TOOL:
+        assert re.search(r"…\([0-9,]{6,}morecharacters\)", shown)
+
+
+def test_the_mark_says_how_much_is_left_out() -> None:
+    assert cut("x" * 10_000) == "x" * 10_000
+    assert cut("x" * 10_001 + "\nnext") == "x" * 10_000 + " … (1 more characters)\nnext"
+    assert cut("a\n" * 1_999 + "end") == "a\n" * 1_999 + "end"
+    assert cut("a\n" * 2_000 + "end") == "a\n" * 2_000 + "… (3 more characters)"
+    long = ("y" * 999 + "\n") * 1_000
+    shown, _, mark = cut(long).rpartition("\n")
+    assert long.startswith(shown)
+    assert mark == "… (899,000 more characters)"
+
+
+def test_the_live_part_costs_the_same_however_long_the_answer_is(
+    chat: Conversation, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(chat, log)
+    chat.accepted(chat.send("q" * MB), Outcome.STEERED, RUN)
+    counted = Counted(monkeypatch)
+    costs = []
+    for _ in range(200):
+        log.delta("words and more of them " * 200)
+        before = counted.characters
+        assert len(live_lines(chat, 79, 20)) == 20
+        costs.append(counted.characters - before)
+    assert chat.live_text.length == 200 * 23 * 200
+    assert max(costs) <= 40_000
+
+
+def test_live_text_is_not_copied_with_each_delta(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
+    for number in range(100_000):
+        log.delta(f"{number} ")
+    text = str(chat.live_text)
+    assert text == "".join(f"{number} " for number in range(100_000))
+    assert len(chat.live_text._end) <= 128 * 1024
+    assert chat.live_text.after(chat.live_text.length - 6) == "99999 "
+    assert text.endswith(chat.live_text.after(0))
+
+
+def test_a_long_answer_that_was_stopped_is_shown(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
+    log.delta("x" * MB)
+    assert (Kind.ANSWER, "x" * MB) in shown(log("run.cancelled"))
+
+
+def test_a_state_repeats_the_beginning_of_an_input_only(chat: Conversation, log: Log) -> None:
+    (block,) = log("input.accepted", input_id="i", text="x" * MB)
+    assert len(plain_text(block)) <= 202
+    assert len(plain_text(Block(Kind.INPUT, "x" * MB))) > MB, "a pipe gets the whole text"
+
+
+def test_many_queued_inputs_of_others_are_not_searched_for_ours(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
+    chat.send("mine")
+    steps = 0
+
+    class CountedList(list[QueuedInput]):
+        def __iter__(self) -> Iterator[QueuedInput]:
+            nonlocal steps
+            for one in super().__iter__():
+                steps += 1
+                yield one
+
+    chat.queued = CountedList(chat.queued)
+    for number in range(1_000):
+        log("input.accepted", input_id=f"{number}", text=f"theirs {number}")
+    log("input.accepted", input_id="mine", text="mine")
+    assert [one.input_id for one in chat.queued if one.number is not None] == ["mine"]
+    assert steps <= 2_000
 
 
 # --- qd watch ---

@@ -4,7 +4,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from uuid import uuid4
+from unittest.mock import patch
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -18,7 +19,7 @@ TIME_ONLY = Toolbox([], nothing_to_read, 1000).specs
 
 async def step(turns: Sequence[Turn], tools: Sequence[ToolSpec] = TIME_ONLY) -> Step:
     shown: list[str] = []
-    made = await DemoModel(0).step("Be brief.", turns, tools, shown.append)
+    made = await DemoModel(0, 60).step("Be brief.", turns, tools, shown.append)
     assert "".join(shown) == made.turn.text
     assert made.turn.text.startswith("Demo model: ")
     assert made.input_tokens > 0
@@ -115,9 +116,27 @@ async def test_it_takes_its_time_when_told() -> None:
     assert time.monotonic() - start >= 0.2
 
 
+async def test_it_is_slow_for_a_limited_time_in_each_run() -> None:
+    """Also if the turns of its earlier steps are cut off."""
+    model, pauses = DemoModel(0, 100), []
+
+    async def note(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async def take_step(run_id: UUID) -> float:
+        pauses.clear()
+        with patch("quarterdeck.agents.demo.asyncio.sleep", note):
+            await model.step("", [UserTurn("demo: slow 40", run_id)], TIME_ONLY, lambda _: None)
+        return round(sum(pauses), 3)
+
+    one, other = uuid4(), uuid4()
+    assert [await take_step(one) for _ in range(4)] == [40, 40, 20, 0]
+    assert await take_step(other) == 40
+
+
 async def test_it_shows_its_text_in_pieces() -> None:
     shown: list[str] = []
-    await DemoModel(0.001).step("", [UserTurn("a")], TIME_ONLY, shown.append)
+    await DemoModel(0.001, 60).step("", [UserTurn("a")], TIME_ONLY, shown.append)
     assert len(shown) > 1
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.diff import changes, unified_diff
-from quarterdeck.skills.model import Manifest, ManifestFile
+from quarterdeck.skills.model import ManifestFile
 from quarterdeck.skills.version_diff import Pair, differing, within_limits
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@\n")
@@ -149,13 +149,9 @@ def file(path: str, content: str, size: int = 1, *, executable: bool = False) ->
     return ManifestFile(path, size, content, executable)
 
 
-def manifest(*files: ManifestFile) -> Manifest:
-    return Manifest(list(files), sum(one.bytes for one in files), "")
-
-
 def test_files_differ_by_content_and_mode() -> None:
-    base = manifest(file("gone", "1"), file("mode", "2"), file("same", "3"), file("text", "4"))
-    head = manifest(file("mode", "2", executable=True), file("new", "5"), file("same", "3"), file("text", "6"))
+    base = [file("gone", "1"), file("mode", "2"), file("same", "3"), file("text", "4")]
+    head = [file("mode", "2", executable=True), file("new", "5"), file("same", "3"), file("text", "6")]
     assert [pair.sides[0].path for pair in differing(base, head)] == ["gone", "mode", "new", "text"]
     assert differing(base, base) == []
 

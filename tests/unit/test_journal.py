@@ -17,12 +17,8 @@ def entry(type_: str, run_id: UUID = RUN, record: Any = None, **data: Any) -> En
     return Entry(run_id, type_, data, record)
 
 
-def accepted(name: str) -> Entry:
-    return entry("input.accepted", input_id=name, text=f"text of {name}")
-
-
 def consumed(name: str, run_id: UUID = RUN) -> Entry:
-    return entry("input.consumed", run_id, input_id=name, step=1)
+    return Entry(run_id, "input.consumed", {"input_id": name, "step": 1}, None, f"text of {name}")
 
 
 def said(text: str, run_id: UUID = RUN) -> Entry:
@@ -50,24 +46,22 @@ def shape(turns: list[Turn]) -> list[str]:
     return names
 
 
-START = [accepted("i"), consumed("i")]
+START = [consumed("i")]
 
 
 @pytest.mark.parametrize(
     ("log", "expected", "action"),
     [
         ([], [], MODEL),
-        ([accepted("i")], [], MODEL),
         (START, ["i"], MODEL),
         ([*START, said("a")], ["i", "a[]"], END),
         ([*START, said("a"), called("1")], ["i", "a[1]"], TOOLS),
         ([*START, said("a"), called("1"), called("2"), result("1")], ["i", "a[1,2]", "=1"], TOOLS),
         ([*START, said("a"), called("1"), result("1")], ["i", "a[1]", "=1"], MODEL),
-        ([*START, accepted("j"), said("a")], ["i", "a[]"], END),
-        ([*START, accepted("j"), said("a"), consumed("j")], ["i", "a[]", "j"], MODEL),
+        ([*START, said("a"), consumed("j")], ["i", "a[]", "j"], MODEL),
         # A worker was lost between the call and its result; the next attempt consumed an input first.
-        ([*START, said("a"), called("1"), accepted("j"), consumed("j")], ["i", "a[1]", "j"], TOOLS),
-        ([*START, said("a"), called("1"), accepted("j"), consumed("j"), result("1")], ["i", "a[1]", "=1", "j"], MODEL),
+        ([*START, said("a"), called("1"), consumed("j")], ["i", "a[1]", "j"], TOOLS),
+        ([*START, said("a"), called("1"), consumed("j"), result("1")], ["i", "a[1]", "=1", "j"], MODEL),
     ],
 )
 def test_where_a_run_stands(log: list[Entry], expected: list[str], action: str) -> None:
@@ -78,21 +72,21 @@ def test_where_a_run_stands(log: list[Entry], expected: list[str], action: str) 
 
 def test_calls_that_an_earlier_run_left_open_are_closed() -> None:
     earlier = uuid4()
-    log = [accepted("i"), consumed("i", earlier), said("a", earlier), called("1", earlier)]
-    log += [accepted("j"), consumed("j")]
+    log = [consumed("i", earlier), said("a", earlier), called("1", earlier)]
+    log += [consumed("j")]
     turns = turns_of(log, RUN)
     assert shape(turns) == ["i", "a[1]", "=1", "j"]
     assert next_action(turns) == MODEL
     assert shape(turns_of([*log, said("b")], RUN)) == ["i", "a[1]", "=1", "j", "b[]"]
 
 
-LONG = [*START, said("a"), called("1"), called("2"), result("1"), result("2"), accepted("j"), said("b"), consumed("j")]
+LONG = [*START, said("a"), called("1"), called("2"), result("1"), result("2"), said("b"), consumed("j")]
 
 
 @pytest.mark.parametrize("beginning", range(len(LONG)))
 def test_a_log_may_begin_anywhere(beginning: int) -> None:
     """A session is read from its end, and only so far."""
-    turns = turns_of([*LONG[beginning:], accepted("k"), consumed("k")], RUN)
+    turns = turns_of([*LONG[beginning:], consumed("k")], RUN)
     assert shape(turns)[-1] == "k"
     assert next_action(turns) == MODEL
     assert not isinstance(turns[0], ToolResult)
@@ -109,3 +103,9 @@ def test_a_result_goes_behind_its_calls() -> None:
     turns: list[Turn] = [AssistantTurn("a", [ToolCall("1", "t", {})]), UserTurn("j")]
     add_result(turns, ToolResult("1", "t", "done"))
     assert shape(turns) == ["a[1]", "=1", "j"]
+
+
+def test_an_input_without_its_text_is_skipped() -> None:
+    """Of a log whose older part is gone."""
+    log = [Entry(RUN, "input.consumed", {"input_id": "i", "step": 1}, None), consumed("j")]
+    assert shape(turns_of(log, RUN)) == ["j"]

@@ -91,7 +91,7 @@ class Flaky:
         if self.left > 0:
             self.left -= 1
             raise TransientFailure("It is away.")
-        return await DemoModel(0).step("", [], [], lambda _: None)
+        return await DemoModel(0, 60).step("", [], [], lambda _: None)
 
 
 @pytest.mark.parametrize(("failures", "retries"), [(0, 0), (1, 1), (3, 4)])

@@ -1,25 +1,16 @@
-"""The tools of a model: bounded texts, faults told to the model, files read from stored archives."""
+"""The tools of a model: bounded texts, faults told to the model."""
 
-import hashlib
-import io
-import random
 from datetime import UTC, datetime
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from obstore.store import MemoryStore
 
 from quarterdeck.agents.model import MALFORMED_ARGUMENTS, ToolCall
 from quarterdeck.agents.tools import ReadFile, SessionSkill, Toolbox, skill_instructions, skills_offered
 from quarterdeck.core import errors
-from quarterdeck.core.settings import BundleSettings
-from quarterdeck.skills import archive, service
-from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
 from quarterdeck.skills.model import Archive, BundleError, ManifestFile
-from tests.unit.archives import SKILL_MD, bundle, file
+from tests.unit.archives import SKILL_MD
 
-LIMITS = BundleSettings()
 FILES = {
     "SKILL.md": SKILL_MD,
     "big.txt": "ä".encode() * 3000,
@@ -30,13 +21,12 @@ FILES = {
     "zeros.txt": b"a\0b",
     "forms/a.md": b"Form A",
 }
-ARCHIVE = bundle(*(file(name.encode(), data) for name, data in FILES.items() if name != "SKILL.md"))
 SKILL = SessionSkill(
     "pdf-tools",
     "Fill in\n PDF forms.",
     uuid4(),
     3,
-    Archive(hashlib.sha256(ARCHIVE).hexdigest(), uuid4()),
+    Archive("ab" * 32, uuid4()),
     [ManifestFile(name, len(data), "", False) for name, data in sorted(FILES.items())],
 )
 
@@ -46,7 +36,8 @@ async def nothing_to_read(skill: SessionSkill, path: str, most_bytes: int) -> by
 
 
 async def read_from_memory(skill: SessionSkill, path: str, most_bytes: int) -> bytes | None:
-    return archive.read_file(io.BytesIO(ARCHIVE), path, LIMITS, most_bytes)
+    data = FILES.get(path)
+    return None if data is None else data[:most_bytes]
 
 
 def toolbox(read: ReadFile = read_from_memory) -> Toolbox:
@@ -154,40 +145,3 @@ async def test_skills_of_one_name_can_be_told_apart() -> None:
         "pdf-tools (3)",
     ]
     assert "\n- pdf-tools (2): " in skill_instructions([SKILL, SKILL])
-
-
-# --- from stored archives ---
-
-
-@pytest.fixture(params=["folder", "object store"])
-def bundles(request: pytest.FixtureRequest, tmp_path: Path) -> BundleStore:
-    return open_bundle_store(None, tmp_path) if request.param == "folder" else BundleStore(MemoryStore(), None)
-
-
-async def test_a_stored_archive_is_read(bundles: BundleStore) -> None:
-    await bundles.put(SKILL.archive.sha256, SKILL.archive.generation, io.BytesIO(ARCHIVE))
-    for path, data in FILES.items():
-        assert await service.read_file(bundles, SKILL.archive, path, LIMITS, 10_000) == data
-        assert await service.read_file(bundles, SKILL.archive, path, LIMITS, 5) == data[:5]
-    assert await service.read_file(bundles, SKILL.archive, "none", LIMITS, 5) is None
-    assert await service.read_file(bundles, SKILL.archive, "forms", LIMITS, 5) is None
-
-
-async def test_an_archive_that_is_gone_is_not_found(bundles: BundleStore) -> None:
-    with pytest.raises(FileNotFoundError):
-        await service.read_file(bundles, Archive("ab" * 32, uuid4()), "SKILL.md", LIMITS, 5)
-
-
-async def test_a_damaged_archive_is_refused(bundles: BundleStore) -> None:
-    damaged = Archive("ab" * 32, uuid4())
-    await bundles.put(damaged.sha256, damaged.generation, io.BytesIO(ARCHIVE[:100]))
-    with pytest.raises(BundleError):
-        await service.read_file(bundles, damaged, "forms/a.md", LIMITS, 5)
-
-
-def test_reading_stops_at_the_file() -> None:
-    """What follows it was judged when the version was pushed."""
-    large = bundle(file(b"large.bin", random.Random(1).randbytes(1_000_000)))
-    source = io.BytesIO(large)
-    assert archive.read_file(source, "SKILL.md", LIMITS, 10_000) == SKILL_MD
-    assert source.tell() < len(large) / 2

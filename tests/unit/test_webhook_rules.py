@@ -1,5 +1,6 @@
 """Which addresses may be posted to, and when an attempt is made again."""
 
+import socket
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from ipaddress import ip_address
@@ -242,3 +243,14 @@ def test_sealing_keys_are_not_shown_in_a_fault_of_the_settings() -> None:
     with pytest.raises(SettingsError) as refused:
         read_settings({"QUARTERDECK_WEBHOOK_SEALING_KEYS": "hidden", "QUARTERDECK_WEBHOOK_KEEP_DAYS": "x"})
     assert "hidden" not in str(refused.value)
+
+
+def test_a_url_is_checked_without_asking_a_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise creating a webhook would tell which names exist in the network of the service."""
+
+    def ask(*_: object, **__: object) -> None:
+        raise AssertionError("a name server was asked")
+
+    monkeypatch.setattr(socket, "getaddrinfo", ask)
+    for name in ("unknown.invalid", "database.internal", "db", "receiver.example.com"):
+        assert read_url(f"https://{name}/", WebhookSettings()).host == name

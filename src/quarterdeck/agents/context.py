@@ -16,12 +16,14 @@ from quarterdeck.agents.model import AssistantTurn, ToolResult, Turn, UserTurn
 TURN_TOKENS = 8
 CUT = "\n[… cut here: the text was too long …]\n"
 NO_RESULT = "No result: the run ended before this tool call was answered."
+# Of the estimate.
+BYTES_PER_TOKEN = 4
 # Texts are not cut below this size: a few words are useless, and the estimate is not that exact.
 _MIN_CUT_BYTES = 512
 
 
 def estimate_tokens(text: str) -> int:
-    return -(-_bytes(text) // 4)
+    return -(-_bytes(text) // BYTES_PER_TOKEN)
 
 
 def turn_tokens(turn: Turn) -> int:
@@ -33,7 +35,7 @@ def turn_tokens(turn: Turn) -> int:
         case AssistantTurn():
             # The record contains text and calls, and opaque data of the provider.
             size = len(msgspec.json.encode(turn.record or (turn.text, turn.tool_calls)))
-    return TURN_TOKENS + -(-size // 4)
+    return TURN_TOKENS + -(-size // BYTES_PER_TOKEN)
 
 
 def with_results(turns: Sequence[Turn]) -> list[Turn]:
@@ -79,6 +81,19 @@ def fit_turns(turns: Sequence[Turn], context_tokens: int, instructions: str) -> 
     return _cut(kept, -left) if left < 0 else kept, before - len(kept)
 
 
+def newest_turns(turns: Sequence[Turn], max_tokens: int) -> list[Turn]:
+    """The end of the conversation from which `fit_turns` selects: whole steps of at least `max_tokens`, and the newest
+    input."""
+    at = len(turns)
+    while at > 0 and (max_tokens > 0 or isinstance(turns[at], ToolResult)):
+        at -= 1
+        max_tokens -= turn_tokens(turns[at])
+    kept = list(turns[at:])
+    if not any(isinstance(turn, UserTurn) for turn in kept):
+        kept[:0] = [turn for turn in turns[:at] if isinstance(turn, UserTurn)][-1:]
+    return kept
+
+
 def _first_in_budget(turns: Sequence[Turn], budget_tokens: int) -> int:
     """The start of the exchange in which the budget, counted from the end, is used up."""
     at = len(turns)
@@ -121,7 +136,9 @@ def _cut(turns: list[Turn], excess_tokens: int) -> list[Turn]:
         size = _bytes(_text(cut[at]))
         if size <= _MIN_CUT_BYTES:
             break
-        cut[at] = _with_text(cut[at], cut_middle(_text(cut[at]), max(_MIN_CUT_BYTES, size - 4 * excess_tokens)))
+        cut[at] = _with_text(
+            cut[at], cut_middle(_text(cut[at]), max(_MIN_CUT_BYTES, size - BYTES_PER_TOKEN * excess_tokens))
+        )
         excess_tokens -= before - turn_tokens(cut[at])
     return cut
 

@@ -1,15 +1,14 @@
 """The built-in model `demo`: needs no provider and no network. It demonstrates runs, tools, skills and steering.
 
-It has no state: each step follows from the turns alone, so a run can resume after a crash. Lines of an input control
-it, for tests: `demo: steps 5` (five steps with tools before the answer), `demo: slow 3` (each step takes three
-seconds), `demo: fail`.
+Each step follows from the turns alone, so a run can resume after a crash. Lines of an input control it, for tests:
+`demo: steps 5` (five steps with tools before the answer), `demo: slow 3` (each step takes three seconds), `demo: fail`.
 """
 
 import asyncio
 import re
 from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from msgspec import Struct
 
@@ -37,6 +36,8 @@ _PIECES = 20
 _PIECE_CHARACTERS = 24
 _QUOTED_CHARACTERS = 300
 _QUOTED_TURNS = 100
+# Far more than a worker drives at a time.
+_REMEMBERED_RUNS = 10_000
 
 
 class _Commands(Struct, frozen=True):
@@ -48,8 +49,12 @@ class _Commands(Struct, frozen=True):
 class DemoModel:
     name = DEMO
 
-    def __init__(self, pause_seconds: float) -> None:
+    def __init__(self, pause_seconds: float, max_slow_seconds: float) -> None:
+        """`max_slow_seconds`: for all steps of a run together."""
         self._pause_seconds = pause_seconds
+        self._max_slow_seconds = max_slow_seconds
+        # Seconds that runs have spent on `demo: slow`. Not from the turns: those of a long run are cut off.
+        self._slow_seconds: dict[UUID | None, float] = {}
 
     async def step(self, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec], on_text: OnText) -> Step:
         run = turns[_run_start(turns) :]
@@ -61,9 +66,21 @@ class DemoModel:
             turn = _tool_step(done, commands.tool_steps, tools)
         else:
             turn = AssistantTurn(_answer(run), [])
-        await self._write(turn.text, on_text, commands.slow_seconds)
+        await self._write(turn.text, on_text, self._granted(run, commands.slow_seconds))
         input_tokens = estimate_tokens(instructions) + sum(map(turn_tokens, turns))
         return Step(turn, input_tokens, turn_tokens(turn))
+
+    def _granted(self, run: Sequence[Turn], slow_seconds: float | None) -> float | None:
+        """The seconds that this step takes, counted as used."""
+        if slow_seconds is None:
+            return None
+        run_id = next((turn.run_id for turn in reversed(run) if isinstance(turn, UserTurn)), None)
+        used = self._slow_seconds.pop(run_id, 0.0)
+        granted = min(slow_seconds, max(0.0, self._max_slow_seconds - used))
+        self._slow_seconds[run_id] = used + granted
+        if len(self._slow_seconds) > _REMEMBERED_RUNS:
+            del self._slow_seconds[next(iter(self._slow_seconds))]
+        return granted
 
     async def _write(self, text: str, on_text: OnText, slow_seconds: float | None) -> None:
         length = max(_PIECE_CHARACTERS, -(-len(text) // _PIECES))

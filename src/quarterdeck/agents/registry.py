@@ -24,7 +24,8 @@ class ModelRegistry:
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
         self._connections: dict[str, Connection] = {}
-        self._models: dict[str, Model] = {DEMO: DemoModel(settings.demo_pause_seconds)}
+        demo = DemoModel(settings.demo_pause_seconds, settings.demo_slow_seconds)
+        self._models: dict[str, Model] = {DEMO: demo}
         self._connecting = asyncio.Lock()
 
     async def resolve(self, name: str | None) -> Model:

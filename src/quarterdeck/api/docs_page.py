@@ -151,7 +151,9 @@ def _needs(operation: Json) -> Html:
         return el("p", "Any key or session token will do.", class_="needs")
     token = any("session_token" in scheme for scheme in operation["security"])
     also = ", or a token of this session" if token else ""
-    return el("p", "Needs a key with ", *(el("code", name) for name in permissions), f"{also}.", class_="needs")
+    first, *more = permissions
+    others = [part for name in more for part in (" and ", el("code", name))]
+    return el("p", "Needs a key with ", el("code", first), *others, f"{also}.", class_="needs")
 
 
 def _parameters(document: Json, operation: Json) -> Html:

@@ -31,6 +31,12 @@ _KEY_REUSED = Refusal(
     "The Idempotency-Key was used before for a different request.",
     "Take a new key for a new request; repeat a request unchanged under its old one.",
 )
+_CONTENDED = Refusal(
+    "contended",
+    errors.locked(),
+    "Other requests kept using the same object for seconds. Nothing was stored.",
+    "Send it again at once. Only this conflict carries Retry-After.",
+)
 _PRECONDITION = Refusal(
     "precondition_failed",
     errors.precondition_failed(),
@@ -93,6 +99,8 @@ def refusals(operation: Operation) -> list[Refusal]:
         found.append(_NO_VERSION)
     if operation.idempotent:
         found.append(_KEY_REUSED)
+    if operation.method != "GET" and _CONTENDED.name not in (refusal.name for refusal in operation.refusals):
+        found.append(_CONTENDED)
     if operation.conditional:
         found.append(_PRECONDITION)
     if operation.download:
@@ -163,10 +171,12 @@ def _too_large(operation: Operation) -> Refusal:
 def _lacks_permission(operation: Operation) -> list[Refusal]:
     if operation.hides_forbidden or operation.permission is None:
         return []
-    when = f"The key lacks `{operation.permission}`."
+    when = f"The key lacks {' or '.join(f'`{each}`' for each in operation.permissions)}."
     if operation.session_token:
         when += " A session token never gets this."
     remedy = "Use a key that holds the permission."
+    if operation.reads:
+        remedy = "Use a key that holds both permissions: the response shows what was stored before."
     return [Refusal("forbidden", errors.forbidden(operation.permission), when, remedy)]
 
 

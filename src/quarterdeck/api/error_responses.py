@@ -91,10 +91,12 @@ def _variant(operation: Operation, status: int) -> str:
     or_token = "OrToken" if operation.session_token else ""
     match status:
         case 403:
-            return camel_case(str(operation.permission)) + or_token
+            return "And".join(camel_case(str(each)) for each in operation.permissions) + or_token
         case 404:
             missing = camel_case(noun(operation.path_ids[-1]) if operation.path_ids else "workspace")
             return missing + "".join(camel_case(name) for name in operation.path_numbers) + or_token
+        case 409:
+            return "" if operation.idempotent else "WithoutKey"
         case 413:
             return "Archive" if operation.payload is Payload.GZIP else "Json"
         case 503:

@@ -88,7 +88,7 @@ def _operation(operation: Operation, ref_of: dict[Any, Json], errors: ErrorRespo
         described["description"] = operation.description
     described["tags"] = [_tag(operation)[0]]
     # In OpenAPI 3.1 the list may name required roles for any type of scheme.
-    described["security"] = [{"api_key": [] if operation.permission is None else [str(operation.permission)]}]
+    described["security"] = [{"api_key": list(map(str, operation.permissions))}]
     if operation.session_token:
         described["security"].append({"session_token": []})
     described["parameters"] = _parameters(operation)

@@ -37,7 +37,7 @@ Quarterdeck runs agents in sessions. A session takes user turns; each starts a r
 Workspaces hold the API keys, sessions and skills.
 
 **Credentials.** Every call carries `Authorization: Bearer …`. An API key (`qd_…`) belongs to one workspace and holds \
-permissions; each operation names the one it needs. A session token (`qds_…`) holds none and works on its own session \
+permissions; each operation names those it needs. A session token (`qds_…`) holds none and works on its own session \
 only. What a credential cannot see answers 404, exactly like what does not exist.
 
 **Errors.** Every error is `{"error": {"code", "message"}}`. Branch on `code`, which is one of nine; `message` is for \

@@ -2,13 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Collection
 from enum import Enum
-from typing import TypeVar
+from typing import TypeVar, cast
 from uuid import UUID
 
 from quarterdeck.auth import store
 from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.core import errors
-from quarterdeck.core.actors import Credential, Permission, Principal
+from quarterdeck.core.actors import Credential, Permission, Principal, without_emails
 from quarterdeck.core.call import Body, Call
 from quarterdeck.db.database import Connection, Database
 
@@ -66,17 +66,19 @@ class Access:
     ) -> Shown:
         async def work(connection: Connection) -> Shown:
             principal, subject = await self.admit(connection, call, lookup, permission)
-            return await show(connection, principal, subject)
+            shown = await show(connection, principal, subject)
+            return shown if principal.may_see_emails else cast(Shown, without_emails(shown))
 
-        return await self._database.read(work)
+        return await self._database.read(work, owner=call.owner)
 
     async def find(self, call: Call[Body], lookup: Lookup[Subject], permission: Permission | None) -> Subject:
         """Admit the caller and return the object, without reading anything else."""
 
         async def work(connection: Connection) -> Subject:
-            return (await self.admit(connection, call, lookup, permission))[1]
+            principal, subject = await self.admit(connection, call, lookup, permission)
+            return subject if principal.may_see_emails else cast(Subject, without_emails(subject))
 
-        return await self._database.read(work)
+        return await self._database.read(work, owner=call.owner)
 
 
 async def block_credentials(connection: Connection, ids: Collection[UUID]) -> None:

@@ -15,7 +15,7 @@ from quarterdeck.auth.access import Access, Hold, Lookup
 from quarterdeck.changes import store
 from quarterdeck.changes.store import Claim
 from quarterdeck.core import errors
-from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.actors import Permission, Principal, without_emails
 from quarterdeck.core.call import Answer, Call, fingerprint
 from quarterdeck.db.database import Connection, Database
 
@@ -57,13 +57,17 @@ class Changes:
         about: ObjectType,
         effect: Effect[Subject, Body],
         hold: Hold = Hold.SHARED,
+        reads: bool = False,
     ) -> Answer:
+        """`reads` is for responses that show what was stored before the change: they need `workspace.read` too."""
         # Response and receipt of our first attempt, if `work` runs a second time.
         first_attempt: tuple[bytes, bytes] | None = None
 
         async def work(connection: Connection) -> Answer:
             nonlocal first_attempt
             principal, subject = await self._access.admit(connection, call, lookup, permission, hold=hold)
+            if reads and not principal.may(Permission.WORKSPACE_READ):
+                raise errors.forbidden(Permission.WORKSPACE_READ)
             body = call.read_body()
             claim = None
             if call.idempotency_key is not None:
@@ -81,16 +85,18 @@ class Changes:
             if made.changed:
                 change = Change(operation, about, made.object_id, made.detail)
                 await record_change(connection, principal, call.origin, change)
-            first_attempt = _encoded(made.shown), _encoded(made.kept)
+            first_attempt = _encoded(made.shown, principal), _encoded(made.kept, principal)
             if claim is not None:
                 await store.save(connection, claim, first_attempt[1])
             return Answer(first_attempt[0])
 
-        return await self._database.transaction(work, repeatable=call.idempotency_key is not None)
+        return await self._database.transaction(work, repeatable=call.idempotency_key is not None, owner=call.owner)
 
 
-def _encoded(record: Struct | None) -> bytes:
-    return b"" if record is None else msgspec.json.encode(record)
+def _encoded(record: Struct | None, principal: Principal) -> bytes:
+    if record is None:
+        return b""
+    return msgspec.json.encode(record if principal.may_see_emails else without_emails(record))
 
 
 async def sweep_receipts(database: Database, keep_days: int, batch: int) -> int:

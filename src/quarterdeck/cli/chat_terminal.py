@@ -3,6 +3,7 @@ inputs and the input line."""
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from prompt_toolkit import PromptSession
@@ -27,6 +28,8 @@ Ctrl-D, /quit     Quit. An active run continues on the server.
 /help             Show this help."""
 # The input line and a blank line.
 _ROWS_BELOW = 4
+# Live text can arrive much faster than people read. Drawing each piece would take all of the processor.
+_REDRAW_SECONDS = 1 / 30
 
 
 class ChatTerminal:
@@ -39,7 +42,8 @@ class ChatTerminal:
             erase_when_done=True,
             enable_suspend=True,
         )
-        self._to_print: list[Block] = []
+        self._prompt.app.min_redraw_interval = _REDRAW_SECONDS
+        self._to_print: deque[Block] = deque()
         self._has_blocks = asyncio.Event()
         self._chat: ChatSession | None = None
 
@@ -49,7 +53,7 @@ class ChatTerminal:
         return self._chat
 
     def show(self, blocks: Sequence[Block]) -> None:
-        self._to_print += [block for block in blocks if block.kind is not Kind.PROGRESS]
+        self._to_print.extend(block for block in blocks if block.kind is not Kind.PROGRESS)
         if self._to_print:
             self._has_blocks.set()
         else:
@@ -71,12 +75,12 @@ class ChatTerminal:
     async def flush(self) -> None:
         """Prints finished blocks above the live part of the screen."""
         async with in_terminal():
-            # Taken here, to include blocks that arrived while this waited for the terminal.
-            blocks, self._to_print = self._to_print, []
             output = self._prompt.app.output
-            columns = output.get_size().columns - 1
-            lines = [line for block in blocks for line in block_lines(block, columns)]
-            print_formatted_text(output, _joined(lines, end=True), STYLE)
+            while self._to_print:
+                lines = list(block_lines(self._to_print.popleft(), output.get_size().columns - 1))
+                print_formatted_text(output, _joined(lines, end=True), STYLE)
+                # Between two blocks Ctrl-C has its turn.
+                await asyncio.sleep(0)
 
     def _live_text(self) -> StyleAndTextTuples:
         size = get_app().output.get_size()

@@ -1,4 +1,8 @@
-"""How a conversation looks: text is sanitized, wrapped to the width of the terminal and styled."""
+"""How a conversation looks: text is sanitized, cut, wrapped to the width of the terminal and styled.
+
+Texts of other users can be a megabyte long, in one line or in a million. The time to show one grows with its length at
+most linearly, and the screen shows the beginning only: while text is printed, no key is read.
+"""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +10,8 @@ from collections.abc import Iterator
 from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 
-from quarterdeck.cli.conversation import Block, Conversation, Kind, QueuedInput, Stage
+from quarterdeck.cli.conversation import Block, Conversation, Kind, LiveText, QueuedInput, Stage
+from quarterdeck.cli.output import cut
 
 Fragments = list[tuple[str, str]]
 
@@ -32,6 +37,9 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _TAB_COLUMNS = 4
 _MAX_QUEUED_SHOWN = 5
 _MIN_COLUMNS = 10
+_PROGRESS_COLUMNS = 200
+# How much of a text is read to show its beginning in one line.
+_PREVIEW_CHARACTERS = 4_000
 
 
 def sanitized(text: str) -> str:
@@ -40,37 +48,43 @@ def sanitized(text: str) -> str:
 
 
 def one_line(text: str, columns: int) -> str:
-    return shortened(" ".join(sanitized(text).split()), columns)
+    """The beginning of the text. Queued inputs are drawn again with each key, so a long text is not read to its end."""
+    return shortened(" ".join(sanitized(text[:_PREVIEW_CHARACTERS]).split()), columns)
 
 
 def shortened(text: str, columns: int) -> str:
-    if len(text) <= columns and get_cwidth(text) <= columns:
-        return text
-    return text[: _fitting(text, columns - 1)] + "…"
+    end = _fitting(text, 0, columns)
+    return text if end == len(text) else text[: _fitting(text, 0, columns - 1)] + "…"
 
 
 def wrap(text: str, columns: int) -> Iterator[str]:
-    """Lines that fit, broken between words where possible."""
+    """Lines that fit, broken between words where possible. Looks at each character about once."""
     for line in text.expandtabs(_TAB_COLUMNS).split("\n"):
-        rest = line.rstrip()
-        while get_cwidth(rest) > columns:
-            end = max(1, _fitting(rest, columns))
-            space = rest.rfind(" ", 0, end + 1)
-            # Indentation is not a place between words.
-            if space > 0 and rest[:space].strip():
-                yield rest[:space].rstrip()
-                rest = rest[space + 1 :].lstrip()
-            else:
-                yield rest[:end]
-                rest = rest[end:]
-        yield rest
+        yield from _wrap_line(line.rstrip(), columns)
 
 
-def _fitting(text: str, columns: int) -> int:
-    """The number of characters that fit."""
+def _wrap_line(line: str, columns: int) -> Iterator[str]:
+    start = 0
+    while (end := _fitting(line, start, columns)) < len(line):
+        end = max(start + 1, end)
+        space = line.rfind(" ", start, end + 1)
+        # Indentation is not a place between words.
+        if space > start and line[start:space].strip():
+            yield line[start:space].rstrip()
+            start = space + 1
+            while line[start] == " ":
+                start += 1
+        else:
+            yield line[start:end]
+            start = end
+    yield line[start:]
+
+
+def _fitting(text: str, start: int, columns: int) -> int:
+    """The end of the characters from `start` that fit."""
     used = 0
-    for index, character in enumerate(text):
-        used += get_cwidth(character)
+    for index in range(start, len(text)):
+        used += get_cwidth(text[index])
         if used > columns:
             return index
     return len(text)
@@ -81,17 +95,17 @@ def block_lines(block: Block, columns: int) -> Iterator[Fragments]:
     match block.kind:
         case Kind.INPUT:
             yield []
-            for index, line in enumerate(wrap(sanitized(block.text), columns - 2)):
+            for index, line in enumerate(wrap(cut(sanitized(block.text)), columns - 2)):
                 yield [("class:marker", "› " if index == 0 else "  "), ("class:input", line)]
         case Kind.ANSWER:
             yield []
-            for line in wrap(sanitized(block.text).strip("\n"), columns):
+            for line in wrap(cut(sanitized(block.text).strip("\n")), columns):
                 yield [("", line)]
         case Kind.TOOL:
             yield [("class:quiet", "  ⚙ " + one_line(block.text, columns - 4))]
         case _:
             style = "class:warning" if block.kind is Kind.WARNING else "class:quiet"
-            for line in wrap(sanitized(block.text), columns - 2):
+            for line in wrap(cut(sanitized(block.text)), columns - 2):
                 yield [(style, f"  {line}")]
 
 
@@ -105,6 +119,9 @@ def plain_text(block: Block) -> str:
             return "\n" + text.strip("\n")
         case Kind.TOOL:
             return "  * " + " ".join(text.split())
+        case Kind.PROGRESS:
+            # Repeats an input, which is printed in full when the agent reads it.
+            return "  " + one_line(block.text, _PROGRESS_COLUMNS)
         case _:
             return "  " + " ".join(text.split())
 
@@ -134,7 +151,7 @@ def live_lines(conversation: Conversation, columns: int, rows: int) -> list[Frag
     status = _status(conversation)
     below = [*queued, [("class:quiet", one_line(status, columns))]] if status else queued
     room = max(1, rows - len(below) - 1)
-    text = [[("", line)] for line in _last_lines(conversation.streaming, columns, room)]
+    text = [[("", line)] for line in _last_lines(conversation.live_text, columns, room)]
     above: list[Fragments] = [[], *text] if text else []
     return [*above, *([[]] if below else []), *below][-rows:]
 
@@ -153,9 +170,9 @@ def _status(conversation: Conversation) -> str:
     return f"● {activity} · Ctrl-C to cancel"
 
 
-def _last_lines(text: str, columns: int, rows: int) -> list[str]:
+def _last_lines(text: LiveText, columns: int, rows: int) -> list[str]:
     """Wraps only the end of the text: an answer can be much longer than the screen, and each delta draws it again."""
     enough = 2 * columns * rows
     # The start moves in large steps. Otherwise words would jump between lines with each delta.
-    end = text[max(0, len(text) // enough - 1) * enough :].strip("\n")
+    end = text.after((text.length // enough - 1) * enough).strip("\n")
     return list(wrap(sanitized(end), columns))[-rows:] if end.strip() else []

@@ -13,6 +13,8 @@ from quarterdeck.client.models import Delta, Event, EventType, Outcome
 
 # A second Ctrl-C within this time quits. Later, it cancels again.
 _QUIT_SECONDS = 2.0
+# More than the largest screen shows.
+_LIVE_END_CHARACTERS = 64 * 1024
 
 
 class Kind(StrEnum):
@@ -39,7 +41,8 @@ class Stage(StrEnum):
     MOVED = "Moved to the next run"
 
 
-class QueuedInput(Struct):
+# Compared by identity: texts can be long, and two inputs can have the same.
+class QueuedInput(Struct, eq=False):
     """An input that no run has read yet."""
 
     text: str
@@ -50,6 +53,29 @@ class QueuedInput(Struct):
     input_id: str | None = None
     run_id: UUID | None = None
     stage: Stage = Stage.SENDING
+
+
+class LiveText:
+    """The text of the current answer so far. Adding a piece and reading the end do not copy the whole."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._pieces: list[str] = []
+        self._end = ""
+
+    def __str__(self) -> str:
+        return "".join(self._pieces)
+
+    def add(self, piece: str) -> None:
+        self._pieces.append(piece)
+        self.length += len(piece)
+        self._end += piece
+        if len(self._end) > 2 * _LIVE_END_CHARACTERS:
+            self._end = self._end[-_LIVE_END_CHARACTERS:]
+
+    def after(self, position: int) -> str:
+        """The text from a position on, or as much of its end as is at hand."""
+        return self._end[max(0, position - (self.length - len(self._end))) :]
 
 
 class CancelRun(Struct, frozen=True):
@@ -76,8 +102,12 @@ class Conversation:
         self._attempt = 0
         # False while earlier events are read.
         self._is_live = False
-        self._streamed = ""
+        # The live text of the current answer. The stored answer replaces it.
+        self.live_text = LiveText()
+        # Whether the beginning of the live text is missing.
         self._has_gap = False
+        # Inputs of this client that the log does not have yet.
+        self._unlogged: list[QueuedInput] = []
         self._last_number = 0
         self._interrupted_at: float | None = None
         self._handlers: dict[str, Callable[[Event], list[Block]]] = {
@@ -100,13 +130,8 @@ class Conversation:
         return self.active_run is None and not self.queued
 
     @property
-    def streaming(self) -> str:
-        """The live text of the current answer. The stored answer replaces it."""
-        return f"… {self._streamed}" if self._streamed and self._has_gap else self._streamed
-
-    @property
     def unsent(self) -> list[QueuedInput]:
-        return [one for one in self.queued if one.stage is Stage.SENDING]
+        return [one for one in self._unlogged if one.stage is Stage.SENDING]
 
     @property
     def calls(self) -> list[str]:
@@ -117,7 +142,9 @@ class Conversation:
 
     def send(self, text: str) -> int:
         self._last_number += 1
-        self.queued.append(QueuedInput(text, self._last_number))
+        sent = QueuedInput(text, self._last_number)
+        self.queued.append(sent)
+        self._unlogged.append(sent)
         return self._last_number
 
     def accepted(self, number: int, outcome: Outcome, run_id: UUID) -> list[Block]:
@@ -134,6 +161,7 @@ class Conversation:
         if found is None:
             return []
         self.queued.remove(found)
+        self._unlogged.remove(found)
         return [Block(Kind.INPUT, found.text), Block(Kind.WARNING, f"Not accepted: {reason}")]
 
     def interrupted(self, now: float) -> CancelRun | Stay | Quit:
@@ -160,14 +188,17 @@ class Conversation:
     def stream_started(self) -> None:
         """Live text that was sent before a new stream is missing."""
         self._is_live = True
-        self._streamed, self._has_gap = "", self.active_run is not None
+        self.live_text = LiveText()
+        self._has_gap = self.active_run is not None
 
     # --- the log ---
 
     def delta(self, delta: Delta) -> None:
         if delta.attempt < self._attempt or delta.run_id != self.active_run:
             return
-        self._streamed += delta.text
+        if self._has_gap and not self.live_text.length:
+            self.live_text.add("… ")
+        self.live_text.add(delta.text)
 
     def event(self, event: Event) -> list[Block]:
         if event.id <= self.position:
@@ -178,10 +209,12 @@ class Conversation:
 
     def _input_accepted(self, event: Event) -> list[Block]:
         text = str(event.data.get("text", ""))
-        found = next((one for one in self.queued if self._is_ours(one, text, event.run_id)), None)
+        found = next((one for one in self._unlogged if self._is_ours(one, text, event.run_id)), None)
         if found is None:
             found = QueuedInput(text, from_another_client=self._is_live)
             self.queued.append(found)
+        else:
+            self._unlogged.remove(found)
         found.input_id = event.data.get("input_id")
         found.run_id = event.run_id
         stage = Stage.STEERED if event.run_id == self.active_run else Stage.STARTED
@@ -191,12 +224,7 @@ class Conversation:
     @staticmethod
     def _is_ours(one: QueuedInput, text: str, run_id: UUID | None) -> bool:
         """Whether an event is about this input. Ours are sent one after the other, so the first match is the one."""
-        return (
-            one.number is not None
-            and one.input_id is None
-            and one.text == text
-            and (one.run_id is None or one.run_id == run_id)
-        )
+        return one.text == text and (one.run_id is None or one.run_id == run_id)
 
     def _input_consumed(self, event: Event) -> list[Block]:
         found = self._by_input_id(event)
@@ -218,16 +246,16 @@ class Conversation:
     def _run_started(self, event: Event) -> list[Block]:
         self.active_run = event.run_id
         self._attempt = event.data.get("attempt", 0)
-        self._clear_streamed()
+        self._clear_live_text()
         return []
 
     def _run_requeued(self, event: Event) -> list[Block]:
         # The next worker asks the model again.
-        self._clear_streamed()
+        self._clear_live_text()
         return [Block(Kind.NOTE, f"The run moved to another worker: {event.data.get('reason', '')}")]
 
     def _message(self, event: Event) -> list[Block]:
-        self._clear_streamed()
+        self._clear_live_text()
         self.active_run = event.run_id
         text = str(event.data.get("text", ""))
         return [Block(Kind.ANSWER, text)] if text.strip() else []
@@ -263,24 +291,25 @@ class Conversation:
     def _end_run(self, event: Event) -> list[Block]:
         """Unfinished text and tool calls are shown once more, because the log does not have them."""
         blocks = [Block(Kind.TOOL, f"{call} → no result") for call in self._calls.values()]
-        if self._streamed.strip():
-            blocks += [Block(Kind.ANSWER, self.streaming), Block(Kind.NOTE, "Stopped; partial text not saved")]
-        self._clear_streamed()
+        if (partial := str(self.live_text)).strip():
+            blocks += [Block(Kind.ANSWER, partial), Block(Kind.NOTE, "Stopped; partial text not saved")]
+        self._clear_live_text()
         self._calls.clear()
         self._attempt = 0
         self.active_run = None
         self.last_end = event.type
         return blocks
 
-    def _clear_streamed(self) -> None:
-        self._streamed, self._has_gap = "", False
+    def _clear_live_text(self) -> None:
+        self.live_text = LiveText()
+        self._has_gap = False
 
     def _set_stage(self, found: QueuedInput, stage: Stage) -> list[Block]:
         found.stage = stage
         return [Block(Kind.PROGRESS, f"{stage}: {found.text}")]
 
     def _by_number(self, number: int) -> QueuedInput | None:
-        return next((one for one in self.queued if one.number == number), None)
+        return next((one for one in self._unlogged if one.number == number), None)
 
     def _by_input_id(self, event: Event) -> QueuedInput | None:
         input_id = event.data.get("input_id")

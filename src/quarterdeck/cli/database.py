@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from psycopg import AsyncConnection
-from psycopg.conninfo import make_conninfo
 
 from quarterdeck.cli.output import note
 from quarterdeck.core.settings import Settings
@@ -23,13 +22,15 @@ T = TypeVar("T")
 
 
 def app_role(settings: Settings) -> AppRole:
-    return AppRole(settings.database.role, logs_in=settings.database.url is None)
+    if settings.database.url is not None:
+        return AppRole(settings.database.role)
+    return AppRole(settings.database.role, embedded_postgres.app_password(settings.data_dir))
 
 
-def app_url(settings: Settings, owner_url: str) -> str:
+def app_url(settings: Settings) -> str:
     """The URL for API and workers. In the embedded PostgreSQL the application role logs in directly, so that it cannot
     switch to the owner."""
-    return settings.database.url or make_conninfo(owner_url, user=settings.database.role)
+    return settings.database.url or embedded_postgres.app_url(settings.data_dir, settings.database.role)
 
 
 @contextmanager
@@ -49,7 +50,7 @@ def migrated(settings: Settings) -> Iterator[str]:
     """Migrates the database. Yields its URL for the application role."""
     with owner_url(settings) as url:
         migrate(url, app_role(settings))
-        yield app_url(settings, url)
+        yield app_url(settings)
 
 
 def on_database(settings: Settings, work: Callable[[Connection], Awaitable[T]]) -> T:

@@ -23,12 +23,40 @@ T = TypeVar("T")
 
 # Control characters except line feed and tab, line separators, and bidirectional marks.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-# Without a terminal nothing is wrapped or cut.
+# Without a terminal nothing is wrapped.
 _ALL_COLUMNS = 100_000
+# Longer than any paragraph and any text that people read in a terminal. Texts of other users can be a megabyte.
+_MAX_LINE_CHARACTERS = 10_000
+_MAX_TEXT_CHARACTERS = 100_000
+_MAX_TEXT_LINES = 2_000
+_MAX_CELL_CHARACTERS = 500
 
 
 def printable(text: str) -> str:
     return _UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def cut(text: str) -> str:
+    """Without the rest of very long lines and of a very long text. A mark says how much is left out."""
+    shown: list[str] = []
+    read, room = 0, _MAX_TEXT_CHARACTERS
+    for line in text.split("\n", _MAX_TEXT_LINES)[:_MAX_TEXT_LINES]:
+        if room <= 0:
+            break
+        shown.append(_cut_line(line, _MAX_LINE_CHARACTERS))
+        read += len(line) + 1
+        room -= min(len(line), _MAX_LINE_CHARACTERS)
+    left_out = len(text) - read
+    return "\n".join([*shown, _mark(left_out)] if left_out > 0 else shown)
+
+
+def _cut_line(line: str, characters: int) -> str:
+    left_out = len(line) - characters
+    return f"{line[:characters]} {_mark(left_out)}" if left_out > 0 else line
+
+
+def _mark(left_out: int) -> str:
+    return f"… ({left_out:,} more characters)"
 
 
 def say(text: str) -> None:
@@ -74,7 +102,8 @@ def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[str]], 
         column = Column(each) if isinstance(each, str) else each
         table.add_column(column.name, justify="right" if column.right else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(printable(cell), _STYLES.get(cell, "")) for cell in row))
+        cells = (_cut_line(" ".join(cell.splitlines()), _MAX_CELL_CHARACTERS) for cell in row)
+        table.add_row(*(Text(printable(cell), _STYLES.get(cell, "")) for cell in cells))
     if table.row_count:
         # The terminal wraps wide tables. Rich would drop columns and cut IDs.
         _print(table, _ALL_COLUMNS)
@@ -95,14 +124,14 @@ _STYLES = {
 
 
 def print_facts(facts: Iterable[tuple[str, str | None]]) -> None:
-    """One name and value per line. Values that are None are left out."""
+    """One name and value per line. Values that are None are left out, and the rest of very long ones."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
     for name, value in facts:
         if value is not None:
-            table.add_row(Text(name, "bold"), Text(printable(value), _STYLES.get(value, ""), overflow="fold"))
+            table.add_row(Text(name, "bold"), Text(cut(printable(value)), _STYLES.get(value, ""), overflow="fold"))
     _print(table)
 
 
@@ -172,15 +201,27 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
 
 def print_diff(text: str) -> None:
     """Prints a unified diff, in colour on terminals. In a pipe it is unchanged, as `patch` needs it."""
-    from rich.text import Text
-
     target = console()
     if not target.is_terminal:
         typer.echo(text, nl=False)
         return
-    for line in text.removesuffix("\n").split("\n"):
-        style = next((style for mark, style in _DIFF_STYLES if line.startswith(mark)), "")
-        target.print(Text(printable(line), style), soft_wrap=True)
+    # Each style is rendered once: a diff can have a hundred thousand lines, and rich takes long for each.
+    codes = {style: _style_codes(target, style) for _, style in _DIFF_STYLES}
+    lines = []
+    for line in printable(text).removesuffix("\n").split("\n"):
+        start, end = next((codes[style] for mark, style in _DIFF_STYLES if line.startswith(mark)), ("", ""))
+        lines.append(f"{start}{line}{end}")
+    typer.echo("\n".join(lines), color=True)
+
+
+def _style_codes(target: "Console", style: str) -> tuple[str, str]:
+    """What a terminal is sent before and after text of this style."""
+    from rich.text import Text
+
+    with target.capture() as captured:
+        target.print(Text("x", style), end="")
+    start, _, end = captured.get().partition("x")
+    return start, end
 
 
 _DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))

@@ -59,7 +59,7 @@ def _check_redis_url(settings: Settings) -> None:
 
 def _prepare(settings: Settings, owner_url: str) -> str:
     migrate(owner_url, app_role(settings), settings.audit)
-    url = app_url(settings, owner_url)
+    url = app_url(settings)
 
     async def begin() -> FirstStart | None:
         options = connection_options(settings.database)

@@ -15,7 +15,7 @@ from quarterdeck.skills.archive import SKILL_MD, missing_skill_md, read_bundle
 from quarterdeck.skills.frontmatter import frontmatter_faults
 from quarterdeck.skills.gunzip import Source
 from quarterdeck.skills.model import Bundle, BundleError, shown
-from quarterdeck.skills.paths import bundle_path
+from quarterdeck.skills.paths import bundle_path, check_portable
 
 # Allowed, but usually in the folder by accident.
 _UNINTENDED = ("*.pyc", ".DS_Store", "Thumbs.db", "*.swp", "*~")
@@ -83,7 +83,9 @@ def _errors(folder: Path, files: list[File], limits: BundleSettings) -> Iterator
     paths: dict[str, bool] = {}
     for file in files:
         try:
-            paths[bundle_path(file.name, directory=False, limits=limits)] = False
+            path = bundle_path(file.name, directory=False, limits=limits)
+            paths[path] = False
+            check_portable(path)
         except BundleError as error:
             yield _finding(folder, error)
     if SKILL_MD not in paths:

@@ -437,7 +437,7 @@ class WebhookDeliveryBody(Struct, frozen=True, kw_only=True):
     last_error: str | None
     """Why the last attempt failed, if it did."""
     duration_ms: int | None
-    """How long the last attempt took."""
+    """How long the last attempt took. null without a connection."""
     created_at: datetime
     delivered_at: datetime | None
 

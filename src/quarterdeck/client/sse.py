@@ -4,8 +4,8 @@ import re
 
 from msgspec import Struct
 
-# A `\r` at the end of the buffer may be the first half of `\r\n`.
-_LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Far above what a server sends. Bounds the memory that an endless line can use.
 _MAX_BYTES = 64 * 1024 * 1024
 
@@ -25,8 +25,12 @@ class Parser:
         self.retry_seconds: float | None = None
         # Whether an event or a heartbeat comment has arrived.
         self.has_content = False
-        self._started = False
-        self._buffer = b""
+        self._is_first_line = True
+        # The beginning of the line that has not ended yet. It is not searched again: a line can arrive in thousands of
+        # chunks.
+        self._line = bytearray()
+        # A `\r` at the end of a chunk, which may be the first half of `\r\n`.
+        self._held = b""
         self._event = ""
         self._id: str | None = None
         self._data: list[bytes] = []
@@ -34,15 +38,26 @@ class Parser:
 
     def feed(self, chunk: bytes) -> list[Message]:
         """Raises ValueError if a message is too long."""
-        self._buffer += chunk
-        if not self._started and len(self._buffer) >= 3:
-            self._buffer = self._buffer.removeprefix(b"\xef\xbb\xbf")
-            self._started = True
-        *lines, self._buffer = _LINE_END.split(self._buffer)
-        if len(self._buffer) + self._data_bytes > _MAX_BYTES:
+        chunk = self._held + chunk
+        self._held = b"\r" if chunk.endswith(b"\r") else b""
+        lines = self._complete_lines(_LINE_END.split(chunk.removesuffix(b"\r")))
+        if len(self._line) + self._data_bytes > _MAX_BYTES:
             raise ValueError("a message is too long")
         found = [self._parse(line) for line in lines]
         return [message for message in found if message is not None]
+
+    def _complete_lines(self, parts: list[bytes]) -> list[bytes]:
+        """The lines that end before the last of these parts, which begins or continues an unfinished line."""
+        *ended, last = parts
+        lines = []
+        for part in ended:
+            lines.append(bytes(self._line) + part)
+            self._line.clear()
+        self._line += last
+        if lines and self._is_first_line:
+            lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
+            self._is_first_line = False
+        return lines
 
     def _parse(self, line: bytes) -> Message | None:
         if not line:

@@ -1,10 +1,12 @@
 """Uploads and downloads of archives, in chunks from and to files."""
 
+import errno
 import hashlib
 import io
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
@@ -99,17 +101,29 @@ class Download:
         self._file.close()
 
     def save(self, to: Sink) -> int:
-        """Returns the size. A path is replaced by the complete file. Links, devices and pipes are written through."""
+        """Returns the size. A path is replaced by the complete file; a device or pipe is written to. A symbolic link is
+        refused: whoever can write to the folder could make it lead anywhere. Links in the folders above are followed.
+        """
         self._file.seek(0)
         if not isinstance(to, (str, os.PathLike)):
             shutil.copyfileobj(self._file, to)
             return self._received
-        path = Path(os.path.realpath(to))
-        if path.exists() and not path.is_file():
-            with path.open("wb") as special:
-                shutil.copyfileobj(self._file, special)
-            return self._received
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        path = Path(to)
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:
+            mode = stat.S_IFREG
+        if stat.S_ISLNK(mode):
+            raise OSError(errno.ELOOP, "is a symbolic link, which a download does not follow", str(path))
+        if stat.S_ISREG(mode):
+            self._replace(path)
+        else:
+            self._write_to_special(path)
+        return self._received
+
+    def _replace(self, path: Path) -> None:
+        # A new file under a random name. Renaming replaces a link that appears meanwhile instead of following it.
+        handle, name = tempfile.mkstemp(prefix=".download-", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as complete:
                 shutil.copyfileobj(self._file, complete)
@@ -118,7 +132,14 @@ class Download:
         except BaseException:
             os.unlink(name)
             raise
-        return self._received
+
+    def _write_to_special(self, path: Path) -> None:
+        # Without O_CREAT and O_TRUNC: if the path is another file by now, nothing is lost.
+        handle = os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0))
+        with os.fdopen(handle, "wb") as special:
+            if stat.S_ISREG(os.fstat(handle).st_mode):
+                raise OSError(errno.EEXIST, "changed during the download", str(path))
+            shutil.copyfileobj(self._file, special)
 
 
 def _umask() -> int:

@@ -2,8 +2,11 @@
 
 from datetime import datetime
 from enum import StrEnum
+from operator import is_
+from typing import Any
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
 
 
@@ -51,10 +54,32 @@ class Principal(Struct, frozen=True):
         """A session token needs no permission for its own session."""
         return self.session_id is not None or permission in self.permissions
 
+    @property
+    def may_see_emails(self) -> bool:
+        """A session token is handed to end users, who must not learn the addresses of the team."""
+        return self.session_id is None
+
     def may_see_workspace(self, requested_id: UUID | None) -> bool:
         """`requested_id` is the Service-Workspace header; its default is the key's own workspace. Tokens see no
         workspace."""
         return self.session_id is None and requested_id in (None, self.workspace_id)
+
+
+def without_emails(record: Any) -> Any:
+    """The same record if no actor in it has an e-mail address, else a copy."""
+    if isinstance(record, ActorBody):
+        return msgspec.structs.replace(record, primary_email=None)
+    if isinstance(record, Struct):
+        changed = {}
+        for name in record.__struct_fields__:
+            value = getattr(record, name)
+            if (shown := without_emails(value)) is not value:
+                changed[name] = shown
+        return msgspec.structs.replace(record, **changed) if changed else record
+    if isinstance(record, list):
+        shown_items = [without_emails(item) for item in record]
+        return record if all(map(is_, shown_items, record)) else shown_items
+    return record
 
 
 class Origin(Struct, frozen=True):

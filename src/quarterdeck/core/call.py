@@ -5,7 +5,7 @@ is a promise: an invalid credential wins over a bad path, and an invisible objec
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
@@ -21,6 +21,10 @@ Body = TypeVar("Body")
 
 class RateLimit(Protocol):
     """The rate limit of one request."""
+
+    @property
+    def workspace_id(self) -> UUID | None:
+        """The workspace that the request is charged to. None if the credential is not known to be valid."""
 
     @property
     def is_allowed(self) -> bool:
@@ -45,6 +49,12 @@ class Call(Struct, Generic[Body], frozen=True):
     origin: Origin = Origin()
     # The tags of If-Match, or None.
     if_match: frozenset[str] | None = None
+
+    @property
+    def owner(self) -> Hashable:
+        """Whose share of the connections the request uses: its workspace. All callers whose credential was not checked
+        yet have one share together."""
+        return self.rate_limit.workspace_id or "unknown callers"
 
     def check_unchanged(self, revision: int) -> None:
         """`revision` must come from a locked row, so that it cannot change before the transaction ends."""

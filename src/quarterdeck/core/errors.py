@@ -8,6 +8,8 @@ from enum import Enum, StrEnum
 
 # Retry-After of a refused event stream.
 _STREAM_WAIT_SECONDS = 5
+# A run takes inputs before each step, and a step takes seconds.
+_RUN_FULL_WAIT_SECONDS = 5
 
 
 class ErrorCode(StrEnum):
@@ -146,9 +148,23 @@ def too_many_streams(owner: str, limit: int) -> ServiceError:
     )
 
 
+def run_full() -> ServiceError:
+    return ServiceError(
+        Kind.TOO_MANY,
+        "The active run of this session has as many inputs waiting as it may have, by number or by size. Nothing was "
+        "stored: send it again when the run has taken some of them, or cancel the run.",
+        _RUN_FULL_WAIT_SECONDS,
+    )
+
+
 def contended() -> ServiceError:
-    """The only conflict that a retry can resolve."""
+    """A conflict that a retry can resolve."""
     return ServiceError(Kind.CONTENDED, "The session's active run kept changing. Nothing was stored: send it again.")
+
+
+def locked() -> ServiceError:
+    """Another transaction held a lock for too long. A retry can resolve this conflict too."""
+    return ServiceError(Kind.CONTENDED, "Other requests are using the same object. Nothing was stored: send it again.")
 
 
 def unavailable(reason: str = "The service cannot reach a part it needs. Try again shortly.") -> ServiceError:

@@ -11,8 +11,8 @@ class Places:
         self._free = total
         self._per_owner = per_owner
         self._held: Counter[Hashable] = Counter()
-        # Owners that wait, in the order of their arrival.
-        self._waiting: deque[tuple[Hashable, asyncio.Future[None]]] = deque()
+        # Those who wait, by owner. The owners are in the order of their turns.
+        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     def take_now(self, owner: Hashable) -> bool:
         """Takes a place without waiting. False if there is none for this owner. `release` gives it back."""
@@ -43,8 +43,7 @@ class Places:
         if self.take_now(owner):
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (owner, granted)
-        self._waiting.append(entry)
+        self._waiting.setdefault(owner, deque()).append(granted)
         try:
             async with asyncio.timeout(wait_seconds):
                 await granted
@@ -53,15 +52,28 @@ class Places:
                 # Granted in the moment of the timeout or of a cancellation.
                 self.release(owner)
             else:
-                self._waiting.remove(entry)
+                self._stop_waiting(owner, granted)
             raise
 
+    def _stop_waiting(self, owner: Hashable, granted: "asyncio.Future[None]") -> None:
+        queue = self._waiting.get(owner)
+        # `_grant` has removed it already if it was cancelled just before.
+        if queue is not None and granted in queue:
+            queue.remove(granted)
+            if not queue:
+                del self._waiting[owner]
+
     def _grant(self) -> None:
-        """Gives free places to those who wait. An owner that has its part is passed over."""
-        for entry in list(self._waiting):
-            owner, granted = entry
-            if self._free == 0:
+        """Gives free places to those who wait: next is the owner with the fewest places, and owners with equally many
+        take turns. So an owner that sends many requests delays the requests of others by no more than one place."""
+        while self._free and self._waiting:
+            owner = min(self._waiting, key=self._held.__getitem__)
+            if self._held[owner] >= self._per_owner:
                 return
+            queue = self._waiting.pop(owner)
+            granted = queue.popleft()
+            if queue:
+                # Behind the other owners.
+                self._waiting[owner] = queue
             if not granted.done() and self.take_now(owner):
-                self._waiting.remove(entry)
                 granted.set_result(None)

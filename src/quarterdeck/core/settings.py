@@ -71,12 +71,17 @@ class DatabaseSettings(Struct, frozen=True):
     # The role of API and workers. PostgreSQL reserves `none`, `public` and pg_….
     role: Annotated[str, Meta(pattern=r"^(?!(none|public)$|pg_)[a-z_][a-z0-9_]{0,62}$")] = "quarterdeck_app"
     pool_connections: Count = 8
+    # The part of these that the requests of one workspace can use at a time.
+    workspace_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
     submit_connections: Count = 4
     # Callers must learn within five seconds that the database is down. The wait for a connection is part of that.
     pool_wait_seconds: Seconds = 3.0
     statement_seconds: Seconds = 4.0
     # Longer than a healthy transaction holds a session's lock, shorter than the timeouts of clients.
     lock_wait_seconds: Seconds = 2.0
+    # Of these, the time of one attempt, with a connection in hand. Longer than most transactions hold a lock: those who
+    # wait with a connection get the lock in their order, those who pause do not.
+    lock_attempt_seconds: Seconds = 0.1
 
 
 class HttpSettings(Struct, frozen=True):
@@ -85,6 +90,9 @@ class HttpSettings(Struct, frozen=True):
     json_body_bytes: Bytes = 1024 * 1024
     body_seconds: Seconds = 60.0
     body_stall_seconds: Seconds = 10.0
+    # Lowest rate of a body, on average over a window. 0: no limit.
+    body_bytes_per_second: Annotated[int, Meta(ge=0)] = 1024
+    body_rate_seconds: Seconds = 10.0
     drain_seconds: Seconds = 10.0
     drain_stall_seconds: Seconds = 1.0
     connections: Count = 4096
@@ -109,9 +117,15 @@ class LimitSettings(Struct, frozen=True):
 
 class SubmitSettings(Struct, frozen=True):
     batch_inputs: Count = 64
-    # Of text. A batch ends at the first; at the second, what comes is answered 503 until some has gone.
+    # Of text. A batch ends at the first. At the second, inputs are answered 503 until others have been stored; at the
+    # third, the inputs of one workspace.
     batch_bytes: Bytes = 1024 * 1024
     waiting_bytes: Bytes = 64 * 1024 * 1024
+    workspace_waiting_bytes: Bytes = 16 * 1024 * 1024
+    # Inputs that one run has not consumed yet, and their text. Further ones are answered 429. An input always fits if
+    # no other one waits.
+    run_waiting_inputs: Count = 1_000
+    run_waiting_bytes: Bytes = 8 * 1024 * 1024
 
 
 class KeySettings(Struct, frozen=True):
@@ -158,15 +172,22 @@ class BundleSettings(Struct, frozen=True):
     # Concurrent uploads and scans per process: uploads hold memory and disk, scans hold a CPU.
     uploads: Count = 32
     scans: Count = 2
+    # Part of the places for uploads, scans, reads, builds and diffs that one workspace can hold.
+    workspace_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
     upload_wait_seconds: Seconds = 10.0
-    # Concurrent downloads per process: each keeps an unpacked file on disk until it is sent.
-    file_downloads: Count = 32
+    # Bundles that unpack to more are stored a second time, in blocks, when one of their files is read.
+    direct_read_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024
+    # Concurrent builds of blocks per process. Only one is computed at a time; the others are being stored.
+    block_builds: Count = 4
     diff_files: Count = 1_000
     # Limits for comparisons by line: per file on each side, and for all files on both sides.
     diff_file_bytes: Bytes = 256 * 1024
     diff_bytes: Bytes = 512 * 1024
-    # Queued comparisons per process, including the current one. Only one is computed at a time.
+    # Queued comparisons per process, including those that are computed. As many as scans are computed at a time.
     diffs: Count = 8
+
+    def per_workspace(self, total: int) -> int:
+        return max(1, int(total * self.workspace_share))
 
 
 class WorkerSettings(Struct, frozen=True):
@@ -177,15 +198,21 @@ class WorkerSettings(Struct, frozen=True):
     # per lease. A shorter lease would take runs from a worker that is only paused, a longer one delays recovery.
     lease_seconds: Seconds = 20.0
     sweep_seconds: Seconds = 3.0
+    # For this long after a run gave its place to another workspace, its own uses at most half of each worker's places.
+    lending_pause_seconds: Seconds = 10.0
 
 
 class RunSettings(Struct, frozen=True):
-    active_per_workspace: Count = 100
+    # None: only the places of workers limit a workspace.
+    active_per_workspace: Count | None = None
     # Consecutive attempts without a stored step, after which the run is presumed to crash its workers and fails.
     barren_attempts: Count = 5
     max_steps: Count = 100
     max_tokens: Count = 2_000_000
     max_seconds: Seconds = 3600.0
+    # Text of inputs that a run takes before a step; the rest waits for the next step. It must fit into the context
+    # (`model.context_tokens`) beside the conversation. One input is always taken, whatever its size.
+    step_input_bytes: Bytes = 256 * 1024
     # Streamed text is collected for this long before it is sent.
     delta_seconds: Seconds = 0.05
 
@@ -208,6 +235,8 @@ class ModelSettings(Struct, frozen=True):
     context_tokens: Annotated[int, Meta(ge=1000)] = 100_000
     tool_result_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
     demo_pause_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.05
+    # Of all steps of a run together. Whoever can send inputs could hold a place of a worker for so long.
+    demo_slow_seconds: Annotated[float, Meta(ge=0, le=3600)] = 120.0
 
 
 class StreamSettings(Struct, frozen=True):

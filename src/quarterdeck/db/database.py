@@ -6,10 +6,13 @@ outcome is unknown.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from secrets import SystemRandom
 from typing import TypeVar
 
 import psycopg
+from msgspec import Struct
 
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
@@ -21,12 +24,18 @@ Connection = pool.Connection
 Work = Callable[[Connection], Awaitable[T]]
 
 SCHEMA = "app"
+_random = SystemRandom()
 
 
 class Database:
+    """All callers share the connections, so nobody waits long for a lock with a connection in hand: the work is rolled
+    back, its connection goes back to the pool, and the work is repeated after a pause. Work for a request names its
+    `owner`, the workspace, which holds at most a share of the connections. Work without an owner is the process's own.
+    """
+
     def __init__(self, url: str, settings: DatabaseSettings) -> None:
         self._settings = settings
-        self._pool = make_pool(url, settings, settings.pool_connections)
+        self._pool = make_pool(url, settings, settings.pool_connections, settings.workspace_share)
         # asyncio keeps no reference to running tasks.
         self._running: set[asyncio.Task[object]] = set()
 
@@ -36,20 +45,22 @@ class Database:
     async def close(self) -> None:
         await self._pool.close(self._settings.statement_seconds)
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, work: Work[T], *, owner: Hashable | None = None) -> T:
         """Statements outside a transaction. Repeated once if the connection is lost."""
-        return await self._bounded(self._run(work, in_transaction=False, repeatable=True), errors.unavailable())
+        attempts = _Attempts(owner, in_transaction=False, repeatable=True, when_locked=errors.unavailable())
+        return await self._bounded(self._run(work, attempts), errors.unavailable())
 
-    async def statement(self, work: Work[T], *, repeatable: bool) -> T:
+    async def statement(self, work: Work[T], *, repeatable: bool, owner: Hashable | None = None) -> T:
         """One statement that changes something. It is a transaction by itself, without BEGIN and COMMIT."""
-        overdue = errors.unavailable() if repeatable else errors.outcome_unknown()
-        return await self._bounded(self._run(work, in_transaction=False, repeatable=repeatable), overdue)
+        attempts = _Attempts(owner, in_transaction=False, repeatable=repeatable, when_locked=errors.locked())
+        return await self._bounded(self._run(work, attempts), _overdue(repeatable=repeatable))
 
-    async def transaction(self, work: Work[T], *, repeatable: bool) -> T:
-        """One transaction. `repeatable`: doing `work` twice has one effect. If the connection is lost during the
-        commit, repeatable work is done again; otherwise the caller is told that the outcome is unknown."""
-        overdue = errors.unavailable() if repeatable else errors.outcome_unknown()
-        return await self._bounded(self._run(work, in_transaction=True, repeatable=repeatable), overdue)
+    async def transaction(self, work: Work[T], *, repeatable: bool, owner: Hashable | None = None) -> T:
+        """One transaction. `work` may run several times: what it keeps outside the database must not count if its
+        transaction is rolled back. `repeatable`: doing `work` twice has one effect. If the connection is lost during
+        the commit, repeatable work is done again; otherwise the caller is told that the outcome is unknown."""
+        attempts = _Attempts(owner, in_transaction=True, repeatable=repeatable, when_locked=errors.locked())
+        return await self._bounded(self._run(work, attempts), _overdue(repeatable=repeatable))
 
     async def in_batches(self, delete: Work[int], batch: int) -> int:
         """Deletes rows `batch` at a time, each batch in its own transaction, so that no lock is held for long."""
@@ -75,23 +86,36 @@ class Database:
             # Marks the exception as retrieved: the caller may have timed out or been cancelled.
             task.exception()
 
-    async def _run(self, work: Work[T], *, in_transaction: bool, repeatable: bool) -> T:
-        try:
-            return await self._once(work, in_transaction=in_transaction, repeatable=repeatable)
-        except (_Retry, *driver_errors.CONTENTION):
-            pass
-        try:
-            return await self._once(work, in_transaction=in_transaction, repeatable=repeatable)
-        except _Retry as retry:
-            raise errors.unavailable() from retry.__cause__
-        except psycopg.Error as fault:
-            raise driver_errors.translate(fault) from fault
+    async def _run(self, work: Work[T], attempts: "_Attempts") -> T:
+        """Repeats work that waits for a lock until `lock_wait_seconds` have passed, and other failures once."""
+        deadline = time.monotonic() + self._settings.lock_wait_seconds
+        wait_seconds: float | None = None
+        locked: psycopg.Error | None = None
+        is_repeated = False
+        while True:
+            try:
+                return await self._once(work, attempts, wait_seconds)
+            except driver_errors.LOCKED as fault:
+                locked = fault
+            except (_Retry, *driver_errors.CONTENTION) as fault:
+                if is_repeated:
+                    raise _translated(fault) from fault
+                is_repeated = True
+                continue
+            except driver_errors.NO_CONNECTION as fault:
+                if locked is None or time.monotonic() < deadline:
+                    raise driver_errors.translate(fault) from fault
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise attempts.when_locked from locked
+            await asyncio.sleep(min(remaining, lock_pause_seconds(self._settings)))
+            wait_seconds = max(deadline - time.monotonic(), self._settings.lock_attempt_seconds)
 
-    async def _once(self, work: Work[T], *, in_transaction: bool, repeatable: bool) -> T:
+    async def _once(self, work: Work[T], attempts: "_Attempts", wait_seconds: float | None) -> T:
         committing = False
         try:
-            async with self._pool.lease() as connection:
-                if not in_transaction:
+            async with self._pool.lease(attempts.owner, wait_seconds) as connection:
+                if not attempts.in_transaction:
                     # A statement commits by itself.
                     committing = True
                     return await work(connection)
@@ -99,27 +123,56 @@ class Database:
                     result = await work(connection)
                     committing = True
                 return result
-        except driver_errors.CONTENTION:
+        except (*driver_errors.CONTENTION, *driver_errors.NO_CONNECTION):
             raise
         except psycopg.Error as fault:
             if driver_errors.connection_lost(fault):
-                if committing and not repeatable:
+                if committing and not attempts.repeatable:
                     raise errors.outcome_unknown() from fault
                 raise _Retry from fault
             raise driver_errors.translate(fault) from fault
+
+
+class _Attempts(Struct, frozen=True):
+    """How work is done, and what its caller is told if a lock stays taken."""
+
+    owner: Hashable | None
+    in_transaction: bool
+    repeatable: bool
+    when_locked: ServiceError
 
 
 class _Retry(Exception):
     """The connection was lost. Nothing was stored, or storing it again is harmless."""
 
 
-def make_pool(url: str, settings: DatabaseSettings, size: int) -> pool.Pool:
-    return pool.Pool(url, size, connection_options(settings), settings.pool_wait_seconds)
+def _overdue(*, repeatable: bool) -> ServiceError:
+    return errors.unavailable() if repeatable else errors.outcome_unknown()
 
 
-def connection_options(settings: DatabaseSettings) -> str:
+def _translated(fault: _Retry | psycopg.Error) -> ServiceError:
+    return errors.unavailable() if isinstance(fault, _Retry) else driver_errors.translate(fault)
+
+
+def lock_pause_seconds(settings: DatabaseSettings) -> float:
+    """The pause after an attempt that waited for a lock. Random, so that those who wait do not return together."""
+    return settings.lock_attempt_seconds * _random.uniform(0.5, 1.5)
+
+
+def make_pool(url: str, settings: DatabaseSettings, size: int, owner_share: float = 1.0) -> pool.Pool:
+    """Its connections wait for a lock only for the time of one attempt."""
+    lock_seconds = min(settings.lock_attempt_seconds, settings.lock_wait_seconds)
+    options = connection_options(settings, lock_seconds)
+    return pool.Pool(url, size, options, settings.pool_wait_seconds, owner_share)
+
+
+def connection_options(settings: DatabaseSettings, lock_seconds: float | None = None) -> str:
+    """`lock_seconds`: how long a statement waits for a lock, if not `lock_wait_seconds`."""
+    if lock_seconds is None:
+        lock_seconds = settings.lock_wait_seconds
     values = {
-        "lock_timeout": f"{settings.lock_wait_seconds * 1000:.0f}",
+        # 0 would mean for ever.
+        "lock_timeout": f"{max(1, lock_seconds * 1000):.0f}",
         "statement_timeout": f"{settings.statement_seconds * 1000:.0f}",
         "idle_in_transaction_session_timeout": f"{settings.statement_seconds * 1000:.0f}",
         "TimeZone": "UTC",
@@ -132,9 +185,19 @@ def role_options(role: str, search_path: str) -> str:
         # Applies from the first statement on, whichever user logs in.
         "role": role,
         "search_path": search_path,
-        # A role can change its own defaults for all later connections. These options override them.
+        # PostgreSQL lets every role change its own defaults for later connections. These options override those that
+        # would break what we rely on: durable commits, fresh reads after a lock, open connections, values as psycopg
+        # reads them.
         "synchronous_commit": "on",
         "default_transaction_read_only": "off",
+        "default_transaction_isolation": r"read\ committed",
+        "default_transaction_deferrable": "off",
+        "idle_session_timeout": "0",
+        "DateStyle": "ISO",
+        "IntervalStyle": "postgres",
+        "bytea_output": "hex",
+        "array_nulls": "on",
+        "standard_conforming_strings": "on",
     }
     return _as_options(values)
 

@@ -7,8 +7,11 @@ from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
 
+# PostgreSQL's lock_timeout has passed. The statement was rolled back and can be repeated without its connection.
+LOCKED = pg.LockNotAvailable
+
 # The statement was rolled back because of concurrent transactions. Repeating it may succeed.
-CONTENTION = (pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
+CONTENTION = (LOCKED, pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
 
 # The pool had no connection to lend. Nothing was sent.
 NO_CONNECTION = (PoolTimeout, PoolClosed, TooManyRequests)

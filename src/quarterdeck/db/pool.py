@@ -1,13 +1,16 @@
-"""The connections of one process: psycopg's pool, plus a check that a connection is alive before it is lent."""
+"""The connections of one process: psycopg's pool, plus a check that a connection is alive before it is lent, and a
+limit on the connections that one owner holds."""
 
 import select
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Hashable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from quarterdeck.core.places import Places
 
 Connection = AsyncConnection[TupleRow]
 
@@ -25,8 +28,10 @@ RECONNECT_SECONDS = 1.0
 
 
 class Pool:
-    def __init__(self, url: str, size: int, options: str, wait_seconds: float) -> None:
-        """`wait_seconds`: how long a caller waits for a free connection."""
+    def __init__(self, url: str, size: int, options: str, wait_seconds: float, owner_share: float = 1.0) -> None:
+        """`wait_seconds`: how long a caller waits for a free connection. `owner_share`: the part of the connections
+        that one owner can hold."""
+        self._places = Places(size, max(1, int(size * owner_share)))
         self._pool = AsyncConnectionPool(
             url,
             connection_class=AsyncConnection[TupleRow],
@@ -46,20 +51,32 @@ class Pool:
         await self._pool.close(timeout=seconds)
 
     @asynccontextmanager
-    async def lease(self) -> AsyncIterator[Connection]:
-        """A connection that was alive a moment ago.
+    async def lease(
+        self, owner: Hashable | None = None, wait_seconds: float | None = None
+    ) -> AsyncIterator[Connection]:
+        """A connection that was alive a moment ago. Raises PoolTimeout if there is none in time. Work without an owner
+        is not held to a share. Nobody takes a second connection while holding one: that could deadlock."""
+        deadline = time.monotonic() + (self._pool.timeout if wait_seconds is None else wait_seconds)
+        async with AsyncExitStack() as stack:
+            if owner is not None:
+                try:
+                    await stack.enter_async_context(self._places.hold(owner, deadline - time.monotonic()))
+                except TimeoutError:
+                    raise PoolTimeout("the owner holds its share of the connections") from None
+            connection = await self._living_connection(deadline)
+            try:
+                yield connection
+            finally:
+                await self._pool.putconn(connection)
 
-        psycopg_pool's own `check` pauses for one second and then two from the second dead connection on, so that the
+    async def _living_connection(self, deadline: float) -> Connection:
+        """psycopg_pool's own `check` pauses for one second and then two from the second dead connection on, so that the
         first callers after a restart of PostgreSQL would time out."""
-        deadline = time.monotonic() + self._pool.timeout
-        connection = await self._pool.getconn()
-        while _is_dead(connection):
-            await connection.close()
-            await self._pool.putconn(connection)
+        while True:
             connection = await self._pool.getconn(deadline - time.monotonic())
-        try:
-            yield connection
-        finally:
+            if not _is_dead(connection):
+                return connection
+            await connection.close()
             await self._pool.putconn(connection)
 
 

@@ -15,10 +15,10 @@ from quarterdeck.core.settings import DatabaseSettings
 # More than the number of databases that are migrated at the same time.
 _ATTEMPTS = 20
 
-# The second column: whether the role, directly or through memberships, bypasses privileges or can act as an owner of
-# our tables. Members of the role do not matter.
+# Whether the role, directly or through memberships, bypasses privileges or can act as an owner of our tables. Members
+# of the role do not matter.
 _FIND = """
-SELECT r.rolcanlogin, EXISTS (
+SELECT EXISTS (
     SELECT FROM pg_roles g
     WHERE pg_has_role(r.oid, g.oid, 'MEMBER') AND (
         g.rolsuper OR g.rolcreaterole OR g.rolcreatedb OR g.rolreplication OR g.rolbypassrls
@@ -46,6 +46,16 @@ SELECT has_database_privilege('public', d.oid, 'TEMPORARY')
        to_regnamespace('public') IS NOT NULL
 FROM pg_database d WHERE d.datname = current_database() AND pg_has_role(current_user, d.datdba, 'USAGE')
 """
+# Functions of PostgreSQL that everybody may call and the service does not need: large objects, which fill the disk
+# outside our limits, ending other connections, and writing to the WAL. Each database has its own privileges on them,
+# which only a superuser can revoke.
+_NEEDLESS = """
+SELECT p.oid::regprocedure::text FROM pg_proc p
+WHERE p.pronamespace = 'pg_catalog'::regnamespace AND (
+    starts_with(p.proname, 'lo_')
+    OR p.proname IN ('loread', 'lowrite', 'pg_cancel_backend', 'pg_terminate_backend', 'pg_logical_emit_message')
+) AND has_function_privilege('public', p.oid, 'EXECUTE') AND pg_has_role(current_user, p.proowner, 'USAGE')
+"""
 
 OwnConnection = psycopg.Connection[tuple[Any, ...]]
 
@@ -56,8 +66,8 @@ class RoleError(Exception):
 
 class AppRole(Struct, frozen=True):
     name: str = DatabaseSettings().role
-    # True for the embedded server. Elsewhere the operator decides which user logs in, and how.
-    logs_in: bool = False
+    # For the embedded server, where the role itself logs in. Elsewhere the operator decides which user does, and how.
+    password: str | None = None
 
 
 USUAL_ROLE = AppRole()
@@ -75,14 +85,19 @@ def prepare_role(connection: OwnConnection, role: AppRole) -> None:
 
 
 def close_database(connection: OwnConnection) -> None:
-    """Only the owner may create tables, also temporary ones, which would be found before ours."""
+    """Revokes privileges that every role has in a new database, as far as this login can."""
     row = connection.execute(_OPEN).fetchone()
-    if row is None or not row[0]:
-        return
-    database = sql.Identifier(connection.info.dbname)
-    connection.execute(sql.SQL("REVOKE TEMPORARY ON DATABASE {} FROM PUBLIC").format(database))
-    if row[1]:
-        connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    if row is not None and row[0]:
+        # Only the owner may create tables, also temporary ones, which would be found before ours.
+        database = sql.Identifier(connection.info.dbname)
+        connection.execute(sql.SQL("REVOKE TEMPORARY ON DATABASE {} FROM PUBLIC").format(database))
+        if row[1]:
+            connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    for (function,) in connection.execute(_NEEDLESS).fetchall():
+        connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(sql.SQL(function)))
+        if function.startswith(("pg_cancel_backend", "pg_terminate_backend")):
+            # The role that PostgreSQL has for this purpose keeps it.
+            connection.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO pg_signal_backend").format(sql.SQL(function)))
 
 
 def granted(text: str, role: AppRole) -> bytes:
@@ -97,15 +112,16 @@ def _prepare(connection: OwnConnection, role: AppRole) -> None:
             connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(name))
         row = connection.execute(_FIND, (role.name,)).fetchone()
         assert row is not None
-        logs_in, is_privileged = row
-        if is_privileged:
+        if row[0]:
             raise RoleError(
                 f"the role {role.name} is, or could become, one that may change the tables: "
                 "name another as QUARTERDECK_DATABASE_ROLE, and leave its making to `qd migrate`"
             )
         _reset_defaults(connection, role)
-        if role.logs_in and not logs_in:
-            connection.execute(sql.SQL("ALTER ROLE {} LOGIN").format(name))
+        if role.password is not None:
+            # Every time, since the role can change its own password. Encrypted, since PostgreSQL may log a statement.
+            encrypted = connection.pgconn.encrypt_password(role.password.encode(), role.name.encode(), b"scram-sha-256")
+            connection.execute(sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(name, encrypted.decode()))
         if not _can_act_as(connection, name):
             connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(name))
     except pg.InsufficientPrivilege as fault:

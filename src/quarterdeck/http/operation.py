@@ -52,6 +52,8 @@ class Described(Struct, frozen=True, kw_only=True):
     description: str = ""
     # None: any valid key or session token.
     permission: Permission | None
+    # Whether a change needs `workspace.read` too, because its response shows what was stored before.
+    reads: bool = False
     # A type is a JSON body of that type.
     payload: Any = Payload.NONE
     success_status: int = 200
@@ -84,6 +86,12 @@ class Described(Struct, frozen=True, kw_only=True):
 class Operation(Described, frozen=True, kw_only=True):
     method: str
     path: str
+
+    @property
+    def permissions(self) -> list[Permission]:
+        """All that a key needs."""
+        found = [] if self.permission is None else [self.permission]
+        return [*found, Permission.WORKSPACE_READ] if self.reads else found
 
     @property
     def path_ids(self) -> list[str]:

@@ -30,6 +30,9 @@ class RequestBody:
         self._deadline: float | None = None
         self._received = 0
         self._more = True
+        # The current window of the lowest rate: time that we waited for the client, and bytes that came.
+        self._window_seconds = 0.0
+        self._window_bytes = 0
 
     async def read(self) -> bytes:
         pieces = []
@@ -50,19 +53,33 @@ class RequestBody:
             # Counted from the first read: a request may wait for an upload slot before that.
             self._deadline = now + self._settings.body_seconds
         try:
-            async with asyncio.timeout(min(self._settings.body_stall_seconds, self._deadline - now)):
+            async with asyncio.timeout(self._longest_wait(now)):
                 message = await self._receive()
         except TimeoutError:
             raise errors.too_slow("The request body arrived too slowly.") from None
+        self._window_seconds += time.monotonic() - now
         if message["type"] != "http.request":
             # Broken chunking, a body that is too short and a client that left: servers do not tell them apart.
             raise errors.broken_body()
         piece: bytes = message.get("body", b"")
         self._more = message.get("more_body", False)
         self._received += len(piece)
+        self._window_bytes += len(piece)
         if self._received > self._limit_bytes:
             raise errors.too_large(self._limit_bytes)
         return piece
+
+    def _longest_wait(self, now: float) -> float:
+        """How long the next piece may take. A window with too few bytes ends the body; any other window is followed by
+        the next one. A body that is complete within a window has no lowest rate."""
+        settings = self._settings
+        assert self._deadline is not None
+        longest = min(settings.body_stall_seconds, self._deadline - now)
+        if self._window_bytes < settings.body_bytes_per_second * settings.body_rate_seconds:
+            return min(longest, settings.body_rate_seconds - self._window_seconds)
+        if self._window_seconds >= settings.body_rate_seconds:
+            self._window_seconds, self._window_bytes = 0.0, 0
+        return longest
 
 
 def decode_json(raw: bytes, type_: type[T]) -> T:

@@ -80,8 +80,19 @@ class Cluster:
         return Path("/tmp") / f"quarterdeck-{name}"  # noqa: S108 - created with mode 0700, and refused if another user owns it
 
     @property
+    def owner_password(self) -> Path:
+        """A password file of libpq, as is the next one. Only the user of the data directory can read them."""
+        return self.data_dir / "postgres-owner.password"
+
+    @property
+    def app_password(self) -> Path:
+        return self.data_dir / "postgres-app.password"
+
+    @property
     def url(self) -> str:
-        return f"postgresql://{ROLE}@/{ROLE}?host={quote(str(self.socket_dir), safe='')}&port={PORT}"
+        """The owner's. The password is in the file, so that no environment and no list of processes shows it."""
+        host, password = quote(str(self.socket_dir), safe=""), quote(str(self.owner_password), safe="")
+        return f"postgresql://{ROLE}@/{ROLE}?host={host}&port={PORT}&passfile={password}"
 
 
 def binary(name: str) -> Path:
@@ -217,7 +228,7 @@ def _make_cluster(cluster: Cluster, account: Account | None) -> None:
             str(binary("initdb")),
             f"--pgdata={draft}",
             f"--username={ROLE}",
-            # The permissions of the socket's folder control access; there is no TCP.
+            # Replaced before the server is started: see postgres_passwords.py.
             "--auth-local=trust",
             "--auth-host=reject",
             # Sorts by code point, the same on every machine and with every C library.
@@ -274,9 +285,10 @@ def _make_socket_dir(cluster: Cluster, account: Account | None) -> None:
     folder.chmod(0o700)
 
 
-def run_as(account: Account | None, command: list[str]) -> subprocess.CompletedProcess[str]:
+def run_as(account: Account | None, command: list[str], given: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
+        input=given,
         capture_output=True,
         text=True,
         check=False,

@@ -19,10 +19,18 @@ from typing import BinaryIO
 
 import psutil
 import psycopg
+from psycopg.conninfo import make_conninfo
 
-from quarterdeck.server.data_directory import FAST_SHUTDOWN_SECONDS, Cluster, EmbeddedError, find_postmaster, open_file
+from quarterdeck.server.data_directory import (
+    FAST_SHUTDOWN_SECONDS,
+    Cluster,
+    EmbeddedError,
+    find_postmaster,
+    open_file,
+)
+from quarterdeck.server.postgres_passwords import make_password
 
-__all__ = ["Claim", "EmbeddedError", "error_of", "running", "start_guard"]
+__all__ = ["Claim", "EmbeddedError", "app_password", "app_url", "error_of", "running", "start_guard"]
 
 POLL_SECONDS = 0.05
 # Enough to replay the WAL after a crash on a slow disk. A server that fails is noticed earlier: its guard ends.
@@ -42,6 +50,17 @@ def running(data_dir: Path) -> Iterator[str]:
         yield claim.url
     finally:
         claim.release()
+
+
+def app_password(data_dir: Path) -> str:
+    """The password of the role of API and workers. Every migration stores it with the role."""
+    return make_password(Cluster(data_dir.resolve()).app_password)
+
+
+def app_url(data_dir: Path, role: str) -> str:
+    """The address for API and workers: without the owner's password."""
+    cluster = Cluster(data_dir.resolve())
+    return make_conninfo(cluster.url, user=role, passfile=str(cluster.app_password))
 
 
 def start_guard(data_dir: Path) -> subprocess.Popen[str]:

@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 from quarterdeck.server import data_directory as files
 from quarterdeck.server.data_directory import Account, Cluster, EmbeddedError
+from quarterdeck.server.postgres_passwords import require_passwords
 
 # Processes of a killed server keep its shared memory until they end, and a new server refuses to start until then.
 MEMORY_IN_USE = "pre-existing shared memory block"
@@ -51,6 +52,7 @@ class Guard:
             for order in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(order, lambda *_: None)
             account = files.prepare(self._cluster)
+            require_passwords(self._cluster, account)
             for action in (lambda: self._stop_when_unused(users_lock.fileno()), self._rotate_log):
                 threading.Thread(target=action, daemon=True).start()
             try:

@@ -15,7 +15,7 @@ from quarterdeck.skills import tar
 from quarterdeck.skills.frontmatter import read_frontmatter
 from quarterdeck.skills.gunzip import Gunzip, Source
 from quarterdeck.skills.model import Bundle, BundleError, Manifest, ManifestFile, shown
-from quarterdeck.skills.paths import bundle_path, check_collisions
+from quarterdeck.skills.paths import bundle_path, check_collisions, check_portable
 
 SKILL_MD = "SKILL.md"
 
@@ -63,10 +63,12 @@ def missing_skill_md(directories: Mapping[str, bool]) -> BundleError:
 
 def read_archive(source: Source, limits: BundleSettings) -> Archive:
     skill_md = bytearray()
-    walk = _Walk(Gunzip(source, limits), limits, {SKILL_MD: skill_md.extend})
+    walk = _Walk(Gunzip(source, limits), limits, {SKILL_MD: skill_md.extend}.get)
     while walk.next_entry():
         pass
     walk.finish()
+    for path in walk.directories:
+        check_portable(path)
     check_collisions(walk.directories)
     return Archive(
         files=sorted(walk.files, key=lambda file: file.path),
@@ -78,30 +80,31 @@ def read_archive(source: Source, limits: BundleSettings) -> Archive:
     )
 
 
-def read_file(source: Source, path: str, limits: BundleSettings, max_bytes: int) -> bytes | None:
-    """The first `max_bytes` of one file, or None if the archive has no such file. Stops reading after that file."""
-    start = bytearray()
-    found = take_files(source, limits, {path: lambda piece: start.extend(piece[: max_bytes - len(start)])})
-    return bytes(start) if found else None
-
-
 def take_files(source: Source, limits: BundleSettings, takers: Mapping[str, Take]) -> dict[str, ManifestFile]:
     """Passes each of these files to its taker. Returns those that were found, by path. Stops reading after the last."""
-    walk = _Walk(Gunzip(source, limits), limits, takers)
+    walk = _Walk(Gunzip(source, limits), limits, takers.get)
     while len(walk.taken) < len(takers) and walk.next_entry():
         pass
     return walk.taken
 
 
+def take_all(source: Source, limits: BundleSettings, take: Take) -> list[ManifestFile]:
+    """Passes the content of all files to `take`, one after the other. Returns the files in this order."""
+    walk = _Walk(Gunzip(source, limits), limits, lambda _: take)
+    while walk.next_entry():
+        pass
+    return walk.files
+
+
 class _Walk:
-    def __init__(self, stream: Gunzip, limits: BundleSettings, takers: Mapping[str, Take]) -> None:
+    def __init__(self, stream: Gunzip, limits: BundleSettings, taker_of: Callable[[str], Take | None]) -> None:
         self.stream = stream
         self.files: list[ManifestFile] = []
         self.directories: dict[str, bool] = {}
         # Files that were passed to their takers.
         self.taken: dict[str, ManifestFile] = {}
         self.unpacked_bytes = 0
-        self._takers = takers
+        self._taker_of = taker_of
         self._limits = limits
         self._entries = 0
         self._paths_bytes = 0
@@ -183,7 +186,7 @@ class _Walk:
             raise BundleError(f"the archive unpacks to more than {limit_bytes} bytes.", path=path)
         if path == SKILL_MD and header.size > self._limits.skill_md_bytes:
             raise BundleError(f"the file is larger than {self._limits.skill_md_bytes} bytes.", path=path)
-        take = self._takers.get(path)
+        take = self._taker_of(path)
         sha256, left = hashlib.sha256(), header.size
         for piece in self.stream.pieces(header.size):
             sha256.update(piece)

@@ -16,6 +16,7 @@ from quarterdeck.http.operation import Payload, Query, Refusal, operation
 from quarterdeck.http.request import GZIP, Request
 from quarterdeck.http.schemas import NUMBER
 from quarterdeck.skills import service
+from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.bundle_store import BundleStore
 from quarterdeck.skills.model import (
     ChangeSkillBody,
@@ -196,21 +197,20 @@ async def download_skill_bundle(
 async def download_skill_file(
     request: Request,
     access: Access,
-    settings: BundleSettings,
-    uploads: Uploads,
-    bundles: BundleStore,
+    files: BundleFiles,
     downloads: Downloads,
 ) -> Response:
     skill_id, number = request.path_id("skill_id"), request.path_number("version")
     path = request.query_text("path", required=True) or ""
     version = await service.get_skill_version(access, request.call_without_body(), skill_id, number)
-    file = service.file_of(version, path)
+    bundle = service.stored_bundle(version)
+    file = service.file_of(bundle, path)
     content = Content(
         media_type=_BYTES,
         sha256=file.sha256,
         size=file.bytes,
         file_name=safe_name(path.rpartition("/")[2]),
-        pieces=partial(service.file_pieces, settings, uploads, bundles, version, file),
+        pieces=partial(files.pieces, bundle, file),
     )
     return downloads.respond(request, content)
 
@@ -235,12 +235,12 @@ async def download_skill_file(
     ),
 )
 async def diff_skill_versions(
-    request: Request, access: Access, settings: BundleSettings, uploads: Uploads, bundles: BundleStore
+    request: Request, access: Access, settings: BundleSettings, uploads: Uploads, files: BundleFiles
 ) -> SkillDiffBody:
     skill_id = request.path_id("skill_id")
     # A missing number is recorded as a fault, which is raised before the number is used.
     base = request.query_number("base", required=True) or 0
     head = request.query_number("head", required=True) or 0
     return await service.diff_skill_versions(
-        access, settings, uploads, bundles, request.call_without_body(), skill_id, base, head
+        access, settings, uploads, files, request.call_without_body(), skill_id, base, head
     )

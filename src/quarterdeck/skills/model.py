@@ -112,11 +112,21 @@ class Archive(Struct, frozen=True):
     generation: UUID
 
 
+class StoredBundle(Struct, frozen=True):
+    """A stored archive and its files. Reading them counts against the shares of the workspace."""
+
+    workspace_id: UUID
+    archive: Archive
+    # As in the manifest.
+    files: list[ManifestFile]
+
+
 class StoredVersion(Struct, frozen=True):
     """A version with what is needed to read its files."""
 
     body: SkillVersionBody
     skill_name: str
+    workspace_id: UUID
     archive: Archive
 
 

@@ -1,4 +1,9 @@
-"""Which paths a bundle may contain: those with one meaning on every system that unpacks it."""
+"""Which paths a bundle may contain: those that unpack to the same files on Linux, macOS and Windows, without invisible
+characters. Letters of different alphabets that look alike are allowed.
+
+`bundle_path` holds for every archive that is read. `check_portable` and `check_collisions` are rules for new bundles:
+archives that were stored before a rule existed must stay readable.
+"""
 
 import re
 from collections.abc import Mapping
@@ -14,6 +19,23 @@ _HERE = re.compile(r"(?:\./)*")
 _DRIVE = re.compile(r"[A-Za-z]:")
 # C0 and C1 control characters, and the marks that change the direction of text.
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# Characters without a shape of their own: soft hyphen, fillers, zero-width characters, line separators, variation
+# selectors, tags and the like (Default_Ignorable_Code_Point of Unicode, U+2028, U+2029 and the empty Braille pattern).
+_HIDDEN = re.compile(
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+# Hidden characters that words and emoji need. Joiners stand between two characters that are not ASCII, as in Persian
+# words and in emoji of several people; an emoji selector stands after such a character or in a keycap.
+_JOINERS = re.compile(
+    "(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])|(?<=[^\x00-\x7f])[\ufe0e\ufe0f]|(?<=[0-9#*])\ufe0f(?=\u20e3)"
+)
+_NOT_ON_WINDOWS = re.compile('[<>:"|?*]')
+_STRIPPED_ON_WINDOWS = re.compile(r"[. ](?=/|\Z)")
+# Devices, in every folder and with every extension. The digits include the superscripts of Latin-1.
+_DEVICE = re.compile(
+    r"(?:\A|/)((?:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[1-9\u00b9\u00b2\u00b3])) *(?=[./]|\Z)", re.IGNORECASE
+)
 _COMPONENT_FAULTS = {
     "": "the path has an empty component.",
     ".": 'the path has a "." component.',
@@ -68,6 +90,17 @@ def _check_components(path: str, limits: BundleSettings) -> None:
         raise BundleError(f"a part of the path is longer than {limits.path_component_bytes} bytes.", path=path)
 
 
+def check_portable(path: str) -> None:
+    if not path.isascii() and (hidden := _HIDDEN.search(_JOINERS.sub("", path))):
+        raise BundleError(f"the path has an invisible character, U+{ord(hidden[0]):04X}.", path=path)
+    if found := _NOT_ON_WINDOWS.search(path):
+        raise BundleError(f"the path has a character that Windows does not allow: {found[0]}", path=path)
+    if _STRIPPED_ON_WINDOWS.search(path):
+        raise BundleError("a part of the path ends with a dot or a space, which Windows removes.", path=path)
+    if device := _DEVICE.search(path):
+        raise BundleError(f'"{shown(device[1])}" is the name of a device on Windows.', path=path)
+
+
 def check_collisions(directories: Mapping[str, bool]) -> None:
     """Reject paths that cannot coexist. The mapping says of each path whether it is a directory.
 
@@ -84,10 +117,12 @@ def check_collisions(directories: Mapping[str, bool]) -> None:
             if folded != other_folded:
                 break
             if component != other_component:
-                reason = f'the path and "{shown(one)}" differ only in case or Unicode form.'
+                reason = f'the path and "{shown(one)}" differ only in case, Unicode form or invisible characters.'
                 raise BundleError(reason, path=other)
 
 
 def _folded(path: str) -> str:
     # Canonical caseless matching of Unicode. Case folding can undo the normal form, so it is applied twice.
-    return path.lower() if path.isascii() else normalize("NFD", normalize("NFD", path).casefold())
+    if path.isascii():
+        return path.lower()
+    return normalize("NFD", normalize("NFD", _JOINERS.sub("", path)).casefold())

@@ -1,7 +1,6 @@
 """Operations on skills and their versions."""
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable
 from typing import IO, cast
 from uuid import UUID
 
@@ -18,10 +17,10 @@ from quarterdeck.core.ids import new_id
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.skills import bundle_files, rules, store
+from quarterdeck.skills import blocks_store, rules, store
+from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.bundle_store import BundleStore
 from quarterdeck.skills.model import (
-    Archive,
     Bundle,
     BundleError,
     ChangeSkillBody,
@@ -34,11 +33,12 @@ from quarterdeck.skills.model import (
     SkillVersionBody,
     SkillVersionItem,
     SkillVersionPage,
+    StoredBundle,
     StoredVersion,
     UsableVersion,
 )
 from quarterdeck.skills.uploads import Uploads
-from quarterdeck.skills.version_diff import compare
+from quarterdeck.skills.version_diff import Comparison, compare
 
 _SWEEP_BATCH = 100
 # How much of a download is in memory at a time.
@@ -123,15 +123,15 @@ async def push_skill_version(
     The archive is stored before its row. A crash between the two leaves an unreferenced archive, which the sweep
     removes."""
     lookup = _visible_skill(call.workspace_id, skill_id)
-    await access.find(call, lookup, Permission.SKILL_MANAGE)
-    async with uploads.spool() as spool:
+    skill = await access.find(call, lookup, Permission.SKILL_MANAGE)
+    async with uploads.spool(skill.workspace_id) as spool:
         async for chunk in archive:
             spool.write(chunk)
         try:
-            bundle = await uploads.scan(spool)
+            bundle = await uploads.scan(skill.workspace_id, spool)
         except BundleError as fault:
             raise errors.invalid(fault.message) from fault
-        await _store_archive(database, bundles, bundle, spool)
+        await _store_archive(database, bundles, bundle, spool, call.owner)
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, __: str) -> Made:
         version_id, workspace_id = new_id(), principal.workspace_id
@@ -156,14 +156,16 @@ async def push_skill_version(
     )
 
 
-async def _store_archive(database: Database, bundles: BundleStore, bundle: Bundle, spool: IO[bytes]) -> None:
+async def _store_archive(
+    database: Database, bundles: BundleStore, bundle: Bundle, spool: IO[bytes], owner: Hashable
+) -> None:
     """The row is touched first, so that the sweep of unreferenced archives leaves this one alone."""
     sha256 = bundle.manifest.archive_sha256
 
     async def touch(connection: Connection) -> UUID:
         return await store.touch_bundle(connection, bytes.fromhex(sha256), new_id(), bundle.bundle_bytes)
 
-    generation = await database.statement(touch, repeatable=True)
+    generation = await database.statement(touch, repeatable=True, owner=owner)
     await bundles.put(sha256, generation, spool)
 
 
@@ -190,19 +192,33 @@ async def diff_skill_versions(
     access: Access,
     settings: BundleSettings,
     uploads: Uploads,
-    bundles: BundleStore,
+    files: BundleFiles,
     call: Call[None],
     skill_id: UUID,
     base: int,
     head: int,
 ) -> SkillDiffBody:
-    before, after = await _versions(access, call, skill_id, base, head)
-    return await uploads.compare(lambda: compare(bundles, before, after, settings))
+    versions = await _versions(access, call, skill_id, base, head)
+    workspace_id = versions[0].workspace_id
+
+    def find_differences() -> tuple[StoredBundle, StoredBundle, Comparison]:
+        before, after = (stored_bundle(version) for version in versions)
+        return before, after, compare(before.files, after.files, settings)
+
+    async with uploads.comparing(workspace_id):
+        before, after, comparison = await uploads.compare(workspace_id, find_differences)
+        base_contents = await files.read_files(before, comparison.base_files)
+        head_contents = await files.read_files(after, comparison.head_files)
+        return await uploads.compare(workspace_id, lambda: comparison.diff(base, head, base_contents, head_contents))
 
 
-def file_of(version: StoredVersion, path: str) -> ManifestFile:
+def stored_bundle(version: StoredVersion) -> StoredBundle:
     manifest = msgspec.json.decode(version.body.manifest, type=Manifest)
-    for file in manifest.files:
+    return StoredBundle(version.workspace_id, version.archive, manifest.files)
+
+
+def file_of(bundle: StoredBundle, path: str) -> ManifestFile:
+    for file in bundle.files:
         if file.path == path:
             return file
     raise errors.not_found("file")
@@ -221,24 +237,6 @@ async def bundle_pieces(
         yield piece
 
 
-async def file_pieces(
-    settings: BundleSettings,
-    uploads: Uploads,
-    bundles: BundleStore,
-    version: StoredVersion,
-    file: ManifestFile,
-    start: int,
-    end: int,
-) -> AsyncGenerator[bytes, None]:
-    """The bytes `start` to `end` of one file. It is unpacked and verified before the first byte is sent."""
-    async with uploads.unpacking() as spool:
-        takers = {file: spool.write}
-        await uploads.read(lambda: bundle_files.take_files(bundles, version.archive, takers, settings))
-        spool.seek(start)
-        for at in range(start, end, _PIECE_BYTES):
-            yield spool.read(min(_PIECE_BYTES, end - at))
-
-
 async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
     return await store.of_session(connection, session_id)
 
@@ -250,13 +248,6 @@ async def check_usable(connection: Connection, workspace_id: UUID, skill_id: UUI
         raise errors.invalid("A skill, or the version of it, does not exist in this workspace.")
     if found[0]:
         raise errors.invalid("A skill is archived: no further session can use it.")
-
-
-async def read_file(
-    bundles: BundleStore, archive: Archive, path: str, limits: BundleSettings, max_bytes: int
-) -> bytes | None:
-    """The first `max_bytes` of a file of a stored version; None if there is no such file."""
-    return await asyncio.to_thread(bundle_files.read_file, bundles, archive, path, limits, max_bytes)
 
 
 async def sweep_bundles(database: Database, bundles: BundleStore, orphan_hours: int) -> int:
@@ -285,7 +276,24 @@ async def sweep_bundles(database: Database, bundles: BundleStore, orphan_hours: 
 
             await database.transaction(forget, repeatable=True)
         removed += len(condemned)
+    await _sweep_blocks(database, bundles, orphan_hours)
     return removed
+
+
+async def _sweep_blocks(database: Database, bundles: BundleStore, orphan_hours: int) -> None:
+    """The row is deleted after the blocks: without it, nothing would say that they are there."""
+
+    async def find(connection: Connection) -> list[tuple[UUID, bytes]]:
+        return await blocks_store.unused(connection, orphan_hours, _SWEEP_BATCH)
+
+    while unused := await database.read(find):
+        for blocks_id, sha256 in unused:
+            await bundles.delete(sha256.hex(), blocks_id)
+
+            async def forget(connection: Connection, blocks_id: UUID = blocks_id) -> None:
+                await blocks_store.forget(connection, blocks_id)
+
+            await database.statement(forget, repeatable=True)
 
 
 def _visible_skill(named: UUID | None, skill_id: UUID) -> Lookup[SkillBody]:

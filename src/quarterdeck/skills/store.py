@@ -236,7 +236,7 @@ async def version(connection: Connection, workspace_id: UUID, skill_id: UUID, nu
     body = SkillVersionBody(
         version_id, of_skill, version, bundle_bytes, Raw(frontmatter.encode()), Raw(manifest.encode())
     )
-    return StoredVersion(body, name, Archive(sha256.hex(), generation))
+    return StoredVersion(body, name, workspace_id, Archive(sha256.hex(), generation))
 
 
 async def usable(

@@ -1,24 +1,12 @@
 """Compares two versions. Hashes tell which files differ; only those are read, and only if they are small."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-import msgspec
 from msgspec import Struct
 
 from quarterdeck.core.settings import BundleSettings
-from quarterdeck.skills.bundle_files import take_files
-from quarterdeck.skills.bundle_store import BundleStore
 from quarterdeck.skills.diff import unified_diff
-from quarterdeck.skills.model import (
-    Archive,
-    FileChange,
-    FileDiffBody,
-    Manifest,
-    ManifestFile,
-    SkillDiffBody,
-    StoredVersion,
-    WhyNoDiff,
-)
+from quarterdeck.skills.model import FileChange, FileDiffBody, ManifestFile, SkillDiffBody, WhyNoDiff
 
 
 class Pair(Struct, frozen=True):
@@ -36,24 +24,40 @@ class Pair(Struct, frozen=True):
         return self.base is not None and self.head is not None and self.base.sha256 == self.head.sha256
 
 
-def compare(bundles: BundleStore, base: StoredVersion, head: StoredVersion, limits: BundleSettings) -> SkillDiffBody:
-    """Blocking: reads two archives. Run it in a thread."""
-    pairs = differing(_manifest(base), _manifest(head))
+class Comparison(Struct, frozen=True):
+    """Two versions of which the content of some files has yet to be read."""
+
+    listed: list[Pair]
+    readable: set[Pair]
+    truncated: bool
+
+    @property
+    def base_files(self) -> list[ManifestFile]:
+        return [pair.base for pair in self.readable if pair.base is not None]
+
+    @property
+    def head_files(self) -> list[ManifestFile]:
+        return [pair.head for pair in self.readable if pair.head is not None]
+
+    def diff(self, base: int, head: int, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> SkillDiffBody:
+        """`before` and `after` hold the content of the readable files by path. Takes up to a second."""
+        return SkillDiffBody(
+            base=base,
+            head=head,
+            files=[_file_diff(pair, pair in self.readable, before, after) for pair in self.listed],
+            truncated=self.truncated,
+        )
+
+
+def compare(base: Iterable[ManifestFile], head: Iterable[ManifestFile], limits: BundleSettings) -> Comparison:
+    pairs = differing(base, head)
     listed = pairs[: limits.diff_files]
-    readable = within_limits(listed, limits)
-    before = _contents(bundles, base.archive, (pair.base for pair in readable), limits)
-    after = _contents(bundles, head.archive, (pair.head for pair in readable), limits)
-    return SkillDiffBody(
-        base=base.body.version,
-        head=head.body.version,
-        files=[_file_diff(pair, pair in readable, before, after) for pair in listed],
-        truncated=len(pairs) > len(listed),
-    )
+    return Comparison(listed, within_limits(listed, limits), truncated=len(pairs) > len(listed))
 
 
-def differing(base: Manifest, head: Manifest) -> list[Pair]:
+def differing(base: Iterable[ManifestFile], head: Iterable[ManifestFile]) -> list[Pair]:
     """The files that differ, sorted by path."""
-    before, after = ({file.path: file for file in manifest.files} for manifest in (base, head))
+    before, after = ({file.path: file for file in files} for files in (base, head))
     pairs = (Pair(before.get(path), after.get(path)) for path in sorted({*before, *after}))
     return [pair for pair in pairs if pair.base != pair.head]
 
@@ -70,16 +74,7 @@ def within_limits(pairs: Iterable[Pair], limits: BundleSettings) -> set[Pair]:
     return chosen
 
 
-def _contents(
-    bundles: BundleStore, archive: Archive, files: Iterable[ManifestFile | None], limits: BundleSettings
-) -> dict[str, bytearray]:
-    wanted = {file: bytearray() for file in files if file is not None}
-    if wanted:
-        take_files(bundles, archive, {file: content.extend for file, content in wanted.items()}, limits)
-    return {file.path: content for file, content in wanted.items()}
-
-
-def _file_diff(pair: Pair, readable: bool, before: dict[str, bytearray], after: dict[str, bytearray]) -> FileDiffBody:
+def _file_diff(pair: Pair, readable: bool, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> FileDiffBody:
     path = pair.sides[0].path
     diff: str | None = "" if pair.same_content else None
     why = None if pair.same_content else WhyNoDiff.TOO_LARGE
@@ -97,7 +92,7 @@ def _file_diff(pair: Pair, readable: bool, before: dict[str, bytearray], after: 
     )
 
 
-def _text_diff(path: str, base: bytearray | None, head: bytearray | None) -> str | None:
+def _text_diff(path: str, base: bytes | None, head: bytes | None) -> str | None:
     """None if one of them is not text."""
     if any(b"\0" in content for content in (base, head) if content is not None):
         return None
@@ -112,7 +107,3 @@ def _change(pair: Pair) -> FileChange:
     if pair.base is None:
         return FileChange.ADDED
     return FileChange.REMOVED if pair.head is None else FileChange.CHANGED
-
-
-def _manifest(version: StoredVersion) -> Manifest:
-    return msgspec.json.decode(version.body.manifest, type=Manifest)

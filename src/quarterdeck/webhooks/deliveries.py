@@ -16,7 +16,7 @@ from quarterdeck.db.database import Connection, Database
 from quarterdeck.webhooks import delivery_store, rules, signatures, store
 from quarterdeck.webhooks.model import Claimed, Outcome, Receiver
 from quarterdeck.webhooks.secret_encryption import SecretCipher, SecretKeyError
-from quarterdeck.webhooks.sender import Answered, Sender, SendError
+from quarterdeck.webhooks.sender import Answered, Sender, SendError, UnreachableError
 
 _DISABLED = "The webhook was disabled."
 _GONE = "The receiver answered 410 Gone."
@@ -107,12 +107,16 @@ class DeliverySender:
     async def _attempt(self, claimed: Claimed, receiver: Receiver) -> Outcome:
         began = time.monotonic()
         answered: Answered | None = None
+        detail = None
+        # How long the lookup of a name took would tell users whether the name exists.
+        is_timed = True
         try:
             answered = await self._send(claimed, receiver)
             error = None if _is_success(answered.status) else f"The receiver answered {answered.status}."
         except SendError as fault:
-            error = storable(str(fault))
-        duration_ms = round((time.monotonic() - began) * 1000)
+            error, detail = storable(str(fault)), fault.detail
+            is_timed = not isinstance(fault, UnreachableError)
+        duration_ms = round((time.monotonic() - began) * 1000) if is_timed else None
         status = None if answered is None else answered.status
         if error is None:
             return Outcome(duration_ms=duration_ms, status=status)
@@ -125,7 +129,7 @@ class DeliverySender:
                 # Only the host: path and query may contain a secret of the receiver.
                 host=receiver.host,
                 attempt=claimed.attempt,
-                error=error,
+                error=detail or error,
             ),
         )
         return Outcome(

@@ -89,6 +89,7 @@ async def get_webhook(request: Request, access: Access) -> WebhookBody:
         "disabled have failed."
     ),
     permission=Permission.KEY_MANAGE,
+    reads=True,
     payload=ChangeWebhookBody,
     success_type=WebhookBody,
     success="The webhook as it is now.",
@@ -122,6 +123,7 @@ async def delete_webhook(request: Request, changes: Changes) -> Answer:
         "at its own time. The secret before those two, if it was still used, ends now."
     ),
     permission=Permission.KEY_MANAGE,
+    reads=True,
     payload=RotateWebhookSecretBody,
     success_type=CreatedWebhookBody,
     success="The webhook with its new secret, which is shown only now.",
@@ -172,6 +174,7 @@ async def list_webhook_deliveries(request: Request, access: Access) -> WebhookDe
     description="The same bytes under the same webhook-id, whatever became of it before; at once, and by the whole "
     "schedule if that fails.",
     permission=Permission.KEY_MANAGE,
+    reads=True,
     success_type=WebhookDeliveryBody,
     success="The delivery, waiting to be sent.",
     idempotent=True,

@@ -103,7 +103,7 @@ class WebhookDeliveryBody(Struct, frozen=True, kw_only=True):
     next_attempt_at: Moment | None
     last_status: Annotated[int | None, Meta(description="What the receiver answered last, if it answered.")]
     last_error: Annotated[str | None, Meta(description="Why the last attempt failed, if it did.")]
-    duration_ms: Annotated[int | None, Meta(description="How long the last attempt took.")]
+    duration_ms: Annotated[int | None, Meta(description="How long the last attempt took. null without a connection.")]
     created_at: Moment
     delivered_at: Moment | None
 
@@ -174,7 +174,8 @@ class Receiver(Struct, frozen=True):
 class Outcome(Struct, frozen=True, kw_only=True):
     """How an attempt ended."""
 
-    duration_ms: int
+    # None if there was no connection.
+    duration_ms: int | None
     status: int | None = None
     # None if the receiver accepted it.
     error: str | None = None

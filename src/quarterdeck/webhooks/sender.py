@@ -35,7 +35,23 @@ class Answered(Struct, frozen=True):
 
 
 class SendError(Exception):
-    """Why there was no response. The message is shown to users and contains only the host of the URL."""
+    """Why there was no response. The message is shown to users, the detail goes to the operator's log."""
+
+    def __init__(self, message: str, detail: str | None = None) -> None:
+        super().__init__(message)
+        self.detail = detail or message
+
+
+class UnreachableError(SendError):
+    """There was no connection. Users see the same message whatever the reason. Otherwise a webhook would tell which
+    names exist in the network of the service."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(
+            "The host could not be reached: its name does not resolve, its address is not allowed, or it does not "
+            "accept connections.",
+            detail,
+        )
 
 
 class Sender:
@@ -55,7 +71,7 @@ class Sender:
                 return await self._exchange(target, headers, body)
         except ServiceError as fault:
             # The settings changed after the URL was stored.
-            raise SendError(fault.message) from None
+            raise UnreachableError(fault.message) from None
         except TimeoutError:
             raise SendError(f"There was no answer within {self._settings.timeout_seconds:g} seconds.") from None
         except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as fault:
@@ -121,7 +137,11 @@ class _CheckedBackend(httpcore2.AsyncNetworkBackend):
         for address in addresses[:-1]:
             with suppress(httpcore2.NetworkError, httpcore2.TimeoutException):
                 return await self._connect(address, port)
-        return await self._connect(addresses[-1], port)
+        try:
+            return await self._connect(addresses[-1], port)
+        except (httpcore2.NetworkError, httpcore2.TimeoutException) as fault:
+            reason = "timeout" if isinstance(fault, httpcore2.TimeoutException) else str(fault)
+            raise UnreachableError(f"no connection to {addresses[-1]}: {reason}"[:_ERROR_CHARACTERS]) from fault
 
     async def _connect(self, address: IpAddress, port: int) -> httpcore2.AsyncNetworkStream:
         # A share of the timeout, so that there is time for the next address.
@@ -135,10 +155,13 @@ class _CheckedBackend(httpcore2.AsyncNetworkBackend):
         except OSError:
             found = []
         if not found:
-            raise SendError(f"The name {host} is not known.")
+            raise UnreachableError(f"the name {host} does not resolve")
         # All must be public: a name with public and private addresses is a way around this check.
         if not self._settings.allow_private_addresses and not all(map(is_public, found)):
-            raise SendError(f"The name {host} leads to an address that is not public.")
+            refused = ", ".join(str(address) for address in found if not is_public(address))
+            raise UnreachableError(
+                f"the name {host} resolves to addresses that are not public: {refused}"[:_ERROR_CHARACTERS]
+            )
         return found[:_TRIED_ADDRESSES]
 
 

@@ -104,7 +104,7 @@ async def change_webhook(
         changed = await _stored(connection, principal.workspace_id, webhook_id)
         return Made.plain(changed, webhook_id, changed=sorted(given), **({"host": host} if moved else {}))
 
-    return await _perform_on(changes, call, "change_webhook", webhook_id, effect)
+    return await _perform_on(changes, call, "change_webhook", webhook_id, effect, reads=True)
 
 
 async def delete_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -> Answer:
@@ -131,7 +131,7 @@ async def rotate_webhook_secret(
         rotated = await _stored(connection, workspace_id, webhook_id)
         return _made_with_secret(rotated, secret, overlap_seconds=body.overlap_seconds)
 
-    return await _perform_on(changes, call, "rotate_webhook_secret", webhook_id, effect)
+    return await _perform_on(changes, call, "rotate_webhook_secret", webhook_id, effect, reads=True)
 
 
 async def test_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -> Answer:
@@ -179,6 +179,7 @@ async def redeliver_webhook(changes: Changes, call: Call[None], webhook_id: UUID
         operation="redeliver_webhook",
         lookup=lookup,
         permission=Permission.KEY_MANAGE,
+        reads=True,
         resource=(webhook_id, delivery_id),
         about=ObjectType.WEBHOOK,
         effect=effect,
@@ -211,13 +212,20 @@ async def sweep_deliveries(database: Database, keep_days: int, batch: int) -> in
 
 
 async def _perform_on(
-    changes: Changes, call: Call[Body], operation: str, webhook_id: UUID, effect: Effect[WebhookBody, Body]
+    changes: Changes,
+    call: Call[Body],
+    operation: str,
+    webhook_id: UUID,
+    effect: Effect[WebhookBody, Body],
+    *,
+    reads: bool = False,
 ) -> Answer:
     return await changes.perform(
         call,
         operation=operation,
         lookup=_visible_webhook(call.workspace_id, webhook_id),
         permission=Permission.KEY_MANAGE,
+        reads=reads,
         resource=(webhook_id,),
         about=ObjectType.WEBHOOK,
         effect=effect,

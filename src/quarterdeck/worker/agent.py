@@ -1,6 +1,8 @@
 """The agent of one run: model, instructions, tools, and the part of the conversation that fits into the context."""
 
 from collections.abc import Sequence
+from functools import partial
+from uuid import UUID
 
 from quarterdeck.agents.context import fit_turns
 from quarterdeck.agents.model import ContextExceeded, Model, OnText, Step, ToolCall, ToolResult, Turn
@@ -11,11 +13,11 @@ from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.conversations.sessions import service as sessions
 from quarterdeck.conversations.sessions.model import AgentSetup
-from quarterdeck.core.settings import BundleSettings, ModelSettings
+from quarterdeck.core.settings import ModelSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import service as skills
-from quarterdeck.skills.bundle_store import BundleStore
-from quarterdeck.skills.model import UsableVersion
+from quarterdeck.skills.bundle_files import BundleFiles
+from quarterdeck.skills.model import StoredBundle, UsableVersion
 
 # A model that rejects even this much is misconfigured; a shorter conversation would not help.
 _MIN_CONTEXT_TOKENS = 500
@@ -31,11 +33,20 @@ class Agent:
         self._dropped_turns = 0
         self._reported_turns = 0
 
-    async def step(self, turns: Sequence[Turn], on_text: OnText) -> Step:
-        """Halves the context each time the model rejects it as too long: the model's window may be smaller than the
+    @property
+    def conversation_tokens(self) -> int:
+        """How much of the conversation is kept to select from. More than fits: the sizes in the log, where JSON has
+        blanks, are compared with it too."""
+        return self._settings.context_tokens * 5 // 4
+
+    async def step(self, turns: Sequence[Turn], left_out: int, on_text: OnText) -> Step:
+        """`left_out`: the number of older turns that are not in `turns`.
+
+        Halves the context each time the model rejects it as too long: the model's window may be smaller than the
         setting, and the token count is an estimate."""
         while True:
-            kept, self._dropped_turns = fit_turns(turns, self._context_tokens, self._instructions)
+            kept, dropped = fit_turns(turns, self._context_tokens, self._instructions)
+            self._dropped_turns = left_out + dropped
             tools = self._tools.specs
             try:
                 return await step_with_retries(self._model, self._instructions, kept, tools, on_text, self._settings)
@@ -59,15 +70,13 @@ class AgentLoader:
     def __init__(
         self,
         database: Database,
-        bundles: BundleStore,
+        files: BundleFiles,
         models: ModelRegistry,
-        bundle_settings: BundleSettings,
         model_settings: ModelSettings,
     ) -> None:
         self._database = database
-        self._bundles = bundles
+        self._files = files
         self._models = models
-        self._bundle_settings = bundle_settings
         self._model_settings = model_settings
 
     async def load(self, lease: Lease) -> Agent:
@@ -84,12 +93,18 @@ class AgentLoader:
         return Agent(
             await self._models.resolve(setup.model),
             "\n\n".join(filter(None, instructions)),
-            Toolbox(session_skills, self._read_file, self._model_settings.tool_result_bytes),
+            Toolbox(
+                session_skills, partial(self._read_file, lease.workspace_id), self._model_settings.tool_result_bytes
+            ),
             self._model_settings,
         )
 
-    async def _read_file(self, skill: SessionSkill, path: str, max_bytes: int) -> bytes | None:
-        return await skills.read_file(self._bundles, skill.archive, path, self._bundle_settings, max_bytes)
+    async def _read_file(self, workspace_id: UUID, skill: SessionSkill, path: str, max_bytes: int) -> bytes | None:
+        file = next((file for file in skill.files if file.path == path), None)
+        if file is None:
+            return None
+        bundle = StoredBundle(workspace_id, skill.archive, skill.files)
+        return b"".join([piece async for piece in self._files.pieces(bundle, file, 0, min(file.bytes, max_bytes))])
 
 
 def _session_skill(version: UsableVersion) -> SessionSkill:

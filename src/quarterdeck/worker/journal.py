@@ -34,21 +34,18 @@ def entry_of(result: ToolResult) -> NewEvent:
 def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
     """The conversation up to now, for the run that continues it.
 
-    An input is placed where it was consumed, not where it was accepted. Tool results follow their calls directly, as
+    An input is placed where it was consumed. Tool results follow their calls directly, as
     providers require, even if an input was consumed in between (after the loss of a worker). Open calls of earlier runs
     get a placeholder result. The log may be truncated at its start: entries that refer to a missing one are skipped.
     """
-    texts: dict[str, str] = {}
     turns: list[Turn] = []
     answer: AssistantTurn | None = None
     answered_by: UUID | None = None
     for entry in log:
         data = entry.data
         match entry.type:
-            case EventType.INPUT_ACCEPTED:
-                texts[data["input_id"]] = data["text"]
-            case EventType.INPUT_CONSUMED if data["input_id"] in texts:
-                turns.append(UserTurn(texts[data["input_id"]], entry.run_id))
+            case EventType.INPUT_CONSUMED if entry.text is not None:
+                turns.append(UserTurn(entry.text, entry.run_id))
             case EventType.MESSAGE:
                 _close_calls(turns)
                 answer, answered_by = AssistantTurn(data["text"], [], entry.record), entry.run_id

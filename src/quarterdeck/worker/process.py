@@ -14,17 +14,20 @@ from psycopg.conninfo import make_conninfo
 
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.conversations.runs.recovery import recover
+from quarterdeck.conversations.runs.turns import runs_to_leave
 from quarterdeck.conversations.sessions.service import purge_deleted_sessions
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.settings import DatabaseSettings, Settings, WorkerSettings
 from quarterdeck.db.database import SCHEMA, Database, role_options
 from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.db.pool import KEEPALIVE, RECONNECT_SECONDS
+from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.bundle_store import open_bundle_store
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.secret_encryption import SecretCipher
 from quarterdeck.webhooks.sender import Sender
 from quarterdeck.worker.agent import AgentLoader
+from quarterdeck.worker.queue_store import TurnsJobManager
 from quarterdeck.worker.run_driver import RunDriver
 
 QUEUE = "runs"
@@ -35,6 +38,8 @@ _MAX_PAUSE_SECONDS = 1.0
 _STEADY_SECONDS = 5.0
 # Notifications announce jobs and aborts within milliseconds; polling covers lost notifications.
 _POLL_SECONDS = 1.0
+# How often a worker without a free place looks for waiting runs whose workspace has less than its share.
+_TURN_SECONDS = 0.25
 
 
 def run_worker(settings: Settings) -> int:
@@ -48,13 +53,15 @@ async def _work(settings: Settings) -> None:
     database = Database(settings.database.url, settings.database)
     bundles = open_bundle_store(settings.bundle.store_url, settings.data_dir)
     models = ModelRegistry(settings.model)
-    agents = AgentLoader(database, bundles, models, settings.bundle, settings.model)
-    driver = RunDriver(database, agents, settings.run)
+    files = BundleFiles(database, bundles, settings.bundle, settings.data_dir)
+    agents = AgentLoader(database, files, models, settings.model)
+    driver = RunDriver(database, agents, settings.run, settings.worker)
     await database.open()
     stopping = asyncio.Event()
     jobs = asyncio.create_task(_process_jobs(driver, settings.database, settings.worker, stopping))
     background = [
         asyncio.create_task(_recover_runs(database, settings)),
+        asyncio.create_task(_give_turns(database, driver)),
         asyncio.create_task(_deliver_webhooks(database, settings)),
     ]
 
@@ -74,6 +81,7 @@ async def _work(settings: Settings) -> None:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
         await models.close()
+        files.close()
         await database.close()
 
 
@@ -114,6 +122,7 @@ async def _run_queue(driver: RunDriver, url: str, database: DatabaseSettings, wo
         reconnect_timeout=RECONNECT_SECONDS,
     )
     app = App(connector=connector)
+    app.job_manager = TurnsJobManager(connector, worker.concurrency)
 
     @app.task(name="drive_run", queue=QUEUE)
     async def drive(run_id: str) -> None:
@@ -142,6 +151,18 @@ async def _recover_runs(database: Database, settings: Settings) -> None:
         except Exception as fault:
             log.warning("recovery failed; trying again", exc_info=fault)
         await asyncio.sleep(settings.worker.sweep_seconds)
+
+
+async def _give_turns(database: Database, driver: RunDriver) -> None:
+    """Looks at the current state each time, so that a lost connection or a killed worker has no lasting effect."""
+    while True:
+        await asyncio.sleep(_TURN_SECONDS)
+        if not driver.is_busy:
+            continue
+        try:
+            driver.leave(await runs_to_leave(database, no_place_free=driver.is_full))
+        except Exception as fault:
+            log.warning("giving turns failed; trying again", exc_info=fault)
 
 
 async def _deliver_webhooks(database: Database, settings: Settings) -> None:

@@ -4,14 +4,16 @@ The next action is derived from the conversation each time, so resuming after a 
 """
 
 import asyncio
+from collections.abc import Iterable
 from uuid import UUID
 
-from quarterdeck.agents.model import ModelFailure, Turn, UserTurn
+from quarterdeck.agents.context import BYTES_PER_TOKEN, newest_turns
+from quarterdeck.agents.model import ModelFailure, Step, Turn, UserTurn
 from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
-from quarterdeck.core.settings import RunSettings
+from quarterdeck.core.settings import RunSettings, WorkerSettings
 from quarterdeck.db.database import Database
 from quarterdeck.worker import journal
 from quarterdeck.worker.agent import Agent, AgentLoader
@@ -21,13 +23,43 @@ _MIN_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 5.0
 
 
+class Leaving(Exception):
+    """The run leaves its place, because another workspace needs it."""
+
+
 class RunDriver:
-    def __init__(self, database: Database, agents: AgentLoader, settings: RunSettings) -> None:
+    def __init__(self, database: Database, agents: AgentLoader, settings: RunSettings, worker: WorkerSettings) -> None:
         self._database = database
         self._agents = agents
         self._settings = settings
+        self._worker = worker
+        self._driven = 0
+        # Two of one run, if this worker was paused and taken for dead and has then fetched the run again.
+        self._attempts: set[_Attempt] = set()
+
+    @property
+    def is_busy(self) -> bool:
+        return self._driven > 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._driven >= self._worker.concurrency
+
+    def leave(self, run_ids: Iterable[UUID]) -> None:
+        """Runs that this worker does not drive are passed over."""
+        leaving = set(run_ids)
+        for attempt in self._attempts:
+            if attempt.run_id in leaving:
+                attempt.leave()
 
     async def drive(self, run_id: UUID) -> None:
+        self._driven += 1
+        try:
+            await self._drive(run_id)
+        finally:
+            self._driven -= 1
+
+    async def _drive(self, run_id: UUID) -> None:
         """Returns when the run has ended or another worker has it. Errors of the database lead to another attempt."""
         pause_seconds = _MIN_PAUSE_SECONDS
         again = False
@@ -47,24 +79,31 @@ class RunDriver:
             await self._run(lease)
         except Superseded:
             log.info("the run went on without this attempt", extra=fields(run_id=run_id, attempt=lease.attempt))
+        except Leaving:
+            pause_seconds = self._worker.lending_pause_seconds
+            await asyncio.shield(self._hand_back(lease, "Another workspace needed its place.", pause_seconds))
         except asyncio.CancelledError:
             # Shielded: this task is being cancelled, and the hand-back must complete.
-            await asyncio.shield(self._hand_back(lease))
+            await asyncio.shield(self._hand_back(lease, "Its worker was stopped."))
             raise
 
     async def _run(self, lease: Lease) -> None:
         max_seconds = self._settings.max_seconds
+        attempt = _Attempt(self._database, self._agents, self._settings, lease)
+        self._attempts.add(attempt)
         try:
             async with asyncio.timeout(max_seconds - lease.seconds):
-                await _Attempt(self._database, self._agents, self._settings, lease).run()
+                await attempt.run()
         except ModelFailure as failure:
             await lifecycle.fail(self._database, lease, str(failure))
         except TimeoutError:
             await lifecycle.fail(self._database, lease, f"The run took longer than {max_seconds:g} seconds.")
+        finally:
+            self._attempts.remove(attempt)
 
-    async def _hand_back(self, lease: Lease) -> None:
+    async def _hand_back(self, lease: Lease, reason: str, pause_seconds: float = 0) -> None:
         try:
-            await lifecycle.hand_back(self._database, lease, "Its worker was stopped.")
+            await lifecycle.hand_back(self._database, lease, reason, pause_seconds=pause_seconds)
         except Superseded:
             log.info("the run was cancelled", extra=fields(run_id=lease.run_id))
         except ServiceError as fault:
@@ -78,13 +117,30 @@ class _Attempt:
         self._agents = agents
         self._settings = settings
         self._lease = lease
+        self.run_id = lease.run_id
         self._steps = lease.steps
         self._tokens = lease.tokens
+        # The newest turns, and the number of older ones that are not kept in memory.
         self._turns: list[Turn] = []
+        self._left_out = 0
+        # Of inputs that can be taken before the next step.
+        self._input_budget_bytes = settings.step_input_bytes - lease.input_bytes
+        self._is_leaving = False
+        # The time limit of the model request that is under way. It has no limit until the run is asked to leave.
+        self._request: asyncio.Timeout | None = None
+
+    def leave(self) -> None:
+        """Interrupts a model request, or prevents the next one. A tool call is completed, since it may have effects."""
+        if self._is_leaving:
+            return
+        self._is_leaving = True
+        if self._request is not None:
+            self._request.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
         agent = await self._agents.load(self._lease)
-        entries = await lifecycle.entries(self._database, self._lease)
+        budget_bytes = agent.conversation_tokens * BYTES_PER_TOKEN
+        entries, self._left_out = await lifecycle.entries(self._database, self._lease, budget_bytes)
         self._turns = journal.turns_of(entries, self._lease.run_id)
         while True:
             match journal.next_action(self._turns):
@@ -100,13 +156,16 @@ class _Attempt:
     async def _take_inputs(self) -> None:
         # Checked before inputs are taken: an input that this run can no longer process is left to the next run.
         self._check_limits()
-        inputs = await lifecycle.take(self._database, self._lease, self._steps + 1)
+        if self._input_budget_bytes <= 0:
+            return
+        inputs = await lifecycle.take(self._database, self._lease, self._steps + 1, self._input_budget_bytes)
+        self._input_budget_bytes -= lifecycle.taken_bytes(inputs)
         self._turns += [UserTurn(taken.text, self._lease.run_id) for taken in inputs]
 
     async def _ask_model(self, agent: Agent) -> None:
         await self._take_inputs()
-        async with DeltaSender(self._database, self._lease, self._settings.delta_seconds) as deltas:
-            step = await agent.step(self._turns, deltas.add)
+        self._forget_old_turns(agent)
+        step = await self._request_step(agent)
         await lifecycle.record(
             self._database,
             self._lease,
@@ -118,6 +177,26 @@ class _Attempt:
         self._turns.append(step.turn)
         self._steps += 1
         self._tokens += step.input_tokens + step.output_tokens
+        self._input_budget_bytes = self._settings.step_input_bytes
+
+    def _forget_old_turns(self, agent: Agent) -> None:
+        kept = newest_turns(self._turns, agent.conversation_tokens)
+        self._left_out += len(self._turns) - len(kept)
+        self._turns = kept
+
+    async def _request_step(self, agent: Agent) -> Step:
+        if self._is_leaving:
+            raise Leaving
+        try:
+            async with asyncio.timeout(None) as self._request:
+                async with DeltaSender(self._database, self._lease, self._settings.delta_seconds) as deltas:
+                    return await agent.step(self._turns, self._left_out, deltas.add)
+        except TimeoutError as fault:
+            if self._is_leaving:
+                raise Leaving from fault
+            raise
+        finally:
+            self._request = None
 
     async def _call_tools(self, agent: Agent) -> None:
         """Stores each result by itself: after a crash only the call without a stored result is repeated."""

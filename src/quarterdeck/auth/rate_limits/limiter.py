@@ -2,10 +2,11 @@
 
 import time
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from quarterdeck.auth.rate_limits import rules
 from quarterdeck.auth.rate_limits.memory_backend import MemoryBackend
-from quarterdeck.auth.rate_limits.model import Decision, Keys, Rate, RateState
+from quarterdeck.auth.rate_limits.model import Caller, Decision, Rate, RateState
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Credential, Principal
 from quarterdeck.core.settings import LimitSettings
@@ -13,7 +14,7 @@ from quarterdeck.core.settings import LimitSettings
 if TYPE_CHECKING:
     from quarterdeck.auth.rate_limits.redis_backend import RedisBackend
 
-_MAX_KNOWN_CREDENTIALS = 10_000
+_MAX_KNOWN_CALLERS = 10_000
 
 
 class RateLimiter:
@@ -22,34 +23,35 @@ class RateLimiter:
         self.rates = rules.rates(settings, processes if settings.redis_url is None else 1)
         self._memory = MemoryBackend(self.rates)
         self._redis = _redis_backend(settings, self.rates)
-        # What each credential is charged under, as of its last successful check.
-        self._known: dict[Credential, Keys] = {}
+        # Callers by credential, as of the last successful check of that credential.
+        self._callers: dict[Credential, Caller] = {}
 
     async def close(self) -> None:
         if self._redis is not None:
             await self._redis.close()
 
-    def known_keys(self, credential: Credential) -> Keys | None:
-        return self._known.get(credential)
+    def known_caller(self, credential: Credential) -> Caller | None:
+        return self._callers.get(credential)
 
-    def remember(self, credential: Credential, principal: Principal) -> Keys:
+    def remember(self, credential: Credential, principal: Principal) -> Caller:
         owner_ids = {
             "credential": principal.session_token_id or principal.api_key_id,
             "workspace": principal.workspace_id,
         }
-        keys = self._known[credential] = tuple(rate.key(owner_ids[rate.name]) for rate in self.rates)
-        if len(self._known) > _MAX_KNOWN_CREDENTIALS:
-            del self._known[next(iter(self._known))]
-        return keys
+        keys = tuple(rate.key(owner_ids[rate.name]) for rate in self.rates)
+        caller = self._callers[credential] = Caller(principal.workspace_id, keys)
+        if len(self._callers) > _MAX_KNOWN_CALLERS:
+            del self._callers[next(iter(self._callers))]
+        return caller
 
     def forget(self, credential: Credential) -> None:
-        self._known.pop(credential, None)
+        self._callers.pop(credential, None)
 
-    async def charge(self, keys: Keys) -> Decision | None:
+    async def charge(self, caller: Caller) -> Decision | None:
         """None if Redis is unreachable. The request is then allowed."""
         if self._redis is not None:
-            return await self._redis.charge(keys)
-        return self._memory.charge(keys, time.monotonic_ns() // 1000)
+            return await self._redis.charge(caller.keys)
+        return self._memory.charge(caller.keys, time.monotonic_ns() // 1000)
 
 
 def _redis_backend(settings: LimitSettings, rates: tuple[Rate, ...]) -> "RedisBackend | None":
@@ -66,8 +68,13 @@ class RequestLimit:
 
     def __init__(self, limiter: RateLimiter) -> None:
         self._limiter = limiter
+        self._caller: Caller | None = None
         self._is_charged = False
         self._decision: Decision | None = None
+
+    @property
+    def workspace_id(self) -> UUID | None:
+        return None if self._caller is None else self._caller.workspace_id
 
     @property
     def is_allowed(self) -> bool:
@@ -84,13 +91,14 @@ class RequestLimit:
     async def charge_known(self, credential: Credential) -> None:
         """Charge the caller of a credential that was valid before, without waiting with a database connection in hand.
         A refusal is raised later, by `charge`: an invalid credential must be answered 401, not 429."""
-        keys = self._limiter.known_keys(credential)
-        if keys is not None:
-            await self._charge(keys)
+        self._caller = self._limiter.known_caller(credential)
+        if self._caller is not None:
+            await self._charge(self._caller)
 
     async def charge(self, credential: Credential, principal: Principal) -> None:
-        if self._limiter.rates and not self._is_charged:
-            await self._charge(self._limiter.remember(credential, principal))
+        if self._caller is None:
+            self._caller = self._limiter.remember(credential, principal)
+            await self._charge(self._caller)
         if not self.is_allowed:
             longest = max(self.states, key=rules.wait_us)
             seconds = rules.rounded_up(rules.wait_us(longest), rules.SECOND_US)
@@ -98,8 +106,9 @@ class RequestLimit:
 
     def forget(self, credential: Credential) -> None:
         self._limiter.forget(credential)
-        self._is_charged, self._decision = False, None
+        self._caller, self._is_charged, self._decision = None, False, None
 
-    async def _charge(self, keys: Keys) -> None:
-        self._is_charged = True
-        self._decision = await self._limiter.charge(keys)
+    async def _charge(self, caller: Caller) -> None:
+        if self._limiter.rates:
+            self._is_charged = True
+            self._decision = await self._limiter.charge(caller)

@@ -6,18 +6,7 @@ from uuid import UUID
 from quarterdeck.conversations.events.model import EventBody, Head
 from quarterdeck.db.database import Connection
 
-# Events hold up to a megabyte each, so a page is also limited by its size in bytes.
-_PAGE = """
-SELECT id, session_id, run_id, type, created_at, data, candidates FROM (
-    SELECT e.*, count(*) OVER () AS candidates,
-           sum(octet_length(e.data::text)) OVER (ORDER BY e.id) - octet_length(e.data::text) AS bytes_before
-    FROM (
-        SELECT id, session_id, run_id, type, created_at, data FROM session_events
-        WHERE session_id = %s AND id > %s ORDER BY id LIMIT %s
-    ) AS e
-) AS sized
-WHERE bytes_before < %s ORDER BY id
-"""
+_PAGE = "SELECT event_id, run_id, type, created_at, data, followed FROM read_log(%s, %s, %s, %s)"
 _HEADS = """
 SELECT s.id, s.workspace_id, (SELECT max(e.id) FROM session_events e WHERE e.session_id = s.id)
 FROM sessions s WHERE s.id = ANY (%s::uuid[])
@@ -29,10 +18,10 @@ _NOTIFY = "SELECT pg_notify('quarterdeck_events', payload) FROM unnest(%s::text[
 async def page(
     connection: Connection, session_id: UUID, after: int, count: int, page_bytes: int
 ) -> tuple[list[EventBody], bool]:
-    """At most `count` events, at least one if any is left, and whether there are more."""
-    rows = await (await connection.execute(_PAGE, (session_id, after, count + 1, page_bytes))).fetchall()
-    events = [EventBody(*row[:6]) for row in rows[:count]]
-    return events, bool(rows) and rows[0][6] > len(events)
+    """At most `count` events that fill `page_bytes`, at least one if any is left, and whether there are more."""
+    rows = await (await connection.execute(_PAGE, (session_id, after, count, page_bytes))).fetchall()
+    events = [EventBody(event_id, session_id, *rest) for event_id, *rest, _ in rows]
+    return events, bool(rows) and rows[-1][-1]
 
 
 async def heads(connection: Connection, session_ids: Iterable[UUID]) -> dict[UUID, Head]:

@@ -35,6 +35,12 @@ from quarterdeck.http.request import Request
             "The active run changed twice while the input was being stored. Nothing was stored.",
             "Send it again at once. Only this conflict carries Retry-After.",
         ),
+        Refusal(
+            "run_full",
+            errors.run_full(),
+            "The active run has as many inputs waiting as the server's settings allow. Nothing was stored.",
+            "Send it again after the seconds in Retry-After, or cancel the run.",
+        ),
     ),
 )
 async def submit_input(request: Request, access: Access, inputs: InputBatcher, last_used: LastUsed) -> Answer:

@@ -1,12 +1,14 @@
 """Batches inputs: those that arrive during a database call are sent together in the next one.
 
 No input waits for a batch to fill. Batches do not wait for locks: an input whose session is locked by others leaves its
-batch and is sent again in a call that waits. So a session that is stuck delays only its own inputs.
+batch and is sent again in calls that wait, each only for a short time. So a session that is stuck delays only its own
+inputs. Workspaces take turns in the queue and in waiting for locks, and each has a limit of waiting text.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Hashable, Iterable
 from uuid import UUID
 
 import psycopg
@@ -14,9 +16,10 @@ import psycopg
 from quarterdeck.conversations.runs.input_sender import InputSender, PendingInput
 from quarterdeck.conversations.runs.model import Submission, Submitted
 from quarterdeck.core import errors
+from quarterdeck.core.places import Places
 from quarterdeck.core.settings import DatabaseSettings, SubmitSettings
 from quarterdeck.db import driver_errors
-from quarterdeck.db.database import make_pool
+from quarterdeck.db.database import lock_pause_seconds, make_pool
 
 # One call at a time makes the largest batches. After so many seconds (ten times what a call takes) the next call
 # starts beside the one that is slow.
@@ -33,15 +36,19 @@ class InputBatcher:
     ) -> None:
         """`tell_readers` is called with the sessions whose logs grew. It must return at once."""
         self._pool = make_pool(url, database, database.submit_connections)
-        self._sender = InputSender(self._pool, tell_readers)
+        self._sender = InputSender(self._pool, submit, tell_readers)
         self._settings = submit
+        self._database = database
         self._timeout_seconds = database.statement_seconds + 0.5
         self._pending_bytes = 0
-        self._queue: deque[PendingInput] = deque()
+        self._pending_bytes_of: Counter[Hashable] = Counter()
+        # By owner. The owners are in the order of their turns.
+        self._queues: dict[Hashable, deque[PendingInput]] = {}
         # Inputs that wait for the lock of their session.
         self._locked: dict[UUID, list[PendingInput]] = {}
-        # Calls that wait for locks never take the last connection.
-        self._lock_waits = asyncio.Semaphore(max(1, database.submit_connections - 1))
+        # Calls that wait for locks never take the last connection, and those of one owner only a share of the others.
+        lock_waits = max(1, database.submit_connections - 1)
+        self._lock_waits = Places(lock_waits, max(1, int(lock_waits * database.workspace_share)))
         self._queue_task: asyncio.Task[None] | None = None
         # asyncio keeps no reference to running tasks.
         self._calls: set[asyncio.Task[None]] = set()
@@ -53,12 +60,16 @@ class InputBatcher:
         await self._pool.close(self._timeout_seconds)
 
     async def submit(self, submission: Submission) -> Submitted:
-        size = len(submission.text)
-        if self._pending_bytes + size > self._settings.waiting_bytes:
+        size, owner = len(submission.text), submission.owner
+        if (
+            self._pending_bytes + size > self._settings.waiting_bytes
+            or self._pending_bytes_of[owner] + size > self._settings.workspace_waiting_bytes
+        ):
             raise errors.unavailable("Too many inputs are waiting. Try again shortly.")
         pending = PendingInput(submission)
-        self._queue.append(pending)
+        self._queues.setdefault(owner, deque()).append(pending)
         self._pending_bytes += size
+        self._pending_bytes_of[owner] += size
         if self._queue_task is None:
             self._queue_task = asyncio.create_task(self._send_queue())
         try:
@@ -71,9 +82,12 @@ class InputBatcher:
             raise errors.unavailable() from None
         finally:
             self._pending_bytes -= size
+            self._pending_bytes_of[owner] -= size
+            if not self._pending_bytes_of[owner]:
+                del self._pending_bytes_of[owner]
 
     async def _send_queue(self) -> None:
-        while self._queue:
+        while self._queues:
             call = self._start(self._send_batch(self._next_batch()))
             await asyncio.wait({call}, timeout=_SLOW_CALL_SECONDS)
         self._queue_task = None
@@ -81,14 +95,22 @@ class InputBatcher:
     def _next_batch(self) -> list[PendingInput]:
         batch: list[PendingInput] = []
         batch_bytes = 0
-        while self._queue and len(batch) < self._settings.batch_inputs and batch_bytes < self._settings.batch_bytes:
-            batch.append(self._queue.popleft())
+        while self._queues and len(batch) < self._settings.batch_inputs and batch_bytes < self._settings.batch_bytes:
+            owner = next(iter(self._queues))
+            queue = self._queues.pop(owner)
+            batch.append(queue.popleft())
             batch_bytes += len(batch[-1].submission.text)
+            if queue:
+                # Behind the other owners.
+                self._queues[owner] = queue
         return batch
 
     async def _send_batch(self, batch: list[PendingInput]) -> None:
         try:
             locked = await self._sender.send(batch, wait_for_locks=False)
+        except driver_errors.LOCKED:
+            # Not the lock of a session: a row or a table.
+            locked = batch
         except psycopg.Error:
             locked = await self._sender.send_one_by_one(batch, wait_for_locks=False)
         for pending in locked:
@@ -99,18 +121,41 @@ class InputBatcher:
             self._locked[session_id].append(pending)
 
     async def _send_locked(self, session_id: UUID) -> None:
-        """Sends the inputs of one session, in one call at a time, and waits for the session's lock."""
+        """Sends the inputs of one session, in one call at a time, and waits for the session's lock: a short time in the
+        call, then without a connection."""
         while self._locked[session_id]:
-            async with self._lock_waits:
-                batch, self._locked[session_id] = self._locked[session_id], []
-                try:
-                    await self._sender.send(batch, wait_for_locks=True)
-                except driver_errors.CONTENTION as fault:
-                    for pending in batch:
-                        pending.fail(errors.contended(), fault)
-                except psycopg.Error:
-                    await self._sender.send_one_by_one(batch, wait_for_locks=True)
+            owner = self._locked[session_id][0].submission.owner
+            try:
+                async with self._lock_waits.hold(owner, self._database.lock_wait_seconds):
+                    batch, self._locked[session_id] = self._locked[session_id], []
+                    locked = await self._send_waiting(batch)
+            except TimeoutError:
+                locked, self._locked[session_id] = self._locked[session_id], []
+            if locked:
+                self._locked[session_id] = self._without_overdue(locked) + self._locked[session_id]
+                await asyncio.sleep(lock_pause_seconds(self._database))
         del self._locked[session_id]
+
+    async def _send_waiting(self, batch: list[PendingInput]) -> list[PendingInput]:
+        """Returns the inputs whose lock was not released."""
+        try:
+            return await self._sender.send(batch, wait_for_locks=True)
+        except driver_errors.LOCKED:
+            return batch
+        except driver_errors.CONTENTION as fault:
+            for pending in batch:
+                pending.fail(errors.contended(), fault)
+            return []
+        except psycopg.Error:
+            return await self._sender.send_one_by_one(batch, wait_for_locks=True)
+
+    def _without_overdue(self, locked: list[PendingInput]) -> list[PendingInput]:
+        """Answers the callers that have waited for a lock for too long."""
+        oldest = time.monotonic() - self._database.lock_wait_seconds
+        for pending in locked:
+            if pending.began <= oldest:
+                pending.fail(errors.contended())
+        return [pending for pending in locked if not pending.result.done()]
 
     def _start(self, call: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(call)

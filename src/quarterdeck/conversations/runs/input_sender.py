@@ -1,6 +1,7 @@
 """One database call for a batch of inputs, and what each caller is told when the call fails."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from quarterdeck.conversations.runs import store
 from quarterdeck.conversations.runs.model import Submission, Submitted, Verdict
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db import driver_errors
 from quarterdeck.db.pool import Pool
 
@@ -20,6 +22,7 @@ class PendingInput:
     def __init__(self, submission: Submission) -> None:
         self.submission = submission
         self.result: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
+        self.began = time.monotonic()
         # While a call is under way, only the database knows whether the input is stored.
         self.is_sent = False
 
@@ -31,15 +34,16 @@ class PendingInput:
         if not self.result.done():
             self.result.set_result(submitted)
 
-    def fail(self, error: ServiceError, cause: Exception) -> None:
+    def fail(self, error: ServiceError, cause: Exception | None = None) -> None:
         if not self.result.done():
             error.__cause__ = cause
             self.result.set_exception(error)
 
 
 class InputSender:
-    def __init__(self, pool: Pool, tell_readers: Callable[[Iterable[UUID]], None]) -> None:
+    def __init__(self, pool: Pool, settings: SubmitSettings, tell_readers: Callable[[Iterable[UUID]], None]) -> None:
         self._pool = pool
+        self._settings = settings
         self._tell_readers = tell_readers
 
     async def send(self, batch: Sequence[PendingInput], *, wait_for_locks: bool) -> list[PendingInput]:
@@ -62,11 +66,14 @@ class InputSender:
         return []
 
     async def send_one_by_one(self, batch: Sequence[PendingInput], *, wait_for_locks: bool) -> list[PendingInput]:
-        """For a batch that PostgreSQL refused: the input that caused it fails, the others do not."""
+        """For a batch that PostgreSQL refused: the input that caused it fails, the others do not. Returns the inputs
+        that need a lock which others hold."""
         locked: list[PendingInput] = []
         for pending in batch:
             try:
                 locked += await self.send([pending], wait_for_locks=wait_for_locks)
+            except driver_errors.LOCKED:
+                locked.append(pending)
             except driver_errors.CONTENTION as fault:
                 pending.fail(errors.contended(), fault)
             except psycopg.Error as fault:
@@ -98,7 +105,9 @@ class InputSender:
             for pending in sent:
                 pending.is_sent = True
             submissions = [pending.submission for pending in sent]
-            results = await store.submit(connection, submissions, wait_for_locks=wait_for_locks)
+            results = await store.submit(
+                connection, submissions, settings=self._settings, wait_for_locks=wait_for_locks
+            )
         locked, accepted = [], set()
         for pending, submitted in zip(sent, results, strict=True):
             if submitted.verdict is Verdict.LOCKED:

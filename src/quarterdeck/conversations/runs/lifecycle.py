@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
@@ -20,9 +21,6 @@ from quarterdeck.core.settings import RunSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.webhooks import outbox
 from quarterdeck.webhooks.model import RunEvent
-
-# Far more than the context window of a model. Older entries would be left out anyway.
-_JOURNAL_ENTRIES = 20_000
 
 
 class Superseded(Exception):
@@ -40,11 +38,18 @@ class Lease(Struct, frozen=True):
     tokens: int
     # Age of the run when this attempt began.
     seconds: float
+    # Of the inputs that the attempt took when it began, as counted by `taken_bytes`.
+    input_bytes: int = 0
+
+
+def taken_bytes(inputs: Sequence[Input]) -> int:
+    """What inputs cost of the budget of a step."""
+    return sum(one.text_bytes + store.ENTRY_BYTES for one in inputs)
 
 
 async def begin(database: Database, run_id: UUID, settings: RunSettings, *, again: bool) -> Lease | None:
-    """Starts an attempt and takes the waiting inputs, so that a run that fails at once has consumed its inputs and does
-    not pass them on for ever. None: there is nothing to do, or the workspace has too many active runs.
+    """Starts an attempt and takes waiting inputs, so that a run that fails at once has consumed some of its inputs and
+    does not pass them all on for ever. None: there is nothing to do, or the workspace has too many active runs.
     `again`: the same worker ended the last attempt in good order, so it does not count as a crash."""
 
     async def work(connection: Connection) -> Lease | None:
@@ -53,11 +58,13 @@ async def begin(database: Database, run_id: UUID, settings: RunSettings, *, agai
             return None
         session_id, workspace_id = found
         await events.lock_session(connection, session_id)
-        await store.lock_workspace_limit(connection, workspace_id)
+        limit = settings.active_per_workspace
+        if limit is not None:
+            await store.lock_workspace_limit(connection, workspace_id)
         run = await store.active(connection, run_id)
         if run is None:
             return None
-        if run.state == "queued" and await store.running(connection, workspace_id) >= settings.active_per_workspace:
+        if limit is not None and run.state == "queued" and await store.running(connection, workspace_id) >= limit:
             await store.park(connection, run_id)
             return None
         if run.barren_attempts >= settings.barren_attempts:
@@ -69,27 +76,27 @@ async def begin(database: Database, run_id: UUID, settings: RunSettings, *, agai
         if run.state == "running" and not again:
             await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": "Its worker was lost."}))
         await _log(connection, lease, NewEvent(EventType.RUN_STARTED, {"attempt": attempt}))
-        await _take(connection, lease, run.steps + 1)
-        return lease
+        inputs = await _take(connection, lease, run.steps + 1, settings.step_input_bytes)
+        return replace(lease, input_bytes=taken_bytes(inputs))
 
     return await database.transaction(work, repeatable=True)
 
 
-async def entries(database: Database, lease: Lease) -> list[Entry]:
-    """The conversation so far."""
+async def entries(database: Database, lease: Lease, budget_bytes: int) -> tuple[list[Entry], int]:
+    """The newest part of the conversation, and the number of older turns that were left out."""
 
-    async def read(connection: Connection) -> list[Entry]:
-        return await store.journal(connection, lease.session_id, _JOURNAL_ENTRIES)
+    async def read(connection: Connection) -> tuple[list[Entry], int]:
+        return await store.conversation(connection, lease.session_id, budget_bytes)
 
     return await database.read(read)
 
 
-async def take(database: Database, lease: Lease, step: int) -> list[Input]:
-    """Takes the inputs that were accepted since the last call. They count as consumed."""
+async def take(database: Database, lease: Lease, step: int, budget_bytes: int) -> list[Input]:
+    """Takes the oldest inputs that wait, until they use up the budget. They count as consumed."""
 
     async def work(connection: Connection) -> list[Input]:
         await events.lock_session(connection, lease.session_id)
-        return await _take(connection, lease, step)
+        return await _take(connection, lease, step, budget_bytes)
 
     return await database.transaction(work, repeatable=False)
 
@@ -123,7 +130,7 @@ async def finish(database: Database, lease: Lease) -> bool:
             return False
         await _log(connection, lease, NewEvent(EventType.RUN_SUCCEEDED, {}))
         await _notify_webhooks(connection, lease.workspace_id, lease.run_id, RunEvent.SUCCEEDED)
-        await _start_next_parked(connection, lease.workspace_id)
+        await store.unpark_next(connection, lease.workspace_id)
         return True
 
     return await database.transaction(work, repeatable=False)
@@ -139,54 +146,60 @@ async def fail(database: Database, lease: Lease, reason: str) -> None:
     await database.transaction(work, repeatable=True)
 
 
-async def hand_back(database: Database, lease: Lease, reason: str) -> None:
-    """Puts a running run back into the queue for any worker, with the steps that it has stored."""
+async def hand_back(database: Database, lease: Lease, reason: str, *, pause_seconds: float = 0) -> None:
+    """Puts a running run back into the queue for any worker, with the steps that it has stored. It is not started
+    again before the pause is over."""
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
         if not await store.give_back(connection, lease.run_id, lease.attempt):
             raise Superseded
-        await store.enqueue(connection, lease.session_id, lease.run_id)
+        if pause_seconds > 0:
+            await store.enqueue_after(connection, lease.session_id, lease.run_id, pause_seconds)
+        else:
+            await store.enqueue(connection, lease.session_id, lease.run_id)
         await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": reason}))
-        await _start_next_parked(connection, lease.workspace_id)
+        await store.unpark_next(connection, lease.workspace_id)
 
     await database.transaction(work, repeatable=True)
 
 
-async def cancel(connection: Connection, run_id: UUID, session_id: UUID, workspace_id: UUID) -> list[Input]:
-    """Cancels a run and returns the inputs that it had not consumed. Part of the caller's transaction.
-
-    The worker is told by the abort of its job. Later writes of it are refused."""
+async def cancel(connection: Connection, run_id: UUID, session_id: UUID, workspace_id: UUID) -> list[UUID]:
+    """Cancels a run and returns the ids of the inputs that it had not consumed. Part of the caller's transaction."""
     await events.lock_session(connection, session_id)
-    left = await store.unconsumed(connection, run_id)
-    if not await store.cancel(connection, run_id):
+    ends = await store.cancel(connection, run_id)
+    if ends is None:
         return []
-    await store.abort_jobs(connection, run_id)
-    entries = [
-        NewEvent(EventType.INPUT_DISCARDED, {"input_id": one.id, "reason": "The run was cancelled."}) for one in left
-    ]
-    entries.append(NewEvent(EventType.RUN_CANCELLED, {"discarded_input_ids": [one.id for one in left]}))
-    await events.append(connection, session_id, run_id, entries)
-    await _notify_webhooks(connection, workspace_id, run_id, RunEvent.CANCELLED)
-    await _start_next_parked(connection, workspace_id)
+    discarded = await store.discard_waiting(connection, session_id, run_id, ends, "The run was cancelled.")
+    data = {"discarded_input_ids": [str(input_id) for input_id in discarded]}
+    await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_CANCELLED, data)])
+    await _after_cancellation(connection, run_id, workspace_id)
     await notify(connection, event_payloads([session_id]))
-    return left
+    return discarded
 
 
 async def cancel_active(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
-    """For operations that archive or delete the session and hold its lock."""
+    """For the deletion of the session, which holds its lock. The log goes with the session: nothing is added to it."""
     run_id = await store.active_of(connection, session_id)
-    if run_id is not None:
-        await cancel(connection, run_id, session_id, workspace_id)
+    if run_id is not None and await store.cancel(connection, run_id) is not None:
+        await _after_cancellation(connection, run_id, workspace_id)
 
 
-async def _take(connection: Connection, lease: Lease, step: int) -> list[Input]:
-    inputs = await store.unconsumed(connection, lease.run_id)
-    if not await store.mark_taken(connection, lease.run_id, lease.attempt, len(inputs)):
+async def _after_cancellation(connection: Connection, run_id: UUID, workspace_id: UUID) -> None:
+    """The worker is told by the abort of its job. Later writes of it are refused."""
+    await store.abort_jobs(connection, run_id)
+    await _notify_webhooks(connection, workspace_id, run_id, RunEvent.CANCELLED)
+    await store.unpark_next(connection, workspace_id)
+
+
+async def _take(connection: Connection, lease: Lease, step: int, budget_bytes: int) -> list[Input]:
+    inputs = await store.waiting(connection, lease.run_id, budget_bytes)
+    more = taken_bytes(inputs) >= budget_bytes
+    if not await store.mark_taken(connection, lease.run_id, lease.attempt, inputs, more=more):
         raise Superseded
     if inputs:
-        entries = [NewEvent(EventType.INPUT_CONSUMED, {"input_id": one.id, "step": step}) for one in inputs]
-        await _log(connection, lease, *entries)
+        await store.log_consumed(connection, lease.session_id, lease.run_id, step, inputs)
+        await notify(connection, event_payloads([lease.session_id]))
     return inputs
 
 
@@ -203,13 +216,8 @@ async def _fail(connection: Connection, run: tuple[UUID, UUID, UUID, int], reaso
     if next_run_id is not None:
         await store.continue_in(connection, run_id, next_run_id)
         await store.enqueue(connection, session_id, next_run_id)
-    await _start_next_parked(connection, workspace_id)
-    await notify(connection, event_payloads([session_id]))
-
-
-async def _start_next_parked(connection: Connection, workspace_id: UUID) -> None:
-    await store.lock_workspace_limit(connection, workspace_id)
     await store.unpark_next(connection, workspace_id)
+    await notify(connection, event_payloads([session_id]))
 
 
 async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: RunEvent) -> None:

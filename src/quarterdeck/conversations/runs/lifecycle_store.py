@@ -3,13 +3,21 @@
 Every write of a worker carries its `attempt`: a worker that was replaced can no longer write.
 """
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from msgspec import Struct
 
+from quarterdeck.conversations.events.model import EventType
 from quarterdeck.conversations.runs.model import Entry, Input
 from quarterdeck.db.database import Connection
+
+# Counted for each entry besides its text: what a turn costs a model, and the memory of many small ones.
+ENTRY_BYTES = 32
+# Far more than the turns that fit into a context. It bounds the time to read a log that holds other events only.
+_CONVERSATION_EVENTS = 50_000
+_DISCARD_BATCH = 500
 
 _FIND = "SELECT session_id, workspace_id FROM runs WHERE id = %s"
 _ACTIVE = """
@@ -25,16 +33,31 @@ SET state = 'running', parked = false, attempt = attempt + 1, barren_attempts = 
 WHERE id = %s
 RETURNING attempt, extract(epoch FROM clock_timestamp() - started_at)::float8
 """
-_INPUTS = """
-SELECT e.data->>'input_id', e.data->>'text'
-FROM runs r JOIN session_events e ON e.session_id = r.session_id
-WHERE r.id = %s AND e.id > r.consumed_through AND e.id <= r.last_input AND e.type = 'input.accepted'
-ORDER BY e.id
-"""
+_WAITING = "SELECT event_id, input_id, content FROM waiting_inputs(%s, %s, %s)"
+# NULL in place of an event's id: no input is left.
 _TAKE = """
 UPDATE runs
-SET consumed_through = last_input, inputs_consumed = inputs_consumed + %s, updated_at = clock_timestamp()
+SET consumed_through = coalesce(%s::bigint, last_input), inputs_consumed = inputs_consumed + %s,
+    unconsumed_bytes = CASE WHEN %s::bigint < last_input THEN greatest(unconsumed_bytes - %s, 0) ELSE 0 END,
+    updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
+"""
+_CONSUME = """
+INSERT INTO session_events (session_id, run_id, type, data, input_event_id)
+SELECT %s, %s, 'input.consumed', jsonb_build_object('input_id', taken.input_id, 'step', %s::integer), taken.event_id
+FROM unnest(%s::text[], %s::bigint[]) AS taken (input_id, event_id) ORDER BY taken.event_id
+"""
+# Returns the ids of the inputs only: their texts may be large.
+_DISCARD = """
+WITH waiting AS (
+    SELECT id, data->>'input_id' AS input_id FROM session_events
+    WHERE session_id = %s AND id > %s AND id <= %s AND type = 'input.accepted' ORDER BY id LIMIT %s
+), discarded AS (
+    INSERT INTO session_events (session_id, run_id, type, data)
+    SELECT %s, %s, 'input.discarded', jsonb_build_object('input_id', input_id, 'reason', %s::text)
+    FROM waiting ORDER BY id
+)
+SELECT id, input_id FROM waiting ORDER BY id
 """
 _STEP = """
 UPDATE runs
@@ -56,30 +79,37 @@ _CANCEL = """
 UPDATE runs
 SET state = 'cancelled', parked = false, finished_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE id = %s AND state IN ('queued', 'running')
+RETURNING last_input, consumed_through
 """
 _GIVE_BACK = """
 UPDATE runs SET state = 'queued', barren_attempts = greatest(barren_attempts - 1, 0), updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
 _CONTINUE_IN = """
-INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted)
-SELECT %s, session_id, workspace_id, 'queued', last_input, consumed_through, inputs_accepted - inputs_consumed
+INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted, unconsumed_bytes)
+SELECT %s, session_id, workspace_id, 'queued', last_input, consumed_through, inputs_accepted - inputs_consumed,
+       unconsumed_bytes
 FROM runs WHERE id = %s
 """
-# Newest first, so that the limit leaves out the oldest.
-_JOURNAL = """
-SELECT run_id, type, data, record FROM session_events
-WHERE session_id = %s
-  AND type IN ('input.accepted', 'input.consumed', 'message', 'tool.call', 'tool.result')
-ORDER BY id DESC LIMIT %s
+_CONVERSATION = "SELECT run_id, type, data, record, content FROM read_conversation(%s, %s, %s, %s)"
+_TURNS = """
+SELECT count(*) FROM (
+    SELECT type FROM session_events WHERE session_id = %s ORDER BY id DESC LIMIT %s
+) AS newest
+WHERE type IN ('input.consumed', 'message', 'tool.result')
 """
 _ENQUEUE = "SELECT enqueue_run(%s, %s)"
+_ENQUEUE_AFTER = "SELECT enqueue_run_after(%s, %s, %s)"
 _LOCK_WORKSPACE_LIMIT = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 3))"
 _RUNNING = "SELECT count(*) FROM runs WHERE workspace_id = %s AND state = 'running'"
 _PARK = "UPDATE runs SET parked = true WHERE id = %s AND state = 'queued'"
+# Takes no lock on the workspace: all its runs would end one after the other. A run that is being parked at this moment
+# is not seen here, and starts with the next round of recovery.
 _UNPARK = """
 UPDATE runs SET parked = false
-WHERE parked AND id = (SELECT id FROM runs WHERE workspace_id = %s AND parked ORDER BY id LIMIT 1)
+WHERE parked AND id = (
+    SELECT id FROM runs WHERE workspace_id = %s AND parked ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED
+)
 RETURNING session_id, id
 """
 _ABORT_JOBS = """
@@ -119,13 +149,44 @@ async def start_attempt(connection: Connection, run_id: UUID, barren: int) -> tu
     return row[0], row[1]
 
 
-async def unconsumed(connection: Connection, run_id: UUID) -> list[Input]:
-    rows = await (await connection.execute(_INPUTS, (run_id,))).fetchall()
+async def waiting(connection: Connection, run_id: UUID, budget_bytes: int) -> list[Input]:
+    """The oldest inputs that are not consumed, up to the one that uses up the budget."""
+    values = (run_id, budget_bytes, ENTRY_BYTES)
+    rows = await (await connection.execute(_WAITING, values)).fetchall()
     return [Input(*row) for row in rows]
 
 
-async def mark_taken(connection: Connection, run_id: UUID, attempt: int, count: int) -> bool:
-    return (await connection.execute(_TAKE, (count, run_id, attempt))).rowcount == 1
+async def mark_taken(
+    connection: Connection, run_id: UUID, attempt: int, inputs: Sequence[Input], *, more: bool
+) -> bool:
+    """`more`: other inputs may wait behind these."""
+    through = inputs[-1].event_id if more else None
+    values = (through, len(inputs), through, sum(one.text_bytes for one in inputs), run_id, attempt)
+    return (await connection.execute(_TAKE, values)).rowcount == 1
+
+
+async def log_consumed(
+    connection: Connection, session_id: UUID, run_id: UUID, step: int, inputs: Sequence[Input]
+) -> None:
+    values = (session_id, run_id, step, [one.id for one in inputs], [one.event_id for one in inputs])
+    await connection.execute(_CONSUME, values)
+
+
+async def discard_waiting(
+    connection: Connection, session_id: UUID, run_id: UUID, ends: tuple[int, int], reason: str
+) -> list[UUID]:
+    """Logs the inputs that the run has not consumed as discarded and returns their ids. `ends`: see `cancel`.
+
+    In batches: even if each input has the maximum size, a statement stays below its timeout."""
+    last_input, after = ends
+    found: list[UUID] = []
+    while True:
+        values = (session_id, after, last_input, _DISCARD_BATCH, session_id, run_id, reason)
+        rows = await (await connection.execute(_DISCARD, values)).fetchall()
+        found += [UUID(input_id) for _, input_id in rows]
+        if len(rows) < _DISCARD_BATCH:
+            return found
+        after = rows[-1][0]
 
 
 async def count_step(
@@ -145,8 +206,10 @@ async def fail(connection: Connection, run_id: UUID, attempt: int, reason: str) 
     return None if row is None else (row[0], row[1])
 
 
-async def cancel(connection: Connection, run_id: UUID) -> bool:
-    return (await connection.execute(_CANCEL, (run_id,))).rowcount == 1
+async def cancel(connection: Connection, run_id: UUID) -> tuple[int, int] | None:
+    """The columns last_input and consumed_through, or None if the run has ended before."""
+    row = await (await connection.execute(_CANCEL, (run_id,))).fetchone()
+    return None if row is None else (row[0], row[1])
 
 
 async def give_back(connection: Connection, run_id: UUID, attempt: int) -> bool:
@@ -158,14 +221,22 @@ async def continue_in(connection: Connection, run_id: UUID, next_run_id: UUID) -
     await connection.execute(_CONTINUE_IN, (next_run_id, run_id))
 
 
-async def journal(connection: Connection, session_id: UUID, count: int) -> list[Entry]:
-    """The newest `count` entries of the conversation, oldest first."""
-    rows = await (await connection.execute(_JOURNAL, (session_id, count))).fetchall()
-    return [Entry(*row) for row in reversed(rows)]
+async def conversation(connection: Connection, session_id: UUID, budget_bytes: int) -> tuple[list[Entry], int]:
+    """The newest entries, oldest first, until the budget is used up, and the number of turns that were left out."""
+    values = (session_id, budget_bytes, ENTRY_BYTES, _CONVERSATION_EVENTS)
+    rows = await (await connection.execute(_CONVERSATION, values)).fetchall()
+    row = await (await connection.execute(_TURNS, (session_id, _CONVERSATION_EVENTS))).fetchone()
+    assert row is not None
+    entries = [Entry(*row) for row in reversed(rows)]
+    return entries, max(0, row[0] - sum(entry.type != EventType.TOOL_CALL for entry in entries))
 
 
 async def enqueue(connection: Connection, session_id: UUID, run_id: UUID) -> None:
     await connection.execute(_ENQUEUE, (session_id, run_id))
+
+
+async def enqueue_after(connection: Connection, session_id: UUID, run_id: UUID, pause_seconds: float) -> None:
+    await connection.execute(_ENQUEUE_AFTER, (session_id, run_id, pause_seconds))
 
 
 async def lock_workspace_limit(connection: Connection, workspace_id: UUID) -> None:

@@ -1,5 +1,6 @@
 """Inputs and runs."""
 
+from collections.abc import Hashable
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -35,6 +36,8 @@ class Submission(Struct, frozen=True, eq=False):
     idempotency_key: str | None
     # None without an Idempotency-Key.
     fingerprint: bytes | None
+    # Whose share of the queue it uses: the workspace of the caller.
+    owner: Hashable
 
 
 class Verdict(StrEnum):
@@ -47,6 +50,8 @@ class Verdict(StrEnum):
     ARCHIVED = "archived"
     # Another transaction holds the session. Only calls that do not wait for locks return this.
     LOCKED = "locked"
+    # The active run has as many inputs waiting as it may have.
+    FULL = "full"
 
 
 class Submitted(Struct, frozen=True):
@@ -101,11 +106,19 @@ class Entry(Struct, frozen=True):
     type: str
     data: dict[str, Any]
     record: Any
+    # Of a consumed input only.
+    text: str | None = None
 
 
 class Input(Struct, frozen=True):
+    # Of the event input.accepted.
+    event_id: int
     id: str
     text: str
+
+    @property
+    def text_bytes(self) -> int:
+        return len(self.text.encode())
 
 
 class RunEnded(Struct, frozen=True, kw_only=True):

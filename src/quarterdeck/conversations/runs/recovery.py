@@ -8,7 +8,7 @@ from quarterdeck.conversations.runs import recovery_store as store
 from quarterdeck.db.database import Connection, Database
 
 
-async def recover(database: Database, lease_seconds: float, active_per_workspace: int) -> None:
+async def recover(database: Database, lease_seconds: float, active_per_workspace: int | None) -> None:
     """Safe to run in all workers at once: rows that another worker has locked are skipped."""
 
     async def work(connection: Connection) -> None:

@@ -17,10 +17,10 @@ WITH lost AS (
         SELECT id FROM jobs.procrastinate_jobs
         WHERE status = 'doing' AND queue_name = 'runs' AND worker_id IS NULL FOR UPDATE SKIP LOCKED
     )
-    RETURNING queue_name, task_name, lock, queueing_lock, args
+    RETURNING queue_name, task_name, lock, queueing_lock, args, workspace_id
 )
-INSERT INTO jobs.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)
-SELECT queue_name, task_name, lock, queueing_lock, args FROM lost
+INSERT INTO jobs.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args, workspace_id)
+SELECT queue_name, task_name, lock, queueing_lock, args, workspace_id FROM lost
 ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING
 """
 # Left by a worker that ended its run but could not finish the job, which would hold the session's lock for ever.
@@ -44,7 +44,9 @@ WITH waiting AS (
     FROM runs WHERE parked
 ), chosen AS (
     SELECT w.id, w.session_id FROM waiting w
-    WHERE w.place <= %s - (SELECT count(*) FROM runs r WHERE r.workspace_id = w.workspace_id AND r.state = 'running')
+    WHERE w.place <= coalesce(%s, 1000000000) - (
+        SELECT count(*) FROM runs r WHERE r.workspace_id = w.workspace_id AND r.state = 'running'
+    )
 ), freed AS (
     UPDATE runs r SET parked = false FROM chosen c WHERE r.id = c.id AND r.parked RETURNING r.session_id, r.id
 )
@@ -68,5 +70,5 @@ async def add_missing_jobs(connection: Connection) -> None:
     await connection.execute(_ADD_MISSING)
 
 
-async def start_parked_runs(connection: Connection, active_per_workspace: int) -> None:
+async def start_parked_runs(connection: Connection, active_per_workspace: int | None) -> None:
     await connection.execute(_START_PARKED, (active_per_workspace,))

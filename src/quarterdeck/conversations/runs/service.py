@@ -33,14 +33,16 @@ _REFUSALS = {
     Verdict.FORBIDDEN: lambda: errors.forbidden(Permission.SESSION_MANAGE),
     Verdict.CONFLICT: errors.key_reused,
     Verdict.ARCHIVED: errors.archived_session,
+    Verdict.FULL: errors.run_full,
 }
 
 
 async def submit_input(
     access: Access, inputs: InputBatcher, last_used: LastUsed, call: Call[InputEvent], session_id: UUID
 ) -> Answer:
-    if call.fault is not None or not call.rate_limit.is_allowed:
-        # An invalid or limited request must not enter the batcher. This raises the error that has precedence.
+    if call.fault is not None or call.rate_limit.workspace_id is None or not call.rate_limit.is_allowed:
+        # An invalid or limited request must not enter the batcher. This raises the error that has precedence. An
+        # unknown caller is checked first, because the batcher limits the inputs of each workspace.
         await _admit(access, call, session_id)
     try:
         event = call.read_body()
@@ -55,6 +57,7 @@ async def submit_input(
         text=event.text,
         idempotency_key=call.idempotency_key,
         fingerprint=None if call.idempotency_key is None else fingerprint((session_id,), event),
+        owner=call.owner,
     )
     submitted = await inputs.submit(submission)
     if submitted.api_key_id is not None:
@@ -96,8 +99,7 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
         if ended is None:
             # Deleted with its session while this waited for the session's lock.
             raise errors.not_found("run")
-        ids = [UUID(discarded_input.id) for discarded_input in discarded]
-        body = CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=ids)
+        body = CancelledRunBody(**msgspec.structs.asdict(ended), discarded_input_ids=discarded)
         # `run` was read before the session's lock was taken: the run may have ended by itself since.
         changed = ended.state is RunState.CANCELLED and run.state is not RunState.CANCELLED
         detail = {"session_id": str(run.session_id)}

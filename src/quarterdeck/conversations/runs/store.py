@@ -7,9 +7,10 @@ from uuid import UUID
 from quarterdeck.conversations.runs.model import RunBody, RunState, Submission, Submitted, Usage, Verdict
 from quarterdeck.core.ids import created_at, new_id
 from quarterdeck.core.pages import bounds
+from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
 
-_SUBMIT = "SELECT verdict, body, api_key_id FROM submit_inputs(%b, NULL, %b, %b, %b, %b, %b, %b, %b, %b)"
+_SUBMIT = "SELECT verdict, body, api_key_id FROM submit_inputs(%b, NULL, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b)"
 _GET = """
 SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, output_tokens, failure,
        started_at, finished_at
@@ -27,7 +28,9 @@ FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_
 """
 
 
-async def submit(connection: Connection, batch: Sequence[Submission], *, wait_for_locks: bool) -> list[Submitted]:
+async def submit(
+    connection: Connection, batch: Sequence[Submission], *, settings: SubmitSettings, wait_for_locks: bool
+) -> list[Submitted]:
     """One verdict for each submission, in their order, all in one transaction."""
     cursor = await connection.execute(
         _SUBMIT,
@@ -41,6 +44,8 @@ async def submit(connection: Connection, batch: Sequence[Submission], *, wait_fo
             [item.idempotency_key for item in batch],
             [item.fingerprint for item in batch],
             wait_for_locks,
+            settings.run_waiting_inputs,
+            settings.run_waiting_bytes,
         ),
         prepare=True,
         binary=True,

@@ -4,8 +4,21 @@
 CREATE OR REPLACE FUNCTION enqueue_run(session_id uuid, run_id uuid) RETURNS void
 LANGUAGE sql VOLATILE
 BEGIN ATOMIC
-    INSERT INTO jobs.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)
-    VALUES ('runs', 'drive_run', session_id::text, run_id::text, jsonb_build_object('run_id', run_id))
+    INSERT INTO jobs.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args, workspace_id)
+    SELECT 'runs', 'drive_run', enqueue_run.session_id::text, r.id::text, jsonb_build_object('run_id', r.id),
+           r.workspace_id
+    FROM runs r WHERE r.id = enqueue_run.run_id
+    ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING;
+END;
+
+-- For a run that gave its place to another workspace. See next_run_job() for the effect of the pause.
+CREATE OR REPLACE FUNCTION enqueue_run_after(session_id uuid, run_id uuid, pause_seconds double precision) RETURNS void
+LANGUAGE sql VOLATILE
+BEGIN ATOMIC
+    INSERT INTO jobs.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args, workspace_id, scheduled_at)
+    SELECT 'runs', 'drive_run', enqueue_run_after.session_id::text, r.id::text, jsonb_build_object('run_id', r.id),
+           r.workspace_id, now() + make_interval(secs => pause_seconds)
+    FROM runs r WHERE r.id = enqueue_run_after.run_id
     ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING;
 END;
 

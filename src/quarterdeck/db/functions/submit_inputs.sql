@@ -1,5 +1,5 @@
 -- Submits a batch of inputs. Each one, in the given order, gets the receipt of an earlier request, or steers the active
--- run, or starts a run together with its job.
+-- run, or starts a run together with its job. An input for a run in which too many wait is refused with 'full'.
 --
 -- Three steps:
 --   1. Check every caller. A caller that may not write to a session neither takes its lock nor waits for it.
@@ -61,9 +61,12 @@ BEGIN
 END;
 $$;
 
--- The signature of release 0.1. Its processes may still run; their calls use the default of wait_for_locks.
+-- Earlier signatures. Processes of earlier releases may still run; their calls use the defaults of the new parameters.
 DROP FUNCTION IF EXISTS submit_inputs(
     bytea[], boolean[], uuid[], uuid[], text[], uuid[], uuid[], text[], bytea[]
+);
+DROP FUNCTION IF EXISTS submit_inputs(
+    bytea[], boolean[], uuid[], uuid[], text[], uuid[], uuid[], text[], bytea[], boolean
 );
 
 CREATE OR REPLACE FUNCTION submit_inputs(
@@ -76,7 +79,10 @@ CREATE OR REPLACE FUNCTION submit_inputs(
     fresh_run_ids uuid[],        -- the id of the run, if the input starts one
     idempotency_keys text[],     -- or NULL
     fingerprints bytea[],
-    wait_for_locks boolean DEFAULT true
+    wait_for_locks boolean DEFAULT true,
+    -- Largest number and size of the inputs that a run has not consumed. An input always fits if no other one waits.
+    run_waiting_inputs integer DEFAULT 1000,
+    run_waiting_bytes bigint DEFAULT 8388608
 )
 RETURNS TABLE (verdict text, body bytea, api_key_id uuid)
 LANGUAGE plpgsql VOLATILE
@@ -93,6 +99,7 @@ DECLARE
     i integer;
     receipt record;
     event_id bigint;
+    input_bytes integer;
     run_id uuid;
     outcome text;
 BEGIN
@@ -145,8 +152,16 @@ BEGIN
         END IF;
 
         event_id := nextval('session_event_ids');
-        UPDATE runs r SET last_input = event_id, inputs_accepted = r.inputs_accepted + 1, updated_at = clock_timestamp()
+        input_bytes := octet_length(texts[i]);
+        UPDATE runs r
+        SET last_input = event_id, inputs_accepted = r.inputs_accepted + 1, updated_at = clock_timestamp(),
+            -- Starts again when nothing waits: workers of earlier releases consume without counting.
+            unconsumed_bytes =
+                CASE WHEN r.consumed_through = r.last_input THEN 0 ELSE r.unconsumed_bytes END + input_bytes
         WHERE r.session_id = session_ids[i] AND r.state IN ('queued', 'running')
+          AND (r.consumed_through = r.last_input
+               OR (r.inputs_accepted - r.inputs_consumed < run_waiting_inputs
+                   AND r.unconsumed_bytes + input_bytes <= run_waiting_bytes))
         RETURNING r.id INTO run_id;
         IF FOUND THEN
             outcome := 'steered';
@@ -154,8 +169,15 @@ BEGIN
             outcome := 'new_run';
             run_id := fresh_run_ids[i];
             -- consumed_through lies just before this input. Starting at 0, the run would consume the whole history.
-            INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through)
-            VALUES (run_id, session_ids[i], caller.workspace_id, 'queued', event_id, event_id - 1);
+            INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, unconsumed_bytes)
+            VALUES (run_id, session_ids[i], caller.workspace_id, 'queued', event_id, event_id - 1, input_bytes)
+            ON CONFLICT (session_id) WHERE state IN ('queued', 'running') DO NOTHING;
+            IF NOT FOUND THEN
+                -- There is an active run, and the UPDATE passed over it.
+                verdict := 'full';
+                RETURN NEXT;
+                CONTINUE;
+            END IF;
             PERFORM enqueue_run(session_ids[i], run_id);
         END IF;
 

@@ -15,11 +15,14 @@ GRANT SELECT, INSERT, UPDATE (email, display_name) ON app.users TO {role};
 -- All columns: LOCK TABLE, at the first start, ignores privileges of columns.
 GRANT SELECT, INSERT, UPDATE ON app.workspaces TO {role};
 GRANT SELECT, INSERT, UPDATE (ended_at, joined_at) ON app.members TO {role};
-GRANT SELECT, INSERT, UPDATE (expires_at, last_used_at, revoked_at, replaced_by) ON app.api_keys TO {role};
+-- Triggers let these columns change in one direction only: keys and tokens that ended stay ended.
+GRANT SELECT, INSERT (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by, expires_at),
+    UPDATE (expires_at, last_used_at, revoked_at, replaced_by) ON app.api_keys TO {role};
 
 GRANT SELECT, INSERT, UPDATE (title, model, instructions, archived_at, revision), DELETE ON app.sessions TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_skills TO {role};
-GRANT SELECT, INSERT, UPDATE (revoked_at) ON app.session_tokens TO {role};
+GRANT SELECT, INSERT (id, session_id, api_key_id, secret_hash, prefix, expires_at), UPDATE (revoked_at)
+    ON app.session_tokens TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_events TO {role};
 GRANT USAGE ON SEQUENCE app.session_event_ids TO {role};
 -- FOR UPDATE needs UPDATE on some column, here and below: the most harmless one.
@@ -28,13 +31,16 @@ GRANT SELECT, INSERT, UPDATE (deleted_at), DELETE ON app.deleted_sessions TO {ro
 -- All columns except for those that say to which session and workspace the run belongs.
 GRANT SELECT, INSERT,
     UPDATE (state, attempt, barren_attempts, parked, last_input, consumed_through, inputs_accepted, inputs_consumed,
-            steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at)
+            unconsumed_bytes, steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at)
     ON app.runs TO {role};
+
+GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};
 
 GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at) ON app.skills TO {role};
 GRANT SELECT, INSERT ON app.skill_versions TO {role};
 GRANT SELECT, INSERT, UPDATE (touched_at), DELETE ON app.bundles TO {role};
 GRANT SELECT, INSERT, DELETE ON app.condemned_bundles TO {role};
+GRANT SELECT, INSERT, UPDATE (block_index), DELETE ON app.bundle_blocks TO {role};
 
 GRANT SELECT, INSERT,
     UPDATE (url, host, events, description, enabled, disabled_reason, failing_since, secret, previous_secret,
@@ -53,4 +59,6 @@ GRANT SELECT ON app.audit_retention TO {role};
 
 -- Functions of triggers need no privilege.
 GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run, app.submit_inputs,
-    app.find_principals, app.check_submitter, app.take_lock, app.expire_audit_events TO {role};
+    app.find_principals, app.check_submitter, app.take_lock, app.expire_audit_events, app.waiting_inputs,
+    app.read_conversation, app.enqueue_run_after, app.waiting_workspaces, app.next_run_job, app.ask_runs_to_leave,
+    app.read_log TO {role};

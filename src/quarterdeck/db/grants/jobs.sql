@@ -8,7 +8,7 @@ REVOKE ALL ON SCHEMA jobs FROM PUBLIC, {role};
 
 GRANT USAGE ON SCHEMA jobs TO {role};
 
-GRANT SELECT, INSERT, UPDATE (status, abort_requested, worker_id), DELETE ON jobs.procrastinate_jobs TO {role};
+GRANT SELECT, INSERT, UPDATE (status, abort_requested, worker_id, leaving, ask_at), DELETE ON jobs.procrastinate_jobs TO {role};
 GRANT USAGE ON SEQUENCE jobs.procrastinate_jobs_id_seq TO {role};
 GRANT SELECT, INSERT, UPDATE (last_heartbeat), DELETE ON jobs.procrastinate_workers TO {role};
 -- Written by triggers.

@@ -1,0 +1,118 @@
+-- Reads the inputs and the log of a session up to a budget of bytes. An event holds up to a megabyte and more, most of it
+-- outside of its row. A loop reads those parts of the rows that it returns and of no others: the cost depends on the
+-- budget and not on what is stored.
+
+-- The oldest inputs that the run has not consumed. They end with the one that uses up the budget, so there is at least one
+-- if any waits. Each counts as its text and `overhead_bytes`.
+CREATE OR REPLACE FUNCTION waiting_inputs(target_run_id uuid, budget_bytes bigint, overhead_bytes integer)
+RETURNS TABLE (event_id bigint, input_id text, content text)
+LANGUAGE plpgsql STABLE
+-- As in submit_inputs(): no plans from the time when the tables were nearly empty.
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+DECLARE
+    used_bytes bigint := 0;
+    run record;
+    event record;
+BEGIN
+    SELECT r.session_id, r.consumed_through, r.last_input INTO run FROM runs r WHERE r.id = target_run_id;
+    FOR event IN
+        SELECT e.id, e.data FROM session_events e
+        WHERE e.session_id = run.session_id AND e.id > run.consumed_through AND e.id <= run.last_input
+          AND e.type = 'input.accepted'
+        ORDER BY e.id
+    LOOP
+        EXIT WHEN used_bytes >= budget_bytes;
+        event_id := event.id;
+        input_id := event.data->>'input_id';
+        content := event.data->>'text';
+        used_bytes := used_bytes + octet_length(content) + overhead_bytes;
+        RETURN NEXT;
+    END LOOP;
+END;
+$$;
+
+-- The newest entries of the conversation, newest first, until the budget is used up. A step is not cut: an entry of a
+-- tool is followed by the message that called it. Two parts are there whatever their size: the newest input, which is the
+-- task of the model, and the newest step, which may have calls that are still to be carried out. At most `max_events`
+-- events of the log are considered.
+--
+-- `content` is the text of a consumed input. The text is in the event input.accepted, which input_event_id names. In rows
+-- of earlier releases it is NULL: there the event is searched. Inputs are consumed in the order in which they were
+-- accepted, so the search goes on where the last one ended.
+CREATE OR REPLACE FUNCTION read_conversation(
+    target_session_id uuid,
+    budget_bytes bigint,
+    overhead_bytes integer,      -- of each entry
+    max_events integer
+)
+RETURNS TABLE (event_id bigint, run_id uuid, type text, data jsonb, record jsonb, content text)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+DECLARE
+    used_bytes bigint := 0;
+    has_input boolean := false;
+    has_message boolean := false;
+    in_step boolean := false;
+    first_event_id bigint;
+    accepted_before bigint;
+    event record;
+BEGIN
+    SELECT min(newest.id) INTO first_event_id FROM (
+        SELECT e.id FROM session_events e WHERE e.session_id = target_session_id ORDER BY e.id DESC LIMIT max_events
+    ) AS newest;
+
+    FOR event IN
+        SELECT e.id, e.run_id, e.type, e.data, e.record, e.input_event_id
+        FROM session_events e
+        WHERE e.session_id = target_session_id AND e.id >= first_event_id
+          AND e.type IN ('input.consumed', 'message', 'tool.call', 'tool.result')
+        ORDER BY e.id DESC
+    LOOP
+        IF used_bytes >= budget_bytes AND NOT in_step THEN
+            EXIT WHEN has_input AND has_message;
+            CONTINUE WHEN CASE event.type WHEN 'input.consumed' THEN has_input ELSE has_message END;
+        END IF;
+        event_id := event.id;
+        run_id := event.run_id;
+        type := event.type;
+        data := event.data;
+        record := event.record;
+        content := NULL;
+        CASE event.type
+            WHEN 'input.consumed' THEN
+                IF event.input_event_id IS NULL THEN
+                    SELECT a.id INTO accepted_before FROM (
+                        SELECT e.id, e.data FROM session_events e
+                        WHERE e.session_id = target_session_id AND e.type = 'input.accepted'
+                          AND e.id >= first_event_id AND e.id < coalesce(accepted_before, event.id)
+                        ORDER BY e.id DESC LIMIT 1000
+                    ) AS a
+                    WHERE a.data->>'input_id' = event.data->>'input_id' LIMIT 1;
+                    -- Not found: earlier ones are not searched either.
+                    accepted_before := coalesce(accepted_before, 0);
+                END IF;
+                SELECT a.data->>'text' INTO content FROM session_events a
+                WHERE a.session_id = target_session_id AND a.id = coalesce(event.input_event_id, accepted_before);
+                CONTINUE WHEN content IS NULL;
+                used_bytes := used_bytes + octet_length(content);
+                has_input := true;
+            WHEN 'message' THEN
+                used_bytes := used_bytes + octet_length(coalesce(event.record::text, event.data->>'text'));
+                has_message := true;
+                in_step := false;
+            WHEN 'tool.result' THEN
+                used_bytes := used_bytes + octet_length(event.data->>'text');
+                in_step := true;
+            ELSE
+                -- A call: the record of its message contains it.
+                in_step := true;
+        END CASE;
+        used_bytes := used_bytes + overhead_bytes;
+        RETURN NEXT;
+    END LOOP;
+END;
+$$;

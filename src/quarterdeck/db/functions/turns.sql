@@ -1,0 +1,130 @@
+-- Workspaces take turns at the places of workers. A place is one of the runs that a worker drives at the same time.
+--
+--   * A free place goes to the waiting workspace that holds the fewest places. Among equals, to the one whose last turn
+--     is the longest ago. How many runs wait in a workspace does not matter.
+--   * A workspace may hold all places while nobody else waits. When others wait, every workspace has the same share,
+--     which is never more than half. Runs beyond the share are asked to leave, the newest first. A run that leaves is
+--     queued again with everything that it has stored.
+--
+-- Both functions look at the jobs of all workers, so nothing has to be kept in step between workers.
+
+-- Workspaces with waiting jobs, and how many places each holds. Reads one index entry per workspace, not per job.
+CREATE OR REPLACE FUNCTION waiting_workspaces() RETURNS TABLE (workspace_id uuid, places bigint)
+LANGUAGE sql STABLE
+AS $$
+    WITH RECURSIVE waiting (workspace_id) AS (
+        (SELECT j.workspace_id FROM jobs.procrastinate_jobs j WHERE j.status = 'todo' ORDER BY j.workspace_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT j.workspace_id FROM jobs.procrastinate_jobs j
+                WHERE j.status = 'todo' AND j.workspace_id > w.workspace_id ORDER BY j.workspace_id LIMIT 1)
+        FROM waiting w WHERE w.workspace_id IS NOT NULL
+    )
+    SELECT w.workspace_id, (SELECT count(*) FROM jobs.procrastinate_jobs j
+                            WHERE j.status = 'doing' AND j.workspace_id = w.workspace_id AND NOT j.leaving)
+    FROM waiting w WHERE w.workspace_id IS NOT NULL
+$$;
+
+-- Takes the next job for a worker, in place of the library's procrastinate_fetch_job_v2(), which takes the oldest.
+-- All columns are NULL if there is none.
+CREATE OR REPLACE FUNCTION next_run_job(fetching_worker_id bigint, worker_places integer)
+RETURNS jobs.procrastinate_jobs
+LANGUAGE plpgsql VOLATILE
+-- As in submit_inputs(): plans from a time when the table was nearly empty would scan it.
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+AS $$
+DECLARE
+    turn record;
+    job jobs.procrastinate_jobs;
+BEGIN
+    FOR turn IN
+        SELECT w.workspace_id, count(*) OVER () > 1 AS others_wait
+        FROM waiting_workspaces() w LEFT JOIN workspace_turns t ON t.workspace_id = w.workspace_id
+        ORDER BY w.places, t.last_turn_at NULLS FIRST, w.workspace_id
+    LOOP
+        -- A workspace that had to give places back takes no more than half of this worker until its runs may return.
+        -- Otherwise a neighbour with a short run every few seconds would interrupt one of its runs each time.
+        CONTINUE WHEN EXISTS (
+            SELECT FROM jobs.procrastinate_jobs j
+            WHERE j.workspace_id = turn.workspace_id AND j.status = 'todo' AND j.scheduled_at > now()
+        ) AND greatest(worker_places / 2, 1) <= (
+            SELECT count(*) FROM jobs.procrastinate_jobs j
+            WHERE j.workspace_id = turn.workspace_id AND j.status = 'doing' AND j.worker_id = fetching_worker_id
+        );
+        SELECT j.* INTO job FROM jobs.procrastinate_jobs j
+        WHERE j.workspace_id = turn.workspace_id AND j.status = 'todo'
+          AND (j.scheduled_at IS NULL OR j.scheduled_at <= now())
+          AND NOT EXISTS (SELECT FROM jobs.procrastinate_jobs d WHERE d.lock = j.lock AND d.status = 'doing')
+        ORDER BY j.queueing_lock LIMIT 1
+        FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        BEGIN
+            UPDATE jobs.procrastinate_jobs j SET status = 'doing', worker_id = fetching_worker_id
+            WHERE j.id = job.id RETURNING j.* INTO job;
+        EXCEPTION WHEN unique_violation THEN
+            -- Another worker has just taken a job of the same session.
+            CONTINUE;
+        END;
+        IF turn.others_wait THEN
+            INSERT INTO workspace_turns AS t (workspace_id, last_turn_at)
+            VALUES (turn.workspace_id, clock_timestamp())
+            ON CONFLICT (workspace_id) DO UPDATE SET last_turn_at = excluded.last_turn_at;
+        END IF;
+        RETURN job;
+    END LOOP;
+    RETURN NULL;
+END;
+$$;
+
+-- Marks runs that shall leave their places, one for each waiting run of a workspace that has less than its share. If the
+-- run still waits some seconds later, another one is asked: a tool call may take long, or the place went to a third.
+CREATE OR REPLACE FUNCTION ask_runs_to_leave() RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+AS $$
+DECLARE
+    share bigint;
+BEGIN
+    -- One decision at a time: two workers would ask twice for the same run.
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('ask_runs_to_leave', 4)) THEN
+        RETURN;
+    END IF;
+
+    -- Waiting runs mean that no place is free, so the places of all workers are the jobs that are being done.
+    SELECT greatest((SELECT count(*) FROM jobs.procrastinate_jobs j WHERE j.status = 'doing') / greatest(count(*), 2), 1)
+    INTO share
+    FROM (
+        SELECT j.workspace_id FROM jobs.procrastinate_jobs j WHERE j.status = 'doing'
+        UNION
+        SELECT w.workspace_id FROM waiting_workspaces() w
+    ) AS every_workspace;
+
+    WITH entitled AS (
+        SELECT missing.id, row_number() OVER () AS number
+        FROM waiting_workspaces() w
+        CROSS JOIN LATERAL (
+            SELECT j.id, j.ask_at FROM jobs.procrastinate_jobs j
+            WHERE j.workspace_id = w.workspace_id AND j.status = 'todo'
+              AND (j.scheduled_at IS NULL OR j.scheduled_at <= now())
+              AND NOT EXISTS (SELECT FROM jobs.procrastinate_jobs d WHERE d.lock = j.lock AND d.status = 'doing')
+            ORDER BY j.queueing_lock LIMIT greatest(share - w.places, 0)
+        ) AS missing
+        WHERE missing.ask_at <= now()
+    ), ranked AS (
+        SELECT j.id, row_number() OVER (PARTITION BY j.workspace_id ORDER BY j.id) AS place
+        FROM jobs.procrastinate_jobs j WHERE j.status = 'doing' AND NOT j.leaving
+    ), borrowed AS (
+        SELECT r.id, row_number() OVER (ORDER BY r.place DESC, r.id DESC) AS number FROM ranked r WHERE r.place > share
+    ), asked AS (
+        UPDATE jobs.procrastinate_jobs j SET leaving = true
+        FROM borrowed b JOIN entitled e ON e.number = b.number WHERE j.id = b.id
+        RETURNING e.id
+    )
+    UPDATE jobs.procrastinate_jobs j SET ask_at = now() + interval '5 seconds' FROM asked WHERE j.id = asked.id;
+END;
+$$;
