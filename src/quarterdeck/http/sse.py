@@ -7,7 +7,6 @@ as well.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager
 
@@ -43,8 +42,8 @@ class EventStream(Response):
         self._ended = ended
         self._send_seconds = send_seconds
         self._opened = opened
-        # The rest of the current chunk.
-        self._pieces: deque[bytes] = deque()
+        # The chunk that is being sent. Streams may share it, so it is not cut before a piece is needed.
+        self._chunk = b""
         self._stalled = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,7 +62,7 @@ class EventStream(Response):
         try:
             await asyncio.wait({sending, leaving, ending, stalling}, return_when=asyncio.FIRST_COMPLETED)
             if stalling.done():
-                self._pieces.clear()
+                self._chunk = b""
                 await self._chunks.aclose()
                 await asyncio.wait({sending, leaving, ending}, return_when=asyncio.FIRST_COMPLETED)
             if ending.done() and not leaving.done():
@@ -78,15 +77,17 @@ class EventStream(Response):
             raise outcome
 
     async def _send_all(self, send: Send) -> None:
-        """When the stream is given up, there are no more pieces and chunks, so it ends after the current piece."""
+        """When the stream is given up, the chunk is empty and no other follows: it ends after the current piece."""
         loop = asyncio.get_running_loop()
         async for chunk in self._chunks:
-            self._pieces.extend(chunk[start : start + _PIECE_BYTES] for start in range(0, len(chunk), _PIECE_BYTES))
+            self._chunk = chunk
             del chunk
-            while self._pieces:
+            start = 0
+            while piece := self._chunk[start : start + _PIECE_BYTES]:
+                start += len(piece)
                 timer = loop.call_later(self._send_seconds, self._stalled.set)
                 try:
-                    await send({"type": "http.response.body", "body": self._pieces.popleft(), "more_body": True})
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
                 finally:
                     timer.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -25,6 +25,13 @@ class Rate(Struct, frozen=True):
         return f"quarterdeck:limit:{self.name}:{owner_id}"
 
 
+class Caller(Struct, frozen=True):
+    """What requests with a credential are charged to: its workspace, and the keys of its backlogs."""
+
+    workspace_id: UUID
+    keys: Keys
+
+
 class RateState(Struct, frozen=True):
     """The state of one rate for one caller. `backlog_us` is the time until the full burst is available again."""
 

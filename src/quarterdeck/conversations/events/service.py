@@ -10,7 +10,7 @@ from msgspec import Struct
 from quarterdeck.auth.access import Access
 from quarterdeck.conversations.events import store
 from quarterdeck.conversations.events.hub import EventHub
-from quarterdeck.conversations.events.model import DeltaBody, EventPage, EventType
+from quarterdeck.conversations.events.model import DeltaBody, EventPage
 from quarterdeck.conversations.events.page_loader import LogPage, PageLoader
 from quarterdeck.conversations.events.stream_places import StreamPlaces
 from quarterdeck.conversations.events.subscription import Signal, Subscription
@@ -82,7 +82,7 @@ async def _follow(
             while more and not subscription.closed.is_set():
                 page = await _next_page(pages, subscription)
                 more = page is not None and page.more
-                if page is not None and page.events:
+                if page is not None and page.last_id is not None:
                     yield page
 
 
@@ -90,10 +90,9 @@ async def _next_page(pages: PageLoader, subscription: Subscription) -> LogPage |
     """None if the database is unavailable. The stream stays open then: its client would reconnect and get a 503, after
     which browsers do not retry. The next check by the hub requests the read again."""
     page = await pages.load(subscription.session_id, subscription.position)
-    if page is None or not page.events:
+    if page is None or page.last_id is None:
         return page
-    for event in page.events:
-        if event.type == EventType.RUN_STARTED and event.run_id is not None:
-            subscription.note_attempt(event.run_id, event.data.get("attempt", 0))
-    subscription.position = page.events[-1].id
+    for run_id, attempt in page.attempts:
+        subscription.note_attempt(run_id, attempt)
+    subscription.position = page.last_id
     return page
