@@ -115,9 +115,9 @@ async def test_on_by_default(servers: Servers) -> None:
         for answer in (await world.list_keys(), await world.submit(session_id)):
             assert answer.status_code == 200
             policy = items(answer.headers["ratelimit-policy"])
-            assert policy == {"credential": {"q": 6000, "w": 60}, "workspace": {"q": 30_000, "w": 60}}
-            assert 900 < left(answer) < 1000
-            assert 4900 < left(answer, "workspace") < 5000
+            assert policy == {"credential": {"q": 30_000, "w": 60}, "workspace": {"q": 60_000, "w": 60}}
+            assert 4900 < left(answer) < 5000
+            assert 9900 < left(answer, "workspace") < 10_000
 
 
 async def test_a_credential_has_its_burst_and_no_more(servers: Servers, counting: dict[str, str]) -> None:

@@ -104,10 +104,10 @@ class HttpSettings(Struct, frozen=True):
 
 class LimitSettings(Struct, frozen=True):
     # Requests. 0: no limit. The defaults only stop loops and attacks: decision 0047.
-    credential_per_minute: PerMinute = 6_000
-    credential_burst: Burst = 1_000
-    workspace_per_minute: PerMinute = 30_000
-    workspace_burst: Burst = 5_000
+    credential_per_minute: PerMinute = 30_000
+    credential_burst: Burst = 5_000
+    workspace_per_minute: PerMinute = 60_000
+    workspace_burst: Burst = 10_000
     # None: each process enforces its share of the limits. Never part of an error message.
     redis_url: str | None = None
     # Timeout of one call. A request may also wait for the call before its own, and may hold a database connection
