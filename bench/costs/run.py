@@ -13,7 +13,7 @@ import uvloop
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench.case import Ground
+from bench.case import BenchError, Ground
 from bench.costs.report import Result, cells, markdown_of, read_result, table_of
 from bench.costs.requests import REQUESTS, ExpensiveRequest
 from bench.costs.stage import Measured, open_stage
@@ -32,14 +32,18 @@ def main() -> None:
         sys.exit(f"No request has {options.only!r} in its title.")
     load_before = os.getloadavg()[0]
     measured = _measure(console, requests)
-    result = Result(f"{datetime.now(UTC):%Y-%m-%d %H:%M}", round(load_before, 2), measured)
-    RESULTS.mkdir(exist_ok=True)
-    RESULT.write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+    _write(Result(f"{datetime.now(UTC):%Y-%m-%d %H:%M}", round(load_before, 2), measured))
     before = read_result(options.before).requests if options.before else None
     if options.markdown:
         options.markdown.write_text(markdown_of(measured, before))
     console.print(table_of(measured))
     console.print(f"Load before: {load_before:.2f}. Written to {RESULT}.")
+    sys.exit(len(measured) < len(requests))
+
+
+def _write(result: Result) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    RESULT.write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
 
 
 def _measure(console: Console, requests: Sequence[ExpensiveRequest]) -> dict[str, Measured]:
@@ -55,7 +59,11 @@ def _measure(console: Console, requests: Sequence[ExpensiveRequest]) -> dict[str
         ground = Ground(url, Path(folder), progress.console.print)
         for one in requests:
             progress.update(bar, description=one.title)
-            measured[one.title] = uvloop.run(_measure_one(ground, one))
+            try:
+                measured[one.title] = uvloop.run(_measure_one(ground, one))
+            except (AssertionError, BenchError) as fault:
+                console.print(f"{one.title}: {fault}", style="red")
+                continue
             progress.advance(bar)
             if not console.is_terminal:
                 console.print(one.title, *cells(measured[one.title]), sep=" | ")
