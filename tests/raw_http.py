@@ -58,9 +58,6 @@ class Wire:
     def close(self) -> None:
         self._socket.close()
 
-    def close(self) -> None:
-        self._socket.close()
-
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 
