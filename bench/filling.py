@@ -157,10 +157,11 @@ def fill(
                     ("events of ended runs", _ENDED_EVENTS),
                     ("active runs", _ACTIVE_RUNS),
                     ("events of active runs", _ACTIVE_EVENTS),
-                    ("jobs of active runs", _ACTIVE_JOBS),
                     ("receipts", _RECEIPTS),
                 ):
                     _insert(connection, name, statement, values, tell)
+            # With indexes again: the workspace of each run is looked up.
+            _insert(connection, "jobs of active runs", _ACTIVE_JOBS, values, tell)
         _settle(connection, tell)
 
 

@@ -47,6 +47,9 @@ PATIENT = {
     "DATABASE_POOL_WAIT_SECONDS": 30,
 }
 
+# Tests send more requests in a second than the default limits expect of a team. Those about the limits set their own.
+UNLIMITED = {"QUARTERDECK_LIMIT_CREDENTIAL_PER_MINUTE": "0", "QUARTERDECK_LIMIT_WORKSPACE_PER_MINUTE": "0"}
+
 
 class Server(Struct, frozen=True):
     url: str
@@ -105,6 +108,7 @@ def serving(
         "QUARTERDECK_DATABASE_URL": app_url(database_url),
         "QUARTERDECK_SERVER_DATA_DIR": str(data_dir),
         "QUARTERDECK_KEY_LAST_USED_FLUSH_SECONDS": "0.2",
+        **UNLIMITED,
     }
     environment |= {f"QUARTERDECK_{name}": str(value) for name, value in settings.items()}
     log = data_dir / "api.log"

@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quarterdeck.api.console import Console
 from quarterdeck.api.docs_page import serve_docs
-from quarterdeck.api.endpoint import Endpoint, Executor
+from quarterdeck.api.endpoint import Endpoint, Executor, Respond
 from quarterdeck.api.health import healthz, readyz
+from quarterdeck.api.health_listener import HealthListener
 from quarterdeck.api.openapi import openapi_document, serve_document
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.api.shutdown import on_shutdown_signal
@@ -21,6 +22,7 @@ from quarterdeck.changes.perform import Changes
 from quarterdeck.conversations.events.hub import EventHub
 from quarterdeck.conversations.events.notifications import Notifier
 from quarterdeck.conversations.events.page_loader import PageLoader
+from quarterdeck.conversations.events.stream_places import StreamPlaces
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
 from quarterdeck.core import errors
 from quarterdeck.core.logging import configure_logs, log
@@ -76,14 +78,22 @@ class Services:
         console = Console()
         endpoints = {
             **{path: executor.endpoint(operations) for path, operations in paths.items()},
+            **{path: Endpoint({"GET": check}) for path, check in self._health_checks().items()},
             "/": Endpoint({"GET": console.page()}),
             "/assets/{hash}/{name:path}": Endpoint({"GET": console.asset()}),
             "/openapi.json": Endpoint({"GET": serve_document(document)}),
             "/docs": Endpoint({"GET": serve_docs(document)}),
-            "/healthz": Endpoint({"GET": healthz}),
-            "/readyz": Endpoint({"GET": readyz(self.database)}),
         }
         return [Route(path, endpoint) for path, endpoint in endpoints.items()]
+
+    def _health_checks(self) -> dict[str, Respond]:
+        return {"/healthz": healthz, "/readyz": readyz(self.database)}
+
+    def _health_listener(self) -> AbstractAsyncContextManager[None]:
+        server = self.settings.server
+        if server.health_port is None:
+            return nullcontext()
+        return HealthListener(self._health_checks()).listening(server.host, server.health_port)
 
     def _provided(self) -> dict[type, object]:
         settings = self.settings
@@ -95,6 +105,7 @@ class Services:
             InputBatcher: self.inputs,
             EventHub: self.hub,
             PageLoader: PageLoader(self.database),
+            StreamPlaces: StreamPlaces(settings.stream, settings.http.connections),
             BundleStore: self.bundles,
             BundleFiles: self.files,
             Uploads: self.uploads,
@@ -115,8 +126,9 @@ class Services:
                 asyncio.create_task(_every(self.settings.key.last_used_flush_seconds, self._flush)),
                 asyncio.create_task(_every(sweep_seconds, self._delete_expired)),
             ]
-            with on_shutdown_signal(self._stop):
-                yield
+            async with self._health_listener():
+                with on_shutdown_signal(self._stop):
+                    yield
             for loop in loops:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from quarterdeck.core.settings import DatabaseSettings
+from tests.attacks.neighbour import Tenants, attacked, repeated
 from tests.workers import eventually, held_up
 from tests.world import PATIENT, Server, World, bundle, clone_database, drop_database, error_of, serving
 
@@ -202,3 +203,13 @@ async def test_inputs_of_one_workspace_do_not_fill_the_queue(attacker: World, ne
         assert (await neighbour.submit(free, "x" * INPUT_BYTES)).status_code == 200
         await is_served(neighbour)
     assert [(await task).status_code for task in waiting] == [200, 200]
+
+
+@pytest.mark.long
+async def test_the_neighbour_is_served_by_a_whole_server(tenants: Tenants) -> None:
+    """With default settings, and with workers that need the lock too."""
+    attacker = tenants.attacker
+    session_id, run_id = await new_run(attacker)
+    attack = repeated(lambda: attacker.post(f"/v1/runs/{run_id}/cancel", None), ATTACKERS)
+    async with locked(attacker, session_id):
+        (await attacked(tenants.neighbour, attack, rounds=3)).check(rounds=3)

@@ -4,7 +4,7 @@ import asyncio
 import io
 import threading
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,101 +14,127 @@ import pytest
 
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.uploads import Uploads
+from tests.attacks.neighbour import Tenants, attacked, repeated, two_tenants
 from tests.contract.test_skill_downloads import large_bundle, pushed, silent_reader
 from tests.processes import connections, spooled, until
-from tests.raw_http import Wire, chunk, request
+from tests.raw_http import PATIENCE_SECONDS, Wire, chunk, request
 from tests.world import Server, World, bundle, serving
 
 # More than the 32 uploads and downloads, and far more than the 8 diffs, that one process allows.
 ATTACKS = 40
-# Larger than what is kept in memory, so that each upload can be seen.
-START = chunk(b"\x1f\x8b" + bytes(300_000))
+ROUNDS = 3
 
 
-@asynccontextmanager
-async def two_workspaces(
-    database_url: str, data_dir: Path, **settings: object
-) -> AsyncIterator[tuple[Server, World, World]]:
-    """A server with a workspace that attacks and its neighbour."""
-    with serving(database_url, data_dir, **settings) as server:
-        async with httpx.AsyncClient(base_url=server.url, timeout=120) as http:
-            yield server, await World.create(database_url, http), await World.create(database_url, http)
-
-
-def trickling_push(server: Server, key: str, skill_id: str, start: bytes) -> Wire:
+def trickling_push(server: Server, world: World, skill_id: str) -> Wire:
     wire = Wire(server.port)
-    headers = (f"Authorization: Bearer {key}", "Content-Type: application/gzip", "Transfer-Encoding: chunked")
-    wire.send(request("POST", f"/v1/skills/{skill_id}/versions", *headers, body=start))
+    headers = (f"Authorization: Bearer {world.key}", "Content-Type: application/gzip", "Transfer-Encoding: chunked")
+    wire.send(request("POST", f"/v1/skills/{skill_id}/versions", *headers))
     return wire
 
 
+@asynccontextmanager
+async def trickling_pushes(tenants: Tenants) -> AsyncIterator[None]:
+    """As many as there are places and more, a byte now and then. A push that was refused is started again."""
+    skill_id = await tenants.attacker.new_skill()
+    wires = [trickling_push(tenants.server, tenants.attacker, skill_id) for _ in range(ATTACKS)]
+
+    async def trickle() -> None:
+        while True:
+            for number, wire in enumerate(wires):
+                with suppress(ConnectionResetError):
+                    if wire.is_silent(0.001):
+                        wire.send_what_it_takes(chunk(b"\0"))
+                        continue
+                wire.close()
+                wires[number] = trickling_push(tenants.server, tenants.attacker, skill_id)
+            await asyncio.sleep(0.2)
+
+    trickling = asyncio.create_task(trickle())
+    await asyncio.sleep(1)
+    yield
+    assert not trickling.done()
+    trickling.cancel()
+    for wire in wires:
+        wire.close()
+
+
 @pytest.mark.long
-async def test_trickling_pushes_leave_places_to_the_neighbour(database_url: str, tmp_path: Path) -> None:
-    settings = {"BUNDLE_UPLOAD_WAIT_SECONDS": 1, "HTTP_BODY_STALL_SECONDS": 600, "HTTP_BODY_BYTES_PER_SECOND": 0}
-    async with two_workspaces(database_url, tmp_path, **settings) as (server, attacker, neighbour):
-        skill_id, own_skill_id = await attacker.new_skill(), await neighbour.new_skill()
-        with ExitStack() as closing:
-            wires = [
-                closing.enter_context(trickling_push(server, attacker.key, skill_id, START)) for _ in range(ATTACKS)
-            ]
-            refused: set[Wire] = set()
-
-            def all_have_asked() -> bool:
-                refused.update(wire for wire in wires if wire not in refused and not wire.is_silent(0.001))
-                return len(refused) + spooled(server) == ATTACKS
-
-            assert await until(all_have_asked)
-            assert spooled(server) > 1
-            for name in ("one", "two", "three"):
-                answer = await neighbour.push(own_skill_id, bundle(name))
-                assert answer.status_code == 201, answer.text
-            assert {wire.answer().status for wire in refused} == {503}
+async def test_trickling_pushes(tenants: Tenants) -> None:
+    (await attacked(tenants.neighbour, trickling_pushes(tenants), rounds=ROUNDS)).check(ROUNDS)
 
 
-async def test_a_push_slower_than_the_lowest_rate_is_408(database_url: str, tmp_path: Path) -> None:
-    settings = {"HTTP_BODY_BYTES_PER_SECOND": 100_000, "HTTP_BODY_RATE_SECONDS": 0.5}
-    async with two_workspaces(database_url, tmp_path, **settings) as (server, attacker, neighbour):
-        with trickling_push(server, attacker.key, await attacker.new_skill(), b"") as wire:
-            # The body never stalls. The server may close it between two pieces.
-            while wire.is_silent(0.05):
-                wire.send_what_it_takes(chunk(b"\0"))
+@asynccontextmanager
+async def silent_readers(tenants: Tenants) -> AsyncIterator[None]:
+    version = await pushed(tenants.attacker, large_bundle(10_000_000, random_bytes=True))
+    with ExitStack() as closing:
+        for _ in range(ATTACKS):
+            path = f"{version}/file?path=large.bin"
+            closing.enter_context(silent_reader(tenants.server, path, tenants.attacker.key))
+        await asyncio.sleep(1)
+        yield
+
+
+@pytest.mark.long
+async def test_readers_that_do_not_read(database_url: str, tmp_path: Path) -> None:
+    # Longer than the test: none of them is dropped.
+    async with two_tenants(database_url, tmp_path, STREAM_SEND_SECONDS=600) as tenants:
+        (await attacked(tenants.neighbour, silent_readers(tenants), rounds=ROUNDS)).check(ROUNDS)
+
+
+@asynccontextmanager
+async def large_diffs(tenants: Tenants) -> AsyncIterator[None]:
+    # As much as a comparison reads: every other line differs.
+    texts = ["".join(f"{n if n % 2 else f'{n} {side}'}\n" for n in range(30_000)) for side in ("base", "head")]
+    attacker, skill_id = tenants.attacker, await tenants.attacker.new_skill()
+    for text in texts:
+        assert (await attacker.push(skill_id, bundle(large=text))).status_code == 201
+    async with repeated(lambda: attacker.get(f"/v1/skills/{skill_id}/diff?base=1&head=2"), ATTACKS):
+        yield
+
+
+@pytest.mark.long
+async def test_large_diffs(tenants: Tenants) -> None:
+    (await attacked(tenants.neighbour, large_diffs(tenants), rounds=ROUNDS)).check(ROUNDS)
+
+
+@asynccontextmanager
+async def reads_of_a_large_bundle(tenants: Tenants) -> AsyncIterator[None]:
+    version = await pushed(tenants.attacker, large_bundle(100 * 1024 * 1024, random_bytes=False))
+    async with repeated(lambda: tenants.attacker.get(f"{version}/file?path=last.txt"), ATTACKS):
+        yield
+
+
+@pytest.mark.long
+async def test_small_file_of_a_large_bundle(tenants: Tenants) -> None:
+    """What such a read costs is counted in tests/store/test_bundle_files.py."""
+    (await attacked(tenants.neighbour, reads_of_a_large_bundle(tenants), rounds=ROUNDS)).check(ROUNDS)
+
+
+@pytest.mark.long
+async def test_push_below_the_lowest_rate_is_408(database_url: str, tmp_path: Path) -> None:
+    settings = {"HTTP_BODY_SECONDS": 3600, "HTTP_BODY_BYTES_PER_SECOND": 100_000, "HTTP_BODY_RATE_SECONDS": 0.5}
+    async with two_tenants(database_url, tmp_path, **settings) as tenants:
+        with trickling_push(tenants.server, tenants.attacker, await tenants.attacker.new_skill()) as wire:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                # The body never stalls. The server may close it between two pieces.
+                while wire.is_silent(0.02):
+                    wire.send_what_it_takes(chunk(b"\0"))
+                    await asyncio.sleep(0)
             assert wire.answer().error() == (408, "invalid_request")
-        assert (await neighbour.push(await neighbour.new_skill(), bundle())).status_code == 201
 
 
 @pytest.mark.long
 async def test_readers_that_do_not_read_hold_no_place_and_no_file(database_url: str, tmp_path: Path) -> None:
-    settings = {"BUNDLE_UPLOAD_WAIT_SECONDS": 5, "STREAM_SEND_SECONDS": 600}
-    async with two_workspaces(database_url, tmp_path, **settings) as (server, attacker, neighbour):
-        archive = large_bundle(10_000_000, random_bytes=True)
-        version, own_version = await pushed(attacker, archive), await pushed(neighbour, archive)
-        with ExitStack() as closing:
+    with serving(database_url, tmp_path, STREAM_SEND_SECONDS=600) as server, ExitStack() as closing:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+            world = await World.create(database_url, http)
+            version = await pushed(world, large_bundle(10_000_000, random_bytes=True))
             for _ in range(ATTACKS):
-                closing.enter_context(silent_reader(server, f"{version}/file?path=large.bin", attacker.key))
+                closing.enter_context(silent_reader(server, f"{version}/file?path=large.bin", world.key))
             assert await until(lambda: connections(server, stuck=True) == ATTACKS)
             assert spooled(server) == 0
-            for world, path in ((neighbour, own_version), (attacker, version)):
-                answer = await world.get(f"{path}/file?path=last.txt")
-                assert (answer.status_code, answer.text) == (200, "the end\n")
-            whole = await neighbour.get(f"{own_version}/file?path=large.bin")
-            assert (whole.status_code, len(whole.content)) == (200, 10_000_000)
-
-
-@pytest.mark.long
-async def test_many_diffs_leave_places_to_the_neighbour(database_url: str, tmp_path: Path) -> None:
-    async with two_workspaces(database_url, tmp_path, BUNDLE_UPLOAD_WAIT_SECONDS=3) as (_, attacker, neighbour):
-        # As much as a comparison reads: every other line differs.
-        texts = ["".join(f"{n if n % 2 else f'{n} {side}'}\n" for n in range(30_000)) for side in ("base", "head")]
-        skill_id, own_skill_id = await attacker.new_skill(), await neighbour.new_skill()
-        for text in texts:
-            assert (await attacker.push(skill_id, bundle(large=text))).status_code == 201
-            assert (await neighbour.push(own_skill_id, bundle(small=text[:1000]))).status_code == 201
-        diffs = [asyncio.create_task(attacker.get(f"/v1/skills/{skill_id}/diff?base=1&head=2")) for _ in range(ATTACKS)]
-        await asyncio.wait(diffs, return_when=asyncio.FIRST_COMPLETED)
-        for _ in range(3):
-            answer = await neighbour.get(f"/v1/skills/{own_skill_id}/diff?base=1&head=2")
-            assert answer.status_code == 200, answer.text
-        assert {(await diff).status_code for diff in diffs} <= {200, 503}
+            # Also their own workspace goes on.
+            assert (await world.get(f"{version}/file?path=last.txt")).text == "the end\n"
 
 
 async def test_scans_of_one_workspace_leave_a_thread_to_the_neighbour(

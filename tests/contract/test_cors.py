@@ -29,7 +29,12 @@ OTHERS = [
 @pytest.fixture(scope="module")
 def open_server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     url = clone_database(postgres_url, template)
-    settings = {"HTTP_CORS_ORIGINS": f"{PAGE}, {LOCAL}", "LIMIT_CREDENTIAL_PER_MINUTE": 1, "HTTP_JSON_BODY_BYTES": 1000}
+    settings = {
+        "HTTP_CORS_ORIGINS": f"{PAGE}, {LOCAL}",
+        "LIMIT_CREDENTIAL_PER_MINUTE": 1,
+        "LIMIT_CREDENTIAL_BURST": 60,
+        "HTTP_JSON_BODY_BYTES": 1000,
+    }
     with serving(url, tmp_path_factory.mktemp("open"), **settings) as server:
         yield server
     drop_database(postgres_url, url)

@@ -73,16 +73,17 @@ async def test_clients_that_do_not_read_are_given_up_at_bounded_cost(own_world: 
         async with reading(own.url, session_id, own_world.key) as reader:
             reading_all = asyncio.create_task(reader.stored(80, seconds=60))
 
-            def all_given_up() -> bool:
+            def is_read() -> bool:
                 nonlocal most
                 most = max(most, resident_mib(own))
-                return answered(own, path) == 21
+                return reading_all.done()
 
-            assert await until(all_given_up, 60)
+            assert await until(is_read, 60)
             assert len(await reading_all) == 80
     finally:
         for connection in silent:
             connection.close()
+    assert await until(lambda: answered(own, path) == 22)
     assert most - before < 150, (before, most)
 
 

@@ -101,11 +101,23 @@ def servers(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathF
     drop_database(postgres_url, url)
 
 
-async def test_off_by_default(world: World) -> None:
+async def test_zero_means_no_limit(world: World) -> None:
     for _ in range(100):
         answer = await world.list_keys()
         assert answer.status_code == 200
     assert is_silent(answer)
+
+
+async def test_on_by_default(servers: Servers) -> None:
+    """An empty variable counts as not set."""
+    async with world_on(servers(LIMIT_CREDENTIAL_PER_MINUTE="", LIMIT_WORKSPACE_PER_MINUTE="")) as world:
+        session_id = await world.new_session()
+        for answer in (await world.list_keys(), await world.submit(session_id)):
+            assert answer.status_code == 200
+            policy = items(answer.headers["ratelimit-policy"])
+            assert policy == {"credential": {"q": 30_000, "w": 60}, "workspace": {"q": 60_000, "w": 60}}
+            assert 4900 < left(answer) < 5000
+            assert 9900 < left(answer, "workspace") < 10_000
 
 
 async def test_a_credential_has_its_burst_and_no_more(servers: Servers, counting: dict[str, str]) -> None:
@@ -282,10 +294,12 @@ async def test_a_crowd_is_asked_about_together_and_each_gets_its_own_answer(valk
     rate = Rate("credential", 1, 60_000_000)
     shared = RedisBackend(valkey.url, [rate], wait_seconds=30)
     try:
-        holders = [uuid4() for _ in range(300)]
-        first = await asyncio.gather(*(shared.charge([holder]) for holder in holders))
+        holders = [rate.key(uuid4()) for _ in range(300)]
+        first = await asyncio.gather(*(shared.charge((holder,)) for holder in holders))
         known = holders[::2]
-        mixed = await asyncio.gather(*(shared.charge([each]) for holder in known for each in (holder, uuid4())))
+        mixed = await asyncio.gather(
+            *(shared.charge((each,)) for holder in known for each in (holder, rate.key(uuid4())))
+        )
     finally:
         await shared.close()
     assert [taken is not None and taken.allowed for taken in first] == [True] * 300

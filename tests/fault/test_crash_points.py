@@ -296,6 +296,7 @@ INPUTS = 10
 SHIPPED = {
     "WORKER_LEASE_SECONDS": 2,
     "DATABASE_LOCK_WAIT_SECONDS": DatabaseSettings().lock_wait_seconds,
+    "DATABASE_LOCK_ATTEMPT_SECONDS": DatabaseSettings().lock_attempt_seconds,
     "DATABASE_STATEMENT_SECONDS": DatabaseSettings().statement_seconds,
     "DATABASE_POOL_WAIT_SECONDS": DatabaseSettings().pool_wait_seconds,
 }

@@ -13,7 +13,7 @@ import httpx
 import psutil
 
 from tests.fleet.clock import Clock
-from tests.world import START_SECONDS, STOP_SECONDS, app_url, free_port
+from tests.world import START_SECONDS, STOP_SECONDS, UNLIMITED, app_url, free_port
 
 # Read by `launch.py` in the started process.
 CLOCK_VARIABLE = "FLEET_CLOCK"
@@ -24,6 +24,7 @@ def environment_for(database_url: str, data_dir: Path, **settings: object) -> di
     """`settings` are environment variables without their prefix."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
     environment |= {"QUARTERDECK_DATABASE_URL": app_url(database_url), "QUARTERDECK_SERVER_DATA_DIR": str(data_dir)}
+    environment |= UNLIMITED
     return environment | {f"QUARTERDECK_{name}": str(value) for name, value in settings.items()}
 
 

@@ -13,8 +13,6 @@ class Operation:
     permission: str
     # What the last id in its path names.
     about: str | None
-    # Whether a key needs workspace.read too: the response shows what was stored before.
-    reads: bool = False
 
 
 OPERATIONS = {
@@ -26,7 +24,7 @@ OPERATIONS = {
     "create_session": Operation("POST", "/v1/sessions", 201, "session.manage", None),
     "get_session": Operation("GET", "/v1/sessions/{}", 200, "workspace.read", "session"),
     "list_sessions": Operation("GET", "/v1/sessions", 200, "workspace.read", None),
-    "change_session": Operation("PATCH", "/v1/sessions/{}", 200, "session.manage", "session", reads=True),
+    "change_session": Operation("PATCH", "/v1/sessions/{}", 200, "session.manage", "session"),
     "delete_session": Operation("DELETE", "/v1/sessions/{}", 204, "session.manage", "session"),
     "create_session_token": Operation("POST", "/v1/sessions/{}/tokens", 201, "session.manage", "session"),
     "list_session_tokens": Operation("GET", "/v1/sessions/{}/tokens", 200, "workspace.read", "session"),
@@ -39,7 +37,7 @@ OPERATIONS = {
     "create_skill": Operation("POST", "/v1/skills", 201, "skill.manage", None),
     "get_skill": Operation("GET", "/v1/skills/{}", 200, "workspace.read", "skill"),
     "list_skills": Operation("GET", "/v1/skills", 200, "workspace.read", None),
-    "change_skill": Operation("PATCH", "/v1/skills/{}", 200, "skill.manage", "skill", reads=True),
+    "change_skill": Operation("PATCH", "/v1/skills/{}", 200, "skill.manage", "skill"),
     "push_skill_version": Operation("POST", "/v1/skills/{}/versions", 201, "skill.manage", "skill"),
     "list_skill_versions": Operation("GET", "/v1/skills/{}/versions", 200, "workspace.read", "skill"),
     "list_audit_events": Operation("GET", "/v1/audit-events", 200, "workspace.read", None),

@@ -26,7 +26,9 @@ from quarterdeck.conversations.sessions.model import CreateSessionBody, SessionS
 from quarterdeck.core.actors import Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import HIGHEST_ID, new_id
 from quarterdeck.db.migrate import is_current
+from quarterdeck.skills import blocks_store as blocks
 from quarterdeck.skills import store as skills
+from quarterdeck.skills.model import Archive
 from quarterdeck.webhooks import delivery_store as deliveries
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import (
@@ -167,6 +169,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield _condemn
     yield lambda c, a, b: skills.condemned_bundles(c, 9)
     yield lambda c, a, b: skills.forget_bundle(c, a.condemned, a.version)
+    yield _store_blocks
     yield _take_due
     yield lambda c, a, b: events.notify(c, ["x"])
     yield lambda c, a, b: webhooks.encrypted_secrets(c)
@@ -197,6 +200,16 @@ async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
     generation = await skills.touch_bundle(c, b"x" * 32, new_id(), 1)
     await skills.condemn_bundle(c, b"x" * 32)
     assert (b"x" * 32, generation) in await skills.condemned_bundles(c, 9)
+
+
+async def _store_blocks(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
+    archive, blocks_id = Archive(a.bundle.hex(), new_id()), new_id()
+    await blocks.add(c, blocks_id, archive)
+    assert await blocks.find(c, archive) is None
+    assert await blocks.finish(c, blocks_id, b"index")
+    assert await blocks.find(c, archive) == (blocks_id, b"index")
+    assert await blocks.unused(c, 24, 9) == [(blocks_id, a.bundle)], "the archive has another generation"
+    await blocks.forget(c, blocks_id)
 
 
 async def _take_due(c: RecordingConnection, a: Workspace, b: Workspace) -> None:

@@ -29,7 +29,7 @@ ACCEPTED, UNAUTHORIZED, NOT_FOUND = Verdict.ACCEPTED, Verdict.UNAUTHORIZED, Verd
 
 @asynccontextmanager
 async def batching(
-    world: World, calls: list[set[UUID]] | None = None, **settings: object
+    world: World, calls: list[set[UUID]] | None = None, submit: SubmitSettings | None = None, **settings: object
 ) -> AsyncIterator[InputBatcher]:
     """`calls` collects the sessions whose inputs were accepted, one set for each call that ended."""
 
@@ -38,10 +38,10 @@ async def batching(
             calls.append(set(session_ids))
 
     # Nothing here is meant to end by a timeout unless a test says so.
-    patient = {"lock_wait_seconds": 60.0, "statement_seconds": 80.0, "pool_wait_seconds": 30.0}
-    patient["lock_attempt_seconds"] = 60.0
+    patient = {"lock_wait_seconds": 60.0, "lock_attempt_seconds": 60.0, "statement_seconds": 80.0}
+    patient["pool_wait_seconds"] = 30.0
     database = DatabaseSettings(**(patient | settings))  # type: ignore[arg-type]
-    batcher = InputBatcher(world.database_url, database, SubmitSettings(), tell_readers)
+    batcher = InputBatcher(world.database_url, database, submit or SubmitSettings(), tell_readers)
     await batcher.open()
     try:
         yield batcher
@@ -132,8 +132,8 @@ async def test_workspaces_take_turns_in_the_queue(world: World, monkeypatch: pyt
 async def test_a_workspace_fills_only_its_part_of_the_queue(world: World) -> None:
     other = await World.create(world.database_url, world.http)
     stuck, free = UUID(await world.new_session()), UUID(await other.new_session())
-    text = "x" * (SubmitSettings().workspace_waiting_bytes // 2)
-    async with batching(world) as batcher:
+    text = "x" * 1000
+    async with batching(world, submit=SubmitSettings(workspace_waiting_bytes=2000)) as batcher:
         async with locked(world, stuck):
             waiting = [asyncio.create_task(batcher.submit(submission(world, stuck, text=text))) for _ in range(2)]
             await held_up(world)

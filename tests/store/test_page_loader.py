@@ -42,6 +42,20 @@ async def test_readers_at_one_place_share_a_read(database_url: str, loader: Page
         assert first.encoded(lambda _: b"again") == b"1"
 
 
+async def test_a_page_that_cannot_change_is_shared_while_it_is_held(database_url: str, loader: PageLoader) -> None:
+    """Many clients that do not read then cost the memory of one."""
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
+        for _ in range(101):
+            await connection.execute(APPEND, (SESSION, "one"))
+        complete, last = await loader.load(SESSION, 0), await loader.load(SESSION, 100)
+        assert complete is not None
+        assert (len(complete.events), complete.more) == (100, True)
+        assert await loader.load(SESSION, 0) is complete
+        assert await loader.load(SESSION, 100) is not last, "others may have been added"
+        assert complete.encoded(lambda events: b"%d" % len(events)) == b"100"
+        assert complete.events == []
+
+
 async def test_who_asks_while_a_page_is_read_gets_a_page_of_later(database_url: str, loader: PageLoader) -> None:
     """It may have been told of an entry that the page which is being read does not hold."""
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:

@@ -104,6 +104,8 @@ INSERT INTO session_events (session_id, run_id, workspace_id, type, data) VALUES
 INSERT INTO deleted_sessions (session_id) VALUES (%(deleted_session)s);
 INSERT INTO bundles (sha256, generation, bytes) VALUES (%(bundle)s, %(version)s, 1);
 INSERT INTO condemned_bundles (sha256, generation) VALUES (%(condemned)s, %(version)s);
+INSERT INTO bundle_blocks (id, bundle_sha256, bundle_generation, block_index)
+VALUES (%(version)s, %(bundle)s, %(version)s, %(key_hash)s);
 INSERT INTO skills (id, workspace_id, name, created_by, latest_version)
 VALUES (%(skill)s, %(workspace)s, %(name)s, %(user)s, 1);
 INSERT INTO skill_versions (id, skill_id, version, bundle_sha256, bundle_bytes, frontmatter, manifest, created_by)

@@ -12,9 +12,9 @@ import pytest
 from quarterdeck.agents.demo import DemoModel
 from quarterdeck.agents.model import AssistantTurn, ModelFailure, Step, ToolResult, ToolSpec, Turn, UserTurn
 from quarterdeck.agents.tools import Toolbox
-from tests.unit.test_tools import SKILL, nothing_to_read, toolbox
+from tests.unit.test_tools import SKILL, list_from_memory, nothing_to_read, toolbox
 
-TIME_ONLY = Toolbox([], nothing_to_read, 1000).specs
+TIME_ONLY = Toolbox([], list_from_memory, nothing_to_read, 1000).specs
 
 
 async def step(turns: Sequence[Turn], tools: Sequence[ToolSpec] = TIME_ONLY) -> Step:
@@ -33,7 +33,7 @@ def outline(turn: AssistantTurn) -> tuple[str, list[tuple[str, object]]]:
 
 async def converse(turns: list[Turn], box: Toolbox | None = None) -> str:
     """Steps until the answer, carrying out the calls."""
-    box = box or Toolbox([], nothing_to_read, 1000)
+    box = box or Toolbox([], list_from_memory, nothing_to_read, 1000)
     while True:
         turn = (await step(turns, box.specs)).turn
         turns.append(turn)

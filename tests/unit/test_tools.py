@@ -27,21 +27,25 @@ SKILL = SessionSkill(
     uuid4(),
     3,
     Archive("ab" * 32, uuid4()),
-    [ManifestFile(name, len(data), "", False) for name, data in sorted(FILES.items())],
 )
+Files = list[ManifestFile]
 
 
-async def nothing_to_read(skill: SessionSkill, path: str, most_bytes: int) -> bytes | None:
+async def list_from_memory(skill: SessionSkill) -> Files:
+    return [ManifestFile(name, len(data), "", False) for name, data in sorted(FILES.items())]
+
+
+async def nothing_to_read(skill: SessionSkill, files: Files, file: ManifestFile, most_bytes: int) -> bytes | None:
     return None
 
 
-async def read_from_memory(skill: SessionSkill, path: str, most_bytes: int) -> bytes | None:
-    data = FILES.get(path)
+async def read_from_memory(skill: SessionSkill, files: Files, file: ManifestFile, most_bytes: int) -> bytes | None:
+    data = FILES.get(file.path)
     return None if data is None else data[:most_bytes]
 
 
 def toolbox(read: ReadFile = read_from_memory) -> Toolbox:
-    return Toolbox([SKILL], read, 1000, lambda: datetime(2026, 11, 3, 12, 34, 56, tzinfo=UTC))
+    return Toolbox([SKILL], list_from_memory, read, 1000, lambda: datetime(2026, 11, 3, 12, 34, 56, tzinfo=UTC))
 
 
 async def call(name: str, read: ReadFile = read_from_memory, /, **arguments: object) -> str:
@@ -69,8 +73,10 @@ async def test_files_are_listed() -> None:
 
 
 async def test_a_long_list_is_cut() -> None:
-    files = [ManifestFile(f"file-{number}", 1, "", False) for number in range(10_000)]
-    box = Toolbox([SessionSkill("many", "", uuid4(), 1, Archive("", uuid4()), files)], nothing_to_read, 1000)
+    async def list_many(skill: SessionSkill) -> Files:
+        return [ManifestFile(f"file-{number}", 1, "", False) for number in range(10_000)]
+
+    box = Toolbox([SessionSkill("many", "", uuid4(), 1, Archive("", uuid4()))], list_many, nothing_to_read, 1000)
     listed = (await box.call(ToolCall("id", "list_skill_files", {"skill": "many"}))).content
     assert len(listed.encode()) < 1100
     assert "[Cut here: these are the first 1000 of " in listed
@@ -116,7 +122,7 @@ async def test_what_cannot_be_done_is_told_to_the_model(name: str, arguments: di
 
 @pytest.mark.parametrize("fault", [FileNotFoundError(), errors.unavailable(), BundleError("it is damaged")])
 async def test_an_archive_that_cannot_be_read_is_told_to_the_model(fault: Exception) -> None:
-    async def read(skill: SessionSkill, path: str, most_bytes: int) -> bytes | None:
+    async def read(skill: SessionSkill, files: Files, file: ManifestFile, most_bytes: int) -> bytes | None:
         raise fault
 
     assert await call("read_skill_file", read, skill="pdf-tools") == (
@@ -129,7 +135,7 @@ async def test_a_file_that_only_the_manifest_has_is_not_there() -> None:
 
 
 def test_without_skills_there_is_only_the_time() -> None:
-    assert [tool.name for tool in Toolbox([], nothing_to_read, 1000).specs] == ["current_time"]
+    assert [tool.name for tool in Toolbox([], list_from_memory, nothing_to_read, 1000).specs] == ["current_time"]
     assert skill_instructions([]) == ""
 
 
@@ -139,7 +145,7 @@ def test_the_instructions_name_each_skill_on_a_line() -> None:
 
 
 async def test_skills_of_one_name_can_be_told_apart() -> None:
-    assert skills_offered(Toolbox([SKILL, SKILL, SKILL], nothing_to_read, 1000).specs) == [
+    assert skills_offered(Toolbox([SKILL, SKILL, SKILL], list_from_memory, nothing_to_read, 1000).specs) == [
         "pdf-tools",
         "pdf-tools (2)",
         "pdf-tools (3)",

@@ -27,11 +27,13 @@ class SessionSkill(Struct, frozen=True):
     skill_id: UUID
     version: int
     archive: Archive
-    files: list[ManifestFile]
 
 
-# (skill, path, max_bytes) → the first bytes of the file, or None if the archive has no such file.
-ReadFile = Callable[[SessionSkill, str, int], Awaitable[bytes | None]]
+# The files of one skill, as in its manifest. Read for each call and not kept: a session may have a hundred skills with
+# ten thousand files each.
+ListFiles = Callable[[SessionSkill], Awaitable[list[ManifestFile]]]
+# (skill, its files, one of them, max_bytes) → the first bytes of the file, or None if the archive has no such file.
+ReadFile = Callable[[SessionSkill, list[ManifestFile], ManifestFile, int], Awaitable[bytes | None]]
 
 
 class _Refusal(Exception):
@@ -42,11 +44,13 @@ class Toolbox:
     def __init__(
         self,
         skills: Sequence[SessionSkill],
+        list_files: ListFiles,
         read_file: ReadFile,
         result_bytes: int,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._skills = by_unique_name(skills)
+        self._list_files = list_files
         self._read_file = read_file
         self._result_bytes = result_bytes
         self._now = now
@@ -71,7 +75,7 @@ class Toolbox:
             return self._now().astimezone(UTC).strftime("%A %Y-%m-%d %H:%M:%S UTC")
         skill = self._skill(call.arguments)
         if call.name == LIST_SKILL_FILES:
-            lines = "".join(f"{file.path} ({file.bytes} bytes)\n" for file in skill.files)
+            lines = "".join(f"{file.path} ({file.bytes} bytes)\n" for file in await self._list_files(skill))
             return self._bounded(lines.encode(), len(lines.encode()))
         return await self._content(skill, _text(call.arguments, "path", SKILL_MD))
 
@@ -83,11 +87,12 @@ class Toolbox:
 
     async def _content(self, skill: SessionSkill, path: str) -> str:
         path = path.removeprefix("./") or SKILL_MD
-        size = next((file.bytes for file in skill.files if file.path == path), None)
-        data = None if size is None else await self._read_file(skill, path, self._result_bytes)
-        if size is None or data is None:
+        files = await self._list_files(skill)
+        file = next((file for file in files if file.path == path), None)
+        data = None if file is None else await self._read_file(skill, files, file, self._result_bytes)
+        if file is None or data is None:
             raise _Refusal(f'this skill has no file "{shown(path)}". {LIST_SKILL_FILES} names those it has.')
-        return self._bounded(data, size)
+        return self._bounded(data, file.bytes)
 
     def _bounded(self, data: bytes, size: int) -> str:
         """`data` is the beginning of `size` bytes."""

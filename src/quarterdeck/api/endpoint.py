@@ -8,7 +8,7 @@ from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from quarterdeck.auth.rate_limits.headers import rate_limit_headers
+from quarterdeck.auth.rate_limits.headers import RateLimitHeaders
 from quarterdeck.auth.rate_limits.limiter import RateLimiter, RequestLimit
 from quarterdeck.core import etags
 from quarterdeck.core.call import Answer
@@ -52,6 +52,7 @@ class Executor:
     def __init__(self, settings: HttpSettings, rate_limiter: RateLimiter, provided: Mapping[type, object]) -> None:
         self._settings = settings
         self._rate_limiter = rate_limiter
+        self._limit_headers = RateLimitHeaders(rate_limiter.rates)
         self._provided = provided
 
     def endpoint(self, operations: Iterable[Operation]) -> Endpoint:
@@ -64,7 +65,7 @@ class Executor:
         async def respond(scope: Scope, receive: Receive) -> Response:
             check_client(scope, self._settings)
             rate_limit = RequestLimit(self._rate_limiter)
-            scope[EXTRA_HEADERS] = partial(rate_limit_headers, rate_limit)
+            scope[EXTRA_HEADERS] = partial(self._limit_headers.of, rate_limit)
             request = Request(scope, receive, self._settings, rate_limit)
             await rate_limit.charge_known(request.credential)
             return _response(operation, request, await handle(request))
@@ -80,7 +81,7 @@ def _response(operation: Operation, request: Request, result: Result) -> Respons
     if operation.etag:
         headers["ETag"] = etags.etag(msgspec.json.decode(answer.body, type=_Revised).revision)
         if operation.method == "GET" and request.has(headers["ETag"]):
-            return Response(status_code=_NOT_MODIFIED, headers=headers)
+            return json_response(b"", _NOT_MODIFIED, headers)
     return json_response(answer.body, operation.success_status, headers)
 
 

@@ -44,8 +44,8 @@ only. What a credential cannot see answers 404, exactly like what does not exist
 people. An unknown path is 404 `not_found`, a method that a path lacks 405 `invalid_request` with `Allow`. \
 Every answer has an `X-Request-Id`, yours if you sent one, which also stands in the server's log.
 
-**Limits.** A server may limit the requests of a credential and of a workspace. Then answers say in `RateLimit` how \
-many are left, and one too many is 429 with `Retry-After`.
+**Limits.** The requests of a credential and of a workspace are limited, unless the operator turns this off. Answers \
+say in `RateLimit` how many are left, and one too many is 429 with `Retry-After`. So are open event streams.
 
 **Retries.** Send an `Idempotency-Key` of your choice with a change and repeat the request as often as you need: it \
 takes effect once, and later answers are the saved one with `Idempotency-Replayed: true`. The same key with another \

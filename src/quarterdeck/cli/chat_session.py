@@ -22,6 +22,8 @@ _FIRST_PAUSE_SECONDS = 0.25
 _MAX_PAUSE_SECONDS = 2.0
 _CLOSE_SECONDS = 10.0
 _CLOSE_BLOCKS = 20
+# Blocks that one poll shows at most.
+_POLL_BLOCKS = 1000
 
 
 def open_client(info: ConnectionInfo) -> AsyncClient:
@@ -40,6 +42,8 @@ class ChatSession:
         self.was_reached = False
         # Whether the server has rejected an input.
         self.has_rejected = False
+        # Whether the log is read in pages because streams are refused.
+        self._is_polling = False
         self._client = client
         self._show = show
         self._on_event = on_event
@@ -74,11 +78,23 @@ class ChatSession:
             try:
                 async with aclosing(cast(AsyncGenerator[Event | Delta, None], stream)):
                     async for item in stream:
+                        self._is_polling = False
                         self._show(self._handle(item))
+            except TooManyRequests as error:
+                await self._poll(error)
             except QuarterdeckError as error:
                 if not is_temporary(error):
                     raise
                 await self._reconnect()
+
+    async def _poll(self, error: TooManyRequests) -> None:
+        """Streams are refused, but pages of the log are not: reads them once, after the pause that the server asks
+        for."""
+        if not self._is_polling:
+            self._is_polling = True
+            self._show([Block(Kind.WARNING, f"No live updates. {error.message}")])
+        await asyncio.sleep((error.retry_after or 0.0) + _pause_seconds(1))
+        self._show((await self.catch_up(_POLL_BLOCKS))[0])
 
     def _handle(self, item: Event | Delta) -> list[Block]:
         if isinstance(item, Delta):
@@ -163,7 +179,8 @@ class ChatSession:
                 attempts += 1
                 if self.conversation.is_connected:
                     self._show(self.conversation.connection_lost(error.message))
-                await asyncio.sleep(_pause_seconds(attempts))
+                asked = error.retry_after if isinstance(error, TooManyRequests) else None
+                await asyncio.sleep((asked or 0.0) + _pause_seconds(attempts))
             else:
                 self.was_reached = True
                 if not self.conversation.is_connected:

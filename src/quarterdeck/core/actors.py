@@ -57,7 +57,7 @@ class Principal(Struct, frozen=True):
     @property
     def may_see_emails(self) -> bool:
         """A session token is handed to end users, who must not learn the addresses of the team."""
-        return self.session_id is None and Permission.WORKSPACE_READ in self.permissions
+        return self.session_id is None
 
     def may_see_workspace(self, requested_id: UUID | None) -> bool:
         """`requested_id` is the Service-Workspace header; its default is the key's own workspace. Tokens see no

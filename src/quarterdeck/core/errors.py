@@ -8,6 +8,8 @@ from enum import Enum, StrEnum
 
 # A run takes inputs before each step, and a step takes seconds.
 _RUN_FULL_WAIT_SECONDS = 5
+# Retry-After of a refused event stream.
+_STREAM_WAIT_SECONDS = 5
 
 
 class ErrorCode(StrEnum):
@@ -142,6 +144,16 @@ def run_full() -> ServiceError:
         "The active run of this session has as many inputs waiting as it may have, by number or by size. Nothing was "
         "stored: send it again when the run has taken some of them, or cancel the run.",
         _RUN_FULL_WAIT_SECONDS,
+    )
+
+
+def too_many_streams(owner: str, limit: int) -> ServiceError:
+    """It is unknown when another stream will end, so the wait is a fixed time."""
+    return ServiceError(
+        Kind.TOO_MANY,
+        f"This {owner} has {limit} open event streams, which is the limit. Close one, or try again in "
+        f"{_STREAM_WAIT_SECONDS} s.",
+        _STREAM_WAIT_SECONDS,
     )
 
 

@@ -56,6 +56,8 @@ class Networks(tuple[IPv4Network | IPv6Network, ...]):
 class ServerSettings(Struct, frozen=True):
     host: str = "127.0.0.1"
     port: Port = 8700
+    # None: health checks are answered on `port` only.
+    health_port: Annotated[int, Meta(ge=1, le=65535)] | None = None
     processes: Count = 1
     data_dir: Annotated[str, Meta(min_length=1)] = "data"
     shutdown_seconds: Seconds = 10.0
@@ -101,11 +103,11 @@ class HttpSettings(Struct, frozen=True):
 
 
 class LimitSettings(Struct, frozen=True):
-    # Requests. 0: no limit.
-    credential_per_minute: PerMinute = 0
-    credential_burst: Burst = 60
-    workspace_per_minute: PerMinute = 0
-    workspace_burst: Burst = 600
+    # Requests. 0: no limit. The defaults only stop loops and attacks: decision 0047.
+    credential_per_minute: PerMinute = 30_000
+    credential_burst: Burst = 5_000
+    workspace_per_minute: PerMinute = 60_000
+    workspace_burst: Burst = 10_000
     # None: each process enforces its share of the limits. Never part of an error message.
     redis_url: str | None = None
     # Timeout of one call. A request may also wait for the call before its own, and may hold a database connection
@@ -181,7 +183,7 @@ class BundleSettings(Struct, frozen=True):
     # Limits for comparisons by line: per file on each side, and for all files on both sides.
     diff_file_bytes: Bytes = 256 * 1024
     diff_bytes: Bytes = 512 * 1024
-    # Queued comparisons per process, including the current one. Only one is computed at a time.
+    # Queued comparisons per process, including those that are computed. As many as scans are computed at a time.
     diffs: Count = 8
 
     def per_workspace(self, total: int) -> int:
@@ -244,6 +246,9 @@ class StreamSettings(Struct, frozen=True):
     check_seconds: Annotated[float, Meta(gt=0, le=1)] = 0.8
     send_seconds: Seconds = 10.0
     queue_deltas: Count = 256
+    # Open streams per process. A credential can follow twice as many sessions as a workspace can have active runs.
+    per_credential: Count = 200
+    per_workspace: Count = 1000
 
 
 class WebhookSettings(Struct, frozen=True):

@@ -18,7 +18,8 @@ from quarterdeck.http.responses import error_response
 from quarterdeck.http.unread_body import UnreadBody
 
 REQUEST_ID = "x-request-id"
-# Key in the scope for a function that returns headers to add to the response, also to an error.
+_REQUEST_ID_NAME = REQUEST_ID.encode()
+# Key in the scope for a function that returns headers to add to the response, also to an error, as ASGI sends them.
 EXTRA_HEADERS = "quarterdeck.extra_headers"
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 # A name, an IPv4 address or an IPv6 address in brackets, with an optional port: RFC 9110, section 7.2.
@@ -75,12 +76,12 @@ class Middleware:
             _log_request(scope, status, time.perf_counter() - began)
 
     def _add_headers(self, scope: Scope, start: Message) -> None:
-        headers = MutableHeaders(scope=start)
-        headers[REQUEST_ID] = scope[REQUEST_ID_STATE]
+        headers = [*start["headers"], (_REQUEST_ID_NAME, scope[REQUEST_ID_STATE].encode())]
         if EXTRA_HEADERS in scope:
-            headers.update(scope[EXTRA_HEADERS]())
+            headers += scope[EXTRA_HEADERS]()
+        start["headers"] = headers
         if self._settings.cors_origins is not None:
-            cors.add_headers(scope, headers)
+            cors.add_headers(scope, MutableHeaders(scope=start))
 
 
 def _log_request(scope: Scope, status: int, seconds: float) -> None:

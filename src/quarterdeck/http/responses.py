@@ -28,6 +28,10 @@ STATUS = {
     Kind.INTERNAL: 500,
 }
 
+# Answers depend on the caller and change at any time: no cache may keep them, and no browser may guess another type.
+# Encoded once, because every answer has them.
+NOT_STORED = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+
 # The rest of the request's body may still arrive, so the connection cannot be used for another request.
 _CLOSE = {"Connection": "close"}
 HEADERS = {
@@ -52,7 +56,7 @@ class ErrorBody(Struct, frozen=True):
 
 def error_response(fault: ServiceError, headers: dict[str, str] | None = None) -> Response:
     body = msgspec.json.encode(ErrorBody(ErrorDetail(fault.kind.code, fault.message)))
-    return Response(body, STATUS[fault.kind], headers_of(fault) | (headers or {}), JSON)
+    return json_response(body, STATUS[fault.kind], headers_of(fault) | (headers or {}))
 
 
 def headers_of(fault: ServiceError) -> dict[str, str]:
@@ -61,4 +65,6 @@ def headers_of(fault: ServiceError) -> dict[str, str]:
 
 
 def json_response(body: bytes, status: int, headers: dict[str, str] | None = None) -> Response:
-    return Response(body, status, headers, JSON if body else None)
+    response = Response(body, status, headers, JSON if body else None)
+    response.raw_headers.extend(NOT_STORED)
+    return response

@@ -44,6 +44,8 @@ def serve_api(settings: Settings, host: str, port: int, load: Callable[[], ASGIA
     """
     try:
         address, port = free_address(host, port)
+        if settings.server.health_port is not None:
+            free_address(host, settings.server.health_port)
     except AddressError as fault:
         sys.stderr.write(f"{fault}\n")
         return 2

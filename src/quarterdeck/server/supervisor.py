@@ -81,7 +81,10 @@ class _Supervisor:
         self._postgres: Child | None = None
 
     def choose_address(self) -> tuple[str, int]:
-        self._address = free_address(self._settings.server.host, self._settings.server.port)
+        server = self._settings.server
+        self._address = free_address(server.host, server.port)
+        if server.health_port is not None:
+            free_address(server.host, server.health_port)
         return self._address
 
     def start_database(self) -> str:

@@ -146,7 +146,7 @@ class BundleFiles:
         async def find(connection: Connection) -> tuple[UUID, bytes] | None:
             return await blocks_store.find(connection, bundle.archive)
 
-        found = await self._database.read(find)
+        found = await self._database.read(find, owner=bundle.workspace_id)
         if found is not None:
             return _Blocks(found[0], msgspec.msgpack.decode(found[1], type=BlockIndex))
         build = self._builds.get(bundle.archive.sha256)
@@ -182,9 +182,9 @@ class BundleFiles:
                 async def finish(connection: Connection) -> bool:
                     return await blocks_store.finish(connection, blocks.id, msgspec.msgpack.encode(index))
 
-                await self._database.statement(add, repeatable=True)
+                await self._database.statement(add, repeatable=True, owner=bundle.workspace_id)
                 await self._bundles.put(archive.sha256, blocks.id, spool)
-                if not await self._database.statement(finish, repeatable=True):
+                if not await self._database.statement(finish, repeatable=True, owner=bundle.workspace_id):
                     await self._bundles.delete(archive.sha256, blocks.id)
                     raise errors.unavailable()
         return blocks

@@ -80,7 +80,6 @@ async def get_skill(request: Request, access: Access) -> SkillBody:
     "version use it from their next run on. An archived skill takes no versions and no sessions; those that have it "
     "keep it.",
     permission=Permission.SKILL_MANAGE,
-    reads=True,
     payload=ChangeSkillBody,
     success_type=SkillBody,
     success="The skill as it is now.",

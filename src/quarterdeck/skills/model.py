@@ -131,12 +131,12 @@ class StoredVersion(Struct, frozen=True):
 
 
 class UsableVersion(Struct, frozen=True):
-    """The version of a skill that a session uses."""
+    """The version of a skill that a session uses. Without its manifest, which alone can be megabytes."""
 
     skill_id: UUID
     version: int
-    frontmatter: dict[str, Any]
-    manifest: Manifest
+    name: str
+    description: str
     archive: Archive
 
 

@@ -102,7 +102,6 @@ async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: 
         operation="change_skill",
         lookup=_visible_skill(call.workspace_id, skill_id),
         permission=Permission.SKILL_MANAGE,
-        reads=True,
         resource=(skill_id,),
         about=ObjectType.SKILL,
         effect=effect,
@@ -240,6 +239,11 @@ async def bundle_pieces(
 
 async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
     return await store.of_session(connection, session_id)
+
+
+async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int) -> list[ManifestFile]:
+    found = await store.version(connection, workspace_id, skill_id, version)
+    return [] if found is None else stored_bundle(found).files
 
 
 async def check_usable(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None) -> None:

@@ -13,7 +13,6 @@ from quarterdeck.db.database import Connection
 from quarterdeck.skills.model import (
     Archive,
     Bundle,
-    Manifest,
     SkillBody,
     SkillState,
     SkillVersionBody,
@@ -121,7 +120,7 @@ WHERE s.workspace_id = %s AND s.id = %s
 """
 # Leaves out a skill without a pinned version that has no version yet.
 _OF_SESSION = """
-SELECT v.skill_id, v.version, v.frontmatter, v.manifest, b.sha256, b.generation
+SELECT v.skill_id, v.version, v.frontmatter->>'name', v.frontmatter->>'description', b.sha256, b.generation
 FROM session_skills u
 JOIN skills s ON s.id = u.skill_id
 JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(u.version, s.default_version, s.latest_version)
@@ -250,10 +249,8 @@ async def usable(
 async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
     rows = await (await connection.execute(_OF_SESSION, (session_id,))).fetchall()
     return [
-        UsableVersion(
-            skill_id, version, frontmatter, msgspec.convert(manifest, Manifest), Archive(sha256.hex(), generation)
-        )
-        for skill_id, version, frontmatter, manifest, sha256, generation in rows
+        UsableVersion(skill_id, version, name, description, Archive(sha256.hex(), generation))
+        for skill_id, version, name, description, sha256, generation in rows
     ]
 
 

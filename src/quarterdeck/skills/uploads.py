@@ -27,7 +27,7 @@ class Uploads:
         self._diffs = Places(settings.diffs, settings.per_workspace(settings.diffs))
         # Separate threads for each: a hostile archive takes up to a second, which must not delay other work.
         self._scan_threads = SharedThreads(settings.scans, settings.per_workspace(settings.scans), "uploads")
-        self._diff_threads = SharedThreads(1, 1, "diffs")
+        self._diff_threads = SharedThreads(settings.scans, settings.per_workspace(settings.scans), "diffs")
 
     @asynccontextmanager
     async def spool(self, workspace_id: UUID) -> AsyncIterator[IO[bytes]]:
@@ -50,7 +50,7 @@ class Uploads:
             yield
 
     async def compare(self, workspace_id: UUID, work: Callable[[], T]) -> T:
-        """One at a time: a diff may take a second of processor time."""
+        """In a thread: a diff may take a second of processor time."""
         return await self._diff_threads.run(workspace_id, _THREAD_WAIT_SECONDS, work)
 
     def close(self) -> None:

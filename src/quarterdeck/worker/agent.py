@@ -17,7 +17,7 @@ from quarterdeck.core.settings import ModelSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import service as skills
 from quarterdeck.skills.bundle_files import BundleFiles
-from quarterdeck.skills.model import StoredBundle, UsableVersion
+from quarterdeck.skills.model import ManifestFile, StoredBundle, UsableVersion
 
 # A model that rejects even this much is misconfigured; a shorter conversation would not help.
 _MIN_CONTEXT_TOKENS = 500
@@ -94,25 +94,32 @@ class AgentLoader:
             await self._models.resolve(setup.model),
             "\n\n".join(filter(None, instructions)),
             Toolbox(
-                session_skills, partial(self._read_file, lease.workspace_id), self._model_settings.tool_result_bytes
+                session_skills,
+                partial(self._list_files, lease.workspace_id),
+                partial(self._read_file, lease.workspace_id),
+                self._model_settings.tool_result_bytes,
             ),
             self._model_settings,
         )
 
-    async def _read_file(self, workspace_id: UUID, skill: SessionSkill, path: str, max_bytes: int) -> bytes | None:
-        file = next((file for file in skill.files if file.path == path), None)
-        if file is None:
-            return None
-        bundle = StoredBundle(workspace_id, skill.archive, skill.files)
+    async def _list_files(self, workspace_id: UUID, skill: SessionSkill) -> list[ManifestFile]:
+        async def read(connection: Connection) -> list[ManifestFile]:
+            return await skills.files_of(connection, workspace_id, skill.skill_id, skill.version)
+
+        return await self._database.read(read)
+
+    async def _read_file(
+        self, workspace_id: UUID, skill: SessionSkill, files: list[ManifestFile], file: ManifestFile, max_bytes: int
+    ) -> bytes:
+        bundle = StoredBundle(workspace_id, skill.archive, files)
         return b"".join([piece async for piece in self._files.pieces(bundle, file, 0, min(file.bytes, max_bytes))])
 
 
 def _session_skill(version: UsableVersion) -> SessionSkill:
     return SessionSkill(
-        name=version.frontmatter["name"],
-        description=version.frontmatter["description"],
+        name=version.name,
+        description=version.description,
         skill_id=version.skill_id,
         version=version.version,
         archive=version.archive,
-        files=version.manifest.files,
     )

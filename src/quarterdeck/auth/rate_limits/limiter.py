@@ -6,7 +6,7 @@ from uuid import UUID
 
 from quarterdeck.auth.rate_limits import rules
 from quarterdeck.auth.rate_limits.memory_backend import MemoryBackend
-from quarterdeck.auth.rate_limits.model import Caller, Decision, Rate, RateState
+from quarterdeck.auth.rate_limits.model import Caller, Decision, Keys, Rate, RateState
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Credential, Principal
 from quarterdeck.core.settings import LimitSettings
@@ -14,14 +14,14 @@ from quarterdeck.core.settings import LimitSettings
 if TYPE_CHECKING:
     from quarterdeck.auth.rate_limits.redis_backend import RedisBackend
 
-_MAX_KNOWN_CALLERS = 10_000
+_MAX_KNOWN_CREDENTIALS = 10_000
 
 
 class RateLimiter:
     def __init__(self, settings: LimitSettings, processes: int) -> None:
         """Without Redis, each of the server's processes enforces its share of the limits."""
         self.rates = rules.rates(settings, processes if settings.redis_url is None else 1)
-        self._memory = MemoryBackend()
+        self._memory = MemoryBackend(self.rates)
         self._redis = _redis_backend(settings, self.rates)
         # Callers by credential, as of the last successful check of that credential.
         self._callers: dict[Credential, Caller] = {}
@@ -33,21 +33,25 @@ class RateLimiter:
     def known_caller(self, credential: Credential) -> Caller | None:
         return self._callers.get(credential)
 
-    def remember(self, credential: Credential, caller: Caller) -> None:
-        self._callers[credential] = caller
-        if len(self._callers) > _MAX_KNOWN_CALLERS:
+    def remember(self, credential: Credential, principal: Principal) -> Caller:
+        owner_ids = {
+            "credential": principal.session_token_id or principal.api_key_id,
+            "workspace": principal.workspace_id,
+        }
+        keys = tuple(rate.key(owner_ids[rate.name]) for rate in self.rates)
+        caller = self._callers[credential] = Caller(principal.workspace_id, keys)
+        if len(self._callers) > _MAX_KNOWN_CREDENTIALS:
             del self._callers[next(iter(self._callers))]
+        return caller
 
     def forget(self, credential: Credential) -> None:
         self._callers.pop(credential, None)
 
-    async def charge(self, caller: Caller) -> Decision | None:
+    async def charge(self, keys: Keys) -> Decision | None:
         """None if Redis is unreachable. The request is then allowed."""
-        owner_ids = {"credential": caller.credential_id, "workspace": caller.workspace_id}
-        charges = [(rate, owner_ids[rate.name]) for rate in self.rates]
         if self._redis is not None:
-            return await self._redis.charge([owner_id for _, owner_id in charges])
-        return self._memory.charge(charges, time.monotonic_ns() // 1000)
+            return await self._redis.charge(keys)
+        return self._memory.charge(keys, time.monotonic_ns() // 1000)
 
 
 def _redis_backend(settings: LimitSettings, rates: tuple[Rate, ...]) -> "RedisBackend | None":
@@ -69,17 +73,16 @@ class RequestLimit:
         self._decision: Decision | None = None
 
     @property
-    def workspace_id(self) -> UUID | None:
-        return None if self._caller is None else self._caller.workspace_id
-
-    @property
     def is_allowed(self) -> bool:
         return not self._limiter.rates or (self._is_charged and (self._decision is None or self._decision.allowed))
 
     @property
-    def rates(self) -> tuple[Rate, ...]:
-        """The rates that the request was charged against."""
-        return self._limiter.rates if self._is_charged else ()
+    def workspace_id(self) -> UUID | None:
+        return None if self._caller is None else self._caller.workspace_id
+
+    @property
+    def is_charged(self) -> bool:
+        return self._is_charged
 
     @property
     def states(self) -> tuple[RateState, ...]:
@@ -94,8 +97,7 @@ class RequestLimit:
 
     async def charge(self, credential: Credential, principal: Principal) -> None:
         if self._caller is None:
-            self._caller = Caller(principal.session_token_id or principal.api_key_id, principal.workspace_id)
-            self._limiter.remember(credential, self._caller)
+            self._caller = self._limiter.remember(credential, principal)
             await self._charge(self._caller)
         if not self.is_allowed:
             longest = max(self.states, key=rules.wait_us)
@@ -109,4 +111,4 @@ class RequestLimit:
     async def _charge(self, caller: Caller) -> None:
         if self._limiter.rates:
             self._is_charged = True
-            self._decision = await self._limiter.charge(caller)
+            self._decision = await self._limiter.charge(caller.keys)

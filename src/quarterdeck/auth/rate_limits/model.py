@@ -4,6 +4,14 @@ from uuid import UUID
 
 from msgspec import Struct
 
+# One key for each rate, in the order of the rates: what a caller is charged under.
+Keys = tuple[str, ...]
+
+
+class Caller(Struct, frozen=True):
+    workspace_id: UUID
+    keys: Keys
+
 
 class Rate(Struct, frozen=True):
     """A configured limit: a burst of requests, and one more request per interval."""
@@ -12,12 +20,16 @@ class Rate(Struct, frozen=True):
     burst: int
     interval_us: int
 
+    def key(self, owner_id: UUID) -> str:
+        """Under which the backlog of an owner is kept, in memory or in Redis."""
+        return f"quarterdeck:limit:{self.name}:{owner_id}"
+
 
 class Caller(Struct, frozen=True):
-    """The credential (API key or session token) and workspace that a request is charged to."""
+    """What requests with a credential are charged to: its workspace, and the keys of its backlogs."""
 
-    credential_id: UUID
     workspace_id: UUID
+    keys: Keys
 
 
 class RateState(Struct, frozen=True):

@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 from msgspec import Struct
 from redis.asyncio import Redis
@@ -17,7 +16,7 @@ from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from quarterdeck.auth.rate_limits.model import Decision, Rate, RateState
+from quarterdeck.auth.rate_limits.model import Decision, Keys, Rate, RateState
 from quarterdeck.core.logging import log
 
 _RETRY_SECONDS = 1.0
@@ -63,7 +62,7 @@ def is_redis_url(url: str) -> bool:
 
 
 class _Pending(Struct, frozen=True, eq=False):
-    keys: list[str]
+    keys: Keys
     result: "asyncio.Future[Decision | None]"
 
 
@@ -92,16 +91,14 @@ class RedisBackend:
         await asyncio.gather(*self._overdue, return_exceptions=True)
         await self._redis.aclose()
 
-    async def charge(self, owner_ids: Sequence[UUID]) -> Decision | None:
-        """`owner_ids` holds one id for each rate. None if Redis is unreachable."""
+    async def charge(self, keys: Keys) -> Decision | None:
+        """None if Redis is unreachable."""
         now = time.monotonic()
         if self._is_down:
             if now < self._retry_at:
                 return None
             # This request probes Redis; the others do not wait for it.
             self._retry_at = now + _RETRY_SECONDS
-        pairs = zip(self._rates, owner_ids, strict=True)
-        keys = [f"quarterdeck:limit:{rate.name}:{owner_id}" for rate, owner_id in pairs]
         pending = _Pending(keys, asyncio.get_running_loop().create_future())
         self._queue.append(pending)
         if self._sender is None:

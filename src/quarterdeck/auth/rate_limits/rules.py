@@ -24,8 +24,13 @@ def rates(settings: LimitSettings, processes: int) -> tuple[Rate, ...]:
     )
 
 
-def allows(state: RateState) -> bool:
-    return wait_us(state) == 0
+def charged(rate: Rate, backlog_us: int) -> RateState:
+    """The state after one more request, which is refused unless that is within the burst."""
+    return RateState(rate, backlog_us + rate.interval_us)
+
+
+def is_within_burst(state: RateState) -> bool:
+    return state.backlog_us <= state.rate.burst * state.rate.interval_us
 
 
 def wait_us(state: RateState) -> int:

@@ -10,9 +10,11 @@ from quarterdeck.conversations.events import service
 from quarterdeck.conversations.events.hub import EventHub
 from quarterdeck.conversations.events.model import DeltaBody, EventBody, EventPage
 from quarterdeck.conversations.events.page_loader import PageLoader
+from quarterdeck.conversations.events.stream_places import StreamPlaces
+from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.settings import StreamSettings
-from quarterdeck.http.operation import operation
+from quarterdeck.http.operation import Refusal, operation
 from quarterdeck.http.request import Request
 from quarterdeck.http.sse import EVENT_STREAM, EventStream
 
@@ -30,17 +32,26 @@ _HEARTBEAT = b": still here\n\n"
     success="One page. next_cursor is null at the current end; go on later with the id of the last event.",
     log=True,
     session_token=True,
+    refusals=(
+        Refusal(
+            "too_many_streams",
+            errors.too_many_streams("credential", StreamSettings().per_credential),
+            "The credential or its workspace has as many event streams open as this server's settings allow.",
+            "Close streams that are no longer read, or try again after the seconds in Retry-After. "
+            "Pages are not affected.",
+        ),
+    ),
 )
 async def list_session_events(
-    request: Request, access: Access, settings: StreamSettings, hub: EventHub, pages: PageLoader
+    request: Request, access: Access, settings: StreamSettings, hub: EventHub, pages: PageLoader, places: StreamPlaces
 ) -> EventPage | EventStream:
     session_id = request.path_id("session_id")
     page = request.log_page_request()
     call = request.call_without_body()
     if not request.prefers(EVENT_STREAM):
         return await service.list_session_events(access, call, session_id, page)
-    stream = await service.follow_session_events(access, settings, hub, pages, call, session_id, page.after)
-    return EventStream(_encoded(stream), stream.closed, settings.send_seconds)
+    stream = await service.follow_session_events(access, settings, hub, pages, places, call, session_id, page.after)
+    return EventStream(_encoded(stream), stream.closed, settings.send_seconds, stream.opened)
 
 
 async def _encoded(stream: service.Stream) -> AsyncGenerator[bytes, None]:

@@ -1,7 +1,8 @@
 """Operations on a session's log: read a page, or follow it as a stream."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from uuid import UUID
 
 from msgspec import Struct
@@ -9,8 +10,9 @@ from msgspec import Struct
 from quarterdeck.auth.access import Access
 from quarterdeck.conversations.events import store
 from quarterdeck.conversations.events.hub import EventHub
-from quarterdeck.conversations.events.model import DeltaBody, EventPage, EventType
+from quarterdeck.conversations.events.model import DeltaBody, EventPage
 from quarterdeck.conversations.events.page_loader import LogPage, PageLoader
+from quarterdeck.conversations.events.stream_places import StreamPlaces
 from quarterdeck.conversations.events.subscription import Signal, Subscription
 from quarterdeck.conversations.visibility import visible_session
 from quarterdeck.core.actors import Permission, Principal
@@ -34,10 +36,12 @@ async def list_session_events(access: Access, call: Call[None], session_id: UUID
 
 class Stream(Struct, frozen=True):
     """`items` yields pages and deltas, and None as a heartbeat. `closed` is set when the stream must end, even if an
-    item is still being sent."""
+    item is still being sent. `opened` must be entered before the items are read; it raises if there are too many
+    streams."""
 
     items: AsyncGenerator[LogPage | DeltaBody | None, None]
     closed: asyncio.Event
+    opened: AbstractContextManager[None]
 
 
 async def follow_session_events(
@@ -45,42 +49,50 @@ async def follow_session_events(
     settings: StreamSettings,
     hub: EventHub,
     pages: PageLoader,
+    places: StreamPlaces,
     call: Call[None],
     session_id: UUID,
     after: int,
 ) -> Stream:
+    async def workspace_of_caller(_: Connection, principal: Principal, __: UUID) -> UUID:
+        return principal.workspace_id
+
     lookup = visible_session(call.workspace_id, session_id, own_token=True)
-    await access.find(call, lookup, Permission.WORKSPACE_READ)
+    workspace_id = await access.read(call, lookup, Permission.WORKSPACE_READ, workspace_of_caller)
     subscription = Subscription(session_id, call.credential, call.workspace_id, after, settings.queue_deltas)
-    return Stream(_follow(settings, hub, pages, subscription), subscription.closed)
+
+    @contextmanager
+    def opened() -> Iterator[None]:
+        with places.hold(call.credential, workspace_id), hub.subscribed(subscription):
+            yield
+
+    return Stream(_follow(settings, pages, subscription), subscription.closed, opened())
 
 
 async def _follow(
-    settings: StreamSettings, hub: EventHub, pages: PageLoader, subscription: Subscription
+    settings: StreamSettings, pages: PageLoader, subscription: Subscription
 ) -> AsyncGenerator[LogPage | DeltaBody | None, None]:
-    with hub.subscribed(subscription):
-        while (item := await subscription.next(settings.heartbeat_seconds)) is not Signal.CLOSED:
-            if item is Signal.TIMEOUT:
-                yield None
-            elif isinstance(item, DeltaBody):
-                yield item
-            else:
-                more = True
-                while more and not subscription.closed.is_set():
-                    page = await _next_page(pages, subscription)
-                    more = page is not None and page.more
-                    if page is not None and page.events:
-                        yield page
+    while (item := await subscription.next(settings.heartbeat_seconds)) is not Signal.CLOSED:
+        if item is Signal.TIMEOUT:
+            yield None
+        elif isinstance(item, DeltaBody):
+            yield item
+        else:
+            more = True
+            while more and not subscription.closed.is_set():
+                page = await _next_page(pages, subscription)
+                more = page is not None and page.more
+                if page is not None and page.last_id is not None:
+                    yield page
 
 
 async def _next_page(pages: PageLoader, subscription: Subscription) -> LogPage | None:
     """None if the database is unavailable. The stream stays open then: its client would reconnect and get a 503, after
     which browsers do not retry. The next check by the hub requests the read again."""
     page = await pages.load(subscription.session_id, subscription.position)
-    if page is None or not page.events:
+    if page is None or page.last_id is None:
         return page
-    for event in page.events:
-        if event.type == EventType.RUN_STARTED and event.run_id is not None:
-            subscription.note_attempt(event.run_id, event.data.get("attempt", 0))
-    subscription.position = page.events[-1].id
+    for run_id, attempt in page.attempts:
+        subscription.note_attempt(run_id, attempt)
+    subscription.position = page.last_id
     return page

@@ -11,11 +11,15 @@ from quarterdeck.db.database import Connection, Database
 async def recover(database: Database, lease_seconds: float, active_per_workspace: int | None) -> None:
     """Safe to run in all workers at once: rows that another worker has locked are skipped."""
 
-    async def work(connection: Connection) -> None:
+    async def replace_lost(connection: Connection) -> None:
         await store.prune_workers(connection, lease_seconds)
         await store.replace_lost_jobs(connection)
+
+    # Apart from the above: its time grows with the number of queued runs.
+    async def compare(connection: Connection) -> None:
         await store.delete_spent_jobs(connection)
         await store.add_missing_jobs(connection)
         await store.start_parked_runs(connection, active_per_workspace)
 
-    await database.transaction(work, repeatable=True)
+    await database.transaction(replace_lost, repeatable=True)
+    await database.transaction(compare, repeatable=True)

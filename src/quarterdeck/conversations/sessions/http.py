@@ -69,7 +69,6 @@ async def get_session(request: Request, access: Access) -> SessionBody:
     description="What is left out stays as it is. A run that is under way goes on as it began; the next one takes up "
     "the change. An archived session refuses input with 409; what it has accepted is still worked on.",
     permission=Permission.SESSION_MANAGE,
-    reads=True,
     payload=ChangeSessionBody,
     success_type=SessionBody,
     success="The session as it is now.",

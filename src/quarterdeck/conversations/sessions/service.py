@@ -97,7 +97,6 @@ async def change_session(changes: Changes, call: Call[ChangeSessionBody], sessio
         operation="change_session",
         lookup=visible_session(call.workspace_id, session_id, own_token=False),
         permission=Permission.SESSION_MANAGE,
-        reads=True,
         resource=(session_id,),
         about=ObjectType.SESSION,
         effect=effect,
