@@ -115,7 +115,7 @@ async def read(files: BundleFiles, bundle: StoredBundle, path: str, start: int =
     return b"".join([piece async for piece in pieces])
 
 
-async def blocks_of(database: Database, bundle: StoredBundle) -> tuple[UUID, BlockIndex]:
+async def stored_blocks(database: Database, bundle: StoredBundle) -> tuple[UUID, BlockIndex]:
     async def find(connection: Connection) -> tuple[UUID, bytes] | None:
         return await blocks_store.find(connection, bundle.archive)
 
@@ -244,7 +244,7 @@ async def test_damaged_blocks_are_never_read_as_right(
 ) -> None:
     bundle = await stored(database, bundles, LARGE)
     await read(files, bundle, "SKILL.md")
-    blocks_id, blocks = await blocks_of(database, bundle)
+    blocks_id, blocks = await stored_blocks(database, bundle)
     await bundles.delete(bundle.archive.sha256, blocks_id)
     if damage == "noise":
         await bundles.put(bundle.archive.sha256, blocks_id, io.BytesIO(NOISE.randbytes(4 * 1024 * 1024)))
@@ -279,7 +279,7 @@ async def test_blocks_without_an_index_are_not_read_and_are_swept(
     await database.statement(add, repeatable=True)
     await bundles.put(bundle.archive.sha256, left, io.BytesIO(b"half of"))
     assert await read(files, bundle, "b/last.txt") == b"the end\n"
-    assert (await blocks_of(database, bundle))[0] != left
+    assert (await stored_blocks(database, bundle))[0] != left
     await sweep_bundles(database, bundles, 24)
     assert await bundles.read(bundle.archive.sha256, left, 0, 4) == b"half", "its build may be under way"
     await age(database_url, "bundle_blocks")
@@ -294,7 +294,7 @@ async def test_blocks_go_with_their_archive(
 ) -> None:
     bundle = await stored(database, bundles, LARGE)
     await read(files, bundle, "SKILL.md")
-    blocks_id, _ = await blocks_of(database, bundle)
+    blocks_id, _ = await stored_blocks(database, bundle)
     await age(database_url, "bundles")
     assert await sweep_bundles(database, bundles, 24) == 1
     for name in (bundle.archive.generation, blocks_id):

@@ -103,7 +103,7 @@ def test_memory_is_bounded_by_those_who_have_a_backlog() -> None:
     ("settings", "processes", "expected"),
     [
         (LimitSettings(0, 1, 0, 1), 1, ()),
-        (LimitSettings(), 1, (Rate("credential", 1_000, 10_000), Rate("workspace", 5_000, 2_000))),
+        (LimitSettings(), 1, (Rate("credential", 5_000, 2_000), Rate("workspace", 10_000, 1_000))),
         (LimitSettings(600, 60, 0), 1, (Rate("credential", 60, 100_000),)),
         (LimitSettings(0, 1, 600, 9), 2, (Rate("workspace", 4, 200_000),)),
         (LimitSettings(1, 1, 0), 4, (Rate("credential", 1, 240_000_000),)),

@@ -8,11 +8,6 @@ from msgspec import Struct
 Keys = tuple[str, ...]
 
 
-class Caller(Struct, frozen=True):
-    workspace_id: UUID
-    keys: Keys
-
-
 class Rate(Struct, frozen=True):
     """A configured limit: a burst of requests, and one more request per interval."""
 
