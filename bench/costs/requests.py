@@ -103,6 +103,13 @@ async def small_file_of_large_bundle(stage: Stage) -> None:
     await stage.measure(stage.request("GET", f"{skill}/versions/1/file?path=last.txt"))
 
 
+async def small_file_again(stage: Stage) -> None:
+    skill = await stage.new_skill(_large_bundle())
+    sent = stage.request("GET", f"{skill}/versions/1/file?path=last.txt")
+    await stage.send(sent)
+    await stage.measure(sent)
+
+
 async def range_of_large_file(stage: Stage) -> None:
     skill = await stage.new_skill(_large_bundle())
     sent = stage.request("GET", f"{skill}/versions/1/file?path=large.txt", Range="bytes=-4")
@@ -152,6 +159,7 @@ REQUESTS = (
     ExpensiveRequest("push 50 MiB of text in 500 files", push_text),
     ExpensiveRequest("push 30 MiB of empty deflate blocks", push_hostile),
     ExpensiveRequest("download 4 bytes out of a bundle of 120 MiB", small_file_of_large_bundle),
+    ExpensiveRequest("the same again, as every later download from it", small_file_again),
     ExpensiveRequest("download a range of 4 bytes out of a file of 120 MiB", range_of_large_file),
     ExpensiveRequest("diff of 2 × 256 KiB in the shortest lines", largest_diff),
     ExpensiveRequest("search 100,000 sessions for a text that none has", search_sessions),

@@ -17,6 +17,7 @@ from quarterdeck.client.gitignore import IgnoreRules, parse_patterns
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.model import Bundle, BundleError
+from quarterdeck.skills.paths import check_portable
 
 SKILL = "---\nname: demo\ndescription: d\n---\nBody.\n"
 
@@ -72,7 +73,17 @@ def test_same_content_same_bytes(tmp_path: Path) -> None:
 name = st.text(
     st.characters(codec="utf-8", exclude_characters="/\\\0", exclude_categories=["C"]), min_size=1, max_size=40
 )
-usable = name.filter(lambda text: text not in (".", "..", ".git", *[f".{kind}ignore" for kind in ("git", "skill")]))
+
+
+def is_portable(text: str) -> bool:
+    try:
+        check_portable(text)
+    except BundleError:
+        return False
+    return text not in (".", "..", ".git", ".gitignore", ".skillignore")
+
+
+usable = name.filter(is_portable)
 tree = st.recursive(
     st.tuples(st.binary(max_size=2000), st.booleans()),
     lambda inner: st.dictionaries(usable, inner, max_size=4),
