@@ -72,7 +72,7 @@ def prepare(copy: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_following_the_page_needs_the_files_it_names_and_no_others(tmp_path: Path) -> None:
+def test_documented_steps_touch_only_the_named_files(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     for name in ("src", "tests", "docs", "bench", "codegen", "requirements"):
         shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))

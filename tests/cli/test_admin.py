@@ -89,7 +89,7 @@ def test_a_workspace_is_changed_and_shown(database_url: str) -> None:
     assert admin("set-user", "--email", "ann@example.com", "--no-display-name", **settings)["display_name"] is None
 
 
-def test_what_people_read(database_url: str) -> None:
+def test_output_for_people(database_url: str) -> None:
     settings = {"DATABASE_URL": database_url}
     assert qd_here("admin", "list-workspaces", **settings).stdout == "No workspaces.\n"
     workspace = admin("create-workspace", "--name", "Team", "--owner-email", "o@example.com", **settings)["id"]
@@ -228,7 +228,7 @@ def test_a_malformed_database_url_is_not_quoted(url: str, command: str) -> None:
     )
 
 
-def test_a_bundle_store_that_cannot_be(database_url: str) -> None:
+def test_invalid_bundle_store(database_url: str) -> None:
     done = qd_here("sweep", DATABASE_URL=database_url, BUNDLE_STORE_URL="nope://x")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1

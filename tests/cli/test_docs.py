@@ -55,7 +55,7 @@ def test_operations_runs_from_top_to_bottom(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-async def test_webhooks_runs_and_what_arrives_is_what_it_says(tmp_path: Path) -> None:
+async def test_webhooks_page_runs_and_deliveries_match(tmp_path: Path) -> None:
     (arrives,) = texts_of(blocks_of("docs/webhooks.md", "http"))
     head, _, body = arrives.partition("\n\n")
     allowed = {"WEBHOOK_ALLOW_PRIVATE_ADDRESSES": "true", "WEBHOOK_ALLOW_HTTP": "true"}
@@ -86,7 +86,7 @@ def shape(value: Any) -> Any:
 
 
 @pytest.mark.long
-def test_chat_runs_and_looks_as_it_says(tmp_path: Path) -> None:
+def test_chat_page_runs_and_matches(tmp_path: Path) -> None:
     in_a_terminal, *in_a_pipe = texts_of(blocks_of("docs/chat.md", "sh"))
     (picture,) = texts_of(blocks_of("docs/chat.md", "text"))
     expected = [line.split("  ←")[0].rstrip() for line in picture.splitlines() if line and "you type" not in line]

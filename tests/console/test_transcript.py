@@ -139,7 +139,7 @@ async def test_hostile_markdown_takes_linear_time(console: ConsolePage) -> None:
     assert max(counts) < 10_000, "the number of elements must be limited"
 
 
-async def test_what_others_write_harms_nothing(world: World, browser: Browser, server: Server) -> None:
+async def test_hostile_text_of_others_is_harmless(world: World, browser: Browser, server: Server) -> None:
     session_id = await world.new_session()
     run_id = str(uuid4())
     evil = (

@@ -37,7 +37,7 @@ def moments(body: dict[str, Any]) -> list[datetime]:
     return [datetime.fromisoformat(one["at"]) for one in body["inputs"]]
 
 
-async def test_nothing_went_on(world: World) -> None:
+async def test_workspace_without_activity(world: World) -> None:
     body = await activity(world)
     assert set(body) == {"since", "until", "bucket_seconds", "runs_by_state", "inputs", "time_to_start"}
     assert body["runs_by_state"] == NONE
@@ -125,7 +125,7 @@ async def test_bad_minutes_are_400(world: World, minutes: str) -> None:
 
 
 @pytest.mark.parametrize(("minutes", "bucket_seconds"), [(5, 5), (1440, 1800), (10080, 10800)])
-async def test_the_ends_of_what_may_be_asked_for(world: World, minutes: int, bucket_seconds: int) -> None:
+async def test_shortest_and_longest_period(world: World, minutes: int, bucket_seconds: int) -> None:
     body = await activity(world, f"?minutes={minutes}")
     assert body["bucket_seconds"] == bucket_seconds
     assert len(body["inputs"]) == len(body["time_to_start"]) == minutes * 60 // bucket_seconds

@@ -140,7 +140,7 @@ async def test_a_change_leaves_one_entry_and_its_replay_none(world: World, opera
 
 @pytest.mark.long
 @each_change
-async def test_what_is_refused_leaves_no_entry(world: World, operation: Operation) -> None:
+async def test_refused_requests_leave_no_entry(world: World, operation: Operation) -> None:
     objects = await Objects.make(world)
     others = [permission for permission in Permission if permission is not operation.permission]
     weak, workspace = await world.new_key(*others), str(world.workspace_id)
@@ -178,7 +178,7 @@ async def test_a_session_token_is_named_with_the_key_that_made_it(world: World) 
     assert event["detail"] == {"session_id": session_id}
 
 
-async def test_what_changes_nothing_leaves_no_entry(world: World) -> None:
+async def test_unchanged_objects_leave_no_entry(world: World) -> None:
     created = (await world.post("/v1/api-keys", {"label": "x", "permissions": []})).json()
     for _ in range(2):
         assert (await world.post(f"/v1/api-keys/{created['id']}/revoke", None)).status_code == 200
@@ -208,7 +208,7 @@ async def test_the_log_holds_no_secret_and_no_content(world: World) -> None:
 # --- by the operator ---
 
 
-async def test_what_the_operator_does_is_in_the_log(world: World) -> None:
+async def test_operator_actions_are_logged(world: World) -> None:
     email = f"{uuid4().hex}@example.com"
     workspace_id = world.workspace_id
     async with await world.connect() as connection:
@@ -262,7 +262,7 @@ async def test_the_operator_changes_nothing_without_an_entry(world: World) -> No
         assert await all_records(world) == before
 
 
-async def test_what_the_operator_may_not_do_leaves_no_entry(world: World) -> None:
+async def test_refused_operator_actions_leave_no_entry(world: World) -> None:
     before = await rows(world)
     ((owner,),) = await world.fetch("SELECT email FROM users WHERE id = %s", await owner_of(world))
     async with await world.connect() as connection:
@@ -273,7 +273,7 @@ async def test_what_the_operator_may_not_do_leaves_no_entry(world: World) -> Non
     assert await rows(world) == before
 
 
-async def test_who_did_it_still_renders_after_leaving(world: World) -> None:
+async def test_actor_is_shown_after_leaving_the_workspace(world: World) -> None:
     email = f"{uuid4().hex}@example.com"
     async with await world.connect() as connection:
         user_id = await workspaces.add_member(connection, world.workspace_id, email)
@@ -359,7 +359,7 @@ async def test_a_malformed_query_is_400(world: World, query: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("narrow", [False, True])
-async def test_a_walk_misses_and_repeats_nothing_while_others_are_added(world: World, order: str, narrow: bool) -> None:
+async def test_paging_is_complete_while_entries_are_added(world: World, order: str, narrow: bool) -> None:
     # Several of one millisecond, and a page of them.
     existed = sorted(await add_events(world, [n // 3 for n in range(3_000, 3_100)], object_id=world.workspace_id))
     if not narrow:
@@ -376,7 +376,7 @@ async def test_a_walk_misses_and_repeats_nothing_while_others_are_added(world: W
     assert [event for event in found if event in existed] == sorted(existed, reverse=order == "desc")
 
 
-async def test_a_walk_goes_on_where_its_cursor_was_thrown_away(world: World) -> None:
+async def test_paging_continues_after_its_cursor_was_deleted(world: World) -> None:
     ids = sorted(await add_events(world, list(range(1, 10)), action="old"), reverse=True)
     first = (await world.get("/v1/audit-events?action=old&limit=3")).json()
     assert [event["id"] for event in first["items"]] == ids[:3]

@@ -191,7 +191,7 @@ OPERATION = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operatio
 
 @OPERATION
 @pytest.mark.parametrize("caller", [caller.__name__ for caller in STRANGERS])
-async def test_who_is_not_known_is_401(visitor: World, stage: Stage, operation: Operation, caller: str) -> None:
+async def test_unknown_credential_is_401(visitor: World, stage: Stage, operation: Operation, caller: str) -> None:
     """With right and with nonsensical paths alike."""
     objects = stage.objects
     for ids in (objects.ids, dict.fromkeys(objects.ids, "nonsense"), absent_ids(objects)):
@@ -201,7 +201,7 @@ async def test_who_is_not_known_is_401(visitor: World, stage: Stage, operation: 
 
 
 @OPERATION
-async def test_a_foreign_workspace_is_404_with_the_bytes_of_what_does_not_exist(
+async def test_foreign_workspace_is_404_with_the_same_bytes_as_unknown(
     world: World, stage: Stage, operation: Operation
 ) -> None:
     objects = stage.objects

@@ -56,11 +56,11 @@ def test_behind_a_listed_proxy(forwarded: tuple[str, ...], expected: str) -> Non
 
 
 @pytest.mark.parametrize("peer", ["192.0.2.77", "2001:db8::77", "unix"])
-def test_others_are_not_believed(peer: str) -> None:
+def test_untrusted_proxies_are_ignored(peer: str) -> None:
     assert address("192.0.2.1", peer=peer) == peer
 
 
-def test_nobody_is_believed_by_default() -> None:
+def test_no_proxy_is_trusted_by_default() -> None:
     assert address("192.0.2.1", proxies=None) == "10.0.0.1"
     assert client_address({"client": None, "headers": []}, None) is None
     assert client_address({"client": None, "headers": []}, PROXIES) is None
@@ -105,9 +105,9 @@ async def audited(world: World) -> str:
     return found
 
 
-async def test_what_a_listed_proxy_says_is_in_the_audit_log(behind: World) -> None:
+async def test_address_from_a_trusted_proxy_is_in_the_audit_log(behind: World) -> None:
     assert await audited(behind) == "192.0.2.1"
 
 
-async def test_what_anybody_says_is_not(world: World) -> None:
+async def test_address_from_an_untrusted_client_is_not_in_the_audit_log(world: World) -> None:
     assert await audited(world) == "127.0.0.1"

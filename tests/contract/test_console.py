@@ -49,7 +49,7 @@ async def test_the_page(world: World) -> None:
     assert re.findall(r"<script(?![^>]* src=)|<style| style=| on[a-z]+=|//", answer.text) == []
 
 
-async def test_the_page_is_asked_for_each_time_and_sent_when_it_is_new(world: World) -> None:
+async def test_page_is_revalidated_on_every_request(world: World) -> None:
     tag = (await world.http.get("/")).headers["etag"]
     for held in (tag, f'"other", {tag}', tag.removeprefix("W/"), "*"):
         answer = await world.http.get("/", headers={"If-None-Match": held})
@@ -78,7 +78,7 @@ async def test_every_file_is_named_once_and_kept_for_ever(world: World) -> None:
         assert (packed.headers["content-encoding"], packed.content) == ("gzip", wanted), name
 
 
-async def test_packed_it_is_smaller_and_only_sent_to_who_takes_it(server: Server, world: World) -> None:
+async def test_compressed_files_are_sent_only_if_accepted(server: Server, world: World) -> None:
     packed = exchange(server.port, request("GET", "/", "Accept-Encoding: gzip"))
     plain = (await world.http.get("/", headers=PLAIN)).content
     assert gzip.decompress(packed.body) == plain
@@ -112,7 +112,7 @@ async def test_packed_it_is_smaller_and_only_sent_to_who_takes_it(server: Server
         "console",
     ],
 )
-def test_what_is_not_there(server: Server, path: str) -> None:
+def test_unknown_files_are_404(server: Server, path: str) -> None:
     # Sent as it is written: a client would tidy the path first.
     target = f"/{path.format(hash=console.Console().hash)}"
     assert exchange(server.port, request("GET", target)).error() == (404, "not_found")
@@ -131,7 +131,7 @@ async def test_head_and_other_methods(world: World) -> None:
         assert refused.headers["allow"] == "GET, HEAD"
 
 
-def test_the_hash_tells_two_releases_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_names_differ_between_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any file, its name or its content; where one ends and the next begins counts too."""
     monkeypatch.setattr(console, "files", lambda _: tmp_path)
     folder = tmp_path / "console"

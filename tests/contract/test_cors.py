@@ -139,7 +139,7 @@ async def test_a_page_reads_along_with_a_session_token(page: World) -> None:
 
 
 @pytest.mark.parametrize("origin", OTHERS)
-async def test_others_get_what_they_would_without_it(page: World, origin: str) -> None:
+async def test_other_origins_get_no_cors_headers(page: World, origin: str) -> None:
     refused = await preflight(page, "/v1/sessions", Origin=origin)
     assert error_of(refused) == (405, "invalid_request")
     assert refused.headers["allow"] == "GET, HEAD, POST"

@@ -92,7 +92,7 @@ PROVOKED: dict[ErrorCode, tuple[int, Callable[[World], Awaitable[httpx.Response]
 }
 
 
-def test_none_of_the_nine_is_forgotten() -> None:
+def test_every_error_code_has_a_test() -> None:
     assert [*PROVOKED] == [*ErrorCode]
     assert len(PROVOKED) == 9
 
@@ -104,7 +104,7 @@ async def test_the_code_is_provoked(strict_world: World, code: ErrorCode) -> Non
 
 
 @pytest.mark.parametrize("code", ErrorCode)
-def test_the_code_has_a_paragraph_that_says_what_to_do(code: ErrorCode) -> None:
+def test_code_is_documented_with_advice(code: ErrorCode) -> None:
     status, _ = PROVOKED[code]
     heading, _, text = PAGE.partition(f"## {code} (")[2].partition("\n")
     assert str(status) in heading

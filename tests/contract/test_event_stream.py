@@ -73,7 +73,7 @@ async def test_a_token_follows_its_own_session(world: World, server: Server) -> 
 
 
 @pytest.mark.long
-async def test_silence_is_filled(database_url: str, tmp_path: Path) -> None:
+async def test_heartbeats_are_sent_while_nothing_happens(database_url: str, tmp_path: Path) -> None:
     with serving(database_url, tmp_path, STREAM_HEARTBEAT_SECONDS="0.5") as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
             world = await World.create(database_url, http)
@@ -137,7 +137,7 @@ async def test_deltas_of_an_older_attempt_are_dropped(world: World, server: Serv
         assert [(await reader.delta())["text"] for _ in range(5)] == ["a", "b", "c", "d", "e"]
 
 
-async def test_a_start_in_the_log_makes_earlier_attempts_void(world: World, server: Server) -> None:
+async def test_run_started_event_invalidates_earlier_attempts(world: World, server: Server) -> None:
     session_id, run_id = await world.new_session(), uuid4()
     await world.execute(
         "INSERT INTO session_events (session_id, run_id, type, data)"
@@ -177,7 +177,7 @@ async def test_deltas_come_before_the_message_they_belong_to(world: World, serve
     assert texts == [(event, f"{step}") for step in range(20) for event in ("message.delta", "message")]
 
 
-async def test_foreign_and_broken_signals_are_ignored(world: World, server: Server) -> None:
+async def test_unknown_and_malformed_notifications_are_ignored(world: World, server: Server) -> None:
     session_id = await world.new_session()
     async with reading(server.url, session_id, world.key) as reader:
         await heard(world, session_id, reader)
@@ -193,7 +193,7 @@ def _parsed(payload: str) -> Notification:
     return notification
 
 
-def test_signals_fit_into_a_notification() -> None:
+def test_payloads_fit_into_a_notification() -> None:
     ids = [uuid4() for _ in range(1001)]
     payloads = event_payloads(ids)
     assert all(len(payload.encode()) < 8000 for payload in payloads)

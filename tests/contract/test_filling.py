@@ -21,7 +21,7 @@ ENDED_RUN = ["input.accepted", "run.started", "input.consumed", "message", "run.
 
 
 @pytest.mark.long
-async def test_the_service_reads_what_was_filled_in(database_url: str, tmp_path: Path) -> None:
+async def test_service_reads_generated_data(database_url: str, tmp_path: Path) -> None:
     with serving(database_url, tmp_path) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
             world = await World.create(database_url, http)

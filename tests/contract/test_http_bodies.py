@@ -218,7 +218,7 @@ def send_for_ever(wire: Wire, bytes_: int, pause_seconds: float) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("pause_seconds", [0.0, 0.1])
-async def test_what_comes_after_an_early_answer_is_not_taken_for_ever(
+async def test_draining_after_an_early_response_is_limited(
     target: Target, narrow: Server, pause_seconds: float
 ) -> None:
     """Neither a flood nor a trickle keeps a connection that was answered already."""
@@ -233,9 +233,7 @@ async def test_what_comes_after_an_early_answer_is_not_taken_for_ever(
 # --- Expect: 100-continue ---
 
 
-async def test_who_asks_first_gets_the_final_status_without_sending(
-    world: World, target: Target, server: Server
-) -> None:
+async def test_expect_100_continue_gets_an_early_final_status(world: World, target: Target, server: Server) -> None:
     absent = ("POST", "/v1/skills/01890000-0000-7000-8000-000000000000/versions", *target.versions[2:])
     refused = ("POST", target.versions[1], "Authorization: Bearer nonsense", GZIP)
     for operation, length, status in (
@@ -250,7 +248,7 @@ async def test_who_asks_first_gets_the_final_status_without_sending(
             assert wire.answer().error()[0] == status
 
 
-async def test_who_asks_first_and_may_is_told_to_go_on(target: Target, server: Server) -> None:
+async def test_expect_100_continue_is_answered(target: Target, server: Server) -> None:
     archive = bundle()
     for operation, body, status in ((target.events, INPUT, 200), (target.versions, archive, 201)):
         with Wire(server.port) as wire:
@@ -325,7 +323,7 @@ def count_open_after(server: Server, data: bytes, status: int) -> int:
     return still_open
 
 
-async def test_slow_bodies_hold_nobody_else_up(target: Target, narrow: Server) -> None:
+async def test_slow_bodies_do_not_delay_others(target: Target, narrow: Server) -> None:
     wires = [Wire(narrow.port) for _ in range(50)]
     for wire in wires:
         wire.send(request(*target.versions, "Content-Length: 1000", body=b"\x1f"))
@@ -336,7 +334,7 @@ async def test_slow_bodies_hold_nobody_else_up(target: Target, narrow: Server) -
             assert wire.is_silent(0.001)
 
 
-def test_a_request_that_never_ends_its_headers_holds_nobody_up(server: Server) -> None:
+def test_endless_headers_do_not_delay_others(server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.port)) as slow:
         slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n")
         assert exchange(server.port, request("GET", "/healthz")).status == 200

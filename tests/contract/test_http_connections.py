@@ -121,9 +121,7 @@ async def test_large_heads_and_bodies_come_one_behind_the_other(
 # --- Expect ---
 
 
-async def test_nobody_is_told_to_go_on_in_the_middle_of_an_answer(
-    world: World, server: Server, authorization: str
-) -> None:
+async def test_no_100_continue_inside_a_response(world: World, server: Server, authorization: str) -> None:
     """While a stream is sent, it is watched whether its reader leaves."""
     path = f"/v1/sessions/{await world.new_session()}/events"
     for framing in ([], ["Content-Length: 0"], ["Content-Length: 5"], [CHUNKED]):
@@ -145,7 +143,7 @@ def leave(wire: Wire, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["reset", "closed"])
-async def test_whoever_leaves_at_whatever_point_leaves_nothing_behind(
+async def test_disconnected_clients_leave_nothing_behind(
     world: World, hasty: Server, authorization: str, how: str
 ) -> None:
     path = f"/v1/sessions/{await world.new_session()}/events"
@@ -186,7 +184,7 @@ async def test_a_server_stops_beside_idle_connections(database_url: str, tmp_pat
 # --- a flood of tiny chunks ---
 
 
-def test_a_body_of_one_byte_chunks_holds_nobody_up(server: Server) -> None:
+def test_one_byte_chunks_do_not_delay_others(server: Server) -> None:
     """No credential is needed to send it. Other clients are served meanwhile."""
     flood = chunk(b" ") * 500_000
     stopped = threading.Event()
@@ -207,7 +205,7 @@ def test_a_body_of_one_byte_chunks_holds_nobody_up(server: Server) -> None:
 
 
 @pytest.mark.long
-async def test_a_body_of_one_byte_chunks_that_is_read_holds_nobody_up(
+async def test_one_byte_chunks_of_a_read_body_do_not_delay_others(
     world: World, server: Server, authorization: str
 ) -> None:
     """With a credential the application reads the body, piece by piece."""

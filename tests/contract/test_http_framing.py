@@ -74,7 +74,7 @@ async def head(world: World) -> tuple[str, str, str, str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_a_body_ends_where_it_is_said_to_end(
+async def test_body_ends_at_its_declared_length(
     world: World, server: Server, head: tuple[str, str, str, str], case: Case
 ) -> None:
     with Wire(server.port) as wire:
@@ -110,7 +110,7 @@ UNREAD = {
 @pytest.mark.parametrize("expect", [False, True], ids=["", "expecting"])
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
 @pytest.mark.parametrize("line", UNREAD, ids=" ".join)
-def test_a_body_that_nobody_reads_is_never_a_request(
+def test_unread_body_is_never_parsed_as_a_request(
     server: Server, line: tuple[str, str], chunked: bool, expect: bool
 ) -> None:
     """Sent at once, also by those who asked first and did not wait."""
@@ -144,7 +144,7 @@ def test_an_upgrade_is_not_made(server: Server) -> None:
             assert wire.answer().header("x-request-id") == "next"
 
 
-def test_what_is_pipelined_behind_a_refusal_that_closes_is_not_read(server: Server) -> None:
+def test_requests_pipelined_behind_a_closing_error_are_not_read(server: Server) -> None:
     for refused in (b"nonsense\r\n\r\n", request("GET", "/healthz", "Connection: close")):
         with Wire(server.port) as wire:
             wire.send_what_it_takes(NEXT + refused + SMUGGLED)
@@ -163,7 +163,7 @@ def test_a_thousand_pipelined_requests_are_answered_in_order(server: Server) -> 
 @pytest.mark.parametrize(
     "host", ["a b", "a/b", "a@b", "a, b", "http://a", "a:b", "[::1", "::1", "é", "a?b", "a#b", '"a"', "a\\b", "a:1:2"]
 )
-def test_a_host_that_is_none_is_400(server: Server, host: str) -> None:
+def test_invalid_host_is_400(server: Server, host: str) -> None:
     with Wire(server.port) as wire:
         wire.send(request("GET", "/healthz", f"Host: {host}", host=False) + NEXT)
         assert wire.answer().error() == (400, "invalid_request")

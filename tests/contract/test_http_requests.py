@@ -77,7 +77,7 @@ def test_http_1_0_is_answered_and_closed(server: Server) -> None:
         "/" + "a" * 10_000,
     ],
 )
-async def test_unknown_paths_are_404_whoever_asks(world: World, server: Server, path: str) -> None:
+async def test_unknown_paths_are_404_for_every_caller(world: World, server: Server, path: str) -> None:
     headers = (f"Authorization: Bearer {world.key}", f"Service-Workspace: {world.workspace_id}")
     for answer in (ask(server, "GET", path), ask(server, "GET", path, *headers), ask(server, "POST", path, *headers)):
         assert answer.error() == (404, "not_found")
@@ -111,7 +111,7 @@ SESSION_EVENTS = "/v1/sessions/01890000-0000-7000-8000-000000000000/events"
     ],
 )
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW", "post"])
-def test_a_wrong_method_is_405_with_what_is_allowed(server: Server, path: str, allow: str, method: str) -> None:
+def test_wrong_method_is_405_with_allow(server: Server, path: str, allow: str, method: str) -> None:
     answer = ask(server, method, path)
     assert answer.error() == (405, "invalid_request")
     assert answer.header("allow") == allow
@@ -125,7 +125,7 @@ def test_get_on_a_path_that_only_takes_posts_is_405(server: Server) -> None:
             assert (answer.status, answer.header("allow")) == (405, "POST")
 
 
-def test_a_wrong_method_wins_over_a_missing_credential_and_loses_to_an_unknown_path(server: Server) -> None:
+def test_order_of_404_405_and_401(server: Server) -> None:
     assert ask(server, "DELETE", "/v1/api-keys").status == 405
     assert ask(server, "DELETE", "/v1/nothing").status == 404
 
@@ -218,7 +218,7 @@ async def test_a_connection_serves_on_after_an_error(world: World, server: Serve
 
 
 @pytest.mark.parametrize("bytes_", [0, 1, 4_096, 100_000, 5_000_000])
-def test_a_body_that_nobody_read_is_not_taken_for_the_next_request(server: Server, bytes_: int) -> None:
+def test_unread_body_is_not_parsed_as_the_next_request(server: Server, bytes_: int) -> None:
     """The body is a request itself: read as one, it would be answered."""
     smuggled = request("GET", "/readyz", "X-Request-Id: smuggled")
     body = (smuggled * (bytes_ // len(smuggled) + 1))[:bytes_]
@@ -249,7 +249,7 @@ async def test_pipelined_requests_are_answered_in_order(world: World, server: Se
     assert b"steered" in answers[3].body
 
 
-def test_what_is_no_http_is_refused_and_closed(server: Server) -> None:
+def test_invalid_http_is_refused_and_closed(server: Server) -> None:
     """The parser's own refusal: there is no request yet that could be answered with the envelope."""
     for data in (b"nonsense\r\n\r\n", b"GET /healthz HTTP/1.1\r\nHost: a\r\nBad Header: b\r\n\r\n"):
         with Wire(server.port) as wire:

@@ -78,7 +78,7 @@ def trickle(wire: Wire) -> None:
         time.sleep(0.05)
 
 
-def test_a_connection_on_which_nothing_more_is_asked_is_closed(brief: Server) -> None:
+def test_idle_connection_is_closed(brief: Server) -> None:
     with Wire(brief.port) as wire:
         wire.send(HEALTH)
         assert wire.answer().status == 200

@@ -129,7 +129,7 @@ async def test_an_empty_id_in_a_path_is_no_path(world: World, server: Server) ->
         "18446744073709551617",
     ],
 )
-async def test_what_is_not_a_number_in_range_is_400(world: World, server: Server, limit: str) -> None:
+async def test_numbers_out_of_range_are_400(world: World, server: Server, limit: str) -> None:
     assert list_keys(server, world, f"?limit={limit}").error() == (400, "invalid_request")
 
 
@@ -219,13 +219,13 @@ async def test_any_printable_idempotency_key_works(world: World, server: Server,
         ("é" * 256).encode(),
     ],
 )
-async def test_idempotency_keys_with_unseen_characters_are_400(world: World, server: Server, key: bytes) -> None:
+async def test_idempotency_keys_with_unprintable_characters_are_400(world: World, server: Server, key: bytes) -> None:
     answer = submit(server, world, await world.new_session(), b"Idempotency-Key: " + key)
     assert answer.error() == (400, "invalid_request")
 
 
 @pytest.mark.parametrize("byte", [0x00, 0x01, 0x0B, 0x1B, 0x7F])
-async def test_control_characters_in_a_header_never_get_in(world: World, server: Server, byte: int) -> None:
+async def test_control_characters_in_a_header_are_refused(world: World, server: Server, byte: int) -> None:
     """Refused by the parser before there is a request."""
     session_id = await world.new_session()
     answer = submit(server, world, session_id, b"Idempotency-Key: a" + bytes([byte]) + b"b")

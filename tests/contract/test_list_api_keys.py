@@ -127,7 +127,7 @@ async def test_workspace_header_is_required_and_must_be_a_uuid(world: World) -> 
     assert error_of(await world.http.get("/v1/api-keys", headers=doubled)) == (400, "invalid_request")
 
 
-async def test_what_may_not_be_read_is_not_there(world: World, server: Server) -> None:
+async def test_unreadable_workspace_is_404(world: World, server: Server) -> None:
     """Same status, same bytes: no such workspace, somebody else's, no permission to read, a session token."""
     other = await World.create(server.database_url, world.http)
     blind = await world.new_key(Permission.KEY_MANAGE, Permission.SESSION_MANAGE, Permission.SKILL_MANAGE)

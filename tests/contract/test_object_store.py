@@ -74,9 +74,7 @@ async def test_a_version_is_downloaded_in_whole_in_part_and_by_file(world: World
     assert [file["path"] for file in compared["files"]] == ["large.txt", "noise"]
 
 
-async def test_downloads_from_a_store_that_lost_or_refuses_an_archive_are_answered_in_form(
-    world: World, s3: str
-) -> None:
+async def test_downloads_of_missing_or_refused_archives_have_the_error_envelope(world: World, s3: str) -> None:
     skill_id = await world.new_skill()
     for name in ("one", "two"):
         assert (await world.push(skill_id, bundle(name))).status_code == 201

@@ -163,7 +163,7 @@ def _faults(schema: Json, body: object) -> Iterator[object]:
 
 
 @each_operation
-def test_refusals_of_one_status_have_names_of_their_own(operation: Operation) -> None:
+def test_refusals_of_one_status_have_different_names(operation: Operation) -> None:
     named = [(STATUS[refusal.fault.kind], refusal.name) for refusal in refusals(operation)]
     assert len(named) == len(set(named))
 
@@ -354,7 +354,7 @@ def test_page_shows_every_operation_with_all_it_can_answer() -> None:
             assert f"206 The bytes that Range asked for. Binary, {operation.download}." in article
 
 
-def test_page_loads_nothing_and_leads_nowhere_else() -> None:
+def test_page_loads_nothing_and_has_no_external_links() -> None:
     page = Page(PAGE)
     own = {f"#{name}" for name in page.ids} | {"openapi.json"}
     assert set(page.addresses) <= own
@@ -364,7 +364,7 @@ def test_page_loads_nothing_and_leads_nowhere_else() -> None:
     assert not re.search(r"url\(|@import", PAGE)
 
 
-def test_page_escapes_what_it_shows() -> None:
+def test_page_escapes_its_content() -> None:
     hostile = "<script>alert('&\"')</script>"
     operation = msgspec.structs.replace(OPERATIONS[0], summary=hostile, description=hostile, success=hostile)
     page = docs_html(openapi_document([operation]))

@@ -84,7 +84,7 @@ both = pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC], ids=["openai", "a
 
 @pytest.mark.long
 @both
-async def test_text_is_shown_as_it_comes_and_counted(dialect: Dialect) -> None:
+async def test_text_is_streamed_and_tokens_are_counted(dialect: Dialect) -> None:
     async with talking(dialect, streams(dialect.text("Hel", "lo ", "there"))) as talk:
         step = await talk.step()
         assert talk.shown == ["Hel", "lo ", "there"]
@@ -111,14 +111,14 @@ async def test_tool_calls_come_out_of_the_stream(dialect: Dialect) -> None:
 
 @both
 @pytest.mark.parametrize("written", ['["a"]', '{"path": ', '"text"', '{"path": "a\\u0000"}', '{"path": "\\ud800"}'])
-async def test_arguments_that_are_no_object_are_kept_as_they_were(dialect: Dialect, written: str) -> None:
+async def test_arguments_that_are_not_an_object_are_kept(dialect: Dialect, written: str) -> None:
     async with talking(dialect, streams(dialect.calls("", ("call_1", "read", written)))) as talk:
         [call] = (await talk.step()).turn.tool_calls
         assert call.arguments == {MALFORMED_ARGUMENTS: written}
 
 
 @both
-async def test_what_no_database_holds_is_replaced(dialect: Dialect) -> None:
+async def test_characters_that_postgres_cannot_store_are_replaced(dialect: Dialect) -> None:
     async with talking(dialect, streams(dialect.text("a\0b", "\ud800"))) as talk:
         turn = (await talk.step()).turn
         assert turn.text == "a\ufffdb?"
@@ -211,7 +211,7 @@ async def test_without_instructions_there_is_no_system_prompt(dialect: Dialect) 
         assert body["messages"][0]["role"] == "user"
 
 
-async def test_what_a_provider_signed_goes_back_to_the_same_model_only() -> None:
+async def test_provider_records_are_sent_to_the_same_model_only() -> None:
     replies = [streams(thinking("Hm.", "c2lnbmVk", "Yes.")), *[streams(ANTHROPIC.text("ok"))] * 2]
     async with talking(ANTHROPIC, *replies) as talk:
         turn = (await talk.step()).turn
@@ -225,7 +225,7 @@ async def test_what_a_provider_signed_goes_back_to_the_same_model_only() -> None
 
 
 @both
-async def test_a_record_that_cannot_be_read_is_done_without(dialect: Dialect) -> None:
+async def test_unreadable_record_is_ignored(dialect: Dialect) -> None:
     strange = AssistantTurn("Said.", [], {"model": dialect.model, "response": {"kind": "future"}})
     async with talking(dialect, streams(dialect.text("ok"))) as talk:
         await talk.step([*HELLO, strange, UserTurn("Go on")])
@@ -315,7 +315,7 @@ async def test_a_connection_reset_in_the_middle_is_tried_again(dialect: Dialect)
 
 
 @both
-async def test_half_an_answer_that_ends_in_good_order_is_no_answer(dialect: Dialect) -> None:
+async def test_incomplete_answer_that_ends_cleanly_is_refused(dialect: Dialect) -> None:
     half = dialect.text("Half an", " answer")[: -dialect.closing]
     async with talking(dialect, streams(half), streams(dialect.text("Whole"))) as talk:
         assert (await talk.step()).turn.text == "Whole"
@@ -328,14 +328,14 @@ async def test_garbage_in_the_stream_is_tried_again(dialect: Dialect) -> None:
         assert (await talk.step()).turn.text == "Whole"
 
 
-async def test_an_overload_told_inside_the_stream_is_tried_again() -> None:
+async def test_overload_reported_inside_the_stream_is_retried() -> None:
     overloaded = [*ANTHROPIC.text("a")[:3], ("error", ANTHROPIC.error("overloaded_error", "Overloaded"))]
     async with talking(ANTHROPIC, streams(overloaded), streams(ANTHROPIC.text("Whole"))) as talk:
         assert (await talk.step()).turn.text == "Whole"
 
 
 @both
-async def test_nobody_listens(dialect: Dialect) -> None:
+async def test_unreachable_provider_fails_the_step(dialect: Dialect) -> None:
     async with provider() as gone:
         url = gone.url
     addresses = {"openai_base_url": f"{url}/v1", "anthropic_base_url": url}
@@ -345,7 +345,7 @@ async def test_nobody_listens(dialect: Dialect) -> None:
 
 
 @both
-async def test_a_wrong_key_fails_at_once_and_is_not_told(dialect: Dialect) -> None:
+async def test_wrong_key_fails_at_once_and_is_not_shown(dialect: Dialect) -> None:
     wrong = refuses(401, dialect.error("authentication_error", f"Incorrect API key provided: {KEY}"))
     async with talking(dialect, wrong) as talk:
         with pytest.raises(ModelFailure) as failed:
@@ -372,7 +372,7 @@ async def test_an_empty_account_is_not_waited_for() -> None:
         assert len(talk.served.requests) == 1
 
 
-async def test_a_session_too_long_is_told_apart() -> None:
+async def test_exceeded_context_is_recognised() -> None:
     too_long = refuses(400, OPENAI.error("context_length_exceeded", "maximum context length is 8192 tokens"))
     async with talking(OPENAI, too_long) as talk:
         with pytest.raises(ContextExceeded, match="8192"):

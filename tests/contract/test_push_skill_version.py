@@ -129,7 +129,7 @@ async def test_a_key_revoked_while_the_body_arrives_writes_nothing(world: World)
     ],
     ids=["entries", "content", "frontmatter", "archive"],
 )
-async def test_what_is_too_much_to_be_read_at_once_is_taken_like_the_rest(world: World, files: dict[str, str]) -> None:
+async def test_archive_larger_than_memory_limit_is_accepted(world: World, files: dict[str, str]) -> None:
     answer = await world.push(await world.new_skill(), bundle(**files))
     assert answer.status_code == 201, answer.text
     assert {file["path"] for file in answer.json()["manifest"]["files"]} == {"SKILL.md", *files}
@@ -156,7 +156,7 @@ async def test_frontmatter_is_kept_as_given(world: World) -> None:
     assert stored == body["frontmatter"]
 
 
-async def test_uploads_beyond_the_limit_wait_and_then_are_asked_to_come_back(database_url: str, tmp_path: Path) -> None:
+async def test_uploads_beyond_the_limit_wait_and_are_then_503(database_url: str, tmp_path: Path) -> None:
     settings = {"BUNDLE_UPLOADS": 1, "BUNDLE_UPLOAD_WAIT_SECONDS": 0.5}
     with serving(database_url, tmp_path, **settings) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:

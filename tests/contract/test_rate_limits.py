@@ -142,7 +142,7 @@ async def test_a_credential_has_its_burst_and_no_more(servers: Servers, counting
 
 
 @pytest.mark.long
-async def test_it_comes_back_when_it_is_said_to(database_url: str, tmp_path: Path, counting: dict[str, str]) -> None:
+async def test_request_succeeds_after_retry_after(database_url: str, tmp_path: Path, counting: dict[str, str]) -> None:
     settings = {"LIMIT_CREDENTIAL_PER_MINUTE": 30, "LIMIT_CREDENTIAL_BURST": 1}
     async with limited(database_url, tmp_path, **settings, **counting) as world:
         while (answer := await world.list_keys()).status_code == 200:
@@ -151,7 +151,7 @@ async def test_it_comes_back_when_it_is_said_to(database_url: str, tmp_path: Pat
         assert (await world.list_keys()).status_code == 200
 
 
-async def test_both_limits_must_allow_and_neither_pays_for_the_other(
+async def test_request_refused_by_one_limit_is_not_charged_to_the_other(
     database_url: str, tmp_path: Path, counting: dict[str, str]
 ) -> None:
     settings = SLOW | {"LIMIT_CREDENTIAL_BURST": 2, "LIMIT_WORKSPACE_BURST": 5}
@@ -225,7 +225,7 @@ async def test_the_order_of_checks(servers: Servers, counting: dict[str, str]) -
         assert is_silent(unknown)
 
 
-async def test_submitting_is_limited_also_for_those_who_are_known(servers: Servers, counting: dict[str, str]) -> None:
+async def test_submit_is_limited_for_known_callers(servers: Servers, counting: dict[str, str]) -> None:
     async with world_on(servers(**FIVE_EACH, **counting)) as world:
         session_id = await world.new_session()
         key, key_id = await world.new_key_record((Permission.SESSION_MANAGE,))
@@ -263,7 +263,7 @@ async def answers_over_many_connections(server: Server, world: World, count: int
     return [await ask() for _ in range(count)]
 
 
-async def test_processes_share_what_there_is(database_url: str, tmp_path: Path, counting: dict[str, str]) -> None:
+async def test_processes_share_the_limit(database_url: str, tmp_path: Path, counting: dict[str, str]) -> None:
     settings = SLOW | {"LIMIT_WORKSPACE_PER_MINUTE": 0, "LIMIT_CREDENTIAL_BURST": 10, "SERVER_PROCESSES": 2}
     with serving(database_url, tmp_path, **settings, **counting) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
@@ -290,7 +290,7 @@ async def test_servers_share_one_redis(database_url: str, tmp_path: Path, valkey
     assert [answer.status_code for answer in answers] == [200] * 6 + [429] * 2
 
 
-async def test_a_crowd_is_asked_about_together_and_each_gets_its_own_answer(valkey: Valkey) -> None:
+async def test_concurrent_requests_share_one_redis_call(valkey: Valkey) -> None:
     rate = Rate("credential", 1, 60_000_000)
     shared = RedisBackend(valkey.url, [rate], wait_seconds=30)
     try:

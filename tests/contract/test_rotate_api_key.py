@@ -117,7 +117,7 @@ async def test_a_key_is_rotated_once_and_its_successor_next(world: World) -> Non
     assert [str(lineage) for (lineage,) in lineages] == [first["id"]]
 
 
-async def test_what_has_ended_is_not_rotated(world: World) -> None:
+async def test_ended_keys_are_not_rotated(world: World) -> None:
     revoked, expired = await made(world), await made(world)
     await world.post(f"/v1/api-keys/{revoked['id']}/revoke", None)
     await world.execute("UPDATE api_keys SET expires_at = clock_timestamp() WHERE id = %s", expired["id"])
@@ -125,7 +125,7 @@ async def test_what_has_ended_is_not_rotated(world: World) -> None:
         assert error_of(await world.post(f"/v1/api-keys/{key['id']}/rotate", {})) == (409, "conflict")
 
 
-async def test_many_who_rotate_one_key_at_once_make_one(world: World) -> None:
+async def test_concurrent_rotations_create_one_key(world: World) -> None:
     old = await made(world)
     answers = await asyncio.gather(*(world.post(f"/v1/api-keys/{old['id']}/rotate", {}) for _ in range(8)))
     assert sorted(answer.status_code for answer in answers) == [201] + [409] * 7
@@ -199,7 +199,7 @@ async def test_a_rotation_heeds_a_longest_life_that_was_set_since(world: World) 
     assert datetime.fromisoformat(new["expires_at"]) <= datetime.now(UTC) + timedelta(days=30)
 
 
-async def test_the_operator_keeps_to_it_too(world: World) -> None:
+async def test_operator_obeys_the_longest_life(world: World) -> None:
     await limit_keys(world, 1)
     await world.new_key_record(EVERY_PERMISSION, datetime.now(UTC) + timedelta(hours=23))
     with pytest.raises(ServiceError, match="1 days at most"):

@@ -28,7 +28,7 @@ async def submit_and_begin(world: World, brake: Brake, text: str) -> str:
     return run_id
 
 
-async def test_an_input_is_worked_on(world: World, worker: Worker) -> None:
+async def test_input_is_processed(world: World, worker: Worker) -> None:
     session_id = await world.new_session()
     run_id = (await world.submit(session_id, "Plan the release.")).json()["run_id"]
     run = await ended(world, run_id)
@@ -69,7 +69,7 @@ async def test_an_input_during_a_run_steers_it(world: World, worker: Worker) -> 
     assert steps[1] > 1, "taken up at a later step"
 
 
-async def test_the_next_input_goes_on_with_the_conversation(world: World, worker: Worker) -> None:
+async def test_next_input_continues_the_conversation(world: World, worker: Worker) -> None:
     session_id = await world.new_session()
     first = (await world.submit(session_id, "One.")).json()["run_id"]
     await ended(world, first)
@@ -99,7 +99,7 @@ async def test_a_skill_is_read_by_the_agent(world: World, worker: Worker) -> Non
 GREETING = "---\nname: greeting\ndescription: Says hello.\n---\n{}\n"
 
 
-async def test_a_failed_run_says_why_and_loses_no_input(world: World, worker: Worker) -> None:
+async def test_failed_run_has_a_reason_and_loses_no_input(world: World, worker: Worker) -> None:
     session_id = await world.new_session()
     async with Brake(world, session_id) as brake:
         run_id = await submit_and_begin(world, brake, "demo: fail")
@@ -125,7 +125,7 @@ async def test_a_missing_key_fails_at_once_and_names_the_setting(world: World, w
     assert run["inputs_consumed"] == 1
 
 
-async def test_cancel_takes_effect_at_once_and_names_what_was_not_taken_up(world: World, worker: Worker) -> None:
+async def test_cancel_lists_unconsumed_inputs(world: World, worker: Worker) -> None:
     session_id = await world.new_session()
     async with Brake(world, session_id) as brake:
         run_id = await submit_and_begin(world, brake, "demo: slow 99")
@@ -188,7 +188,7 @@ async def test_a_session_with_skills_that_do_not_exist_is_400(world: World, skil
     assert error_of(await world.post("/v1/sessions", {"skills": skills})) == (400, "invalid_request")
 
 
-async def test_a_session_shows_what_it_was_made_with(world: World, server: Server) -> None:
+async def test_session_shows_its_settings(world: World, server: Server) -> None:
     skill_id = await world.new_skill()
     asked = {
         "title": "t",

@@ -104,7 +104,7 @@ async def test_fifty_by_default_oldest_first(world: World) -> None:
     assert await page(world, session_id, "?after=000") == first
 
 
-async def test_the_end_has_no_cursor_and_is_gone_on_from_later(world: World) -> None:
+async def test_last_page_has_no_cursor_and_can_be_continued_later(world: World) -> None:
     session_id = await world.new_session()
     assert await page(world, session_id) == {"items": [], "next_cursor": None}
     await add_events(world, session_id, 10)
@@ -179,7 +179,7 @@ async def test_a_doubled_last_event_id_is_400(world: World) -> None:
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
-async def test_who_may_read(world: World, server: Server, accept: str) -> None:
+async def test_permissions_to_read(world: World, server: Server, accept: str) -> None:
     """A stream is refused like a page: before it begins, by the envelope, and with the same bytes."""
     session_id, other = await world.new_session(), await world.new_session()
     path, headers = f"/v1/sessions/{session_id}/events", {"Accept": accept}

@@ -39,7 +39,7 @@ async def walk(world: World, query: str = "") -> list[dict[str, Any]]:
 # --- reading ---
 
 
-async def test_what_was_created_is_read_back(world: World) -> None:
+async def test_created_session_can_be_read(world: World) -> None:
     skill_id = await world.new_skill()
     await world.push(skill_id, bundle())
     skills = [{"skill_id": skill_id, "version": 1}]
@@ -54,7 +54,7 @@ async def test_what_was_created_is_read_back(world: World) -> None:
     assert by_token.json() == session | {"created_by": session["created_by"] | {"primary_email": None}}
 
 
-async def test_who_has_it_already_gets_304(world: World) -> None:
+async def test_matching_etag_gets_304(world: World) -> None:
     session = await created(world)
     path = f"/v1/sessions/{session['id']}"
     for tags in ('"1"', 'W/"1"', '"7", "1"', "*"):
@@ -70,7 +70,7 @@ async def test_lists(world: World) -> None:
     assert await walk(world, "&order=asc") == [summary(session) for session in sessions]
 
 
-async def test_a_walk_goes_on_though_its_cursor_is_deleted_or_archived(world: World) -> None:
+async def test_paging_continues_after_its_cursor_is_deleted_or_archived(world: World) -> None:
     sessions = [await created(world) for _ in range(6)]
     first = (await world.get("/v1/sessions?limit=2")).json()
     await world.delete(f"/v1/sessions/{first['next_cursor']}")
@@ -81,7 +81,7 @@ async def test_a_walk_goes_on_though_its_cursor_is_deleted_or_archived(world: Wo
     assert [item["id"] for item in third["items"]] == [sessions[1]["id"], sessions[0]["id"]]
 
 
-async def test_the_list_tells_what_goes_on(world: World) -> None:
+async def test_list_shows_the_state_of_runs(world: World) -> None:
     resting, queued, running, done = [await created(world) for _ in range(4)]
     runs = {one["id"]: (await world.submit(one["id"])).json()["run_id"] for one in (queued, running, done)}
     await world.execute("UPDATE runs SET state = 'running' WHERE id = %s", runs[running["id"]])
@@ -129,7 +129,7 @@ TITLES = (
         ("", list(TITLES)),
     ],
 )
-async def test_a_search_finds_what_titles_contain(world: World, search: str, found: list[str | None]) -> None:
+async def test_search_finds_parts_of_titles(world: World, search: str, found: list[str | None]) -> None:
     for title in TITLES:
         await created(world, title=title)
     query = f"&search={quote(search)}"
@@ -138,7 +138,7 @@ async def test_a_search_finds_what_titles_contain(world: World, search: str, fou
     assert await walk(world, f"{query}&archived=true") == []
 
 
-async def test_a_search_goes_on_from_page_to_page(world: World) -> None:
+async def test_search_is_paged(world: World) -> None:
     sessions = [await created(world, title=f"{'even' if number % 2 == 0 else 'odd'} {number}") for number in range(16)]
     for session in sessions[:4]:
         await world.patch(f"/v1/sessions/{session['id']}", {"archived": True})
@@ -163,7 +163,7 @@ async def test_bad_queries_are_400(world: World, query: str) -> None:
 # --- changing ---
 
 
-async def test_a_change_changes_what_it_names(world: World) -> None:
+async def test_change_affects_only_named_fields(world: World) -> None:
     session = await created(world, title="Plan", instructions="Be brief.")
     path = f"/v1/sessions/{session['id']}"
     answer = await world.patch(path, {"title": "New plan"})
@@ -175,7 +175,7 @@ async def test_a_change_changes_what_it_names(world: World) -> None:
     assert (await world.get(path)).json() == answer.json()
 
 
-async def test_what_changes_nothing_is_no_change(world: World) -> None:
+async def test_change_without_effect_is_not_recorded(world: World) -> None:
     session = await created(world, title="Plan")
     path = f"/v1/sessions/{session['id']}"
     changes: list[dict[str, Any]] = [{}, {"title": "Plan"}, {"archived": False}, {"skills": []}]
@@ -220,7 +220,7 @@ async def test_skills_are_changed_as_a_whole(world: World) -> None:
     assert (await world.get(path)).json()["skills"] == wanted
 
 
-async def test_who_was_not_first_is_412(world: World) -> None:
+async def test_outdated_etag_is_412(world: World) -> None:
     session = await created(world)
     path = f"/v1/sessions/{session['id']}"
     first = await world.patch(path, {"title": "a"}, headers={"If-Match": '"1"'})
@@ -236,7 +236,7 @@ async def test_who_was_not_first_is_412(world: World) -> None:
         assert error_of(await world.patch(path, {}, headers={"If-Match": tags})) == (400, "invalid_request")
 
 
-async def test_of_many_who_read_the_same_one_is_first(world: World) -> None:
+async def test_one_of_many_concurrent_changes_wins(world: World) -> None:
     session = await created(world)
     path = f"/v1/sessions/{session['id']}"
     answers = await asyncio.gather(
@@ -334,7 +334,7 @@ async def rows_of(world: World, session_id: str) -> int:
     return int(count)
 
 
-async def test_a_deleted_session_is_gone_with_all_it_had(world: World, server: Server) -> None:
+async def test_deleted_session_is_deleted_with_its_data(world: World, server: Server) -> None:
     session = await created(world, skills=[{"skill_id": await world.new_skill()}])
     session_id, path = session["id"], f"/v1/sessions/{session['id']}"
     token = await world.new_token(session_id)

@@ -52,7 +52,7 @@ def quoted_sum(content: bytes) -> str:
 # --- the whole ---
 
 
-async def test_a_bundle_comes_as_it_was_pushed(world: World) -> None:
+async def test_downloaded_bundle_equals_the_pushed_one(world: World) -> None:
     archive = large_bundle(3_000_000, random_bytes=True)
     answer = await world.get(f"{await pushed(world, archive, 'Report writer')}/bundle")
     assert (answer.status_code, answer.content == archive) == (200, True)
@@ -76,7 +76,7 @@ async def test_a_bundle_comes_as_it_was_pushed(world: World) -> None:
         ("a%2Fb&c=d+e", "z", "a-2Fb-c-d-e"),
     ],
 )
-async def test_a_file_comes_as_bytes_to_be_saved(world: World, path: str, content: str, name: str) -> None:
+async def test_file_is_sent_as_an_attachment(world: World, path: str, content: str, name: str) -> None:
     version = await pushed(world, bundle(**{path: content}))
     answer = await world.http.get(f"{version}/file", params={"path": path}, headers=world.headers())
     assert (answer.status_code, answer.text) == (200, content)
@@ -158,7 +158,7 @@ async def test_a_part_of_something_else_is_the_whole(world: World, content: tupl
 
 
 @pytest.mark.parametrize("text", ["bytes=0-1,5-6", "bytes=5-1", "lines=0-1", "junk"])
-async def test_what_is_no_single_range_is_the_whole(world: World, content: tuple[str, bytes], text: str) -> None:
+async def test_other_range_headers_return_the_whole(world: World, content: tuple[str, bytes], text: str) -> None:
     path, archive = content
     answer = await world.get(path, headers={"Range": text})
     assert (answer.status_code, len(answer.content)) == (200, len(archive))
@@ -200,7 +200,7 @@ def stored_at(server: Server, archive: bytes) -> Path:
     return found
 
 
-async def test_an_archive_that_is_gone_is_500_in_form(world: World, server: Server) -> None:
+async def test_missing_archive_is_500_with_the_error_envelope(world: World, server: Server) -> None:
     archive = bundle(**{"only.txt": "here"})
     version = await pushed(world, archive)
     second = await world.push(version.split("/")[3], bundle())
@@ -302,7 +302,7 @@ async def test_whoever_does_not_read_a_file_is_dropped(own_world: World, own: Se
 
 
 @pytest.mark.long
-async def test_a_server_stops_in_time_with_downloads_that_nobody_reads(database_url: str, tmp_path: Path) -> None:
+async def test_server_stops_during_unread_downloads(database_url: str, tmp_path: Path) -> None:
     settings = {"STREAM_SEND_SECONDS": 600, "SERVER_SHUTDOWN_SECONDS": 2}
     with ExitStack() as closing, serving(database_url, tmp_path, **settings) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:

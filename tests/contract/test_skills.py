@@ -92,7 +92,7 @@ async def test_skills_in_pages(world: World, order: str) -> None:
         assert found == [await skill_of(world, one["id"]) for one in found]
 
 
-async def test_a_walk_goes_on_from_a_skill_that_was_archived_meanwhile(world: World) -> None:
+async def test_paging_continues_from_an_archived_skill(world: World) -> None:
     ids = [await world.new_skill() for _ in range(3)]
     first = (await world.get("/v1/skills?limit=1")).json()
     assert first["next_cursor"] == ids[2]
@@ -114,7 +114,7 @@ async def test_a_cursor_of_another_workspace_or_of_nothing_is_400(world: World, 
 # --- change ---
 
 
-async def test_what_is_left_out_stays(world: World) -> None:
+async def test_omitted_fields_stay_unchanged(world: World) -> None:
     skill_id = await with_versions(world, 2)
     before = await skill_of(world, skill_id)
     named = await change(world, skill_id, name="Other")
@@ -307,7 +307,7 @@ async def test_a_version_reads_as_the_push_answered(world: World) -> None:
         assert error_of(await world.get(f"/v1/skills/{skill_id}/versions/{bad}")) == (400, "invalid_request")
 
 
-async def test_a_version_that_is_not_there_is_404_before_the_permission_is_asked_for(world: World) -> None:
+async def test_unknown_version_is_404_before_the_permission_check(world: World) -> None:
     skill_id, key = await with_versions(world, 1), await world.new_key(Permission.SKILL_MANAGE)
     for path in ("versions/1", "versions/1/bundle", "versions/1/file?path=SKILL.md", "diff?base=1&head=1"):
         assert error_of(await world.get(f"/v1/skills/{skill_id}/{path}", key=key)) == (403, "forbidden")
@@ -361,7 +361,7 @@ async def diff(world: World, skill_id: str, base: int, head: int) -> dict[str, A
     return body
 
 
-async def test_a_diff_names_what_was_added_removed_and_changed(world: World) -> None:
+async def test_diff_lists_added_removed_and_changed_files(world: World) -> None:
     skill_id = await world.new_skill()
     await world.push(skill_id, bundle(**{"gone.txt": "x\n", "same.txt": "s\n", "run.sh": "echo hi\n", "b.bin": "\0"}))
     await world.push(skill_id, bundle(**{"new.txt": "n", "same.txt": "s\n", "run.sh": "echo ho\n", "b.bin": "\0\0"}))

@@ -51,7 +51,7 @@ def named(receiver: Receiver, name: str = "receiver.test", scheme: str = "http")
     return f"{scheme}://{name}:{receiver.port}/hook?x=1"
 
 
-async def test_it_posts_what_it_is_given() -> None:
+async def test_sender_posts_the_given_body() -> None:
     async with receiving(answering(201, "Retry-After: 7\r\n")) as receiver:
         with sending(LAX, Names(["127.0.0.1"])) as sender:
             answered = await sender.post(named(receiver), {"webhook-id": "x"}, b"body")
@@ -134,7 +134,7 @@ async def test_an_attempt_has_one_deadline(behaviour: Behaviour, reason: str) ->
 @pytest.mark.parametrize(
     ("behaviour", "reason"), [(resetting, "broke|ended early"), (babbling, "not HTTP")], ids=["resetting", "babbling"]
 )
-async def test_answers_that_are_none(behaviour: Behaviour, reason: str) -> None:
+async def test_malformed_responses_fail(behaviour: Behaviour, reason: str) -> None:
     async with receiving(behaviour) as receiver:
         with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendError, match=reason):
             await sender.post(named(receiver), {}, b"body")
@@ -200,7 +200,7 @@ async def test_the_rules_of_addresses_hold_when_it_is_sent_too(url: str) -> None
     assert receiver.received == []
 
 
-async def test_the_system_resolves_names_if_nobody_else_does() -> None:
+async def test_names_are_resolved_by_the_system_by_default() -> None:
     async with receiving() as receiver:
         with sending(LAX) as sender:
             assert (await sender.post(f"http://localhost:{receiver.port}/", {}, b"body")).status == 204
@@ -250,7 +250,7 @@ async def test_the_certificate_is_checked_against_the_name_and_not_the_address(t
     assert len(receiver.received) == 1
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+async def test_untrusted_certificate_is_refused(tmp_path: Path) -> None:
     server, _ = certificate(tmp_path, "receiver.test")
     async with receiving(tls=server) as receiver:
         with sending(LAX, Names(["127.0.0.1"])) as sender, pytest.raises(SendError, match="certificate"):

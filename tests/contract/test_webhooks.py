@@ -107,7 +107,7 @@ async def test_a_secret_is_shown_once_and_is_in_no_receipt_and_no_table(world: W
     ],
     ids=str,
 )
-async def test_what_is_refused_when_created_and_when_changed(world: World, given: dict[str, Any]) -> None:
+async def test_invalid_webhooks_are_refused_at_creation_and_change(world: World, given: dict[str, Any]) -> None:
     body = {"url": URL, "events": ["run.failed"]} | given
     assert error_of(await world.post("/v1/webhooks", body)) == (400, "invalid_request")
     webhook = await create(world)
@@ -258,7 +258,7 @@ async def test_redeliver_waits_for_an_attempt_that_is_under_way(world: World) ->
     assert datetime.fromisoformat(again["next_attempt_at"]) > datetime.now(UTC) + timedelta(minutes=50)
 
 
-async def test_a_disabled_webhook_is_asked_for_nothing(world: World) -> None:
+async def test_disabled_webhook_receives_nothing(world: World) -> None:
     webhook_id = (await create(world))["id"]
     delivery_id = (await world.post(f"/v1/webhooks/{webhook_id}/test", None)).json()["id"]
     await change(world, webhook_id, {"enabled": False})
@@ -277,7 +277,7 @@ async def test_a_delivery_is_seen_by_its_own_webhook_only(world: World) -> None:
     assert (await world.get(f"/v1/webhooks/{other}/deliveries")).json()["items"] == []
 
 
-async def test_a_run_that_is_cancelled_is_put_down_for_those_who_want_it(world: World) -> None:
+async def test_cancelled_run_is_queued_for_its_subscribers(world: World) -> None:
     wants, does_not, off = [
         (await create(world, events=[event]))["id"] for event in ("run.cancelled", "run.failed", "run.cancelled")
     ]
@@ -312,7 +312,7 @@ async def narrow(database_url: str, tmp_path: Path) -> AsyncIterator[World]:
             yield await World.create(database_url, http)
 
 
-async def test_a_workspace_has_so_many_and_no_more(narrow: World) -> None:
+async def test_number_of_webhooks_is_limited(narrow: World) -> None:
     body = {"url": URL, "events": ["run.failed"]}
     answers = await asyncio.gather(*(narrow.post("/v1/webhooks", body) for _ in range(8)))
     assert sorted(answer.status_code for answer in answers) == [201] * 3 + [409] * 5

@@ -56,7 +56,7 @@ async def test_a_changed_workspace(world: World) -> None:
     assert roles[str(user_id)] == "owner"
 
 
-async def test_members_come_and_go_and_come_back(world: World) -> None:
+async def test_members_can_leave_and_return(world: World) -> None:
     email, user_id = await add_member(world)
 
     async def one() -> dict[str, Any]:
@@ -83,7 +83,7 @@ async def test_members_come_and_go_and_come_back(world: World) -> None:
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("limit", [1, 4, 10, 11, 200])
-async def test_every_member_comes_once(world: World, order: str, limit: int) -> None:
+async def test_every_member_is_listed_once(world: World, order: str, limit: int) -> None:
     ((owner_id,),) = await world.fetch("SELECT owner_id FROM workspaces WHERE id = %s", world.workspace_id)
     everybody = sorted([str(owner_id), *[str((await add_member(world))[1]) for _ in range(10)]])
     found: list[str] = []

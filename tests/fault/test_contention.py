@@ -150,7 +150,7 @@ async def test_a_lock_that_is_let_go_in_time_costs_nothing(here: World) -> None:
 
 
 @pytest.mark.long
-async def test_clients_that_insist_on_a_locked_session_do_not_hold_up_the_others(here: World) -> None:
+async def test_clients_of_a_locked_session_do_not_delay_others(here: World) -> None:
     """Inputs for the stuck session keep coming, as its clients are told to retry at once."""
     stuck = await here.new_session()
     others = [await here.new_session() for _ in range(4)]
@@ -233,7 +233,7 @@ async def test_a_crowd_shares_one_connection(narrow_api: Server) -> None:
 
 
 @pytest.mark.parametrize("sqlstate", ["53100", "XX000", "QD001", "22012"], ids=["disk full", "bug", "unknown", "odd"])
-async def test_a_full_disk_and_the_unforeseen_are_500_and_store_nothing(
+async def test_full_disk_and_unexpected_errors_are_500_and_store_nothing(
     here: World, api: Server, sqlstate: str
 ) -> None:
     session_id, skill_id = await here.new_session(), await here.new_skill()
@@ -286,7 +286,7 @@ async def test_one_bad_input_fails_alone(here: World) -> None:
 
 
 @pytest.mark.parametrize("sqlstate", ["23505", "40P01", "40001", "55P03"])
-async def test_what_fails_once_by_contention_is_done_again_unseen(here: World, sqlstate: str) -> None:
+async def test_contention_is_retried_without_the_caller_noticing(here: World, sqlstate: str) -> None:
     session_id = await here.new_session()
     # A sequence keeps counting when its transaction is rolled back.
     await here.execute("CREATE SEQUENCE test_failures")
@@ -320,7 +320,7 @@ async def test_an_active_run_that_changed_twice_is_409_and_leaves_no_row(here: W
 
 
 @pytest.mark.parametrize("sqlstate", ["40P01", "40001"])
-async def test_other_operations_that_are_beaten_twice_are_503(here: World, sqlstate: str) -> None:
+async def test_other_operations_that_lose_a_race_twice_are_503(here: World, sqlstate: str) -> None:
     async with trigger(here, "sessions", f"RAISE EXCEPTION 'planted' USING ERRCODE = '{sqlstate}';"):
         answer = await timed(here.post("/v1/sessions", {}))
     assert error_of(answer) == AWAY
@@ -330,7 +330,7 @@ async def test_other_operations_that_are_beaten_twice_are_503(here: World, sqlst
 # --- two processes ---
 
 
-async def test_what_one_process_revokes_ends_in_the_other_at_once(api: Server, narrow_api: Server) -> None:
+async def test_revocation_takes_effect_in_the_other_process(api: Server, narrow_api: Server) -> None:
     async with at(api) as one, httpx.AsyncClient(base_url=narrow_api.url, timeout=30) as http:
         other = World(one.database_url, http)
         other.workspace_id, other.key = one.workspace_id, one.key

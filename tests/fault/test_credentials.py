@@ -53,7 +53,7 @@ async def refused_everywhere(worlds: list[World], secret: str, session_id: str) 
 
 
 @pytest.mark.parametrize("how", ["revoked", "rotated", "token", "token of a revoked key"])
-async def test_what_ends_in_one_process_ends_in_the_others_within_a_second(
+async def test_credential_ends_in_all_processes_within_a_second(
     worlds: list[World], servers: list[Server], how: str
 ) -> None:
     one, other = worlds
@@ -131,7 +131,7 @@ async def test_no_request_fails_while_a_key_is_rotated_under_load(worlds: list[W
 
 
 @pytest.mark.long
-async def test_a_key_that_never_rests_is_revoked_all_the_same(worlds: list[World]) -> None:
+async def test_key_in_constant_use_can_be_revoked(worlds: list[World]) -> None:
     """Changes that queue on one session hold their key for as long as they wait, and there is always one more."""
     one, other = worlds
     path = f"/v1/sessions/{await one.new_session()}"

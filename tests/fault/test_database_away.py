@@ -127,7 +127,7 @@ async def texts_of(world: World) -> Counter[str]:
 # --- away and back ---
 
 
-async def test_stopped_is_503_and_started_is_well_again(here: World, postgres: Postgres) -> None:
+async def test_stopped_database_is_503_until_it_starts_again(here: World, postgres: Postgres) -> None:
     objects = await Objects.make(here)
     postgres.stop()
     try:
@@ -217,9 +217,7 @@ PARTS_OF_A_LOSS = pytest.mark.parametrize("done", [False, True], ids=["before", 
 
 
 @PARTS_OF_A_LOSS
-async def test_a_keyed_input_whose_answer_was_lost_is_answered_and_stored_once(
-    far: World, line: LossyLine, done: bool
-) -> None:
+async def test_keyed_input_with_lost_response_is_stored_once(far: World, line: LossyLine, done: bool) -> None:
     session_id = await far.new_session()
     text = f"lost {uuid4()}"
     line.lose(text.encode(), after_it_is_done=done)
@@ -231,7 +229,7 @@ async def test_a_keyed_input_whose_answer_was_lost_is_answered_and_stored_once(
 
 
 @PARTS_OF_A_LOSS
-async def test_an_unkeyed_input_whose_answer_was_lost_is_said_to_be_unknown(
+async def test_input_without_key_and_lost_response_has_an_unknown_outcome(
     far: World, line: LossyLine, done: bool
 ) -> None:
     session_id = await far.new_session()
@@ -328,7 +326,7 @@ async def test_a_read_whose_connection_is_ended_is_repeated(here: World) -> None
         assert (await reading).status_code == 200
 
 
-def test_the_line_itself_is_honest(postgres: Postgres, line: LossyLine) -> None:
+def test_proxy_of_this_test_passes_bytes_unchanged(postgres: Postgres, line: LossyLine) -> None:
     """A test of the tools: what the line says it lost before or after is so in the database."""
     with psycopg.connect(postgres.url, autocommit=True) as direct:
         direct.execute("CREATE TABLE IF NOT EXISTS honest (word text)")

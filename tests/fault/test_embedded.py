@@ -111,7 +111,7 @@ def server(folder: Path) -> psutil.Process:
     return found
 
 
-def test_it_starts_stops_and_keeps_what_it_was_given(folder: Path) -> None:
+def test_data_survives_a_restart(folder: Path) -> None:
     with running(folder) as url:
         with psycopg.connect(url) as connection:
             connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
@@ -141,7 +141,7 @@ def test_it_is_durable_sorts_by_code_point_and_has_no_tcp_port(folder: Path) -> 
 
 
 @pytest.mark.long
-def test_nobody_else_reaches_the_socket(folder: Path) -> None:
+def test_socket_is_not_accessible_to_other_users(folder: Path) -> None:
     with running(folder):
         cluster = Cluster(folder)
         assert stat.S_IMODE(cluster.socket_dir.stat().st_mode) == 0o700
@@ -237,7 +237,9 @@ def test_a_second_user_shares_the_server_and_leaves_it_running(
 
 
 @pytest.mark.long
-def test_who_started_the_server_may_leave_first(folder: Path, user: Callable[[], "subprocess.Popen[str]"]) -> None:
+def test_process_that_started_the_server_may_end_first(
+    folder: Path, user: Callable[[], "subprocess.Popen[str]"]
+) -> None:
     first, second = user(), None
     ready(first)
     before = server(folder)
@@ -259,7 +261,7 @@ def test_a_killed_user_leaves_no_server_behind(folder: Path, user: Callable[[], 
 
 
 @pytest.mark.long
-def test_users_that_come_and_go_at_the_same_instant(folder: Path, user: Callable[[], "subprocess.Popen[str]"]) -> None:
+def test_concurrent_starts_and_stops(folder: Path, user: Callable[[], "subprocess.Popen[str]"]) -> None:
     rounds, at_once = 4, 4
     for _ in range(rounds):
         users = [user() for _ in range(at_once)]
@@ -269,9 +271,7 @@ def test_users_that_come_and_go_at_the_same_instant(folder: Path, user: Callable
 
 
 @pytest.mark.long
-def test_a_user_that_comes_while_the_server_goes_down(
-    folder: Path, user: Callable[[], "subprocess.Popen[str]"]
-) -> None:
+def test_start_during_a_shutdown(folder: Path, user: Callable[[], "subprocess.Popen[str]"]) -> None:
     for pause_seconds in (0.0, 0.01, 0.05):
         first = user()
         ready(first)

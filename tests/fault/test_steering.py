@@ -169,7 +169,7 @@ async def test_cancel_reaches_a_step_in_another_process(world: World, stand_in: 
     assert stand_in.texts("x")[-1] == ["Hello.", "Again."]
 
 
-async def test_a_session_longer_than_the_window_goes_on(world: World, stand_in: StandIn) -> None:
+async def test_session_longer_than_the_context_window_continues(world: World, stand_in: StandIn) -> None:
     session_id = await new_session(world, "x")
     for number in range(5):
         run_id = (await submitted(world, session_id, f"{number}: " + "word " * 250))["run_id"]
@@ -187,7 +187,7 @@ async def test_a_session_longer_than_the_window_goes_on(world: World, stand_in: 
     assert len(asked[-1]) < len(entries)
 
 
-async def test_a_window_smaller_than_expected_is_found_out(world: World, stand_in: StandIn) -> None:
+async def test_smaller_context_window_than_configured_is_detected(world: World, stand_in: StandIn) -> None:
     too_long = refuses(400, OPENAI.error("context_length_exceeded", "maximum context length is 500 tokens"))
     session_id = await new_session(world, "x")
     for text in ("first " * 160, "second " * 160):

@@ -316,7 +316,7 @@ def test_a_signal_during_the_start_ends_cleanly(serve: Callable[..., Served], fo
 
 
 @pytest.mark.long
-def test_what_fails_before_the_api_comes_out_after_everything_stopped(
+def test_failure_before_the_api_starts_is_reported_after_the_shutdown(
     serve: Callable[..., Served], folder: Path
 ) -> None:
     served = serve(REFUSE="yes")
@@ -354,7 +354,7 @@ def test_a_data_directory_at_fault_is_one_line_and_code_1(serve: Callable[..., S
 
 
 @pytest.mark.long
-def test_an_api_that_cannot_start_is_reported_and_tried_on(serve: Callable[..., Served]) -> None:
+def test_api_that_cannot_start_is_reported_and_retried(serve: Callable[..., Served]) -> None:
     served = serve(BROKEN="yes")
     served.said("DATABASE")
     eventually(lambda: any("api has ended 5 times" in line for line in served.errors))
@@ -396,7 +396,7 @@ def test_a_command_that_ends_leaves_the_server_it_started_to_serve(serve: Callab
 
 
 @pytest.mark.long
-def test_two_serve_on_one_folder_and_either_may_go_first(serve: Callable[..., Served], folder: Path) -> None:
+def test_two_servers_on_one_folder_stop_in_either_order(serve: Callable[..., Served], folder: Path) -> None:
     first, second = serve().up(), serve().up()
     before = server(folder)
     first.signal(signal.SIGTERM)
@@ -437,7 +437,7 @@ def test_children_read_the_same_settings() -> None:
 
 
 @pytest.mark.long
-def test_an_address_in_use_is_told_even_if_it_could_be_shared() -> None:
+def test_address_in_use_is_reported_even_if_it_could_be_shared() -> None:
     """Granian binds with SO_REUSEPORT, so the system alone would not refuse a second server."""
     with socket.socket() as first:
         first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -26,7 +26,7 @@ def worker(own: Server) -> Iterator[Worker]:
     [("Hello.", "run.succeeded", "succeeded"), ("demo: fail", "run.failed", "failed")],
     ids=["succeeded", "failed"],
 )
-async def test_a_run_that_ends_is_told_of(
+async def test_ended_run_is_delivered(
     world: World, server: Server, worker: Worker, receiver: Receiver, text: str, event: str, state: str
 ) -> None:
     webhook_id, secret = await create(world, receiver.url())
@@ -51,9 +51,7 @@ async def test_a_run_that_ends_is_told_of(
     assert secret not in logs
 
 
-async def test_both_secrets_sign_during_the_overlap_and_the_new_one_alone_after_it(
-    world: World, receiver: Receiver
-) -> None:
+async def test_both_secrets_sign_until_the_overlap_ends(world: World, receiver: Receiver) -> None:
     webhook_id, old = await create(world, receiver.url())
     rotated = await world.post(f"/v1/webhooks/{webhook_id}/rotate-secret", {"overlap_seconds": 3600})
     new = rotated.json()["secret"]
@@ -74,7 +72,7 @@ async def test_both_secrets_sign_during_the_overlap_and_the_new_one_alone_after_
 # --- receivers that misbehave ---
 
 
-async def test_it_is_tried_again_with_the_same_id_and_bytes(world: World) -> None:
+async def test_retries_have_the_same_id_and_bytes(world: World) -> None:
     async with receiving(answering(500), answering(503, "Retry-After: 1\r\n"), answering(200)) as receiver:
         webhook_id, secret = await create(world, receiver.url())
         delivery_id = await send_test(world, webhook_id)
@@ -97,7 +95,7 @@ async def test_it_is_tried_again_with_the_same_id_and_bytes(world: World) -> Non
     ],
     ids=["500", "400", "302", "resetting", "babbling"],
 )
-async def test_after_the_last_attempt_it_has_failed(
+async def test_delivery_fails_after_the_last_attempt(
     world: World, worker: Worker, behaviour: Behaviour, status: int | None, error: str
 ) -> None:
     said_before = len(worker.log.read_text())
@@ -115,7 +113,7 @@ async def test_after_the_last_attempt_it_has_failed(
     assert "token=shh" not in said
 
 
-async def test_a_body_without_end_is_cut_off(world: World) -> None:
+async def test_endless_response_body_is_cut(world: World) -> None:
     async with receiving(flooding) as receiver:
         webhook_id, _ = await create(world, receiver.url())
         await send_test(world, webhook_id)
@@ -123,7 +121,7 @@ async def test_a_body_without_end_is_cut_off(world: World) -> None:
 
 
 @pytest.mark.long
-async def test_who_fails_for_days_is_disabled(world: World) -> None:
+async def test_webhook_that_fails_for_days_is_disabled(world: World) -> None:
     async with receiving(answering(500), answering(200), answering(500)) as receiver:
         webhook_id, _ = await create(world, receiver.url())
         await send_test(world, webhook_id)

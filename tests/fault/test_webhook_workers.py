@@ -22,7 +22,7 @@ __all__ = ["own", "receiver", "server"]
 # --- workers that die ---
 
 
-async def test_what_a_killed_worker_was_sending_is_sent_again(world: World, server: Server) -> None:
+async def test_delivery_of_a_killed_worker_is_sent_again(world: World, server: Server) -> None:
     async with receiving(hanging, answering(204)) as receiver:
         webhook_id, secret = await create(world, receiver.url())
         delivery_id = await send_test(world, webhook_id)
@@ -40,7 +40,7 @@ async def test_what_a_killed_worker_was_sending_is_sent_again(world: World, serv
 
 
 @pytest.mark.long
-async def test_every_run_is_told_of_though_workers_are_killed_again_and_again(world: World, server: Server) -> None:
+async def test_every_run_is_delivered_while_workers_are_killed(world: World, server: Server) -> None:
     async with receiving() as receiver:
         await create(world, receiver.url(), "run.succeeded", "run.failed")
         sessions = [await world.new_session() for _ in range(6)]
@@ -130,7 +130,7 @@ async def test_deliveries_of_a_deleted_webhook_are_dropped(world: World, server:
 
 
 @pytest.mark.long
-async def test_what_falls_due_while_a_webhook_is_disabled_has_failed(
+async def test_delivery_due_while_its_webhook_is_disabled_fails(
     world: World, server: Server, receiver: Receiver
 ) -> None:
     """However much it is, and though only two at a time may go to one host."""
@@ -155,7 +155,7 @@ async def test_what_falls_due_while_a_webhook_is_disabled_has_failed(
 
 
 @pytest.mark.long
-async def test_who_is_gone_is_not_asked_again(world: World, server: Server) -> None:
+async def test_receiver_that_answers_410_is_not_called_again(world: World, server: Server) -> None:
     async with receiving(answering(410)) as receiver:
         webhook_id, _ = await create(world, receiver.url())
         first = await send_test(world, webhook_id)
@@ -177,7 +177,7 @@ async def test_who_is_gone_is_not_asked_again(world: World, server: Server) -> N
 
 
 @pytest.mark.long
-async def test_who_never_answers_is_given_up(world: World, server: Server) -> None:
+async def test_receiver_that_never_answers_times_out(world: World, server: Server) -> None:
     async with receiving(hanging) as receiver:
         webhook_id, _ = await create(world, receiver.url())
         await send_test(world, webhook_id)
@@ -190,7 +190,7 @@ async def test_who_never_answers_is_given_up(world: World, server: Server) -> No
 
 
 @pytest.mark.long
-async def test_a_slow_receiver_holds_up_nobody_else(world: World, server: Server, receiver: Receiver) -> None:
+async def test_slow_receiver_does_not_delay_others(world: World, server: Server, receiver: Receiver) -> None:
     """It has more deliveries than there are places; all of one host share its few."""
     async with receiving(hanging) as slow:
         slow_url = f"http://localhost:{slow.port}/"
@@ -214,7 +214,7 @@ async def test_a_slow_receiver_holds_up_nobody_else(world: World, server: Server
 
 
 @pytest.mark.long
-async def test_an_address_of_ones_own_is_not_posted_to(world: World, server: Server, receiver: Receiver) -> None:
+async def test_private_addresses_are_not_called(world: World, server: Server, receiver: Receiver) -> None:
     """The webhook was stored when it was allowed."""
     webhook_id, _ = await create(world, receiver.url())
     await send_test(world, webhook_id)
@@ -235,7 +235,7 @@ async def test_an_address_of_ones_own_is_not_posted_to(world: World, server: Ser
 
 
 @pytest.mark.long
-async def test_a_worker_without_the_key_says_so(world: World, server: Server, receiver: Receiver) -> None:
+async def test_worker_without_the_encryption_key_reports_it(world: World, server: Server, receiver: Receiver) -> None:
     webhook_id, _ = await create(world, receiver.url())
     await send_test(world, webhook_id)
     elsewhere = server.data_dir / "elsewhere"
@@ -252,7 +252,7 @@ async def test_a_worker_without_the_key_says_so(world: World, server: Server, re
 # --- the claim, by itself ---
 
 
-async def test_a_host_without_a_free_place_is_passed_over(world: World, server: Server, receiver: Receiver) -> None:
+async def test_host_at_its_limit_is_skipped(world: World, server: Server, receiver: Receiver) -> None:
     """However many of its deliveries are due, and longer than others."""
     slow, _ = await create(world, "http://localhost:1024/")
     quick, _ = await create(world, receiver.url())

@@ -84,9 +84,7 @@ async def test_a_stopped_worker_hands_its_runs_back_at_once(world: World, server
 
 
 @pytest.mark.long
-async def test_a_queue_that_fails_at_once_is_not_started_all_the_time(
-    postgres_url: str, template: str, tmp_path: Path
-) -> None:
+async def test_failing_queue_is_restarted_with_pauses(postgres_url: str, template: str, tmp_path: Path) -> None:
     url = clone_database(postgres_url, template)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"REVOKE ALL ON SCHEMA jobs FROM {DatabaseSettings().role}".encode())
@@ -134,7 +132,7 @@ async def _gave_up(worker: Worker) -> bool:
 
 
 @pytest.mark.long
-async def test_a_run_that_brings_its_workers_down_fails_in_the_end(world: World, server: Server) -> None:
+async def test_run_that_crashes_its_workers_fails(world: World, server: Server) -> None:
     session_id = await world.new_session()
     run_id = (await world.submit(session_id, "demo: slow 60")).json()["run_id"]
     for attempt in (1, 2):

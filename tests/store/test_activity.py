@@ -107,7 +107,7 @@ async def test_the_window_is_cut_short_where_too_much_came_in(database_url: str,
     assert body.inputs[1:] == later, "what is not cut is as it was"
 
 
-def test_what_drives_runs_does_not_use_the_indexes_of_charts(database_url: str) -> None:
+def test_worker_statements_do_not_use_chart_indexes(database_url: str) -> None:
     """On empty tables all plans cost the same. One that was made there is kept while they grow."""
     with psycopg.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         connection.execute("SET plan_cache_mode = force_generic_plan")

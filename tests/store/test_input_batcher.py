@@ -312,7 +312,7 @@ async def test_a_session_that_stays_locked_is_a_conflict(world: World) -> None:
 # --- timeouts ---
 
 
-async def test_after_a_timeout_the_caller_is_told_whether_the_input_may_be_stored(world: World) -> None:
+async def test_timeout_error_says_whether_the_input_may_be_stored(world: World) -> None:
     stuck = UUID(await world.new_session())
     async with batching(world) as batcher:
         async with locked(world, stuck):

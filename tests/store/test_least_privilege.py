@@ -157,7 +157,7 @@ def owner(database_url: str) -> Iterator[OwnConnection]:
         yield connection
 
 
-def test_what_is_not_the_services_business_is_refused(owner: OwnConnection, database_url: str) -> None:
+def test_privileges_that_the_service_does_not_need_are_refused(owner: OwnConnection, database_url: str) -> None:
     """As the role, and as the login behind it, which is what is left when somebody takes the role off."""
     names = {"owner": owner.info.user, "database": owner.info.dbname}
     let_through = []
@@ -185,7 +185,7 @@ def test_the_role_owns_nothing_and_is_nothing_special(owner: OwnConnection) -> N
     assert found.fetchall() == []
 
 
-def test_only_the_service_may_call_its_functions_and_one_has_the_owners_rights(owner: OwnConnection) -> None:
+def test_functions_are_executable_by_the_service_role_only(owner: OwnConnection) -> None:
     ours = "FROM pg_proc WHERE pronamespace IN ('app'::regnamespace, 'jobs'::regnamespace)"
     assert owner.execute(f"SELECT proname {ours} AND has_function_privilege('public', oid, 'EXECUTE')").fetchall() == []
     definers = owner.execute(f"SELECT proname, proconfig {ours} AND prosecdef").fetchall()
@@ -283,7 +283,7 @@ def test_other_connections_of_the_login_cannot_be_ended(owner: OwnConnection, da
     assert kept.fetchall() == [(True,)]
 
 
-def test_whoever_asks_gets_nothing_young_removed(owner: OwnConnection, database_url: str) -> None:
+def test_recent_audit_events_cannot_be_deleted(owner: OwnConnection, database_url: str) -> None:
     owner.execute("INSERT INTO users (id, email) VALUES (gen_random_uuid(), 'a@example.com')")
     owner.execute("INSERT INTO workspaces (id, name, owner_id) SELECT gen_random_uuid(), 'x', id FROM users")
     add = (
@@ -300,7 +300,7 @@ def test_whoever_asks_gets_nothing_young_removed(owner: OwnConnection, database_
         assert connection.execute("SELECT app.expire_audit_events(1000)").fetchall() == [(0,)]
 
 
-def test_a_right_that_is_in_no_file_is_taken_away(owner: OwnConnection, database_url: str) -> None:
+def test_privileges_that_are_in_no_file_are_revoked(owner: OwnConnection, database_url: str) -> None:
     for grant in (
         "GRANT DELETE ON app.audit_events TO {}",
         "GRANT UPDATE (detail) ON app.audit_events TO {}",
@@ -343,7 +343,7 @@ async def test_api_and_workers_log_in_as_one_that_owns_nothing(world: World, ser
 
 
 @pytest.mark.parametrize("login", [True, False], ids=["a_login_of_its_own", "the_owners"])
-async def test_what_a_process_does_it_does_as_the_role(database_url: str, login: bool) -> None:
+async def test_processes_use_the_role(database_url: str, login: bool) -> None:
     """With one address for all, the login behind the role is the owner: that guards against mistakes, not against who
     can send statements of their own. docs/operations.md says so."""
     database = Database(app_url(database_url) if login else database_url, DatabaseSettings(pool_connections=1))
@@ -393,7 +393,7 @@ def roles(postgres_url: str, *attributes: str) -> Iterator[list[str]]:
             connection.execute(f"DROP ROLE IF EXISTS {name}".encode())
 
 
-def test_two_databases_of_one_server_make_it_at_the_same_time(postgres_url: str) -> None:
+def test_two_databases_create_the_role_concurrently(postgres_url: str) -> None:
     with (
         roles(postgres_url, "", "LOGIN CREATEROLE PASSWORD 'x'") as (role, owner),
         fresh(postgres_url, owner=owner) as one,
@@ -407,7 +407,7 @@ def test_two_databases_of_one_server_make_it_at_the_same_time(postgres_url: str)
                 assert connection.execute("SELECT FROM audit_events").fetchall() == []
 
 
-def test_an_owner_who_may_not_make_roles_is_told_what_to_ask_for(postgres_url: str) -> None:
+def test_owner_without_createrole_gets_instructions(postgres_url: str) -> None:
     with (
         roles(postgres_url, "", "LOGIN PASSWORD 'x'") as (role, owner),
         fresh(postgres_url, owner=owner) as url,
@@ -452,15 +452,13 @@ def test_the_roles_are_made_by_hand_as_the_docs_say(postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize("attribute", ["CREATEROLE", "SUPERUSER", "BYPASSRLS", "IN ROLE pg_write_all_data"])
-def test_a_role_that_is_no_guard_is_refused(postgres_url: str, database_url: str, attribute: str) -> None:
+def test_role_with_too_many_privileges_is_refused(postgres_url: str, database_url: str, attribute: str) -> None:
     with roles(postgres_url, attribute) as (role,), pytest.raises(RoleError, match="may change the tables"):
         migrate(database_url, AppRole(role))
 
 
 @pytest.mark.parametrize("attribute", ["CREATEROLE", "CREATEDB", "IN ROLE pg_write_all_data"])
-def test_a_role_that_could_become_mighty_through_groups_is_refused(
-    postgres_url: str, database_url: str, attribute: str
-) -> None:
+def test_role_with_powerful_memberships_is_refused(postgres_url: str, database_url: str, attribute: str) -> None:
     with (
         roles(postgres_url, attribute, "NOLOGIN", "NOLOGIN") as (mighty, group, role),
         psycopg.connect(postgres_url, autocommit=True) as superuser,
@@ -487,9 +485,7 @@ def test_a_role_that_owns_something_of_ours_is_refused(
             superuser.execute(f"REASSIGN OWNED BY {holder} TO CURRENT_USER; DROP OWNED BY {holder}".encode())
 
 
-def test_defaults_that_a_login_gave_itself_are_overruled_and_then_forgotten(
-    postgres_url: str, database_url: str
-) -> None:
+def test_role_defaults_set_by_the_login_have_no_effect(postgres_url: str, database_url: str) -> None:
     with (
         roles(postgres_url, "LOGIN PASSWORD 'x'") as (role,),
         psycopg.connect(database_url, autocommit=True) as superuser,
@@ -522,7 +518,7 @@ def test_the_owner_is_no_role_for_the_service(database_url: str) -> None:
         migrate(database_url, AppRole(str(conninfo_to_dict(database_url)["user"])))
 
 
-def test_who_does_not_own_the_tables_only_looks_whether_all_is_there(owner: OwnConnection, database_url: str) -> None:
+def test_login_without_ownership_only_checks_the_schema(owner: OwnConnection, database_url: str) -> None:
     for audit in (AuditSettings(keep_days=365), AuditSettings()):
         assert migrate(app_url(database_url), audit=audit) == []
     with pytest.raises(MigrationError, match="does not keep the audit log for 30 days"):

@@ -25,7 +25,7 @@ async def loader(database_url: str) -> AsyncIterator[PageLoader]:
     await database.close()
 
 
-async def test_readers_at_one_place_share_a_read(database_url: str, loader: PageLoader) -> None:
+async def test_readers_at_one_position_share_a_read(database_url: str, loader: PageLoader) -> None:
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         await connection.execute(APPEND, (SESSION, "one"))
         asked = [asyncio.create_task(loader.load(SESSION, 0)) for _ in range(50)]
@@ -56,7 +56,7 @@ async def test_a_page_that_cannot_change_is_shared_while_it_is_held(database_url
         assert complete.events == []
 
 
-async def test_who_asks_while_a_page_is_read_gets_a_page_of_later(database_url: str, loader: PageLoader) -> None:
+async def test_request_during_a_read_gets_a_later_page(database_url: str, loader: PageLoader) -> None:
     """It may have been told of an entry that the page which is being read does not hold."""
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
 

@@ -31,7 +31,7 @@ def test_a_window(minutes: int, bucket_seconds: int, count: int, since: datetime
     )
 
 
-def test_every_window_is_as_long_as_asked_but_for_a_stretch_and_has_at_most_sixty() -> None:
+def test_windows_have_the_requested_length_and_at_most_sixty_points() -> None:
     for minutes in range(5, 10081):
         window = rules.window(NOW, minutes)
         step = timedelta(seconds=window.bucket_seconds)
@@ -41,12 +41,12 @@ def test_every_window_is_as_long_as_asked_but_for_a_stretch_and_has_at_most_sixt
         assert abs(window.since - (NOW - timedelta(minutes=minutes))) < step
 
 
-def test_a_stretch_begins_where_it_did_in_the_last_call() -> None:
+def test_buckets_are_aligned_between_calls() -> None:
     one, two = rules.window(NOW, 60), rules.window(NOW + timedelta(seconds=59), 60)
     assert two.starts[:-1] == one.starts[1:]
 
 
-def test_a_cut_window_begins_within_a_stretch() -> None:
+def test_shortened_window_begins_within_a_bucket() -> None:
     whole = rules.window(NOW, 60)
     since = whole.starts[20] + timedelta(seconds=7)
     cut = rules.shortened(whole, since)

@@ -240,7 +240,7 @@ def test_files_are_sorted_by_path_and_directories_left_out() -> None:
     assert paths == ["A-Z", "SKILL.md", "a.b", "a/c", "b", "é"]
 
 
-def test_names_that_only_look_alike_lie_side_by_side() -> None:
+def test_similar_names_are_different_files() -> None:
     names = [b"a", b"a.b", b"ab", b"a b", b"b/a", b"b.a/a", b"..a", b"...a", b" a", b"a-", b"a~"]
     assert len(read(bundle(*map(file, names))).manifest.files) == len(names) + 1
 
@@ -307,7 +307,7 @@ def test_a_source_may_answer_in_small_pieces() -> None:
     assert read_bundle(Dripping(archive), LIMITS) == read(archive)
 
 
-def test_sums_are_right_when_there_is_so_much_that_they_are_made_beside() -> None:
+def test_hashes_of_large_archives_are_correct() -> None:
     noise = random.Random(5)
     sizes = (3 * MIB + 17, 0, 1, MIB, 700, MIB)
     contents = {f"{number}.bin": noise.randbytes(size) for number, size in enumerate(sizes)}

@@ -233,7 +233,7 @@ def nodes(value: Any) -> int:
     st.integers(1, 40),
     st.sampled_from([b"x", b"g", b"L", b"0"]),
 )
-def test_what_unpacks_to_much_costs_little_memory(key: bytes, size: int, times: int, kind: bytes) -> None:
+def test_highly_compressed_archives_need_little_memory(key: bytes, size: int, times: int, kind: bytes) -> None:
     """A few kilobytes that stand for megabytes, wherever they are put."""
     body = pax_record(key, b"a" * size) if kind in (b"x", b"g") else b"a" * size
     entry = header(b"big", size=len(body), kind=kind, magic=GNU if kind == b"L" else USTAR) + padded(body)
@@ -246,7 +246,7 @@ def test_what_unpacks_to_much_costs_little_memory(key: bytes, size: int, times: 
         tracemalloc.stop()
 
 
-def test_the_right_ones_come_through() -> None:
+def test_valid_archives_are_accepted() -> None:
     """Were everything refused, the tests above would say nothing."""
     whole = gzip(tar(skill_md(SKILL_MD), file(b"docs/a.txt", b"x" * 100), file(b"b.txt")))
     assert isinstance(outcome(whole), Bundle)

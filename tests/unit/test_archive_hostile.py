@@ -82,7 +82,7 @@ def test_the_process_does_not_grow(tmp_path: Path) -> None:
     assert {paths[path]: grown for path, grown in growth.items() if grown >= MEMORY_BYTES} == {}
 
 
-def test_there_are_enough_of_them() -> None:
+def test_number_of_hostile_archives() -> None:
     assert len(HOSTILE) >= 100
 
 

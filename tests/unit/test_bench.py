@@ -52,16 +52,16 @@ def test_without_a_ceiling_the_result_is_what_was_measured() -> None:
 @pytest.mark.parametrize(
     ("reach", "met"), [(at_least(0.9), True), (at_least(0.91), False), (at_most(0.9), True), (at_most(0.89), False)]
 )
-def test_what_is_reached(reach: Reach, met: bool) -> None:
+def test_targets_reached(reach: Reach, met: bool) -> None:
     assert outcome(reach).met is met
 
 
-def test_rounds_that_disagree_are_told() -> None:
+def test_disagreeing_rounds_are_marked() -> None:
     assert [outcome(at_least(bound)).is_unanimous for bound in (0.4, 0.9, 2.5)] == [True, False, True]
     assert outcome().is_unanimous
 
 
-def test_who_has_no_target_neither_reaches_nor_misses_it() -> None:
+def test_case_without_target_is_neither_met_nor_missed() -> None:
     assert outcome().met is None
     assert outcome(at_least(0.1), fault="broken").met is False
 
@@ -70,11 +70,11 @@ def test_who_has_no_target_neither_reaches_nor_misses_it() -> None:
     ("now", "reach", "bad"),
     [(0.51, at_least(1), False), (0.49, at_least(1), True), (1.9, at_most(1), False), (2.1, at_most(1), True)],
 )
-def test_halved_or_where_less_is_better_doubled(now: float, reach: Reach, bad: bool) -> None:
+def test_halved_or_doubled_results_are_regressions(now: float, reach: Reach, bad: bool) -> None:
     assert has_halved(now, 1.0, reach) is bad
 
 
-def test_the_smoke_tells_which_from_what_to_what() -> None:
+def test_smoke_reports_old_and_new_ratio() -> None:
     assert complaints([outcome(at_least(1))], {"one": 1.0}) == []
     (complaint,) = complaints([outcome(at_least(1))], {"one": 2.0})
     assert complaint == "one has halved: One <case> was 2.00 and is 0.90"
@@ -82,7 +82,7 @@ def test_the_smoke_tells_which_from_what_to_what() -> None:
     assert complaint == "one has doubled: One <case> was 0.40 and is 0.90"
 
 
-def test_the_smoke_does_not_pass_over_what_it_cannot_compare() -> None:
+def test_smoke_fails_for_cases_without_stored_result() -> None:
     (complaint,) = complaints([outcome(at_least(1), fault="wrk is missing")], {"one": 1.0})
     assert complaint == "one could not be measured: wrk is missing"
     (complaint,) = complaints([outcome(at_least(1))], {})
@@ -104,7 +104,7 @@ def test_a_report_of_wrk_is_read() -> None:
     ],
     ids=["refused", "none", "unreachable", "silent"],
 )
-def test_what_went_wrong_under_wrk_is_no_result(written: str, said: str) -> None:
+def test_errors_under_wrk_are_no_result(written: str, said: str) -> None:
     with pytest.raises(BenchError, match=said):
         wrk.read_report(written)
 
@@ -119,7 +119,7 @@ def test_a_report_of_pgbench_is_read() -> None:
     [(PGBENCH.format(failed=2), "2 of pgbench's"), ("pgbench: error: connection to server failed", "connection to")],
     ids=["failed", "unreachable"],
 )
-def test_what_went_wrong_under_pgbench_is_no_result(written: str, said: str) -> None:
+def test_errors_under_pgbench_are_no_result(written: str, said: str) -> None:
     with pytest.raises(BenchError, match=said):
         pgbench.read_report(written, [])
 
@@ -156,7 +156,7 @@ def test_a_share_of_the_target_says_better_or_worse_either_way() -> None:
     assert ratios_plot.share_of_target(outcome(at_most(2)), 1.0) == 2.0
 
 
-def test_archives_are_what_they_are_said_to_be() -> None:
+def test_generated_archives_have_the_stated_content() -> None:
     assert 2_500 <= len(archives.small()) <= 3_500
     assert archives.restamped(archives.small(), 7) != archives.restamped(archives.small(), 8)
     limits = BundleSettings()
@@ -226,11 +226,11 @@ def test_cases_of_one_stage_share_it() -> None:
 
 
 @pytest.mark.parametrize(("broken", "said"), [("us", "no luck"), ("stage", "no stage")])
-def test_what_cannot_be_measured_does_not_stop_the_rest(broken: str, said: str) -> None:
+def test_failing_case_does_not_stop_the_others(broken: str, said: str) -> None:
     assert [found.fault for found in Log(broken).measured("one", "two")] == [said, said]
 
 
-def test_every_case_declares_what_it_must() -> None:
+def test_every_case_is_complete() -> None:
     cases = find_cases()
     assert len(cases) >= 14
     for name, case in cases.items():
@@ -249,13 +249,13 @@ def test_every_case_is_explained() -> None:
     assert set(find_cases()) <= explained
 
 
-def test_the_case_on_the_page_is_one() -> None:
+def test_documented_example_names_a_case() -> None:
     (code,) = re.findall(r"^```python\n(.*?)^```", (BENCH / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     exec(code, names)
     assert isinstance(names["CASE"], Case)
 
 
-def test_what_the_smoke_runs_is_stored() -> None:
+def test_smoke_cases_are_stored() -> None:
     stored = msgspec.json.decode(STORED.read_bytes(), type=dict[str, float])
     assert set(stored) == {name for name, case in find_cases().items() if case.smoke}

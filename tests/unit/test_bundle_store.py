@@ -47,7 +47,7 @@ async def put(bundles: BundleStore, archive: io.BytesIO | None = None) -> None:
     await bundles.put(SHA256, GENERATION, archive or io.BytesIO(ARCHIVE))
 
 
-async def test_what_is_put_is_there_and_nothing_else(bundles: BundleStore, folder: Path) -> None:
+async def test_stored_archive_is_the_only_file(bundles: BundleStore, folder: Path) -> None:
     await put(bundles)
     await put(bundles)
     (path,) = files(folder)
@@ -72,7 +72,7 @@ async def test_is_on_the_disk_with_every_name_that_leads_to_it(
     assert synced == [folder, path, path.parent]
 
 
-async def test_what_a_crash_left_is_made_whole(bundles: BundleStore, folder: Path) -> None:
+async def test_partial_file_of_a_crash_is_completed(bundles: BundleStore, folder: Path) -> None:
     await put(bundles)
     (path,) = files(folder)
     path.write_bytes(ARCHIVE[:1000])
@@ -80,7 +80,7 @@ async def test_what_a_crash_left_is_made_whole(bundles: BundleStore, folder: Pat
     assert path.read_bytes() == ARCHIVE
 
 
-async def test_who_reads_while_it_is_written_again_sees_all_of_it(bundles: BundleStore, folder: Path) -> None:
+async def test_reader_during_a_second_write_sees_everything(bundles: BundleStore, folder: Path) -> None:
     await put(bundles)
     (path,) = files(folder)
     seen: list[bool] = []

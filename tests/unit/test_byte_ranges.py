@@ -47,7 +47,7 @@ def test_behind_the_end_is_refused(text: str) -> None:
     assert fault.value.kind is Kind.UNSATISFIABLE_RANGE
 
 
-def test_of_nothing_there_are_no_parts() -> None:
+def test_empty_content_has_no_ranges() -> None:
     assert byte_span("bytes=0-", 0) is None
 
 
@@ -58,7 +58,7 @@ def test_a_span_lies_within(text: str, size: int) -> None:
 
 
 @given(st.text(max_size=300))
-def test_a_safe_name_is_one(text: str) -> None:
+def test_safe_name_contains_safe_characters_only(text: str) -> None:
     name = safe_name(text)
     assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", name)
 

@@ -40,13 +40,13 @@ def test_a_token_is_four_bytes(text: str, count: int) -> None:
     assert estimate_tokens(text) == count
 
 
-def test_what_fits_is_left_alone() -> None:
+def test_turns_that_fit_are_unchanged() -> None:
     turns: list[Turn] = [user("a"), said("b", "1"), result("1"), said("c"), user("d")]
     assert fit_turns(turns, tokens(turns), "") == (turns, 0)
     assert fit_turns([], 1000, "x") == ([], 0)
 
 
-def test_the_oldest_exchange_goes_first_as_a_whole() -> None:
+def test_oldest_exchange_is_dropped_first() -> None:
     old: list[Turn] = [user("a"), said("b", "1"), result("1"), said("c")]
     new: list[Turn] = [user("d"), user("e"), said("f"), user("g")]
     assert fit_turns([*old, *new], tokens([*old, *new]) - 1, "") == (new, len(old))
@@ -54,13 +54,13 @@ def test_the_oldest_exchange_goes_first_as_a_whole() -> None:
     assert fit_turns([*old, *new], tokens(new) - 1, "") == ([user("g")], 7)
 
 
-def test_instructions_take_their_part() -> None:
+def test_instructions_count_against_the_budget() -> None:
     turns: list[Turn] = [user("a"), said("b"), user("c")]
     assert fit_turns(turns, tokens(turns) + 1, "abcd") == (turns, 0)
     assert fit_turns(turns, tokens(turns) + 1, "abcde") == ([user("c")], 2)
 
 
-def test_in_one_long_run_the_oldest_steps_go() -> None:
+def test_oldest_steps_of_a_long_run_are_dropped() -> None:
     asked = user("do it")
     steps = [(said("", str(n)), result(str(n), "x" * 400)) for n in range(10)]
     turns: list[Turn] = [asked, *(turn for step in steps for turn in step)]
@@ -69,7 +69,7 @@ def test_in_one_long_run_the_oldest_steps_go() -> None:
     assert dropped == 16
 
 
-def test_steering_outlives_what_came_before_it() -> None:
+def test_steering_input_is_kept_longest() -> None:
     turns: list[Turn] = [user("a"), said("", "1"), result("1", "x" * 4000), user("steer")]
     assert fit_turns(turns, 200, "") == ([user("steer")], 3)
 
@@ -110,13 +110,13 @@ def test_a_long_session_takes_no_longer_than_a_window() -> None:
     assert kept == turns[-len(kept) :]
 
 
-def test_cutting_has_an_end() -> None:
+def test_cutting_terminates() -> None:
     kept, _ = fit_turns([user("short"), said("", *map(str, range(100)))], 10, "")
     assert kept[0] == user("short")
 
 
 @pytest.mark.parametrize("text", ["a" * 5000, "ä" * 5000, "日" * 5000, "🙂" * 5000])
-def test_a_cut_goes_through_no_character(text: str) -> None:
+def test_cut_never_splits_a_character(text: str) -> None:
     cut = cut_middle(text, 1001)
     assert len(cut.encode()) <= 1001
     assert set(cut) <= set(text) | set(CUT)
@@ -160,7 +160,7 @@ _turns = st.lists(
 
 
 @given(_turns, st.integers(1, 4000))
-def test_whatever_comes_calls_have_results_and_the_newest_input_stays(turns: list[Turn], budget: int) -> None:
+def test_calls_have_results_and_the_newest_input_stays(turns: list[Turn], budget: int) -> None:
     kept, dropped = fit_turns(turns, budget, "be brief")
     assert dropped >= 0
     assert dropped > 0 or len(kept) == len(with_results(turns))

@@ -62,7 +62,7 @@ async def test_it_reads_every_skill_by_the_tools() -> None:
     ]
 
 
-async def test_it_names_what_steered_it() -> None:
+async def test_answer_quotes_the_steering_inputs() -> None:
     turns: list[Turn] = [UserTurn("One"), UserTurn("Two")]
     turns.append((await step(turns)).turn)
     turns += [ToolResult("x", "current_time", "noon"), UserTurn("Three")]
@@ -81,14 +81,14 @@ async def test_an_input_that_came_with_the_answer_is_answered_too() -> None:
     assert "you steered me with:\n> But wait" in answer
 
 
-async def test_each_run_speaks_of_its_own_inputs() -> None:
+async def test_each_run_quotes_its_own_inputs() -> None:
     turns: list[Turn] = [UserTurn("Old\ndemo: fail", uuid4()), UserTurn("New", uuid4())]
     answer = await converse(turns)
     assert "> New" in answer
     assert "Old" not in answer
 
 
-async def test_it_goes_on_where_the_turns_end() -> None:
+async def test_next_step_follows_from_the_turns() -> None:
     """Nothing is kept between steps: another process makes the same of the same turns."""
     turns: list[Turn] = [UserTurn("demo: steps 3")]
     for number in range(3):
@@ -99,18 +99,18 @@ async def test_it_goes_on_where_the_turns_end() -> None:
     assert (await step(turns)).turn.tool_calls == []
 
 
-async def test_calls_have_names_of_their_own() -> None:
+async def test_call_ids_are_unique() -> None:
     calls = [(await step([UserTurn("a")])).turn.tool_calls[0].id for _ in range(2)]
     assert calls[0] != calls[1]
 
 
-async def test_it_fails_when_told() -> None:
+async def test_fail_command_fails_the_step() -> None:
     with pytest.raises(ModelFailure, match="Demo model: it was told to fail"):
         await step([UserTurn("please\ndemo: fail\nthanks")])
     assert (await step([UserTurn("what does demo: fail do?")])).turn.tool_calls
 
 
-async def test_it_takes_its_time_when_told() -> None:
+async def test_slow_command_delays_the_answer() -> None:
     start = time.monotonic()
     await step([UserTurn("demo: slow 0.2")])
     assert time.monotonic() - start >= 0.2
@@ -145,7 +145,7 @@ async def test_its_answer_is_bounded() -> None:
     assert len((await step(turns)).turn.text) < 50_000
 
 
-def test_neither_it_nor_the_api_needs_a_providers_library() -> None:
+def test_demo_and_api_need_no_provider_library() -> None:
     program = (
         "import sys, asyncio, quarterdeck.app, quarterdeck.agents.retry, quarterdeck.agents.tools\n"
         "from quarterdeck.agents.registry import ModelRegistry\n"

@@ -121,7 +121,7 @@ def test_every_locked_package_has_a_version_and_a_hash(lock: Path) -> None:
     assert [line for line in entries if not entry.fullmatch(line)] == []
 
 
-def test_an_audit_without_an_answer_fails(tmp_path: Path) -> None:
+def test_audit_fails_without_a_result(tmp_path: Path) -> None:
     """With the recipe of the Makefile and a proxy that nobody serves."""
     arguments = f"ARGS=--cache-dir={tmp_path}"
     command = ["make", "--dry-run", "--assume-old=.venv/.dev", "audit", arguments]

@@ -60,7 +60,7 @@ def applied(base: str, diff: str) -> str:
 
 
 @given(_any_text, _any_text)
-def test_applied_to_the_one_it_gives_the_other(base: str, head: str) -> None:
+def test_applying_the_diff_gives_the_other_version(base: str, head: str) -> None:
     diff = unified_diff("p", base, head)
     assert applied(base, diff) == head
     assert (diff == "") == (base == head)
@@ -100,7 +100,7 @@ def test_a_moved_block_between_lines_that_repeat() -> None:
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="no patch here")
 @given(st.data())
-def test_patch_takes_it(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_patch_accepts_the_diff(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     base, head = data.draw(_texts), data.draw(_texts)
     folder: Path = tmp_path_factory.mktemp("patched")
     (folder / "a b.txt").write_bytes(base.encode())
@@ -133,7 +133,7 @@ HOSTILE = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_texts_cost_no_more_than_others(name: str) -> None:
+def test_hostile_texts_take_bounded_time(name: str) -> None:
     """`difflib` takes minutes for each of these."""
     base, head = HOSTILE[name]
     began = time.thread_time()
@@ -156,7 +156,7 @@ def test_files_differ_by_content_and_mode() -> None:
     assert differing(base, base) == []
 
 
-def test_only_what_there_is_room_for_is_read() -> None:
+def test_files_are_read_up_to_the_limit() -> None:
     limits = BundleSettings(diff_file_bytes=10, diff_bytes=25)
     pairs = [
         Pair(file("a", "1", 10), file("a", "2", 10)),

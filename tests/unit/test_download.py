@@ -78,7 +78,7 @@ async def test_head_reads_nothing() -> None:
     assert (len(client.sent), client.body, pieces.given) == (2, b"", 0)
 
 
-async def test_what_fails_at_once_is_answered_before_anything_is_sent() -> None:
+async def test_early_failure_is_an_error_response() -> None:
     pieces, client = Pieces(fails_at=0), Client()
     with pytest.raises(ServiceError):
         await download(pieces)(SCOPE, client.receive, client.send)
@@ -86,7 +86,7 @@ async def test_what_fails_at_once_is_answered_before_anything_is_sent() -> None:
     assert pieces.closed
 
 
-async def test_what_fails_later_is_no_whole_answer() -> None:
+async def test_late_failure_leaves_the_response_incomplete() -> None:
     pieces, client = Pieces(fails_at=50), Client()
     with pytest.raises(ServiceError):
         await download(pieces)(SCOPE, client.receive, client.send)
@@ -95,14 +95,14 @@ async def test_what_fails_later_is_no_whole_answer() -> None:
     assert pieces.closed
 
 
-async def test_who_leaves_is_not_sent_the_rest() -> None:
+async def test_disconnected_client_is_not_sent_the_rest() -> None:
     pieces, client = Pieces(), Client(leaves_after=10)
     await download(pieces)(SCOPE, client.receive, client.send)
     assert 10 <= pieces.given < 50
     assert pieces.closed
 
 
-async def test_who_does_not_read_is_given_up_on() -> None:
+async def test_client_that_does_not_read_times_out() -> None:
     pieces, client = Pieces(), Client(reads=10)
     await download(pieces, send_seconds=0.5)(SCOPE, client.receive, client.send)
     assert pieces.given == 11
@@ -110,7 +110,7 @@ async def test_who_does_not_read_is_given_up_on() -> None:
 
 
 @pytest.mark.parametrize("already", [True, False])
-async def test_a_server_that_stops_gives_a_silent_reader_no_more_time(already: bool) -> None:
+async def test_shutdown_shortens_the_timeout_of_a_silent_reader(already: bool) -> None:
     pieces, client, stopping = Pieces(), Client(reads=10), asyncio.Event()
     if already:
         stopping.set()

@@ -119,7 +119,7 @@ def test_an_unquoted_colon_is_repaired(lines: list[str], value: str) -> None:
     assert described(*lines) == value
 
 
-def test_what_needs_no_repair_is_not_touched() -> None:
+def test_valid_values_are_not_repaired() -> None:
     assert described("description: http://a.b/c:d e:f") == "http://a.b/c:d e:f"
     assert described("description: 'a: b'") == "a: b"
     assert described("description: |", "  a: b") == "a: b\n"
@@ -133,12 +133,12 @@ def test_only_top_level_plain_scalars_are_repaired(line: str) -> None:
         read(line)
 
 
-def test_repair_does_not_hide_what_is_refused() -> None:
+def test_repair_does_not_hide_errors() -> None:
     with pytest.raises(BundleError, match="an anchor"):
         read("x: a: b", "y: &a 1")
 
 
-def test_the_first_fault_is_told_at_its_line() -> None:
+def test_first_error_is_reported_with_its_line() -> None:
     with pytest.raises(BundleError) as refused:
         read("x: a: b", "y: [")
     assert (refused.value.path, refused.value.line) == ("SKILL.md", 4)

@@ -32,7 +32,7 @@ def test_never_more_than_the_burst_and_the_rate_times_the_time(rate: Rate, gaps:
 
 
 @given(rates, st.lists(st.integers(100, 300), max_size=200))
-def test_who_keeps_to_the_rate_is_never_refused(rate: Rate, gaps: list[int]) -> None:
+def test_caller_within_the_rate_is_never_refused(rate: Rate, gaps: list[int]) -> None:
     memory, now = MemoryBackend([rate]), START_US
     for gap in gaps:
         now += rules.rounded_up(gap * rate.interval_us, 100)
@@ -40,7 +40,7 @@ def test_who_keeps_to_the_rate_is_never_refused(rate: Rate, gaps: list[int]) -> 
 
 
 @given(rates, st.lists(st.integers(0, 150), max_size=100))
-def test_what_is_told_is_what_happens(rate: Rate, gaps: list[int]) -> None:
+def test_reported_values_match_later_decisions(rate: Rate, gaps: list[int]) -> None:
     """As many as remain are allowed and no more; after the wait one is, and a moment before it is not."""
     memory, now = MemoryBackend([rate]), START_US
     for gap in gaps:
@@ -59,7 +59,7 @@ def test_what_is_told_is_what_happens(rate: Rate, gaps: list[int]) -> None:
 
 
 @given(rates, st.integers(0, 60 * 50 * rules.SECOND_US))
-def test_one_more_is_allowed_when_it_is_said(rate: Rate, backlog: int) -> None:
+def test_request_is_allowed_after_the_reported_wait(rate: Rate, backlog: int) -> None:
     state = RateState(rate, min(backlog, rate.burst * rate.interval_us))
     more = rules.until_more_us(state)
     if more == 0:
@@ -69,7 +69,7 @@ def test_one_more_is_allowed_when_it_is_said(rate: Rate, backlog: int) -> None:
     assert rules.remaining(RateState(rate, state.backlog_us - more + 1)) == rules.remaining(state)
 
 
-def test_what_one_rate_refuses_is_not_charged_to_another() -> None:
+def test_refused_request_is_not_charged() -> None:
     narrow, wide = Rate("credential", 1, rules.SECOND_US), Rate("workspace", 3, rules.SECOND_US)
     memory = MemoryBackend([narrow, wide])
     assert memory.charge(("key", "workspace"), START_US).allowed
@@ -119,5 +119,5 @@ def test_rates_of_settings(settings: LimitSettings, processes: int, expected: tu
 @pytest.mark.parametrize(
     ("interval_us", "expected"), [(100_000, (600, 60)), (60_000_000, (1, 60)), (240_000_000, (1, 240))]
 )
-def test_quota_is_told_by_the_minute(interval_us: int, expected: tuple[int, int]) -> None:
+def test_quota_is_given_per_minute(interval_us: int, expected: tuple[int, int]) -> None:
     assert rules.quota(Rate("credential", 1, interval_us)) == expected

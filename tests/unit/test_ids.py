@@ -55,7 +55,7 @@ def test_the_first_id_of_a_time(moment: str, milliseconds: int) -> None:
     assert first.int == milliseconds << 80
 
 
-def test_the_first_id_of_a_time_parts_what_was_created_before_from_what_came_after() -> None:
+def test_first_id_of_a_time_separates_earlier_from_later_ids() -> None:
     identifier = new_id()
     moment = created_at(identifier)
     assert first_id_at(moment) <= identifier < first_id_at(moment + timedelta(microseconds=1))

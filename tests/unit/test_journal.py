@@ -64,7 +64,7 @@ START = [consumed("i")]
         ([*START, said("a"), called("1"), consumed("j"), result("1")], ["i", "a[1]", "=1", "j"], MODEL),
     ],
 )
-def test_where_a_run_stands(log: list[Entry], expected: list[str], action: str) -> None:
+def test_next_action_of_a_run(log: list[Entry], expected: list[str], action: str) -> None:
     turns = turns_of(log, RUN)
     assert shape(turns) == expected
     assert next_action(turns) == action
@@ -92,7 +92,7 @@ def test_a_log_may_begin_anywhere(beginning: int) -> None:
     assert not isinstance(turns[0], ToolResult)
 
 
-def test_what_is_written_is_what_is_read() -> None:
+def test_entries_are_read_as_written() -> None:
     turn = AssistantTurn("text", [ToolCall("1", "tool", {"x": 1}), ToolCall("2", "tool", {})], {"raw": [1]})
     written: list[NewEvent] = [*entries_of(Step(turn, 1, 2)), entry_of(ToolResult("1", "tool", "done"))]
     log = [*START, *(Entry(RUN, event.type, event.data, event.record) for event in written)]

@@ -40,7 +40,7 @@ async def test_a_missing_key_is_named(name: str, setting: str) -> None:
     assert "ssel" not in str(failed.value)
 
 
-async def test_keys_of_other_programs_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keys_of_other_programs_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     for name in ("openai:gpt", "anthropic:claude"):
@@ -48,12 +48,12 @@ async def test_keys_of_other_programs_are_not_taken(monkeypatch: pytest.MonkeyPa
             await resolved(name)
 
 
-async def test_a_server_of_ones_own_needs_no_key() -> None:
+async def test_own_server_needs_no_key() -> None:
     assert await resolved("openai:llama3.2:3b", openai_base_url="http://127.0.0.1:1/v1") == "openai:llama3.2:3b"
 
 
 @pytest.mark.parametrize("name", ["", "gpt", "openai:", "openai: ", ":gpt", "Demo", "demo:x", "mistral:x", "openai:\n"])
-async def test_what_is_no_model_is_told(name: str) -> None:
+async def test_unknown_model_is_reported(name: str) -> None:
     with pytest.raises(ModelFailure, match=r"is no (known )?model"):
         await resolved(name, openai_api_key="k")
 
@@ -95,7 +95,7 @@ class Flaky:
 
 
 @pytest.mark.parametrize(("failures", "retries"), [(0, 0), (1, 1), (3, 4)])
-async def test_a_step_is_tried_until_it_succeeds(failures: int, retries: int) -> None:
+async def test_step_is_retried_until_it_succeeds(failures: int, retries: int) -> None:
     settings = ModelSettings(request_retries=retries, retry_base_seconds=0.001)
     model = Flaky(failures)
     await step_with_retries(model, "", [], [], lambda _: None, settings)
@@ -103,7 +103,7 @@ async def test_a_step_is_tried_until_it_succeeds(failures: int, retries: int) ->
 
 
 @pytest.mark.parametrize(("retries", "times"), [(0, "once"), (2, "3 times")])
-async def test_or_until_it_was_tried_often_enough(retries: int, times: str) -> None:
+async def test_step_fails_after_the_last_retry(retries: int, times: str) -> None:
     settings = ModelSettings(request_retries=retries, retry_base_seconds=0.001)
     with pytest.raises(ModelFailure, match=rf"^It is away\. Tried {times}\.$"):
         await step_with_retries(Flaky(10), "", [], [], lambda _: None, settings)

@@ -15,7 +15,7 @@ ENVIRONMENTS = [system.environment for system in SYSTEMS if system.environment]
 A, B = Mark("pair0", 1), Mark("pair0", 2)
 
 
-def test_marks_are_found_in_whatever_carries_them() -> None:
+def test_marks_are_found_in_every_kind_of_text() -> None:
     assert marks_in(f'{{"text": "Look at {A}."}}\nnot [this] or [that.1], but {B}') == [A, B]
 
 

@@ -57,7 +57,7 @@ def test_the_first_key_encrypts_and_every_key_decrypts() -> None:
 
 
 @pytest.mark.parametrize("keys", ["x", OLD[:-4], f"{OLD},", f"{OLD},{OLD[:20]}", "é", f"{OLD};{NEW}"])
-def test_keys_that_make_no_sense_are_refused_and_not_shown(keys: str) -> None:
+def test_invalid_keys_are_refused_and_not_shown(keys: str) -> None:
     with pytest.raises(SecretKeyError, match="QUARTERDECK_WEBHOOK_SEALING_KEYS") as refused:
         with_keys(keys).encrypt(uuid4(), b"secret")
     assert OLD not in str(refused.value)

@@ -24,7 +24,7 @@ def defaults() -> dict[str, object]:
     return {variable(section, field): value for section, fields in built.items() for field, value in fields.items()}
 
 
-def test_nothing_set_is_every_default() -> None:
+def test_defaults_apply_without_variables() -> None:
     assert read_settings({}) == Settings()
     assert read_settings({"PATH": "/bin", "QUARTERDECK": "x", "quarterdeck_server_port": "1"}) == Settings()
 
@@ -38,7 +38,7 @@ def test_every_variable_is_read() -> None:
     assert read_settings({"QUARTERDECK_DATABASE_URL": "postgresql://h/d"}).database.url == "postgresql://h/d"
 
 
-def test_an_empty_variable_is_as_good_as_none() -> None:
+def test_empty_variable_means_unset() -> None:
     assert read_settings(dict.fromkeys(variables(), "")) == Settings()
 
 
@@ -100,7 +100,7 @@ def test_an_empty_variable_is_as_good_as_none() -> None:
         ("QUARTERDECK_LOG_LEVEL", "loud"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(name: str, text: str) -> None:
+def test_invalid_values_are_reported_by_name(name: str, text: str) -> None:
     with pytest.raises(SettingsError, match=name):
         read_settings({name: text})
 
@@ -111,7 +111,7 @@ def test_an_owner_without_a_database_is_refused() -> None:
         read_settings({"QUARTERDECK_DATABASE_OWNER_URL": "postgresql://h/d"})
 
 
-def test_all_faults_are_told_together() -> None:
+def test_all_errors_are_reported_together() -> None:
     given = {"QUARTERDECK_SERVER_PORT": "x", "QUARTERDECK_LOG_LEVEL": "x", "QUARTERDECK_HTTP_CONNECTIONS": "0"}
     with pytest.raises(SettingsError) as refused:
         read_settings(given)
@@ -157,7 +157,7 @@ def documented() -> dict[str, tuple[str, str]]:
     return {name: (default, meaning) for name, default, meaning in _ROW.findall(DOCS.read_text())}
 
 
-def test_every_variable_has_its_line_and_no_line_is_left_over() -> None:
+def test_every_variable_is_documented_and_nothing_else() -> None:
     rows = [name for name, _, _ in _ROW.findall(DOCS.read_text())]
     assert sorted(rows) == sorted(variables())
     assert rows == variables(), "in the order of the code"

@@ -92,7 +92,7 @@ async def test_a_long_file_is_cut_between_characters(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["picture.png", "latin1.txt", "zeros.txt"])
-async def test_what_is_no_text_is_only_named(path: str) -> None:
+async def test_binary_files_are_only_named(path: str) -> None:
     text = await call("read_skill_file", skill="pdf-tools", path=path)
     assert text == f"This is a binary file of {len(FILES[path])} bytes; only text can be read."
 
@@ -113,7 +113,7 @@ async def test_what_is_no_text_is_only_named(path: str) -> None:
         ("current_time", {MALFORMED_ARGUMENTS: "["}, "Error: the arguments of this call are not a JSON object."),
     ],
 )
-async def test_what_cannot_be_done_is_told_to_the_model(name: str, arguments: dict[str, object], answer: str) -> None:
+async def test_errors_are_reported_to_the_model(name: str, arguments: dict[str, object], answer: str) -> None:
     told = await call(name, **arguments)
     assert told.startswith(answer)
     assert len(told) < 1000
@@ -121,7 +121,7 @@ async def test_what_cannot_be_done_is_told_to_the_model(name: str, arguments: di
 
 
 @pytest.mark.parametrize("fault", [FileNotFoundError(), errors.unavailable(), BundleError("it is damaged")])
-async def test_an_archive_that_cannot_be_read_is_told_to_the_model(fault: Exception) -> None:
+async def test_unreadable_archive_is_reported_to_the_model(fault: Exception) -> None:
     async def read(skill: SessionSkill, files: Files, file: ManifestFile, most_bytes: int) -> bytes | None:
         raise fault
 

@@ -95,7 +95,7 @@ def test_addresses_as_they_are_read(url: str, target: Target) -> None:
     assert read_url(url, STRICT) == target
 
 
-def test_what_goes_into_the_host_header() -> None:
+def test_host_header_of_an_address() -> None:
     assert read_url("https://example.com:443/", STRICT).authority == "example.com"
     assert read_url("https://example.com:8443/", STRICT).authority == "example.com:8443"
     assert read_url("https://[2606:4700::1111]:8443/", STRICT).authority == "[2606:4700::1111]:8443"
@@ -149,7 +149,7 @@ def test_what_goes_into_the_host_header() -> None:
     ],
 )
 @pytest.mark.parametrize("settings", [STRICT, LAX], ids=["strict", "lax"])
-def test_what_is_no_address_is_refused_whatever_is_allowed(url: str, settings: WebhookSettings) -> None:
+def test_invalid_addresses_are_refused_under_all_settings(url: str, settings: WebhookSettings) -> None:
     if url == "https://１２７.0.0.1/" and settings is LAX:
         # Mapped to what it looks like, and that is allowed here.
         assert read_url(url, settings).host == "127.0.0.1"
@@ -175,7 +175,7 @@ def test_what_is_no_address_is_refused_whatever_is_allowed(url: str, settings: W
         "https://ⓛocalhost/",
     ],
 )
-def test_addresses_of_ones_own_need_a_setting(url: str) -> None:
+def test_private_addresses_need_a_setting(url: str) -> None:
     with pytest.raises(ServiceError, match="public"):
         read_url(url, STRICT)
     read_url(url, LAX)
@@ -199,7 +199,7 @@ def test_the_schedule() -> None:
     assert [pause(turn) for turn in range(1, 11)] == [5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400, None]
 
 
-def test_chance_makes_a_pause_up_to_a_tenth_longer() -> None:
+def test_pauses_have_up_to_a_tenth_of_jitter() -> None:
     assert pause(2, 1.0) == pytest.approx(330)
     assert pause(2, 0.5) == pytest.approx(315)
 
@@ -230,7 +230,7 @@ def test_retry_after_gives_no_further_attempt() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "5,", ",5", "5,,5", "-5", "5.5", "1" * 8, ",".join(["1"] * 21)])
-def test_a_schedule_that_makes_no_sense_is_refused(text: str) -> None:
+def test_invalid_schedule_is_refused(text: str) -> None:
     given = {"QUARTERDECK_WEBHOOK_RETRY_SECONDS": text}
     if text == "":
         assert read_settings(given) == Settings()
@@ -239,7 +239,7 @@ def test_a_schedule_that_makes_no_sense_is_refused(text: str) -> None:
         read_settings(given)
 
 
-def test_sealing_keys_are_not_shown_in_a_fault_of_the_settings() -> None:
+def test_encryption_keys_are_not_shown_in_errors() -> None:
     with pytest.raises(SettingsError) as refused:
         read_settings({"QUARTERDECK_WEBHOOK_SEALING_KEYS": "hidden", "QUARTERDECK_WEBHOOK_KEEP_DAYS": "x"})
     assert "hidden" not in str(refused.value)

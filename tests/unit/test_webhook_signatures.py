@@ -26,7 +26,7 @@ def test_the_example_of_the_specification() -> None:
     assert base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode() == expected
 
 
-def test_what_is_signed_verifies_with_what_was_shown() -> None:
+def test_signature_verifies_with_the_shown_secret() -> None:
     secret = signatures.new_secret()
     headers = signatures.headers(MESSAGE, 1_700_000_000, BODY, [secret])
     assert headers["webhook-id"] == str(MESSAGE)
@@ -34,7 +34,7 @@ def test_what_is_signed_verifies_with_what_was_shown() -> None:
     assert verify(signatures.encode_secret(secret), headers, BODY)
 
 
-def test_the_same_by_hand() -> None:
+def test_signature_equals_a_computed_hmac() -> None:
     headers = signatures.headers(MESSAGE, 1_700_000_000, BODY, [b"k" * 32])
     signed = f"{MESSAGE}.1700000000.".encode() + BODY
     digest = hmac.new(b"k" * 32, signed, hashlib.sha256).digest()
@@ -45,7 +45,7 @@ def test_the_same_by_hand() -> None:
     ("name", "value"),
     [("webhook-id", "another"), ("webhook-timestamp", "1700000001"), ("webhook-signature", "v1,AAAA")],
 )
-def test_what_was_changed_does_not_verify(name: str, value: str) -> None:
+def test_changed_message_does_not_verify(name: str, value: str) -> None:
     secret = signatures.new_secret()
     headers = signatures.headers(MESSAGE, 1_700_000_000, BODY, [secret]) | {name: value}
     assert not verify(signatures.encode_secret(secret), headers, BODY)
@@ -72,7 +72,7 @@ def test_a_secret_has_the_length_that_the_specification_asks_for() -> None:
     assert 24 <= len(base64.b64decode(shown.removeprefix("whsec_"), validate=True)) <= 64
 
 
-def test_log_lines_do_not_hold_one() -> None:
+def test_log_lines_contain_no_signing_secret() -> None:
     shown = signatures.encode_secret(b"\xff\xfb" * 16)
     assert redact(f"secret {shown} end") == "secret whsec_[redacted] end"
 
