@@ -28,8 +28,8 @@ async def loader(database_url: str) -> AsyncIterator[PageLoader]:
 async def test_readers_at_one_position_share_a_read(database_url: str, loader: PageLoader) -> None:
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         await connection.execute(APPEND, (SESSION, "one"))
-        asked = [asyncio.create_task(loader.load(SESSION, 0)) for _ in range(50)]
-        elsewhere = asyncio.create_task(loader.load(SESSION, 1))
+        asked = [asyncio.create_task(loader.load(SESSION, 0, None)) for _ in range(50)]
+        elsewhere = asyncio.create_task(loader.load(SESSION, 1, None))
         await asyncio.sleep(0)
         # One that leaves takes nothing from the others.
         asked.pop(0).cancel()
@@ -47,11 +47,11 @@ async def test_a_page_that_cannot_change_is_shared_while_it_is_held(database_url
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         for _ in range(101):
             await connection.execute(APPEND, (SESSION, "one"))
-        complete, last = await loader.load(SESSION, 0), await loader.load(SESSION, 100)
+        complete, last = await loader.load(SESSION, 0, None), await loader.load(SESSION, 100, None)
         assert complete is not None
         assert (len(complete.events), complete.more) == (100, True)
-        assert await loader.load(SESSION, 0) is complete
-        assert await loader.load(SESSION, 100) is not last, "others may have been added"
+        assert await loader.load(SESSION, 0, None) is complete
+        assert await loader.load(SESSION, 100, None) is not last, "others may have been added"
         assert complete.encoded(lambda events: b"%d" % len(events)) == b"100"
         assert complete.events == []
 
@@ -66,11 +66,11 @@ async def test_request_during_a_read_gets_a_later_page(database_url: str, loader
 
         async with connection.transaction():
             await connection.execute("LOCK TABLE session_events")
-            earlier = asyncio.create_task(loader.load(SESSION, 0))
+            earlier = asyncio.create_task(loader.load(SESSION, 0, None))
             while not await held_up(1):
                 await asyncio.sleep(0.01)
             await connection.execute(APPEND, (SESSION, "one"))
-            later = asyncio.create_task(loader.load(SESSION, 0))
+            later = asyncio.create_task(loader.load(SESSION, 0, None))
             while not await held_up(2):
                 await asyncio.sleep(0.01)
         page = await later
@@ -85,5 +85,5 @@ async def test_the_database_is_away() -> None:
     await database.open()
     loader = PageLoader(database)
     for _ in range(2):
-        assert await asyncio.gather(*[loader.load(SESSION, 0) for _ in range(3)]) == [None, None, None]
+        assert await asyncio.gather(*[loader.load(SESSION, 0, None) for _ in range(3)]) == [None, None, None]
     await database.close()

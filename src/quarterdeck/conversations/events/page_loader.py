@@ -1,7 +1,7 @@
 """Loads pages of session logs for open streams. Streams at the same position share one query and one encoding."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -48,22 +48,22 @@ class PageLoader:
         # The event loop itself keeps only weak references to tasks.
         self._queries: set[asyncio.Task[LogPage | None]] = set()
 
-    async def load(self, session_id: UUID, after: int) -> LogPage | None:
+    async def load(self, session_id: UUID, after: int, owner: Hashable | None) -> LogPage | None:
         """The events that follow event `after`, with all that were committed before this call. None if the database is
-        unavailable."""
+        unavailable. `owner`: whose share of the connections is used."""
         complete = self._complete.get((session_id, after))
         if complete is not None:
             return complete
         query = self._joinable.get((session_id, after))
         if query is None:
-            query = asyncio.create_task(self._query(session_id, after))
+            query = asyncio.create_task(self._query(session_id, after, owner))
             self._joinable[session_id, after] = query
             self._queries.add(query)
             query.add_done_callback(self._queries.discard)
         # A stream that is cancelled must not cancel the query that other streams wait for.
         return await asyncio.shield(query)
 
-    async def _query(self, session_id: UUID, after: int) -> LogPage | None:
+    async def _query(self, session_id: UUID, after: int, owner: Hashable | None) -> LogPage | None:
         async def read(connection: Connection) -> LogPage:
             self._joinable.pop((session_id, after), None)
             page = LogPage(*await store.page(connection, session_id, after, _PAGE_EVENTS, _PAGE_BYTES))
@@ -72,7 +72,7 @@ class PageLoader:
             return page
 
         try:
-            return await self._database.read(read)
+            return await self._database.read(read, owner=owner)
         except ServiceError:
             return None
         finally:

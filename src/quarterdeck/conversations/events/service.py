@@ -66,11 +66,11 @@ async def follow_session_events(
         with places.hold(call.credential, workspace_id), hub.subscribed(subscription):
             yield
 
-    return Stream(_follow(settings, pages, subscription), subscription.closed, opened())
+    return Stream(_follow(settings, pages, subscription, workspace_id), subscription.closed, opened())
 
 
 async def _follow(
-    settings: StreamSettings, pages: PageLoader, subscription: Subscription
+    settings: StreamSettings, pages: PageLoader, subscription: Subscription, workspace_id: UUID
 ) -> AsyncGenerator[LogPage | DeltaBody | None, None]:
     while (item := await subscription.next(settings.heartbeat_seconds)) is not Signal.CLOSED:
         if item is Signal.TIMEOUT:
@@ -80,16 +80,16 @@ async def _follow(
         else:
             more = True
             while more and not subscription.closed.is_set():
-                page = await _next_page(pages, subscription)
+                page = await _next_page(pages, subscription, workspace_id)
                 more = page is not None and page.more
                 if page is not None and page.last_id is not None:
                     yield page
 
 
-async def _next_page(pages: PageLoader, subscription: Subscription) -> LogPage | None:
+async def _next_page(pages: PageLoader, subscription: Subscription, workspace_id: UUID) -> LogPage | None:
     """None if the database is unavailable. The stream stays open then: its client would reconnect and get a 503, after
     which browsers do not retry. The next check by the hub requests the read again."""
-    page = await pages.load(subscription.session_id, subscription.position)
+    page = await pages.load(subscription.session_id, subscription.position, workspace_id)
     if page is None or page.last_id is None:
         return page
     for run_id, attempt in page.attempts:
