@@ -43,7 +43,7 @@ def test_before_and_after_are_two_rows() -> None:
 
 def test_security_md_has_every_request() -> None:
     page = (ROOT / "SECURITY.md").read_text("utf-8")
-    assert [one.title for one in REQUESTS if f"| {one.title} | before |" not in page] == []
+    assert [one.title for one in REQUESTS if f"| {one.title} |" not in page] == []
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peaks are read from Linux's /proc")
