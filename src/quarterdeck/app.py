@@ -66,7 +66,7 @@ class Services:
         self.hub = EventHub(url, settings.database, settings.stream)
         self.bundles = open_bundle_store(settings.bundle.store_url, settings.data_dir)
         self.uploads = Uploads(settings.bundle, spool_folder(settings.data_dir))
-        self.files = BundleFiles(self.database, self.bundles, settings.bundle, settings.data_dir)
+        self.files = BundleFiles(self.database, self.bundles, settings.bundle, settings.data_dir, settings.bundle.scans)
         self.shutdown = asyncio.Event()
 
     def routes(self) -> list[Route]:

@@ -80,7 +80,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 def files(database: Database, bundles: CountingStore, tmp_path: Path) -> BundleFiles:
-    return BundleFiles(database, bundles, BundleSettings(), tmp_path)
+    return BundleFiles(database, bundles, BundleSettings(), tmp_path, 2)
 
 
 def packed(contents: dict[str, bytes]) -> bytes:
@@ -215,7 +215,7 @@ async def test_two_processes_that_build_at_the_same_time_do_no_harm(
     files: BundleFiles, database: Database, bundles: CountingStore, tmp_path: Path
 ) -> None:
     bundle = await stored(database, bundles, LARGE)
-    other = BundleFiles(database, bundles, BundleSettings(), tmp_path)
+    other = BundleFiles(database, bundles, BundleSettings(), tmp_path, 2)
     assert await asyncio.gather(*(read(one, bundle, "z.txt") for one in (files, other))) == [LARGE["z.txt"]] * 2
     assert await read(files, bundle, "noise.bin") == LARGE["noise.bin"]
 

@@ -35,13 +35,12 @@ async def list_from_memory(skill: SessionSkill) -> Files:
     return [ManifestFile(name, len(data), "", False) for name, data in sorted(FILES.items())]
 
 
-async def nothing_to_read(skill: SessionSkill, files: Files, file: ManifestFile, most_bytes: int) -> bytes | None:
-    return None
+async def nothing_to_read(skill: SessionSkill, files: Files, file: ManifestFile, most_bytes: int) -> bytes:
+    raise AssertionError("nothing is read")
 
 
-async def read_from_memory(skill: SessionSkill, files: Files, file: ManifestFile, most_bytes: int) -> bytes | None:
-    data = FILES.get(file.path)
-    return None if data is None else data[:most_bytes]
+async def read_from_memory(skill: SessionSkill, files: Files, file: ManifestFile, most_bytes: int) -> bytes:
+    return FILES[file.path][:most_bytes]
 
 
 def toolbox(read: ReadFile = read_from_memory) -> Toolbox:
@@ -122,16 +121,12 @@ async def test_errors_are_reported_to_the_model(name: str, arguments: dict[str, 
 
 @pytest.mark.parametrize("fault", [FileNotFoundError(), errors.unavailable(), BundleError("it is damaged")])
 async def test_unreadable_archive_is_reported_to_the_model(fault: Exception) -> None:
-    async def read(skill: SessionSkill, files: Files, file: ManifestFile, most_bytes: int) -> bytes | None:
+    async def read(skill: SessionSkill, files: Files, file: ManifestFile, most_bytes: int) -> bytes:
         raise fault
 
     assert await call("read_skill_file", read, skill="pdf-tools") == (
         "Error: the skill's files cannot be read at the moment."
     )
-
-
-async def test_a_file_that_only_the_manifest_has_is_not_there() -> None:
-    assert (await call("read_skill_file", nothing_to_read, skill="pdf-tools")).startswith("Error: this skill has no")
 
 
 def test_without_skills_there_is_only_the_time() -> None:

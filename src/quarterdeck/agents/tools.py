@@ -32,8 +32,8 @@ class SessionSkill(Struct, frozen=True):
 # The files of one skill, as in its manifest. Read for each call and not kept: a session may have a hundred skills with
 # ten thousand files each.
 ListFiles = Callable[[SessionSkill], Awaitable[list[ManifestFile]]]
-# (skill, its files, one of them, max_bytes) → the first bytes of the file, or None if the archive has no such file.
-ReadFile = Callable[[SessionSkill, list[ManifestFile], ManifestFile, int], Awaitable[bytes | None]]
+# (skill, its files, one of them, max_bytes) → the first bytes of the file.
+ReadFile = Callable[[SessionSkill, list[ManifestFile], ManifestFile, int], Awaitable[bytes]]
 
 
 class _Refusal(Exception):
@@ -89,10 +89,9 @@ class Toolbox:
         path = path.removeprefix("./") or SKILL_MD
         files = await self._list_files(skill)
         file = next((file for file in files if file.path == path), None)
-        data = None if file is None else await self._read_file(skill, files, file, self._result_bytes)
-        if file is None or data is None:
+        if file is None:
             raise _Refusal(f'this skill has no file "{shown(path)}". {LIST_SKILL_FILES} names those it has.')
-        return self._bounded(data, file.bytes)
+        return self._bounded(await self._read_file(skill, files, file, self._result_bytes), file.bytes)
 
     def _bounded(self, data: bytes, size: int) -> str:
         """`data` is the beginning of `size` bytes."""

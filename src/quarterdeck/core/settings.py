@@ -246,7 +246,7 @@ class StreamSettings(Struct, frozen=True):
     check_seconds: Annotated[float, Meta(gt=0, le=1)] = 0.8
     send_seconds: Seconds = 10.0
     queue_deltas: Count = 256
-    # Open streams per process. A credential can follow twice as many sessions as a workspace can have active runs.
+    # Open streams per process.
     per_credential: Count = 200
     per_workspace: Count = 1000
 
@@ -327,6 +327,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             except msgspec.ValidationError as fault:
                 faults.append(f"{variable(section.name, field.name)}={text!r}: {fault}")
         sections[section.name] = section.type(**values)
+    if sections["server"].health_port is not None and sections["server"].health_port == sections["server"].port:
+        faults.append("QUARTERDECK_SERVER_HEALTH_PORT is the port of the API")
     if sections["database"].owner_url is not None and sections["database"].url is None:
         faults.append("QUARTERDECK_DATABASE_OWNER_URL is set without QUARTERDECK_DATABASE_URL")
     if faults:

@@ -8,7 +8,7 @@ as well.
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -63,7 +63,9 @@ class EventStream(Response):
             await asyncio.wait({sending, leaving, ending, stalling}, return_when=asyncio.FIRST_COMPLETED)
             if stalling.done():
                 self._chunk = b""
-                await self._chunks.aclose()
+                # The client may just have read the rest: then the next chunk is being made, and nothing is held.
+                with suppress(RuntimeError):
+                    await self._chunks.aclose()
                 await asyncio.wait({sending, leaving, ending}, return_when=asyncio.FIRST_COMPLETED)
             if ending.done() and not leaving.done():
                 await asyncio.wait({sending}, timeout=_FINAL_SECONDS)

@@ -27,7 +27,7 @@ from quarterdeck.skills import blocks_store
 from quarterdeck.skills.archive import take_all, take_files
 from quarterdeck.skills.blocks import BLOCK_BYTES, BlockIndex, BlockWriter, unpack_block
 from quarterdeck.skills.bundle_store import BundleStore
-from quarterdeck.skills.model import BundleError, ManifestFile, StoredBundle
+from quarterdeck.skills.model import Archive, BundleError, ManifestFile, StoredBundle
 from quarterdeck.skills.spool import open_spool, spool_folder
 from quarterdeck.skills.workspace_shares import SharedThreads, hold_place
 
@@ -44,19 +44,21 @@ class _Blocks(Struct, frozen=True):
 
 
 class BundleFiles:
-    def __init__(self, database: Database, bundles: BundleStore, settings: BundleSettings, data_dir: Path) -> None:
+    def __init__(
+        self, database: Database, bundles: BundleStore, settings: BundleSettings, data_dir: Path, read_threads: int
+    ) -> None:
         self._database = database
         self._bundles = bundles
         self._settings = settings
         more_seconds = settings.unpacking_seconds * _TIME_FACTOR
         self._limits = msgspec.structs.replace(settings, unpacking_seconds=more_seconds)
         self._data_dir = data_dir
-        self._read_threads = SharedThreads(settings.scans, settings.per_workspace(settings.scans), "downloads")
+        self._read_threads = SharedThreads(read_threads, settings.per_workspace(read_threads), "downloads")
         # A thread of its own: a build takes up to a few seconds, which must not delay reads.
         self._build_thread = SharedThreads(1, 1, "builds")
         self._build_places = Places(settings.block_builds, settings.per_workspace(settings.block_builds))
         # Builds under way, by archive: all who want to read the bundle wait for the same one.
-        self._builds: dict[str, asyncio.Task[_Blocks]] = {}
+        self._builds: dict[Archive, asyncio.Task[_Blocks]] = {}
 
     async def pieces(
         self, bundle: StoredBundle, file: ManifestFile, start: int, end: int
@@ -149,15 +151,15 @@ class BundleFiles:
         found = await self._database.read(find, owner=bundle.workspace_id)
         if found is not None:
             return _Blocks(found[0], msgspec.msgpack.decode(found[1], type=BlockIndex))
-        build = self._builds.get(bundle.archive.sha256)
+        build = self._builds.get(bundle.archive)
         if build is None:
-            build = self._builds[bundle.archive.sha256] = asyncio.create_task(self._build(bundle))
+            build = self._builds[bundle.archive] = asyncio.create_task(self._build(bundle))
             build.add_done_callback(lambda done: self._forget_build(bundle, done))
         # A reader that leaves does not end the build that others wait for.
         return await asyncio.shield(build)
 
     def _forget_build(self, bundle: StoredBundle, build: "asyncio.Task[_Blocks]") -> None:
-        del self._builds[bundle.archive.sha256]
+        del self._builds[bundle.archive]
         if not build.cancelled():
             # Marks the exception as retrieved: all readers may have left.
             build.exception()

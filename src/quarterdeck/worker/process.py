@@ -36,6 +36,8 @@ _MIN_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 1.0
 # A queue worker that ended sooner failed at its start, for example because a grant is missing: the pause grows.
 _STEADY_SECONDS = 5.0
+# Files of skills that are read at the same time. An object store answers slowly, so threads mostly wait for it.
+_READ_THREADS = 16
 # Notifications announce jobs and aborts within milliseconds; polling covers lost notifications.
 _POLL_SECONDS = 1.0
 # How often a worker without a free place looks for waiting runs whose workspace has less than its share.
@@ -53,7 +55,7 @@ async def _work(settings: Settings) -> None:
     database = Database(settings.database.url, settings.database)
     bundles = open_bundle_store(settings.bundle.store_url, settings.data_dir)
     models = ModelRegistry(settings.model)
-    files = BundleFiles(database, bundles, settings.bundle, settings.data_dir)
+    files = BundleFiles(database, bundles, settings.bundle, settings.data_dir, _READ_THREADS)
     agents = AgentLoader(database, files, models, settings.model)
     driver = RunDriver(database, agents, settings.run, settings.worker)
     await database.open()

@@ -88,16 +88,15 @@ class RunDriver:
             raise
 
     async def _run(self, lease: Lease) -> None:
-        max_seconds = self._settings.max_seconds
         attempt = _Attempt(self._database, self._agents, self._settings, lease)
         self._attempts.add(attempt)
         try:
-            async with asyncio.timeout(max_seconds - lease.seconds):
+            async with asyncio.timeout(self._settings.max_seconds - lease.seconds):
                 await attempt.run()
         except ModelFailure as failure:
             await lifecycle.fail(self._database, lease, str(failure))
         except TimeoutError:
-            await lifecycle.fail(self._database, lease, f"The run took longer than {max_seconds:g} seconds.")
+            await lifecycle.fail(self._database, lease, lifecycle.overdue(self._settings))
         finally:
             self._attempts.remove(attempt)
 

@@ -31,7 +31,11 @@ class RateLimiter:
             await self._redis.close()
 
     def known_caller(self, credential: Credential) -> Caller | None:
-        return self._callers.get(credential)
+        caller = self._callers.pop(credential, None)
+        if caller is not None:
+            # To the end: the credential that was not used for the longest time is forgotten first.
+            self._callers[credential] = caller
+        return caller
 
     def remember(self, credential: Credential, principal: Principal) -> Caller:
         owner_ids = {

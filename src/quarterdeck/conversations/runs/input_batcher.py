@@ -60,7 +60,7 @@ class InputBatcher:
         await self._pool.close(self._timeout_seconds)
 
     async def submit(self, submission: Submission) -> Submitted:
-        size, owner = len(submission.text), submission.owner
+        size, owner = submission.text_bytes, submission.owner
         if (
             self._pending_bytes + size > self._settings.waiting_bytes
             or self._pending_bytes_of[owner] + size > self._settings.workspace_waiting_bytes
@@ -99,7 +99,7 @@ class InputBatcher:
             owner = next(iter(self._queues))
             queue = self._queues.pop(owner)
             batch.append(queue.popleft())
-            batch_bytes += len(batch[-1].submission.text)
+            batch_bytes += batch[-1].submission.text_bytes
             if queue:
                 # Behind the other owners.
                 self._queues[owner] = queue

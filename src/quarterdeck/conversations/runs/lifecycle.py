@@ -47,6 +47,10 @@ def taken_bytes(inputs: Sequence[Input]) -> int:
     return sum(one.text_bytes + store.ENTRY_BYTES for one in inputs)
 
 
+def overdue(settings: RunSettings) -> str:
+    return f"The run took longer than {settings.max_seconds:g} seconds."
+
+
 async def begin(database: Database, run_id: UUID, settings: RunSettings, *, again: bool) -> Lease | None:
     """Starts an attempt and takes waiting inputs, so that a run that fails at once has consumed some of its inputs and
     does not pass them all on for ever. None: there is nothing to do, or the workspace has too many active runs.
@@ -70,6 +74,10 @@ async def begin(database: Database, run_id: UUID, settings: RunSettings, *, agai
         if run.barren_attempts >= settings.barren_attempts:
             reason = f"Its worker ended {run.barren_attempts} times in a row before a step was stored."
             await _fail(connection, (run_id, session_id, workspace_id, run.attempt), reason)
+            return None
+        if run.seconds >= settings.max_seconds:
+            # Before inputs are taken: those that wait start the next run.
+            await _fail(connection, (run_id, session_id, workspace_id, run.attempt), overdue(settings))
             return None
         attempt, seconds = await store.start_attempt(connection, run_id, 0 if again else 1)
         lease = Lease(run_id, session_id, workspace_id, attempt, run.steps, run.tokens, seconds)

@@ -21,7 +21,8 @@ _DISCARD_BATCH = 500
 
 _FIND = "SELECT session_id, workspace_id FROM runs WHERE id = %s"
 _ACTIVE = """
-SELECT state, attempt, barren_attempts, steps, input_tokens + output_tokens
+SELECT state, attempt, barren_attempts, steps, input_tokens + output_tokens,
+       coalesce(extract(epoch FROM clock_timestamp() - started_at), 0)::float8
 FROM runs WHERE id = %s AND state IN ('queued', 'running')
 """
 _ACTIVE_OF = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running')"
@@ -124,6 +125,8 @@ class ActiveRun(Struct, frozen=True):
     barren_attempts: int
     steps: int
     tokens: int
+    # Since its first start.
+    seconds: float
 
 
 async def find(connection: Connection, run_id: UUID) -> tuple[UUID, UUID] | None:

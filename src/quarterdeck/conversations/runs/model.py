@@ -39,6 +39,10 @@ class Submission(Struct, frozen=True, eq=False):
     # Whose share of the queue it uses: the workspace of the caller.
     owner: Hashable
 
+    @property
+    def text_bytes(self) -> int:
+        return len(self.text) if self.text.isascii() else len(self.text.encode())
+
 
 class Verdict(StrEnum):
     ACCEPTED = "accepted"

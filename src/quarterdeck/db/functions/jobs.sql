@@ -15,9 +15,12 @@ END;
 CREATE OR REPLACE FUNCTION enqueue_run_after(session_id uuid, run_id uuid, pause_seconds double precision) RETURNS void
 LANGUAGE sql VOLATILE
 BEGIN ATOMIC
-    INSERT INTO jobs.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args, workspace_id, scheduled_at)
+    INSERT INTO jobs.procrastinate_jobs
+        (queue_name, task_name, lock, queueing_lock, args, workspace_id, scheduled_at, ask_at)
     SELECT 'runs', 'drive_run', enqueue_run_after.session_id::text, r.id::text, jsonb_build_object('run_id', r.id),
-           r.workspace_id, now() + make_interval(secs => pause_seconds)
+           r.workspace_id, now() + make_interval(secs => pause_seconds),
+           -- No notification announces the end of the pause, so a free worker finds the job with its next poll.
+           now() + make_interval(secs => pause_seconds + 1.5)
     FROM runs r WHERE r.id = enqueue_run_after.run_id
     ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING;
 END;

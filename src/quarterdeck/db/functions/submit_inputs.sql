@@ -81,8 +81,8 @@ CREATE OR REPLACE FUNCTION submit_inputs(
     fingerprints bytea[],
     wait_for_locks boolean DEFAULT true,
     -- Largest number and size of the inputs that a run has not consumed. An input always fits if no other one waits.
-    run_waiting_inputs integer DEFAULT 1000,
-    run_waiting_bytes bigint DEFAULT 8388608
+    run_waiting_inputs integer DEFAULT 2147483647,
+    run_waiting_bytes bigint DEFAULT 9223372036854775807
 )
 RETURNS TABLE (verdict text, body bytea, api_key_id uuid)
 LANGUAGE plpgsql VOLATILE

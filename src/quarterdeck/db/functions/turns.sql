@@ -116,10 +116,12 @@ BEGIN
         ) AS missing
         WHERE missing.ask_at <= now()
     ), ranked AS (
-        SELECT j.id, row_number() OVER (PARTITION BY j.workspace_id ORDER BY j.id) AS place
+        -- By run and not by job: a run that left has a new job, and would be the one that leaves each time.
+        SELECT j.id, j.queueing_lock, row_number() OVER (PARTITION BY j.workspace_id ORDER BY j.queueing_lock) AS place
         FROM jobs.procrastinate_jobs j WHERE j.status = 'doing' AND NOT j.leaving
     ), borrowed AS (
-        SELECT r.id, row_number() OVER (ORDER BY r.place DESC, r.id DESC) AS number FROM ranked r WHERE r.place > share
+        SELECT r.id, row_number() OVER (ORDER BY r.place DESC, r.queueing_lock DESC) AS number
+        FROM ranked r WHERE r.place > share
     ), asked AS (
         UPDATE jobs.procrastinate_jobs j SET leaving = true
         FROM borrowed b JOIN entitled e ON e.number = b.number WHERE j.id = b.id
