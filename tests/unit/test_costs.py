@@ -18,7 +18,8 @@ import sys, time
 print(flush=True)
 sys.stdin.readline()
 block = bytearray(80 << 20)
-while time.process_time() < 0.3: pass
+began = time.process_time()
+while time.process_time() < began + 0.3: pass
 del block
 print(flush=True)
 sys.stdin.readline()
