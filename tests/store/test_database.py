@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from psycopg import AsyncConnection
@@ -23,9 +23,21 @@ async def opened(database_url: str, **settings: float) -> AsyncIterator[Database
     database = Database(app_url(database_url), DatabaseSettings(**(PATIENT | settings)))  # type: ignore[arg-type]
     await database.open()
     try:
+        await _until_connected(database)
         yield database
     finally:
         await database.close()
+
+
+async def _until_connected(database: Database) -> None:
+    """On a busy machine the first connection takes longer than the waits of some tests."""
+    while True:
+        with suppress(ServiceError):
+            return await database.read(_do_nothing)
+
+
+async def _do_nothing(_: Connection) -> None:
+    pass
 
 
 class Gate:
