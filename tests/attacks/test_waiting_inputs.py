@@ -113,7 +113,8 @@ async def test_large_inputs_are_refused_and_none_is_lost(attacker: World, neighb
     assert "waiting" in refusal.json()["error"]["message"]
     before = await counts(attacker, session_id)
     keyed = {"key": token, "idempotency_key": "k"}
-    many = [attacker.submit(session_id, "x" * LARGE, **keyed) for _ in range(20)]
+    # Below the text that may wait for the database in one process: above it the answer is 503.
+    many = [attacker.submit(session_id, "x" * LARGE, **keyed) for _ in range(10)]
     assert {answer.status_code for answer in await asyncio.gather(*many)} == {429}
     assert await counts(attacker, session_id) == before, "a refusal left something"
     assert await is_served(neighbour)
