@@ -55,10 +55,10 @@ def _receipt_in_a_second_transaction() -> None:
         assert unsaved is not None
         unsaved.append((claim, body))
 
-    async def transaction(self: Database, work: Callable[[Connection], Awaitable[Any]], *, repeatable: bool) -> Any:
+    async def transaction(self: Database, work: Callable[[Connection], Awaitable[Any]], **options: Any) -> Any:
         unsaved: list[tuple[Claim, bytes]] = []
         unsaved_claims.set(unsaved)
-        result = await transaction_once(self, work, repeatable=repeatable)
+        result = await transaction_once(self, work, **options)
 
         async def save(connection: Connection) -> None:
             for claim, body in unsaved:

@@ -44,6 +44,7 @@ class Kind(Enum):
     PRECONDITION = ErrorCode.PRECONDITION_FAILED, "precondition"
     OUTDATED = ErrorCode.CLIENT_OUTDATED, "outdated"
     TOO_MANY = ErrorCode.TOO_MANY_REQUESTS, "too many"
+    TOO_MANY_STREAMS = ErrorCode.TOO_MANY_REQUESTS, "too many streams"
     UNAVAILABLE = ErrorCode.INTERNAL, "unavailable"
     INTERNAL = ErrorCode.INTERNAL, "internal"
 
@@ -150,7 +151,7 @@ def run_full() -> ServiceError:
 def too_many_streams(owner: str, limit: int) -> ServiceError:
     """It is unknown when another stream will end, so the wait is a fixed time."""
     return ServiceError(
-        Kind.TOO_MANY,
+        Kind.TOO_MANY_STREAMS,
         f"This {owner} has {limit} open event streams, which is the limit. Close one, or try again in "
         f"{_STREAM_WAIT_SECONDS} s.",
         _STREAM_WAIT_SECONDS,

@@ -24,6 +24,7 @@ STATUS = {
     Kind.PRECONDITION: 412,
     Kind.OUTDATED: 426,
     Kind.TOO_MANY: 429,
+    Kind.TOO_MANY_STREAMS: 429,
     Kind.UNAVAILABLE: 503,
     Kind.INTERNAL: 500,
 }
@@ -32,7 +33,8 @@ STATUS = {
 # Encoded once, because every answer has them.
 NOT_STORED = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 
-# The rest of the request's body may still arrive, so the connection cannot be used for another request.
+# The rest of the request's body may still arrive, so the connection cannot be used for another request. A client that
+# opens too many streams must not keep the connections of those that were refused.
 _CLOSE = {"Connection": "close"}
 HEADERS = {
     Kind.UNAUTHORIZED: {"WWW-Authenticate": "Bearer"},
@@ -42,6 +44,7 @@ HEADERS = {
     Kind.TOO_SLOW: _CLOSE,
     Kind.BROKEN_BODY: _CLOSE,
     Kind.MALFORMED: _CLOSE,
+    Kind.TOO_MANY_STREAMS: _CLOSE,
 }
 
 
