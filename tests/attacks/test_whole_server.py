@@ -14,6 +14,7 @@ import pytest
 from bench.wire import Wire
 
 from tests.attacks.neighbour import Tenants, attacked, repeated
+from tests.attacks.stream_flood import stream_flood
 from tests.raw_http import request
 from tests.world import World, bundle
 
@@ -202,16 +203,6 @@ async def test_one_session_token_opens_thousands_of_streams(tenants: Tenants) ->
     headers = f"Authorization: Bearer {token}", "Accept: text/event-stream"
     follow = request("GET", f"/v1/sessions/{session_id}/events", *headers)
 
-    async def open_stream() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", tenants.server.port)
-        try:
-            writer.write(follow)
-            while await reader.read(4096):
-                pass
-            # Refused or ended. Without a pause these clients would only measure their own machine.
-            await asyncio.sleep(1)
-        finally:
-            writer.close()
-
-    found = await attacked(tenants.neighbour, repeated(open_stream, min(STREAMS, files - SPARE_FILES)))
+    flood = stream_flood(tenants.server.port, follow, min(STREAMS, files - SPARE_FILES))
+    found = await attacked(tenants.neighbour, flood)
     found.check()

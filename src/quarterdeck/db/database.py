@@ -102,6 +102,10 @@ class Database:
                     raise _translated(fault) from fault
                 is_repeated = True
                 continue
+            except pool.ShareTaken:
+                # Without a cause, which would be logged: one caller could fill the log.
+                if locked is None or time.monotonic() < deadline:
+                    raise errors.unavailable() from None
             except driver_errors.NO_CONNECTION as fault:
                 if locked is None or time.monotonic() < deadline:
                     raise driver_errors.translate(fault) from fault

@@ -27,6 +27,10 @@ KEEPALIVE = {
 RECONNECT_SECONDS = 1.0
 
 
+class ShareTaken(PoolTimeout):
+    """The owner holds its share of the connections."""
+
+
 class Pool:
     def __init__(self, url: str, size: int, options: str, wait_seconds: float, owner_share: float = 1.0) -> None:
         """`wait_seconds`: how long a caller waits for a free connection. `owner_share`: the part of the connections
@@ -62,7 +66,7 @@ class Pool:
                 try:
                     await stack.enter_async_context(self._places.hold(owner, deadline - time.monotonic()))
                 except TimeoutError:
-                    raise PoolTimeout("the owner holds its share of the connections") from None
+                    raise ShareTaken from None
             connection = await self._living_connection(deadline)
             try:
                 yield connection

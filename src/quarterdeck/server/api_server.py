@@ -22,7 +22,7 @@ from quarterdeck.server.address import AddressError, free_address
 
 logger = logging.getLogger(__name__)
 
-BACKLOG = 1024
+BACKLOG = 4096
 # Limit for the request line and headers together. Each connection may hold this much memory for `header_seconds`;
 # Granian's default of 408 KiB would allow 1.6 GiB for 4,096 connections.
 HEAD_BYTES = 64 * 1024

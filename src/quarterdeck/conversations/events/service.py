@@ -58,7 +58,8 @@ async def follow_session_events(
         return principal.workspace_id
 
     lookup = visible_session(call.workspace_id, session_id, own_token=True)
-    workspace_id = await access.read(call, lookup, Permission.WORKSPACE_READ, workspace_of_caller)
+    with places.opening(call.credential):
+        workspace_id = await access.read(call, lookup, Permission.WORKSPACE_READ, workspace_of_caller)
     subscription = Subscription(session_id, call.credential, call.workspace_id, after, settings.queue_deltas)
 
     @contextmanager
