@@ -25,29 +25,24 @@ class StreamPlaces:
 
     @contextmanager
     def opening(self, credential: Credential) -> Iterator[None]:
-        """For the time in which the caller is checked. Raises if the credential has no place left, before the database
-        is asked: a client that opens stream after stream then costs little."""
-        with self._place_of(credential):
+        """A place for the time in which the caller is checked. Raises if there is none, before the database is asked:
+        a client that opens stream after stream then costs little."""
+        with ExitStack() as held:
+            if not self._all.take_now(None):
+                raise errors.unavailable("This server has too many open event streams. Try again shortly.")
+            held.callback(self._all.release, None)
+            if not self._of_credentials.take_now(credential):
+                raise errors.too_many_streams("credential", self._settings.per_credential)
+            held.callback(self._of_credentials.release, credential)
             yield
 
     @contextmanager
     def hold(self, credential: Credential, workspace_id: UUID) -> Iterator[None]:
         """A place for one stream, until the `with` block ends. Raises if there is none."""
-        with ExitStack() as held:
-            if not self._all.take_now(None):
-                raise errors.unavailable("This server has too many open event streams. Try again shortly.")
-            held.callback(self._all.release, None)
-            held.enter_context(self._place_of(credential))
+        with self.opening(credential):
             if not self._of_workspaces.take_now(workspace_id):
                 raise errors.too_many_streams("workspace", self._settings.per_workspace)
-            held.callback(self._of_workspaces.release, workspace_id)
-            yield
-
-    @contextmanager
-    def _place_of(self, credential: Credential) -> Iterator[None]:
-        if not self._of_credentials.take_now(credential):
-            raise errors.too_many_streams("credential", self._settings.per_credential)
-        try:
-            yield
-        finally:
-            self._of_credentials.release(credential)
+            try:
+                yield
+            finally:
+                self._of_workspaces.release(workspace_id)
