@@ -6,7 +6,7 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-ver
 
 ARGS ?=
 
-.PHONY: setup serve test test-all fault model availability soak fuzz browser screenshots bench bench-smoke bench-peers costs check audit sbom format openapi client lock clean
+.PHONY: setup serve test test-all coverage fault model availability soak fuzz browser screenshots bench bench-smoke bench-peers costs check audit sbom format openapi client lock clean
 
 setup: .venv/.runtime
 
@@ -19,11 +19,13 @@ PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
 test: .venv/.dev
 	$(PYTEST) -m "not long" $(ARGS)
 
-# All tests: those of `make test` with coverage, then the long ones: every fault, planted bugs, every console page,
-# docs. The long ones run without coverage, which would double their time.
+# All tests: those of `make test` and the long ones: every fault, planted bugs, every console page, docs.
 test-all: .venv/.dev
+	$(PYTEST) $(ARGS)
+
+# The tests of `make test` with coverage of all processes, which doubles their time.
+coverage: .venv/.dev
 	$(PYTEST) -m "not long" --cov --cov-report=html:build/coverage --cov-report=term:skip-covered $(ARGS)
-	$(PYTEST) -m long $(ARGS)
 
 # Injects faults into a running Quarterdeck for a minute and checks every promise. `make fault ARGS="--seconds 1200 --seed 7"`.
 fault: .venv/.dev
