@@ -88,3 +88,81 @@ async def test_only_the_turns_since_the_last_answer_are_left_out(world: World, s
     user, assistant, tool, last = stand_in.asked["later"][-1]
     assert (user["content"], assistant["content"], last["content"]) == ("first", FIRST, "next")
     assert tool == {"role": "tool", "tool_call_id": "call_1", "content": NO_RESULT}
+
+
+async def inputs_of(world: World, session_id: str) -> list[str]:
+    """The paths of the inputs, oldest first."""
+    accepted = of_type(await log_of(world, session_id), "input.accepted")
+    return [f"/v1/sessions/{session_id}/inputs/{entry['data']['input_id']}" for entry in accepted]
+
+
+async def test_a_running_run_succeeds_without_a_withdrawn_input(world: World, stand_in: StandIn) -> None:
+    session_id = await new_session(world, "withdraws")
+    gate = Gate()
+    stand_in.replies["withdraws"] = [gate.reply(OPENAI.text(LAST))]
+    running = asyncio.create_task(talk(world, session_id, "first"))
+    await gate.is_reached()
+    await world.submit(session_id, "second")
+    first, second = await inputs_of(world, session_id)
+    assert error_of(await world.delete(first)) == (409, "conflict"), "it is being answered"
+    assert (await world.delete(second)).status_code == 204
+    gate.opened.set()
+    run = await running
+    assert (run["state"], run["inputs_accepted"], run["inputs_consumed"]) == ("succeeded", 1, 1)
+    assert stand_in.texts("withdraws") == [["first"]]
+    assert error_of(await world.delete(first)) == (409, "conflict"), "it was answered"
+    check_log(await log_of(world, session_id))
+
+
+async def test_a_failed_run_does_not_pass_on_a_withdrawn_input(world: World, stand_in: StandIn) -> None:
+    session_id = await new_session(world, "passes on")
+    gate = Gate()
+    stand_in.replies["passes on"] = [gate.reply(after=refusal())]
+    running = asyncio.create_task(talk(world, session_id, "first"))
+    await gate.is_reached()
+    for text in ("second", "third"):
+        await world.submit(session_id, text)
+    _, _, third = await inputs_of(world, session_id)
+    assert (await world.delete(third)).status_code == 204
+    gate.opened.set()
+    assert (await running)["state"] == "failed"
+    await at_rest(world, session_id)
+    assert stand_in.texts("passes on") == [["first"], ["second"]]
+    check_log(await log_of(world, session_id))
+
+
+async def test_the_model_no_longer_sees_a_dropped_input(world: World, stand_in: StandIn) -> None:
+    session_id = await new_session(world, "drops")
+    stand_in.replies["drops"] = [*call_then_answer()[:1], refusal(503)]
+    assert (await talk(world, session_id, "first"))["state"] == "failed"
+    (first,) = await inputs_of(world, session_id)
+    assert (await world.delete(first)).status_code == 204
+    assert error_of(await world.delete(first)) == (409, "conflict")
+    assert (await talk(world, session_id, "next"))["state"] == "succeeded"
+    # The answer stays, and a conversation starts with the user.
+    assert stand_in.texts("drops")[-1] == ["(an earlier message was removed)", "next"]
+    log = await log_of(world, session_id)
+    check_log(log)
+    assert [entry["data"]["reason"] for entry in of_type(log, "input.discarded")] == ["dropped"]
+
+
+async def test_an_input_is_either_consumed_or_withdrawn(world: World, stand_in: StandIn) -> None:
+    """Inputs are withdrawn while a worker takes them."""
+
+    async def race(model: str) -> None:
+        session_id = await new_session(world, model)
+        stand_in.replies[model] = call_then_answer()
+        for text in ("first", "second"):
+            await world.submit(session_id, text)
+        paths = await inputs_of(world, session_id)
+        answers = await asyncio.gather(*map(world.delete, paths))
+        await at_rest(world, session_id)
+        log = await log_of(world, session_id)
+        check_log(log)
+        withdrawn = {entry["data"]["input_id"] for entry in of_type(log, "input.discarded")}
+        assert {path.rsplit("/", 1)[1]: answer.status_code for path, answer in zip(paths, answers, strict=True)} == {
+            entry["data"]["input_id"]: 204 if entry["data"]["input_id"] in withdrawn else 409
+            for entry in of_type(log, "input.accepted")
+        }
+
+    await asyncio.gather(*(race(f"race-{number}") for number in range(12)))
