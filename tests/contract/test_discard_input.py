@@ -44,6 +44,6 @@ async def test_a_withdrawn_input_is_not_discarded_again(world: World) -> None:
     path = f"/v1/sessions/{session_id}/inputs/{withdrawn}"
     assert error_of(await world.delete(path, key=other)) == (404, "not_found")
     assert (await world.delete(path, key=token)).status_code == 204
-    assert (await world.post(f"/v1/runs/{run_id}/cancel")).json()["discarded_input_ids"] == [kept]
+    assert (await world.post(f"/v1/runs/{run_id}/cancel", {})).json()["discarded_input_ids"] == [kept]
     check_log(await log_of(world, session_id))
     assert error_of(await world.delete(f"/v1/sessions/{session_id}/inputs/{kept}")) == (409, "conflict")

@@ -166,3 +166,123 @@ async def test_an_input_is_either_consumed_or_withdrawn(world: World, stand_in: 
         }
 
     await asyncio.gather(*(race(f"race-{number}") for number in range(12)))
+
+
+async def fork(world: World, session_id: str, before: dict[str, Any] | None = None) -> dict[str, Any]:
+    answer = await world.post(
+        f"/v1/sessions/{session_id}/fork", {} if before is None else {"before_event_id": before["id"]}
+    )
+    assert answer.status_code == 201, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def essence(log: list[dict[str, Any]]) -> list[tuple[str, Any, str]]:
+    return [(entry["type"], entry["data"], entry["created_at"]) for entry in log]
+
+
+async def test_a_fork_goes_on_with_the_same_history(world: World, stand_in: StandIn) -> None:
+    """The origin has a refused message, a dropped one, an open run and an input that waits."""
+    session_id = await new_session(world, "origin")
+    gate = Gate()
+    answers = [
+        *call_then_answer(),
+        refusal(),
+        refusal(503),
+        streams(OPENAI.text("Yes.")),
+        gate.reply(OPENAI.text(LAST)),
+    ]
+    stand_in.replies["origin"] = answers
+    for text in ("first", "refused", "dropped", "last"):
+        await talk(world, session_id, text)
+    assert (await world.delete((await inputs_of(world, session_id))[2])).status_code == 204
+    before = await log_of(world, session_id)
+    running = asyncio.create_task(talk(world, session_id, "is being answered"))
+    await gate.is_reached()
+    await world.submit(session_id, "waits")
+
+    forked = await fork(world, session_id)
+    assert forked["forked_from"] == {"session_id": session_id, "event_id": None}
+    copy = await log_of(world, forked["id"])
+    assert copy[0]["type"] == "session.forked"
+    assert copy[0]["data"] == forked["forked_from"]
+    assert essence(copy[1:]) == essence(before)
+    check_log(copy)
+    runs = {entry["run_id"] for entry in before}
+    assert not runs & {entry["run_id"] for entry in copy}
+    assert len(runs) == len({entry["run_id"] for entry in copy[1:]})
+    assert (await world.get(f"/v1/sessions/{forked['id']}/runs")).json()["items"] == []
+
+    # The origin is deleted: what it left out is still left out.
+    stand_in.asked["origin"].clear()
+    assert (await world.delete(f"/v1/sessions/{session_id}")).status_code == 204
+    running.cancel()
+    assert (await talk(world, forked["id"], "next"))["state"] == "succeeded"
+    assert stand_in.texts("origin") == [["first", "last", "next"]]
+    roles = [message["role"] for message in stand_in.asked["origin"][0]]
+    assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant", "user"]
+    assert (await world.get(f"/v1/sessions/{forked['id']}")).json()["forked_from"]["session_id"] == session_id
+    # A fork of the fork.
+    again = await fork(world, forked["id"])
+    assert (await talk(world, again["id"], "more"))["state"] == "succeeded"
+    assert stand_in.texts("origin")[-1] == ["first", "last", "next", "more"]
+
+
+async def test_a_fork_before_an_event(world: World, stand_in: StandIn) -> None:
+    session_id = await new_session(world, "cut")
+    gate = Gate()
+    stand_in.replies["cut"] = [streams(OPENAI.text("One.")), gate.reply(after=call_then_answer()[0]), refusal(503)]
+    await talk(world, session_id, "first")
+    running = asyncio.create_task(talk(world, session_id, "second"))
+    await gate.is_reached()
+    await world.submit(session_id, "steered")
+    gate.opened.set()
+    await running
+    log = await log_of(world, session_id)
+    second = of_type(log, "input.accepted")[1]
+    result = of_type(log, "tool.result")[0]
+
+    forked = await fork(world, session_id, second)
+    assert essence((await log_of(world, forked["id"]))[1:]) == essence(log[: log.index(second)])
+    await talk(world, forked["id"], "another second")
+    assert stand_in.texts("cut")[-1] == ["first", "another second"]
+
+    # In the middle of a run, before the result of a call: the run ends there.
+    forked = await fork(world, session_id, result)
+    copy = await log_of(world, forked["id"])
+    check_log(copy)
+    assert [entry["type"] for entry in copy[-3:]] == ["message", "tool.call", "run.cancelled"]
+    await talk(world, forked["id"], "next")
+    assert stand_in.texts("cut")[-1] == ["first", "second", "next"]
+    assert stand_in.asked["cut"][-1][-2]["content"] == NO_RESULT
+
+    for unknown in (result["id"] + 10**9, copy[0]["id"]):
+        answer = await world.post(f"/v1/sessions/{session_id}/fork", {"before_event_id": unknown})
+        assert error_of(answer) == (400, "invalid_request")
+    assert (await talk(world, session_id, "goes on"))["state"] == "succeeded"
+
+
+async def test_forks_while_a_session_is_written_to(world: World, stand_in: StandIn) -> None:
+    """Every fork is a beginning of the log, without what was not finished."""
+    session_id = await new_session(world, "written")
+
+    async def write() -> None:
+        for number in range(12):
+            await world.submit(session_id, f"{number}")
+            await asyncio.sleep(0.02)
+
+    writing = asyncio.create_task(write())
+    forks = []
+    while not writing.done():
+        forks += await asyncio.gather(*(fork(world, session_id) for _ in range(2)))
+    await writing
+    await at_rest(world, session_id)
+    forks.append(await fork(world, session_id))
+    log = essence(await log_of(world, session_id))
+    for forked in forks:
+        copy = await log_of(world, forked["id"])
+        check_log(copy)
+        rows = essence(copy[1:])
+        assert [row for row in log if row in rows] == rows
+        assert not rows or rows[-1][0] == "run.succeeded"
+    assert essence((await log_of(world, forks[-1]["id"]))[1:]) == log

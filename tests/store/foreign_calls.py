@@ -40,6 +40,7 @@ def session_of(workspace: Workspace, session: Workspace) -> SessionBody:
         title="taken",
         model=None,
         instructions=None,
+        forked_from=None,
         skills=[],
         created_at=datetime.now(UTC),
         created_by=ActorBody(workspace.user, None, workspace.email),

@@ -15,6 +15,7 @@ from quarterdeck.conversations.sessions.http import (
     change_session,
     create_session,
     delete_session,
+    fork_session,
     get_session,
     list_sessions,
 )
@@ -52,6 +53,7 @@ OPERATIONS = (
     at("GET", "/v1/sessions/{session_id}", get_session),
     at("PATCH", "/v1/sessions/{session_id}", change_session),
     at("DELETE", "/v1/sessions/{session_id}", delete_session),
+    at("POST", "/v1/sessions/{session_id}/fork", fork_session),
     at("GET", "/v1/sessions/{session_id}/tokens", list_session_tokens),
     at("POST", "/v1/sessions/{session_id}/tokens", create_session_token),
     at("POST", "/v1/sessions/{session_id}/tokens/{session_token_id}/revoke", revoke_session_token),

@@ -130,6 +130,10 @@ def input_in_use() -> ServiceError:
     )
 
 
+def fork_too_large() -> ServiceError:
+    return conflict("The log of this session is too large to be copied. Fork before an earlier event.")
+
+
 def precondition_failed() -> ServiceError:
     return ServiceError(
         Kind.PRECONDITION, "It was changed since it was read: the ETag is not the one in If-Match. Read it again."

@@ -6,6 +6,7 @@ from quarterdeck.conversations.sessions.model import (
     ActiveRun,
     ChangeSessionBody,
     CreateSessionBody,
+    ForkSessionBody,
     ListedSession,
     SessionBody,
     SessionPage,
@@ -28,6 +29,7 @@ _SUMMARY = SessionSummary(
 EXAMPLES = (
     CreateSessionBody("Incident review"),
     ChangeSessionBody(title="Incident review, week 9"),
-    SessionBody(**asdict(_SUMMARY), instructions=None),
+    ForkSessionBody(before_event_id=120),
+    SessionBody(**asdict(_SUMMARY), instructions=None, forked_from=None),
     SessionPage([ListedSession(**asdict(_SUMMARY), active_run=ActiveRun(RUN, "running"))], None),
 )

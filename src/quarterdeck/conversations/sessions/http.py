@@ -3,10 +3,18 @@
 from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes
 from quarterdeck.conversations.sessions import service
-from quarterdeck.conversations.sessions.model import ChangeSessionBody, CreateSessionBody, SessionBody, SessionPage
+from quarterdeck.conversations.sessions.model import (
+    ChangeSessionBody,
+    CreateSessionBody,
+    ForkSessionBody,
+    SessionBody,
+    SessionPage,
+)
+from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Answer
-from quarterdeck.http.operation import Query, operation
+from quarterdeck.core.settings import ForkSettings
+from quarterdeck.http.operation import Query, Refusal, operation
 from quarterdeck.http.request import Request
 
 # The longest possible title.
@@ -49,6 +57,31 @@ async def list_sessions(request: Request, access: Access) -> SessionPage:
 )
 async def create_session(request: Request, changes: Changes) -> Answer:
     return await service.create_session(changes, await request.call(CreateSessionBody))
+
+
+@operation(
+    summary="Fork a session",
+    description="A new session with the same title, model, instructions and skills, and with the log of this one, or "
+    "its part before an event. Inputs that no run has consumed and the active run are not copied.",
+    permission=Permission.SESSION_MANAGE,
+    payload=ForkSessionBody,
+    success_status=201,
+    success_type=SessionBody,
+    success="The new session. The first event of its log is session.forked.",
+    idempotent=True,
+    etag=True,
+    refusals=(
+        Refusal(
+            "fork_too_large",
+            errors.fork_too_large(),
+            "The log that would be copied has more events or bytes than the server's settings allow.",
+            "Fork before an earlier event, or have the limits raised.",
+        ),
+    ),
+)
+async def fork_session(request: Request, changes: Changes, settings: ForkSettings) -> Answer:
+    session_id = request.path_id("session_id")
+    return await service.fork_session(changes, settings, await request.call(ForkSessionBody), session_id)
 
 
 @operation(

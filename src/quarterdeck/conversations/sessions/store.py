@@ -9,6 +9,7 @@ from quarterdeck.conversations.sessions.model import (
     ActiveRun,
     AgentSetup,
     CreateSessionBody,
+    ForkedFrom,
     ListedSession,
     SessionBody,
     SessionSkill,
@@ -19,7 +20,9 @@ from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
 
 _ADD = """
-INSERT INTO sessions (id, workspace_id, title, model, instructions, created_by) VALUES (%s, %s, %s, %s, %s, %s)
+INSERT INTO sessions
+    (id, workspace_id, title, model, instructions, created_by, forked_from_session_id, forked_from_event_id)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
 """
 _ADD_SKILL = "INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%s, %s, %s, %s)"
 _DROP_SKILLS = """
@@ -34,7 +37,7 @@ _AGENT_SETUP = "SELECT model, instructions FROM sessions WHERE id = %s"
 _PREVENT_DELETION = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
 _GET = """
 SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
-       u.id, u.display_name, u.email, s.instructions
+       u.id, u.display_name, u.email, s.instructions, s.forked_from_session_id, s.forked_from_event_id
 FROM sessions s JOIN users u ON u.id = s.created_by
 CROSS JOIN LATERAL (
     SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
@@ -139,10 +142,16 @@ _FORGET_DELETED = "DELETE FROM deleted_sessions WHERE session_id = %s"
 
 
 async def add(
-    connection: Connection, session_id: UUID, workspace_id: UUID, session: CreateSessionBody, user_id: UUID
+    connection: Connection,
+    session_id: UUID,
+    workspace_id: UUID,
+    session: CreateSessionBody,
+    user_id: UUID,
+    forked_from: ForkedFrom | None = None,
 ) -> None:
     values = (session_id, workspace_id, session.title, session.model, session.instructions, user_id)
-    await connection.execute(_ADD, values)
+    origin = (None, None) if forked_from is None else (forked_from.session_id, forked_from.event_id)
+    await connection.execute(_ADD, (*values, *origin))
     await _add_skills(connection, session_id, session.skills)
 
 
@@ -155,7 +164,10 @@ async def change(connection: Connection, session: SessionBody) -> None:
 
 async def get(connection: Connection, workspace_id: UUID, session_id: UUID) -> SessionBody | None:
     row = await (await connection.execute(_GET, (workspace_id, session_id))).fetchone()
-    return None if row is None else SessionBody(**_fields(row[:10]), instructions=row[10])
+    if row is None:
+        return None
+    forked_from = None if row[11] is None else ForkedFrom(*row[11:13])
+    return SessionBody(**_fields(row[:10]), instructions=row[10], forked_from=forked_from)
 
 
 async def page(
