@@ -114,7 +114,7 @@ class Services:
             ModelCatalog: ModelCatalog(settings.model),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
-            **{type(section): section for section in (settings.bundle, settings.stream)},
+            **{type(section): section for section in (settings.bundle, settings.stream, settings.fork)},
         }
 
     def lifespan(self) -> Callable[[object], AbstractAsyncContextManager[None]]:

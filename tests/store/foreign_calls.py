@@ -45,6 +45,7 @@ def session_of(workspace: Workspace, session: Workspace) -> SessionBody:
         settings=NO_OPTIONS,
         instructions=None,
         usage=Usage(0, 0),
+        forked_from=None,
         skills=[],
         created_at=datetime.now(UTC),
         created_by=ActorBody(workspace.user, None, workspace.email),

@@ -47,6 +47,7 @@ from quarterdeck.agents.model import (
     ModelFailure,
     ModelOptions,
     OnText,
+    RequestRefused,
     Step,
     ToolSpec,
     TransientFailure,
@@ -66,6 +67,17 @@ _OPENAI_EFFORT = "openai_reasoning_effort"
 _ANTHROPIC_EFFORT = "thinking"
 _TRANSIENT = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
 _FINAL = (ModelRequestRejectedError, ModelQuotaExceededError)
+# Statuses that say something about the account, the model or the moment and nothing about the content of the request:
+# docs/decisions/0050.
+_NOT_ABOUT_CONTENT = (
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.PAYMENT_REQUIRED,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.TOO_MANY_REQUESTS,
+)
 
 
 class Connection(Struct, frozen=True):
@@ -178,7 +190,9 @@ class ProviderModel:
         transient = isinstance(fault, _TRANSIENT) or status in (None, HTTPStatus.REQUEST_TIMEOUT)
         if transient and not isinstance(fault, _FINAL):
             return TransientFailure(reason, fault.retry_after)
-        return ModelFailure(reason)
+        if status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _NOT_ABOUT_CONTENT:
+            return ModelFailure(reason)
+        return ModelFailure(reason) if isinstance(fault, ModelQuotaExceededError) else RequestRefused(reason)
 
     def _reason(self, fault: Exception) -> str:
         """One sentence of bounded length, without secrets."""

@@ -6,7 +6,7 @@ from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys
 from quarterdeck.audit.http import list_audit_events
 from quarterdeck.auth.http import whoami
 from quarterdeck.conversations.events.http import list_session_events
-from quarterdeck.conversations.runs.http import cancel_run, get_run, list_session_runs, submit_input
+from quarterdeck.conversations.runs.http import cancel_run, discard_input, get_run, list_session_runs, submit_input
 from quarterdeck.conversations.session_tokens.http import (
     create_session_token,
     list_session_tokens,
@@ -16,6 +16,7 @@ from quarterdeck.conversations.sessions.http import (
     change_session,
     create_session,
     delete_session,
+    fork_session,
     get_session,
     list_sessions,
 )
@@ -54,9 +55,11 @@ OPERATIONS = (
     at("GET", "/v1/sessions/{session_id}", get_session),
     at("PATCH", "/v1/sessions/{session_id}", change_session),
     at("DELETE", "/v1/sessions/{session_id}", delete_session),
+    at("POST", "/v1/sessions/{session_id}/fork", fork_session),
     at("GET", "/v1/sessions/{session_id}/tokens", list_session_tokens),
     at("POST", "/v1/sessions/{session_id}/tokens", create_session_token),
     at("POST", "/v1/sessions/{session_id}/tokens/{session_token_id}/revoke", revoke_session_token),
+    at("DELETE", "/v1/sessions/{session_id}/inputs/{input_id}", discard_input),
     at("GET", "/v1/sessions/{session_id}/runs", list_session_runs),
     at("GET", "/v1/runs/{run_id}", get_run),
     at("POST", "/v1/runs/{run_id}/cancel", cancel_run),

@@ -138,6 +138,13 @@ class SubmitSettings(Struct, frozen=True):
     run_waiting_bytes: Bytes = 8 * 1024 * 1024
 
 
+class ForkSettings(Struct, frozen=True):
+    # A fork copies a log in one transaction, which must end within the timeout of statements. Larger ones are answered
+    # 409. Bytes as stored: PostgreSQL compresses texts.
+    max_events: Count = 10_000
+    max_bytes: Bytes = 16 * 1024 * 1024
+
+
 class KeySettings(Struct, frozen=True):
     # Part of every secret (`qd_<environment>_…`), to tell test keys from live keys.
     environment: Annotated[str, Meta(pattern=r"^[a-z0-9]{1,16}$")] = "live"
@@ -295,6 +302,7 @@ class Settings(Struct, frozen=True):
     http: HttpSettings = HttpSettings()
     limit: LimitSettings = LimitSettings()
     submit: SubmitSettings = SubmitSettings()
+    fork: ForkSettings = ForkSettings()
     key: KeySettings = KeySettings()
     token: TokenSettings = TokenSettings()
     receipt: ReceiptSettings = ReceiptSettings()

@@ -18,7 +18,7 @@ async def lock_session(connection: Connection, session_id: UUID) -> None:
     await connection.execute(_LOCK, (session_id,))
 
 
-async def append(connection: Connection, session_id: UUID, run_id: UUID, events: Sequence[NewEvent]) -> None:
+async def append(connection: Connection, session_id: UUID, run_id: UUID | None, events: Sequence[NewEvent]) -> None:
     rows = [
         (session_id, run_id, event.type, Jsonb(event.data), None if event.record is None else Jsonb(event.record))
         for event in events

@@ -10,6 +10,7 @@ from quarterdeck.core.text_types import Moment
 
 
 class EventType(StrEnum):
+    SESSION_FORKED = "session.forked"
     INPUT_ACCEPTED = "input.accepted"
     INPUT_CONSUMED = "input.consumed"
     INPUT_DISCARDED = "input.discarded"

@@ -8,6 +8,7 @@ from quarterdeck.conversations.sessions.model import (
     ActiveRun,
     ChangeSessionBody,
     CreateSessionBody,
+    ForkSessionBody,
     LastRun,
     ListedSession,
     SessionBody,
@@ -33,7 +34,8 @@ _SUMMARY = SessionSummary(
 EXAMPLES = (
     CreateSessionBody("Incident review"),
     ChangeSessionBody(title="Incident review, week 9"),
-    SessionBody(**asdict(_SUMMARY), instructions=None, usage=Usage(5200, 840)),
+    ForkSessionBody(before_event_id=120),
+    SessionBody(**asdict(_SUMMARY), instructions=None, usage=Usage(5200, 840), forked_from=None),
     SessionPage(
         [
             ListedSession(

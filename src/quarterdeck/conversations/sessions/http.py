@@ -7,13 +7,16 @@ from quarterdeck.conversations.sessions import service
 from quarterdeck.conversations.sessions.model import (
     ChangeSessionBody,
     CreateSessionBody,
+    ForkSessionBody,
     SearchIn,
     SessionBody,
     SessionPage,
 )
+from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Answer
-from quarterdeck.http.operation import Query, operation
+from quarterdeck.core.settings import ForkSettings
+from quarterdeck.http.operation import Query, Refusal, operation
 from quarterdeck.http.request import Request
 
 # The longest possible title.
@@ -66,6 +69,31 @@ async def list_sessions(request: Request, access: Access, models: ModelCatalog) 
 )
 async def create_session(request: Request, changes: Changes, models: ModelCatalog) -> Answer:
     return await service.create_session(changes, models, await request.call(CreateSessionBody))
+
+
+@operation(
+    summary="Fork a session",
+    description="A new session with the same title, model, instructions and skills, and with the log of this one, or "
+    "its part before an event. Inputs that no run has consumed and the active run are not copied.",
+    permission=Permission.SESSION_MANAGE,
+    payload=ForkSessionBody,
+    success_status=201,
+    success_type=SessionBody,
+    success="The new session. The first event of its log is session.forked.",
+    idempotent=True,
+    etag=True,
+    refusals=(
+        Refusal(
+            "fork_too_large",
+            errors.fork_too_large(),
+            "The log that would be copied has more events or bytes than the server's settings allow.",
+            "Fork before an earlier event, or have the limits raised.",
+        ),
+    ),
+)
+async def fork_session(request: Request, changes: Changes, models: ModelCatalog, settings: ForkSettings) -> Answer:
+    session_id = request.path_id("session_id")
+    return await service.fork_session(changes, models, settings, await request.call(ForkSessionBody), session_id)
 
 
 @operation(

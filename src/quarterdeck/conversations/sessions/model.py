@@ -59,6 +59,18 @@ class ChangeSessionBody(Struct, frozen=True):
     ] = UNSET
 
 
+class ForkSessionBody(Struct, frozen=True):
+    before_event_id: Annotated[
+        Annotated[int, Meta(ge=1, le=2**63 - 1)] | None,
+        Meta(description="The first event of the log that is not copied. By default the whole log is."),
+    ] = None
+
+
+class ForkedFrom(Struct, frozen=True):
+    session_id: Annotated[UUID, Meta(description="The origin. It may have been deleted since.")]
+    event_id: Annotated[int | None, Meta(description="Its first event that was not copied. null: all were.")]
+
+
 class SessionSummary(Struct, frozen=True, kw_only=True):
     """A session but for its instructions, which may be long."""
 
@@ -78,6 +90,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 class SessionBody(SessionSummary, frozen=True, kw_only=True):
     instructions: str | None
     usage: Annotated[Usage, Meta(description="Tokens of all its runs. Changes without a new revision.")]
+    forked_from: Annotated[ForkedFrom | None, Meta(description="null: it is not a fork.")]
 
 
 class ActiveRun(Struct, frozen=True):

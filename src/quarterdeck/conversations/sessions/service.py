@@ -13,11 +13,12 @@ from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.conversations.events.log import lock_session
 from quarterdeck.conversations.runs import lifecycle
-from quarterdeck.conversations.sessions import rules, search_store, store
+from quarterdeck.conversations.sessions import forks, rules, search_store, store
 from quarterdeck.conversations.sessions.model import (
     AgentSetup,
     ChangeSessionBody,
     CreateSessionBody,
+    ForkSessionBody,
     ListedSession,
     SearchIn,
     SessionBody,
@@ -30,6 +31,7 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.settings import ForkSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import service as skills
 
@@ -53,6 +55,27 @@ async def create_session(changes: Changes, models: ModelCatalog, call: Call[Crea
         lookup=visible_workspace(call.workspace_id),
         permission=Permission.SESSION_MANAGE,
         resource=(),
+        about=ObjectType.SESSION,
+        effect=effect,
+    )
+
+
+async def fork_session(
+    changes: Changes, models: ModelCatalog, settings: ForkSettings, call: Call[ForkSessionBody], session_id: UUID
+) -> Answer:
+    async def effect(connection: Connection, principal: Principal, _: UUID, body: ForkSessionBody) -> Made:
+        await prevent_deletion(connection, session_id)
+        origin = await _existing(connection, models, principal.workspace_id, session_id)
+        fork_id = await forks.fork(connection, origin, body.before_event_id, principal.user_id, settings)
+        detail = {"session_id": str(session_id), "before_event_id": body.before_event_id}
+        return Made.plain(await _existing(connection, models, principal.workspace_id, fork_id), fork_id, **detail)
+
+    return await changes.perform(
+        call,
+        operation="fork_session",
+        lookup=visible_session(call.workspace_id, session_id, own_token=False),
+        permission=Permission.SESSION_MANAGE,
+        resource=(session_id,),
         about=ObjectType.SESSION,
         effect=effect,
     )

@@ -12,6 +12,7 @@ from quarterdeck.conversations.sessions.model import (
     ActiveRun,
     AgentSetup,
     CreateSessionBody,
+    ForkedFrom,
     LastRun,
     ListedSession,
     SessionBody,
@@ -23,8 +24,9 @@ from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
 
 _ADD = """
-INSERT INTO sessions (id, workspace_id, title, model, instructions, settings, created_by)
-VALUES (%s, %s, %s, %s, %s, %s, %s)
+INSERT INTO sessions
+    (id, workspace_id, title, model, instructions, settings, created_by, forked_from_session_id, forked_from_event_id)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 _ADD_SKILL = "INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%s, %s, %s, %s)"
 _DROP_SKILLS = """
@@ -39,7 +41,8 @@ _AGENT_SETUP = "SELECT model, instructions, settings FROM sessions WHERE id = %s
 _PREVENT_DELETION = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
 _GET = """
 SELECT s.id, s.workspace_id, s.title, s.model, s.settings, used.skills, s.archived_at, s.revision,
-       u.id, u.display_name, u.email, s.instructions, spent.input_tokens, spent.output_tokens
+       u.id, u.display_name, u.email, s.instructions, spent.input_tokens, spent.output_tokens,
+       s.forked_from_session_id, s.forked_from_event_id
 FROM sessions s JOIN users u ON u.id = s.created_by
 CROSS JOIN LATERAL (
     SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
@@ -125,10 +128,16 @@ _FORGET_DELETED = "DELETE FROM deleted_sessions WHERE session_id = %s"
 
 
 async def add(
-    connection: Connection, session_id: UUID, workspace_id: UUID, session: CreateSessionBody, user_id: UUID
+    connection: Connection,
+    session_id: UUID,
+    workspace_id: UUID,
+    session: CreateSessionBody,
+    user_id: UUID,
+    forked_from: ForkedFrom | None = None,
 ) -> None:
     values = (session_id, workspace_id, session.title, session.model, session.instructions)
-    await connection.execute(_ADD, (*values, _stored(session.settings or NO_OPTIONS), user_id))
+    origin = (None, None) if forked_from is None else (forked_from.session_id, forked_from.event_id)
+    await connection.execute(_ADD, (*values, _stored(session.settings or NO_OPTIONS), user_id, *origin))
     await _add_skills(connection, session_id, session.skills)
 
 
@@ -144,7 +153,12 @@ async def get(connection: Connection, workspace_id: UUID, session_id: UUID, defa
     row = await (await connection.execute(_GET, (workspace_id, session_id))).fetchone()
     if row is None:
         return None
-    return SessionBody(**_fields(row[:11], default_model), instructions=row[11], usage=Usage(row[12], row[13]))
+    return SessionBody(
+        **_fields(row[:11], default_model),
+        instructions=row[11],
+        usage=Usage(row[12], row[13]),
+        forked_from=None if row[14] is None else ForkedFrom(row[14], row[15]),
+    )
 
 
 async def page(

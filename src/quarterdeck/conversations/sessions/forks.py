@@ -1,0 +1,52 @@
+"""Forks: a new session with the history of another one, up to an event."""
+
+from uuid import UUID
+
+import msgspec
+
+from quarterdeck.conversations.events import log
+from quarterdeck.conversations.events.model import EventType, NewEvent
+from quarterdeck.conversations.sessions import fork_selection, store
+from quarterdeck.conversations.sessions import forks_store as copies
+from quarterdeck.conversations.sessions.model import CreateSessionBody, ForkedFrom, SessionBody
+from quarterdeck.core import errors
+from quarterdeck.core.ids import new_id
+from quarterdeck.core.settings import ForkSettings
+from quarterdeck.db.database import Connection
+
+_BATCH_EVENTS = 1_000
+_BATCH_BYTES = 4 * 1024 * 1024
+_END_OF_LOG = 2**63 - 1
+
+
+async def fork(
+    connection: Connection, origin: SessionBody, before_event_id: int | None, user_id: UUID, settings: ForkSettings
+) -> UUID:
+    """Part of the caller's transaction, which keeps the origin from being deleted. It needs no lock of the origin:
+    events are never changed, and one statement reads which ones are copied."""
+    if before_event_id is not None and not await copies.has_event(connection, origin.id, before_event_id):
+        raise errors.invalid("before_event_id is not the id of an event of this session.")
+    end = _END_OF_LOG if before_event_id is None else before_event_id
+    entries = await copies.entries(connection, origin.id, end, settings.max_events + 1)
+    if len(entries) > settings.max_events or sum(one.stored_bytes for one in entries) > settings.max_bytes:
+        raise errors.fork_too_large()
+    left_out_runs = {one.run_id for one in entries if one.unanswered_left_out and one.run_id is not None}
+    last_answers = await copies.last_answers(connection, origin.id, list(left_out_runs)) if left_out_runs else {}
+    selection = fork_selection.select(entries, last_answers)
+
+    fork_id = new_id()
+    forked_from = ForkedFrom(origin.id, before_event_id)
+    # All that a caller can choose when creating a session.
+    body = msgspec.convert(origin, CreateSessionBody, from_attributes=True)
+    await store.add(connection, fork_id, origin.workspace_id, body, user_id, forked_from)
+    data = msgspec.to_builtins(forked_from)
+    await log.append(connection, fork_id, None, [NewEvent(EventType.SESSION_FORKED, data)])
+    ids = await copies.new_event_ids(connection, len(selection.events))
+    new_ids = {one.id: new_event_id for one, new_event_id in zip(selection.events, ids, strict=True)}
+    for batch in fork_selection.batches(selection.events, _BATCH_EVENTS, _BATCH_BYTES):
+        await copies.copy(connection, origin.id, fork_id, batch, new_ids, selection.hidden)
+    if selection.cut_run is not None:
+        # Without it, clients would take the run for an active one.
+        cancelled = NewEvent(EventType.RUN_CANCELLED, {"discarded_input_ids": []})
+        await log.append(connection, fork_id, fork_selection.fork_run_id(fork_id, selection.cut_run), [cancelled])
+    return fork_id
