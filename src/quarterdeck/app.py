@@ -112,7 +112,7 @@ class Services:
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
-            **{type(section): section for section in (settings.bundle, settings.stream)},
+            **{type(section): section for section in (settings.bundle, settings.stream, settings.submit)},
         }
 
     def lifespan(self) -> Callable[[object], AbstractAsyncContextManager[None]]:

@@ -31,7 +31,8 @@ GRANT SELECT, INSERT, UPDATE (deleted_at), DELETE ON app.deleted_sessions TO {ro
 -- All columns except for those that say to which session and workspace the run belongs.
 GRANT SELECT, INSERT,
     UPDATE (state, attempt, barren_attempts, parked, last_input, consumed_through, inputs_accepted, inputs_consumed,
-            unconsumed_bytes, steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at)
+            unconsumed_bytes, steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at,
+            unanswered_left_out)
     ON app.runs TO {role};
 
 GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};
@@ -61,4 +62,4 @@ GRANT SELECT ON app.audit_retention TO {role};
 GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run, app.submit_inputs,
     app.find_principals, app.check_submitter, app.take_lock, app.expire_audit_events, app.waiting_inputs,
     app.read_conversation, app.enqueue_run_after, app.waiting_workspaces, app.next_run_job, app.ask_runs_to_leave,
-    app.read_log TO {role};
+    app.read_log, app.start_pending_run, app.repeat_inputs TO {role};
