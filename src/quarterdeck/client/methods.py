@@ -18,6 +18,7 @@ from quarterdeck.client.models import (
     CreatedApiKeyBody,
     CreatedSessionTokenBody,
     CreatedWebhookBody,
+    Delivery,
     EventPage,
     ListedSession,
     MemberBody,
@@ -80,6 +81,7 @@ from quarterdeck.client.operations import (
     LIST_WEBHOOKS,
     PUSH_SKILL_VERSION,
     REDELIVER_WEBHOOK,
+    RETRY_RUN,
     REVOKE_API_KEY,
     REVOKE_SESSION_TOKEN,
     ROTATE_API_KEY,
@@ -95,18 +97,25 @@ from quarterdeck.client.transfers import Progress, Sink, Source
 
 class Methods(Connection):
     def submit_input(
-        self, session_id: Id, *, text: str, idempotency_key: str | None = None, workspace_id: Id | None = None
+        self,
+        session_id: Id,
+        *,
+        text: str,
+        delivery: Delivery | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
     ) -> SubmitKindBody:
         """Submit a user turn to a session.
 
-        Starts a run when none is active, steers the active one otherwise, and says which.
+        Starts a run when none is active, and otherwise steers the active one, unless `delivery` says something else.
+        The answer says which.
         """
         return self._call(
             SUBMIT_INPUT,
             SubmitKindBody,
             {"session_id": session_id},
             {},
-            {"type": "input", "text": text},
+            {"type": "input", "text": text, "delivery": delivery},
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )
@@ -363,6 +372,17 @@ class Methods(Connection):
             {},
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
+        )
+
+    def retry_run(self, run_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None) -> RunBody:
+        """Retry a run.
+
+        Starts a run with the inputs of a failed or cancelled run: those that it consumed and those that its
+        cancellation discarded. They are stored as new inputs, and their events name the run in `retried_from`. The
+        model no longer sees the turns of the retried run after its last stored answer.
+        """
+        return self._call(
+            RETRY_RUN, RunBody, {"run_id": run_id}, {}, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def whoami(self, *, workspace_id: Id | None = None) -> CallerBody:

@@ -11,6 +11,12 @@ from quarterdeck.core.actors import ActorBody as ActorBody
 from quarterdeck.core.actors import Permission as Permission
 
 
+class Delivery(StrEnum):
+    STEER = "steer"
+    QUEUE = "queue"
+    INTERRUPT = "interrupt"
+
+
 class Outcome(StrEnum):
     NEW_RUN = "new_run"
     STEERED = "steered"
@@ -104,6 +110,7 @@ class CreatedSessionTokenBody(SessionTokenBody, frozen=True, kw_only=True):
 
 
 class RunState(StrEnum):
+    PENDING = "pending"
     QUEUED = "queued"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -306,6 +313,7 @@ class MemberPage(Struct, frozen=True):
 
 
 class RunsByState(Struct, frozen=True):
+    pending: int = 0
     queued: int = 0
     running: int = 0
     succeeded: int = 0
@@ -340,7 +348,7 @@ class ActivityBody(Struct, frozen=True, kw_only=True):
     bucket_seconds: int
     """The length of a stretch. They begin at whole multiples."""
     runs_by_state: RunsByState
-    """Runs that were created since, as they are now, and the others that are queued or running: all of them up to
+    """Runs that were created since, as they are now, and the others that have not ended: all of them up to
     200,000."""
     inputs: list[InputCount]
     time_to_start: list[TimeToStart]
