@@ -183,8 +183,8 @@ def _description(hint: Any) -> str | None:
 
 
 def default_text(field: msgspec.structs.FieldInfo) -> str | None:
-    """None: the field is required. A list that the server fills in by default is simply not sent."""
-    if field.default_factory is not NODEFAULT or field.default is UNSET:
+    """None: the field is required. A list or a choice that the server fills in by default is simply not sent."""
+    if field.default_factory is not NODEFAULT or field.default is UNSET or isinstance(field.default, enum.StrEnum):
         return "UNSET"
     if field.default is NODEFAULT:
         return None

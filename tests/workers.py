@@ -104,11 +104,11 @@ async def held_up(world: World, count: int = 1) -> None:
 
 
 async def at_rest(world: World, *session_ids: str, seconds: float = START_SECONDS) -> None:
-    """Wait until no run of these sessions is active."""
+    """Wait until no run of these sessions is active or pending."""
 
     async def look() -> bool:
         ids = [UUID(one) for one in session_ids]
-        query = "SELECT FROM runs WHERE session_id = ANY(%s) AND state IN ('queued', 'running')"
+        query = "SELECT FROM runs WHERE session_id = ANY(%s) AND finished_at IS NULL"
         return not await world.fetch(query, ids)
 
     await eventually(look, seconds)

@@ -235,10 +235,16 @@ class World:
         return await self.http.delete(path, headers=self.headers(key) | (headers or {}))
 
     async def submit(
-        self, session_id: str, text: str = "hello", *, key: str | None = None, idempotency_key: str | None = None
+        self,
+        session_id: str,
+        text: str = "hello",
+        *,
+        key: str | None = None,
+        idempotency_key: str | None = None,
+        delivery: str | None = None,
     ) -> httpx.Response:
         headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
-        body = {"type": "input", "text": text}
+        body = {"type": "input", "text": text} | ({} if delivery is None else {"delivery": delivery})
         return await self.post(f"/v1/sessions/{session_id}/events", body, key=key, headers=headers)
 
     async def push(

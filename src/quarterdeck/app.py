@@ -114,7 +114,9 @@ class Services:
             ModelCatalog: ModelCatalog(settings.model),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
-            **{type(section): section for section in (settings.bundle, settings.stream, settings.fork)},
+            **{
+                type(section): section for section in (settings.bundle, settings.stream, settings.fork, settings.submit)
+            },
         }
 
     def lifespan(self) -> Callable[[object], AbstractAsyncContextManager[None]]:

@@ -95,7 +95,7 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(_states(c, a, window), {"running": 1, "queued": 1, "succeeded": 1})
     yield lambda c, a, b: returns(activity.run_limit_time(c, a.workspace, window, 3), None)
     later = datetime.now(UTC) + timedelta(minutes=1)
-    yield lambda c, a, b: returns(activity.active_before(c, a.workspace, later, 9), {"running": 1, "queued": 1})
+    yield lambda c, a, b: returns(activity.unfinished_before(c, a.workspace, later, 9), {"running": 1, "queued": 1})
     yield lambda c, a, b: returns(_inputs(c, a, window), 1)
     yield lambda c, a, b: returns(activity.input_limit_time(c, a.workspace, window, 1), None)
 

@@ -13,6 +13,7 @@ Start = Annotated[Moment, Meta(description="Where the stretch begins. It ends wh
 
 
 class RunsByState(Struct, frozen=True):
+    pending: Count = 0
     queued: Count = 0
     running: Count = 0
     succeeded: Count = 0
@@ -55,7 +56,7 @@ class ActivityBody(Struct, frozen=True, kw_only=True):
     runs_by_state: Annotated[
         RunsByState,
         Meta(
-            description="Runs that were created since, as they are now, and the others that are queued or running: "
+            description="Runs that were created since, as they are now, and the others that have not ended: "
             f"all of them up to {LIMITS.runs:,}."
         ),
     ]

@@ -29,7 +29,7 @@ async def count(connection: Connection, workspace_id: UUID, window: Window, limi
     # Twice the limit: rows added since the check above must not displace the oldest.
     runs = await store.runs(connection, workspace_id, window, 2 * limits.runs)
     inputs = await store.inputs(connection, workspace_id, window, 2 * limits.inputs)
-    earlier = await store.active_before(connection, workspace_id, window.since, limits.runs)
+    earlier = await store.unfinished_before(connection, workspace_id, window.since, limits.runs)
     return ActivityBody(
         since=window.since,
         until=window.until,

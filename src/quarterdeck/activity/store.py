@@ -32,13 +32,20 @@ SELECT id FROM runs
 WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND attempt >= 0
 ORDER BY workspace_id DESC, id DESC OFFSET %s LIMIT 1
 """
-_ACTIVE_BEFORE = """
+_UNFINISHED_BEFORE = """
 SELECT state, count(*) FROM (
     SELECT state FROM runs
     WHERE (workspace_id, id) >= (%s, %s) AND (workspace_id, id) < (%s, %s)
       AND attempt >= 0 AND state IN ('queued', 'running')
     ORDER BY workspace_id DESC, id DESC LIMIT %s
 ) AS newest
+GROUP BY state
+UNION ALL
+SELECT state, count(*) FROM (
+    SELECT state FROM runs
+    WHERE (workspace_id, id) >= (%s, %s) AND (workspace_id, id) < (%s, %s) AND attempt >= 0 AND state = 'pending'
+    ORDER BY workspace_id DESC, id DESC LIMIT %s
+) AS newest_pending
 GROUP BY state
 """
 _INPUTS = """
@@ -74,10 +81,10 @@ async def run_limit_time(connection: Connection, workspace_id: UUID, window: Win
     return None if row is None else created_at(row[0]) + timedelta(milliseconds=1)
 
 
-async def active_before(connection: Connection, workspace_id: UUID, since: datetime, limit: int) -> Counter[str]:
+async def unfinished_before(connection: Connection, workspace_id: UUID, since: datetime, limit: int) -> Counter[str]:
     """Runs created before `since` that have not ended."""
     values = (workspace_id, LOWEST_ID, workspace_id, first_id_at(since), limit)
-    return Counter(dict(await (await connection.execute(_ACTIVE_BEFORE, values)).fetchall()))
+    return Counter(dict(await (await connection.execute(_UNFINISHED_BEFORE, values * 2)).fetchall()))
 
 
 async def inputs(connection: Connection, workspace_id: UUID, window: Window, limit: int) -> Counter[int]:

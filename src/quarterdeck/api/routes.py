@@ -6,7 +6,14 @@ from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys
 from quarterdeck.audit.http import list_audit_events
 from quarterdeck.auth.http import whoami
 from quarterdeck.conversations.events.http import list_session_events
-from quarterdeck.conversations.runs.http import cancel_run, discard_input, get_run, list_session_runs, submit_input
+from quarterdeck.conversations.runs.http import (
+    cancel_run,
+    discard_input,
+    get_run,
+    list_session_runs,
+    retry_run,
+    submit_input,
+)
 from quarterdeck.conversations.session_tokens.http import (
     create_session_token,
     list_session_tokens,
@@ -63,6 +70,7 @@ OPERATIONS = (
     at("GET", "/v1/sessions/{session_id}/runs", list_session_runs),
     at("GET", "/v1/runs/{run_id}", get_run),
     at("POST", "/v1/runs/{run_id}/cancel", cancel_run),
+    at("POST", "/v1/runs/{run_id}/retry", retry_run),
     at("GET", "/v1/models", list_models),
     at("GET", "/v1/whoami", whoami),
     at("GET", "/v1/api-keys", list_api_keys),

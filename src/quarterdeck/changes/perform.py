@@ -59,8 +59,10 @@ class Changes:
         effect: Effect[Subject, Body],
         hold: Hold = Hold.SHARED,
         reads: bool = False,
+        lock: Callable[[Connection], Awaitable[None]] | None = None,
     ) -> Answer:
-        """`reads` is for responses that show what was stored before the change: they need `workspace.read` too."""
+        """`reads` is for responses that show what was stored before the change: they need `workspace.read` too. `lock`
+        is for receipts that others write under a lock of their own: it is taken before the receipt is looked up."""
         # Response and receipt of our first attempt, if `work` runs a second time.
         first_attempt: tuple[bytes, bytes] | None = None
 
@@ -70,6 +72,8 @@ class Changes:
             if reads and not principal.may(Permission.WORKSPACE_READ):
                 raise errors.forbidden(Permission.WORKSPACE_READ)
             body = call.read_body()
+            if lock is not None:
+                await lock(connection)
             claim = None
             if call.idempotency_key is not None:
                 claim = Claim(principal.scope_id, operation, call.idempotency_key, fingerprint(resource, body))

@@ -19,6 +19,7 @@ from quarterdeck.client.models import (
     CreatedApiKeyBody,
     CreatedSessionTokenBody,
     CreatedWebhookBody,
+    Delivery,
     EventPage,
     ListedSession,
     MemberBody,
@@ -61,8 +62,10 @@ from quarterdeck.client.operations import (
     DELETE_SKILL,
     DELETE_WEBHOOK,
     DIFF_SKILL_VERSIONS,
+    DISCARD_INPUT,
     DOWNLOAD_SKILL_BUNDLE,
     DOWNLOAD_SKILL_FILE,
+    FORK_SESSION,
     GET_ACTIVITY,
     GET_API_KEY,
     GET_RUN,
@@ -85,6 +88,7 @@ from quarterdeck.client.operations import (
     LIST_WEBHOOKS,
     PUSH_SKILL_VERSION,
     REDELIVER_WEBHOOK,
+    RETRY_RUN,
     REVOKE_API_KEY,
     REVOKE_SESSION_TOKEN,
     ROTATE_API_KEY,
@@ -100,18 +104,25 @@ from quarterdeck.client.transfers import Progress, Sink, Source
 
 class Methods(Connection):
     def submit_input(
-        self, session_id: Id, *, text: str, idempotency_key: str | None = None, workspace_id: Id | None = None
+        self,
+        session_id: Id,
+        *,
+        text: str,
+        delivery: Delivery | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
     ) -> SubmitKindBody:
         """Submit a user turn to a session.
 
-        Starts a run when none is active, steers the active one otherwise, and says which.
+        Starts a run when none is active, and otherwise steers the active one, unless `delivery` says something else.
+        The answer says which.
         """
         return self._call(
             SUBMIT_INPUT,
             SubmitKindBody,
             {"session_id": session_id},
             {},
-            {"type": "input", "text": text},
+            {"type": "input", "text": text, "delivery": delivery},
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )
@@ -252,6 +263,29 @@ class Methods(Connection):
             DELETE_SESSION, type(None), {"session_id": session_id}, {}, if_match=if_match, workspace_id=workspace_id
         )
 
+    def fork_session(
+        self,
+        session_id: Id,
+        *,
+        before_event_id: int | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> SessionBody:
+        """Fork a session.
+
+        A new session with the same title, model, instructions and skills, and with the log of this one, or its part
+        before an event. Inputs that no run has consumed and the active run are not copied.
+        """
+        return self._call(
+            FORK_SESSION,
+            SessionBody,
+            {"session_id": session_id},
+            {},
+            {"before_event_id": before_event_id},
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
     def list_session_tokens(
         self,
         session_id: Id,
@@ -331,6 +365,16 @@ class Methods(Connection):
             workspace_id=workspace_id,
         )
 
+    def discard_input(self, session_id: Id, input_id: Id, *, workspace_id: Id | None = None) -> None:
+        """Withdraw or drop an input.
+
+        Withdraws an input that no run has consumed; a run that is left without any input is cancelled. Drops an input
+        whose run failed: the model no longer sees it. The log keeps the input and says that it was discarded.
+        """
+        return self._call(
+            DISCARD_INPUT, type(None), {"session_id": session_id, "input_id": input_id}, {}, workspace_id=workspace_id
+        )
+
     def list_session_runs(
         self,
         session_id: Id,
@@ -385,6 +429,17 @@ class Methods(Connection):
             {},
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
+        )
+
+    def retry_run(self, run_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None) -> RunBody:
+        """Retry a run.
+
+        Starts a run with the inputs of a failed or cancelled run: those that it consumed and those that its
+        cancellation discarded. They are stored as new inputs, and their events name the run in `retried_from`. The
+        model no longer sees the turns of the retried run after its last stored answer.
+        """
+        return self._call(
+            RETRY_RUN, RunBody, {"run_id": run_id}, {}, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
     def list_models(self, *, workspace_id: Id | None = None) -> ModelList:

@@ -11,6 +11,12 @@ from quarterdeck.core.actors import ActorBody as ActorBody
 from quarterdeck.core.actors import Permission as Permission
 
 
+class Delivery(StrEnum):
+    STEER = "steer"
+    QUEUE = "queue"
+    INTERRUPT = "interrupt"
+
+
 class Outcome(StrEnum):
     NEW_RUN = "new_run"
     STEERED = "steered"
@@ -28,9 +34,9 @@ class Event(Struct, frozen=True):
     session_id: UUID
     run_id: UUID | None
     type: str
-    """One of `input.accepted`, `input.consumed`, `input.discarded`, `run.started`, `run.requeued`, `message`,
-    `tool.call`, `tool.result`, `context.trimmed`, `run.succeeded`, `run.failed`, `run.cancelled`; newer releases
-    may add others."""
+    """One of `session.forked`, `input.accepted`, `input.consumed`, `input.discarded`, `run.started`,
+    `run.requeued`, `message`, `tool.call`, `tool.result`, `context.trimmed`, `run.succeeded`, `run.failed`,
+    `run.cancelled`; newer releases may add others."""
     created_at: datetime
     data: dict[str, Any]
 
@@ -80,6 +86,7 @@ class ActiveRun(Struct, frozen=True):
 
 
 class RunState(StrEnum):
+    PENDING = "pending"
     QUEUED = "queued"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -111,10 +118,19 @@ class Usage(Struct, frozen=True):
     output_tokens: int
 
 
+class ForkedFrom(Struct, frozen=True):
+    session_id: UUID
+    """The origin. It may have been deleted since."""
+    event_id: int | None
+    """Its first event that was not copied. null: all were."""
+
+
 class SessionBody(SessionSummary, frozen=True, kw_only=True):
     instructions: str | None
     usage: Usage
     """Tokens of all its runs. Changes without a new revision."""
+    forked_from: ForkedFrom | None
+    """null: it is not a fork."""
 
 
 class ChangeSettings(Struct, frozen=True):
@@ -350,6 +366,7 @@ class MemberPage(Struct, frozen=True):
 
 
 class RunsByState(Struct, frozen=True):
+    pending: int = 0
     queued: int = 0
     running: int = 0
     succeeded: int = 0
@@ -384,7 +401,7 @@ class ActivityBody(Struct, frozen=True, kw_only=True):
     bucket_seconds: int
     """The length of a stretch. They begin at whole multiples."""
     runs_by_state: RunsByState
-    """Runs that were created since, as they are now, and the others that are queued or running: all of them up to
+    """Runs that were created since, as they are now, and the others that have not ended: all of them up to
     200,000."""
     inputs: list[InputCount]
     time_to_start: list[TimeToStart]
@@ -504,6 +521,7 @@ class Delta(Struct, frozen=True):
 
 
 class EventType(StrEnum):
+    SESSION_FORKED = "session.forked"
     INPUT_ACCEPTED = "input.accepted"
     INPUT_CONSUMED = "input.consumed"
     INPUT_DISCARDED = "input.discarded"

@@ -134,6 +134,22 @@ def fork_too_large() -> ServiceError:
     return conflict("The log of this session is too large to be copied. Fork before an earlier event.")
 
 
+def not_retryable() -> ServiceError:
+    return conflict("Only failed and cancelled runs can be retried.")
+
+
+def another_run_active() -> ServiceError:
+    return conflict("This session has an active run. Retry when it has ended, or cancel it.")
+
+
+def nothing_to_retry() -> ServiceError:
+    return conflict("This run has no inputs that could be retried.")
+
+
+def too_much_to_retry() -> ServiceError:
+    return conflict("This run has more inputs, by number or by size, than may wait in one run. Send them again.")
+
+
 def precondition_failed() -> ServiceError:
     return ServiceError(
         Kind.PRECONDITION, "It was changed since it was read: the ETag is not the one in If-Match. Read it again."
@@ -158,6 +174,15 @@ def run_full() -> ServiceError:
         Kind.TOO_MANY,
         "The active run of this session has as many inputs waiting as it may have, by number or by size. Nothing was "
         "stored: send it again when the run has taken some of them, or cancel the run.",
+        _RUN_FULL_WAIT_SECONDS,
+    )
+
+
+def too_many_pending() -> ServiceError:
+    return ServiceError(
+        Kind.TOO_MANY,
+        "This session has as many pending runs as it may have. Nothing was stored: send it again when one of them has "
+        "started, or cancel one.",
         _RUN_FULL_WAIT_SECONDS,
     )
 

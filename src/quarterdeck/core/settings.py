@@ -136,6 +136,8 @@ class SubmitSettings(Struct, frozen=True):
     # no other one waits.
     run_waiting_inputs: Count = 1_000
     run_waiting_bytes: Bytes = 8 * 1024 * 1024
+    # Runs of one session that wait for the end of its active run. Further ones are answered 429.
+    session_pending_runs: Count = 20
 
 
 class ForkSettings(Struct, frozen=True):

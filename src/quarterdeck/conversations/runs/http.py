@@ -9,13 +9,15 @@ from quarterdeck.conversations.runs.model import CancelledRunBody, InputEvent, R
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Answer
+from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.http.operation import Refusal, operation
 from quarterdeck.http.request import Request
 
 
 @operation(
     summary="Submit a user turn to a session",
-    description="Starts a run when none is active, steers the active one otherwise, and says which.",
+    description="Starts a run when none is active, and otherwise steers the active one, unless `delivery` says "
+    "something else. The answer says which.",
     permission=Permission.SESSION_MANAGE,
     payload=InputEvent,
     success_type=SubmitKindBody,
@@ -41,11 +43,25 @@ from quarterdeck.http.request import Request
             "The active run has as many inputs waiting as the server's settings allow. Nothing was stored.",
             "Send it again after the seconds in Retry-After, or cancel the run.",
         ),
+        Refusal(
+            "too_many_pending",
+            errors.too_many_pending(),
+            "The session has as many pending runs as the server's settings allow. Nothing was stored.",
+            "Send it again after the seconds in Retry-After, or cancel a pending run.",
+        ),
     ),
 )
-async def submit_input(request: Request, access: Access, inputs: InputBatcher, last_used: LastUsed) -> Answer:
+async def submit_input(
+    request: Request,
+    access: Access,
+    inputs: InputBatcher,
+    last_used: LastUsed,
+    changes: Changes,
+    settings: SubmitSettings,
+) -> Answer:
     session_id = request.path_id("session_id")
-    return await service.submit_input(access, inputs, last_used, await request.call(InputEvent), session_id)
+    call = await request.call(InputEvent)
+    return await service.submit_input(access, inputs, last_used, changes, settings, call, session_id)
 
 
 @operation(
@@ -115,3 +131,52 @@ async def cancel_run(request: Request, changes: Changes) -> Answer:
 async def discard_input(request: Request, changes: Changes) -> Answer:
     session_id, input_id = request.path_id("session_id"), request.path_id("input_id")
     return await service.discard_input(changes, request.call_without_body(), session_id, input_id)
+
+
+@operation(
+    summary="Retry a run",
+    description="Starts a run with the inputs of a failed or cancelled run: those that it consumed and those that its "
+    "cancellation discarded. They are stored as new inputs, and their events name the run in `retried_from`. The model "
+    "no longer sees the turns of the retried run after its last stored answer.",
+    permission=Permission.SESSION_MANAGE,
+    success_status=201,
+    success_type=RunBody,
+    success="The new run.",
+    idempotent=True,
+    session_token=True,
+    refusals=(
+        Refusal(
+            "not_retryable",
+            errors.not_retryable(),
+            "The run has succeeded, or it has not ended.",
+            "Send a new input instead.",
+        ),
+        Refusal(
+            "another_run_active",
+            errors.another_run_active(),
+            "The session has an active run.",
+            "Wait for its end, or cancel it.",
+        ),
+        Refusal(
+            "nothing_to_retry",
+            errors.nothing_to_retry(),
+            "All inputs of the run were withdrawn or dropped.",
+            "Send a new input instead.",
+        ),
+        Refusal(
+            "too_much_to_retry",
+            errors.too_much_to_retry(),
+            "The run consumed more inputs, by number or by size, than may wait in one run.",
+            "Send the inputs again one by one.",
+        ),
+        Refusal(
+            "archived",
+            errors.archived_session(),
+            "The session is archived.",
+            "Bring the session back, or talk in another.",
+        ),
+    ),
+)
+async def retry_run(request: Request, changes: Changes, settings: SubmitSettings) -> Answer:
+    run_id = request.path_id("run_id")
+    return await service.retry_run(changes, settings, request.call_without_body(), run_id)

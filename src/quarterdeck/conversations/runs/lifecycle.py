@@ -139,7 +139,7 @@ async def finish(database: Database, lease: Lease) -> bool:
             return False
         await _log(connection, lease, NewEvent(EventType.RUN_SUCCEEDED, {}))
         await _notify_webhooks(connection, lease.workspace_id, lease.run_id, RunEvent.SUCCEEDED)
-        await store.unpark_next(connection, lease.workspace_id)
+        await _start_others(connection, lease.session_id, lease.workspace_id)
         return True
 
     return await database.transaction(work, repeatable=False)
@@ -178,9 +178,28 @@ async def hand_back(database: Database, lease: Lease, reason: str, *, pause_seco
 async def cancel(connection: Connection, run_id: UUID, session_id: UUID, workspace_id: UUID) -> list[UUID]:
     """Cancels a run and returns the ids of the inputs that it had not consumed. Part of the caller's transaction."""
     await events.lock_session(connection, session_id)
+    discarded = await _cancel(connection, run_id, session_id, workspace_id)
+    if discarded is None:
+        return []
+    await _start_others(connection, session_id, workspace_id)
+    return discarded
+
+
+async def interrupt(connection: Connection, session_id: UUID, workspace_id: UUID) -> UUID | None:
+    """Cancels the active run, if there is one, and returns its id. The caller holds the session's lock and starts a run
+    in the same transaction: pending runs wait for the end of that one."""
+    run_id = await store.active_of(connection, session_id)
+    if run_id is not None:
+        await _cancel(connection, run_id, session_id, workspace_id)
+        await store.unpark_next(connection, workspace_id)
+    return run_id
+
+
+async def _cancel(connection: Connection, run_id: UUID, session_id: UUID, workspace_id: UUID) -> list[UUID] | None:
+    """None if the run has ended before."""
     ends = await store.cancel(connection, run_id)
     if ends is None:
-        return []
+        return None
     discarded = await store.discard_waiting(connection, session_id, run_id, ends, "The run was cancelled.")
     data = {"discarded_input_ids": [str(input_id) for input_id in discarded]}
     await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_CANCELLED, data)])
@@ -189,17 +208,25 @@ async def cancel(connection: Connection, run_id: UUID, session_id: UUID, workspa
     return discarded
 
 
-async def cancel_active(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
-    """For the deletion of the session, which holds its lock. The log goes with the session: nothing is added to it."""
-    run_id = await store.active_of(connection, session_id)
-    if run_id is not None and await store.cancel(connection, run_id) is not None:
+async def cancel_all(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
+    """Cancels the active run and the pending ones. For the deletion of the session, which holds its lock. The log goes
+    with the session: nothing is added to it."""
+    for run_id in await store.unfinished_of(connection, session_id):
+        await store.cancel(connection, run_id)
         await _after_cancellation(connection, run_id, workspace_id)
+        await store.unpark_next(connection, workspace_id)
 
 
 async def _after_cancellation(connection: Connection, run_id: UUID, workspace_id: UUID) -> None:
     """The worker is told by the abort of its job. Later writes of it are refused."""
     await store.abort_jobs(connection, run_id)
     await _notify_webhooks(connection, workspace_id, run_id, RunEvent.CANCELLED)
+
+
+async def _start_others(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
+    """After the end of a run: its session starts the next pending one, unless a run is active, and a parked run of its
+    workspace gets the free place."""
+    await store.start_pending(connection, session_id)
     await store.unpark_next(connection, workspace_id)
 
 
@@ -232,7 +259,7 @@ async def _fail(
     if next_run_id is not None:
         await store.continue_in(connection, run_id, next_run_id)
         await store.enqueue(connection, session_id, next_run_id)
-    await store.unpark_next(connection, workspace_id)
+    await _start_others(connection, session_id, workspace_id)
     await notify(connection, event_payloads([session_id]))
 
 

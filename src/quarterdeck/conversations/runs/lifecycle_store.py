@@ -28,6 +28,12 @@ SELECT state, attempt, barren_attempts, steps, input_tokens + output_tokens,
 FROM runs WHERE id = %s AND state IN ('queued', 'running')
 """
 _ACTIVE_OF = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running')"
+_UNFINISHED_OF = """
+SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running')
+UNION ALL
+SELECT id FROM runs WHERE session_id = %s AND state = 'pending'
+"""
+_START_PENDING = "SELECT start_pending_run(%s)"
 # The age of the run is computed by the database, since the clocks of workers differ.
 _START = """
 UPDATE runs
@@ -50,15 +56,18 @@ INSERT INTO session_events (session_id, run_id, type, data, input_event_id)
 SELECT %s, %s, 'input.consumed', jsonb_build_object('input_id', taken.input_id, 'step', %s::integer), taken.event_id
 FROM unnest(%s::text[], %s::bigint[]) AS taken (input_id, event_id) ORDER BY taken.event_id
 """
-# Returns the ids of the inputs only: their texts may be large. Withdrawn inputs are discarded already.
+# Returns the ids of the inputs only: their texts may be large. Other runs may own inputs in the same range. Withdrawn
+# inputs are discarded already.
 _DISCARD = """
 WITH waiting AS (
     SELECT e.id, e.data->>'input_id' AS input_id FROM session_events e
-    WHERE e.session_id = %s AND e.id > %s AND e.id <= %s AND e.type = 'input.accepted' AND NOT EXISTS (
-        SELECT FROM session_events d
-        WHERE d.session_id = e.session_id AND d.data->>'input_id' = e.data->>'input_id'
-          AND d.type LIKE 'input.%%' AND d.type = 'input.discarded'
-    )
+    WHERE e.session_id = %s AND e.id > %s AND e.id <= %s AND e.type = 'input.accepted'
+      AND e.run_id = ANY (SELECT unnest(takes_over || id) FROM runs WHERE id = %s)
+      AND NOT EXISTS (
+          SELECT FROM session_events d
+          WHERE d.session_id = e.session_id AND d.data->>'input_id' = e.data->>'input_id'
+            AND d.type LIKE 'input.%%' AND d.type = 'input.discarded'
+      )
     ORDER BY e.id LIMIT %s
 ), discarded AS (
     INSERT INTO session_events (session_id, run_id, type, data)
@@ -87,18 +96,24 @@ _LEAVE_OUT_UNANSWERED = "UPDATE runs SET unanswered_left_out = true WHERE id = %
 _CANCEL = """
 UPDATE runs
 SET state = 'cancelled', parked = false, finished_at = clock_timestamp(), updated_at = clock_timestamp()
-WHERE id = %s AND state IN ('queued', 'running')
+WHERE id = %s AND state IN ('pending', 'queued', 'running')
 RETURNING last_input, consumed_through
 """
 _GIVE_BACK = """
 UPDATE runs SET state = 'queued', barren_attempts = greatest(barren_attempts - 1, 0), updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
+# Names only those runs whose inputs still wait, so that the list does not grow with each failure.
 _CONTINUE_IN = """
-INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted, unconsumed_bytes)
-SELECT %s, session_id, workspace_id, 'queued', last_input, consumed_through, inputs_accepted - inputs_consumed,
-       unconsumed_bytes
-FROM runs WHERE id = %s
+INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted, unconsumed_bytes,
+                  first_input, takes_over)
+SELECT %s, r.session_id, r.workspace_id, 'queued', r.last_input, r.consumed_through,
+       r.inputs_accepted - r.inputs_consumed, r.unconsumed_bytes, r.consumed_through + 1, ARRAY(
+           SELECT DISTINCT e.run_id FROM session_events e
+           WHERE e.session_id = r.session_id AND e.id > r.consumed_through AND e.id <= r.last_input
+             AND e.type = 'input.accepted' AND e.run_id = ANY (r.takes_over || r.id)
+       )
+FROM runs r WHERE r.id = %s
 """
 _CONVERSATION = "SELECT run_id, type, data, record, content FROM read_conversation(%s, %s, %s, %s)"
 _TURNS = """
@@ -153,6 +168,17 @@ async def active_of(connection: Connection, session_id: UUID) -> UUID | None:
     return None if row is None else row[0]
 
 
+async def unfinished_of(connection: Connection, session_id: UUID) -> list[UUID]:
+    """The active run and the pending ones."""
+    rows = await (await connection.execute(_UNFINISHED_OF, (session_id, session_id))).fetchall()
+    return [run_id for (run_id,) in rows]
+
+
+async def start_pending(connection: Connection, session_id: UUID) -> None:
+    """Starts the oldest pending run if no run is active."""
+    await connection.execute(_START_PENDING, (session_id,))
+
+
 async def start_attempt(connection: Connection, run_id: UUID, barren: int) -> tuple[int, float]:
     """The number of the attempt, and the age of the run in seconds."""
     row = await (await connection.execute(_START, (barren, run_id))).fetchone()
@@ -192,7 +218,7 @@ async def discard_waiting(
     last_input, after = ends
     found: list[UUID] = []
     while True:
-        values = (session_id, after, last_input, _DISCARD_BATCH, session_id, run_id, reason)
+        values = (session_id, after, last_input, run_id, _DISCARD_BATCH, session_id, run_id, reason)
         rows = await (await connection.execute(_DISCARD, values)).fetchall()
         found += [UUID(input_id) for _, input_id in rows]
         if len(rows) < _DISCARD_BATCH:

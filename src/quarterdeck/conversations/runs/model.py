@@ -11,9 +11,24 @@ from quarterdeck.core.actors import Credential
 from quarterdeck.core.text_types import Moment, Text
 
 
-class InputEvent(Struct, frozen=True):
+class Delivery(StrEnum):
+    STEER = "steer"
+    QUEUE = "queue"
+    INTERRUPT = "interrupt"
+
+
+# omit_defaults: the Idempotency-Key of an input without a delivery has the fingerprint of earlier releases.
+class InputEvent(Struct, frozen=True, omit_defaults=True):
     text: Text
     type: Literal["input"]
+    delivery: Annotated[
+        Delivery,
+        Meta(
+            description="What happens while a run is active. `steer`: the input goes to that run. `queue`: it gets a "
+            "run of its own, which is `pending` until the active run and the pending runs before it have ended. "
+            "`interrupt`: the active run is cancelled, and the input starts a run at once, before pending runs."
+        ),
+    ] = Delivery.STEER
 
 
 class Outcome(StrEnum):
@@ -67,6 +82,8 @@ class Submitted(Struct, frozen=True):
 
 
 class RunState(StrEnum):
+    # Waits for the end of the session's active run. It is not active and has no job.
+    PENDING = "pending"
     QUEUED = "queued"
     RUNNING = "running"
     SUCCEEDED = "succeeded"

@@ -1,4 +1,5 @@
-"""Repairs the job queue: finds runs without a job, jobs without a worker and jobs without an active run.
+"""Repairs the job queue: finds runs without a job, jobs without a worker, jobs without an active run, and pending runs
+of sessions without an active run.
 
 It compares the current state of both tables. So a lost notification or a killed worker has no effect for longer than
 one round.
@@ -23,3 +24,5 @@ async def recover(database: Database, lease_seconds: float, active_per_workspace
 
     await database.transaction(replace_lost, repeatable=True)
     await database.transaction(compare, repeatable=True)
+    # Apart from the above: it holds the locks of sessions.
+    await database.transaction(store.start_pending_runs, repeatable=True)

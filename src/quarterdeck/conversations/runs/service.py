@@ -1,23 +1,27 @@
-"""Operations on runs: submit an input (which starts or steers a run), read runs, cancel a run."""
+"""Operations on runs: submit an input (which starts or steers a run), read, cancel and retry runs."""
 
 from uuid import UUID
 
 import msgspec
 
-from quarterdeck.audit.model import ObjectType
+from quarterdeck.audit.model import Change, ObjectType
+from quarterdeck.audit.service import record_change
 from quarterdeck.auth.access import Access, Lookup
 from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.conversations.events.log import lock_session
-from quarterdeck.conversations.runs import discards, lifecycle, store
+from quarterdeck.conversations.runs import creation, creation_store, discards, lifecycle, store
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
 from quarterdeck.conversations.runs.model import (
     CancelledRunBody,
+    Delivery,
     InputEvent,
+    Outcome,
     RunBody,
     RunPage,
     RunState,
     Submission,
+    SubmitKindBody,
     Verdict,
 )
 from quarterdeck.conversations.visibility import visible_session
@@ -26,6 +30,7 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call, fingerprint
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
 
 _REFUSALS = {
@@ -39,7 +44,13 @@ _REFUSALS = {
 
 
 async def submit_input(
-    access: Access, inputs: InputBatcher, last_used: LastUsed, call: Call[InputEvent], session_id: UUID
+    access: Access,
+    inputs: InputBatcher,
+    last_used: LastUsed,
+    changes: Changes,
+    settings: SubmitSettings,
+    call: Call[InputEvent],
+    session_id: UUID,
 ) -> Answer:
     if call.fault is not None or call.rate_limit.workspace_id is None or not call.rate_limit.is_allowed:
         # An invalid or limited request must not enter the batcher. This raises the error that has precedence. An
@@ -51,6 +62,8 @@ async def submit_input(
         # 401, 404 and 403 win over a bad body.
         await _admit(access, call, session_id)
         raise
+    if event.delivery is not Delivery.STEER:
+        return await _deliver(changes, settings, call, session_id)
     submission = Submission(
         credential=call.credential,
         session_id=session_id,
@@ -73,6 +86,47 @@ async def submit_input(
 async def _admit(access: Access, call: Call[InputEvent], session_id: UUID) -> None:
     lookup = visible_session(call.workspace_id, session_id, own_token=True)
     await access.find(call, lookup, Permission.SESSION_MANAGE)
+
+
+async def _deliver(changes: Changes, settings: SubmitSettings, call: Call[InputEvent], session_id: UUID) -> Answer:
+    """An input that does not steer. It shares its Idempotency-Keys with those that do: the session's lock, under which
+    both look for the receipt, keeps them apart."""
+
+    async def effect(connection: Connection, principal: Principal, _: UUID, event: InputEvent) -> Made:
+        await _check_open(connection, session_id)
+        workspace_id = principal.workspace_id
+        if event.delivery is Delivery.QUEUE:
+            run_id = await creation.queue_input(connection, session_id, workspace_id, event.text, settings)
+        else:
+            run_id, cancelled = await creation.interrupt_with_input(connection, session_id, workspace_id, event.text)
+            if cancelled is not None:
+                detail = {"session_id": str(session_id), "interrupted_by": str(run_id)}
+                change = Change("cancel_run", ObjectType.RUN, cancelled, detail)
+                await record_change(connection, principal, call.origin, change)
+        body = SubmitKindBody(Outcome.NEW_RUN, run_id)
+        # As for every input, there is no entry in the audit log.
+        return Made(shown=body, kept=body, object_id=run_id, changed=False)
+
+    async def lock(connection: Connection) -> None:
+        await lock_session(connection, session_id)
+        if await creation_store.is_archived(connection, session_id) is None:
+            raise errors.not_found("session")
+
+    return await changes.perform(
+        call,
+        operation="submit_input",
+        lookup=visible_session(call.workspace_id, session_id, own_token=True),
+        permission=Permission.SESSION_MANAGE,
+        resource=(session_id,),
+        about=ObjectType.RUN,
+        effect=effect,
+        lock=lock,
+    )
+
+
+async def _check_open(connection: Connection, session_id: UUID) -> None:
+    if await creation_store.is_archived(connection, session_id):
+        raise errors.archived_session()
 
 
 async def get_run(access: Access, call: Call[None], run_id: UUID) -> RunBody:
@@ -135,6 +189,32 @@ async def discard_input(changes: Changes, call: Call[None], session_id: UUID, in
         permission=Permission.SESSION_MANAGE,
         resource=(session_id, input_id),
         about=ObjectType.SESSION,
+        effect=effect,
+    )
+
+
+async def retry_run(changes: Changes, settings: SubmitSettings, call: Call[None], run_id: UUID) -> Answer:
+    async def effect(connection: Connection, principal: Principal, run: RunBody, _: None) -> Made:
+        await lock_session(connection, run.session_id)
+        await _check_open(connection, run.session_id)
+        # Again: `run` was read before the session's lock was taken.
+        ended = await store.get(connection, principal.workspace_id, run_id)
+        if ended is None:
+            raise errors.not_found("run")
+        if ended.state not in (RunState.FAILED, RunState.CANCELLED):
+            raise errors.not_retryable()
+        new_run_id = await creation.retry(connection, run_id, run.session_id, settings)
+        started = await store.get(connection, principal.workspace_id, new_run_id)
+        assert started is not None
+        return Made.plain(started, new_run_id, session_id=str(run.session_id), retried_from=str(run_id))
+
+    return await changes.perform(
+        call,
+        operation="retry_run",
+        lookup=_visible_run(call.workspace_id, run_id),
+        permission=Permission.SESSION_MANAGE,
+        resource=(run_id,),
+        about=ObjectType.RUN,
         effect=effect,
     )
 

@@ -159,12 +159,12 @@ async def change_session(
 
 
 async def delete_session(changes: Changes, models: ModelCatalog, call: Call[None], session_id: UUID) -> Answer:
-    """Deletes the session and cancels its run. The log is deleted later, by `purge_deleted_sessions`."""
+    """Deletes the session and cancels its runs. The log is deleted later, by `purge_deleted_sessions`."""
 
     async def effect(connection: Connection, principal: Principal, _: UUID, __: None) -> Made:
         session = await _locked(connection, models, principal.workspace_id, session_id)
         call.check_unchanged(session.revision)
-        await lifecycle.cancel_active(connection, session_id, principal.workspace_id)
+        await lifecycle.cancel_all(connection, session_id, principal.workspace_id)
         await store.delete(connection, principal.workspace_id, session_id)
         return Made(shown=None, kept=None, object_id=session_id)
 

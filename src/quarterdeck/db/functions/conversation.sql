@@ -16,11 +16,12 @@ DECLARE
     run record;
     event record;
 BEGIN
-    SELECT r.session_id, r.consumed_through, r.last_input INTO run FROM runs r WHERE r.id = target_run_id;
+    SELECT r.session_id, r.consumed_through, r.last_input, r.takes_over || r.id AS owners INTO run
+    FROM runs r WHERE r.id = target_run_id;
     FOR event IN
         SELECT e.id, e.data FROM session_events e
         WHERE e.session_id = run.session_id AND e.id > run.consumed_through AND e.id <= run.last_input
-          AND e.type = 'input.accepted'
+          AND e.type = 'input.accepted' AND e.run_id = ANY (run.owners)
         ORDER BY e.id
     LOOP
         EXIT WHEN used_bytes >= budget_bytes;

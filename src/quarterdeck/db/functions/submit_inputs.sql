@@ -1,5 +1,6 @@
 -- Submits a batch of inputs. Each one, in the given order, gets the receipt of an earlier request, or steers the active
 -- run, or starts a run together with its job. An input for a run in which too many wait is refused with 'full'.
+-- Inputs with another delivery than `steer` do not come here: conversations/runs/creation.py.
 --
 -- Three steps:
 --   1. Check every caller. A caller that may not write to a session neither takes its lock nor waits for it.
@@ -169,8 +170,10 @@ BEGIN
             outcome := 'new_run';
             run_id := fresh_run_ids[i];
             -- consumed_through lies just before this input. Starting at 0, the run would consume the whole history.
-            INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, unconsumed_bytes)
-            VALUES (run_id, session_ids[i], caller.workspace_id, 'queued', event_id, event_id - 1, input_bytes)
+            INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, unconsumed_bytes,
+                              first_input, takes_over)
+            VALUES (run_id, session_ids[i], caller.workspace_id, 'queued', event_id, event_id - 1, input_bytes,
+                    event_id, '{}')
             ON CONFLICT (session_id) WHERE state IN ('queued', 'running') DO NOTHING;
             IF NOT FOUND THEN
                 -- There is an active run, and the UPDATE passed over it.

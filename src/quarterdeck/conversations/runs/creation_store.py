@@ -1,0 +1,71 @@
+"""SQL that adds runs. Callers hold the lock of the session."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from msgspec import Struct
+
+from quarterdeck.conversations.runs.model import Delivery, RunState
+from quarterdeck.db.database import Connection
+
+_PENDING = "SELECT count(*) FROM runs WHERE session_id = %s AND state = 'pending'"
+# consumed_through lies just before the input, as in submit_inputs().
+_ADD = """
+WITH accepted AS (
+    INSERT INTO session_events (session_id, run_id, workspace_id, type, data)
+    VALUES (%(session_id)s, %(run_id)s, %(workspace_id)s, 'input.accepted', jsonb_build_object(
+        'input_id', %(input_id)s::uuid, 'text', %(text)s::text, 'delivery', %(delivery)s::text
+    ))
+    RETURNING id
+)
+INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, unconsumed_bytes, first_input,
+                  takes_over)
+SELECT %(run_id)s, %(session_id)s, %(workspace_id)s, %(state)s, id, id - 1, octet_length(%(text)s::text), id, '{}'
+FROM accepted
+"""
+_REPEAT = "SELECT repeat_inputs(%s, %s, %s, %s)"
+_IS_ARCHIVED = "SELECT archived_at IS NOT NULL FROM sessions WHERE id = %s"
+
+
+class NewRun(Struct, frozen=True):
+    id: UUID
+    session_id: UUID
+    workspace_id: UUID
+    state: RunState
+
+
+async def is_archived(connection: Connection, session_id: UUID) -> bool | None:
+    """None if there is no such session."""
+    row = await (await connection.execute(_IS_ARCHIVED, (session_id,))).fetchone()
+    return None if row is None else row[0]
+
+
+async def pending(connection: Connection, session_id: UUID) -> int:
+    row = await (await connection.execute(_PENDING, (session_id,))).fetchone()
+    assert row is not None
+    count: int = row[0]
+    return count
+
+
+async def add(connection: Connection, run: NewRun, input_id: UUID, text: str, delivery: Delivery) -> None:
+    """Adds a run with its first input."""
+    values = {
+        "run_id": run.id,
+        "session_id": run.session_id,
+        "workspace_id": run.workspace_id,
+        "state": run.state,
+        "input_id": input_id,
+        "text": text,
+        "delivery": delivery,
+    }
+    await connection.execute(_ADD, values)
+
+
+async def repeat_inputs(
+    connection: Connection, run_id: UUID, new_run_id: UUID, new_input_ids: Sequence[UUID], max_bytes: int
+) -> str | None:
+    """None, or why no run was added: db/functions/deliveries.sql."""
+    row = await (await connection.execute(_REPEAT, (run_id, new_run_id, list(new_input_ids), max_bytes))).fetchone()
+    assert row is not None
+    reason: str | None = row[0]
+    return reason

@@ -1,0 +1,119 @@
+-- Runs that are not started by submit_inputs(). Callers hold the lock of the session.
+
+-- Starts the oldest pending run of a session that has no active run. Every end of a run calls this, in its transaction,
+-- and recovery calls it for sessions that an earlier release left without an active run. Pending runs have one input
+-- each, so last_input is in the order in which they were accepted.
+CREATE OR REPLACE FUNCTION start_pending_run(target_session_id uuid) RETURNS uuid
+LANGUAGE plpgsql VOLATILE
+-- As in submit_inputs(): no plans from the time when the table was nearly empty.
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+DECLARE
+    started_run_id uuid;
+BEGIN
+    UPDATE runs r SET state = 'queued', updated_at = clock_timestamp()
+    WHERE r.id = (
+        SELECT p.id FROM runs p WHERE p.session_id = target_session_id AND p.state = 'pending'
+        ORDER BY p.last_input LIMIT 1
+    ) AND NOT EXISTS (
+        SELECT FROM runs a WHERE a.session_id = target_session_id AND a.state IN ('queued', 'running')
+    )
+    RETURNING r.id INTO started_run_id;
+    IF FOUND THEN
+        PERFORM enqueue_run(target_session_id, started_run_id);
+    END IF;
+    RETURN started_run_id;
+END;
+$$;
+
+-- Copies the inputs of an ended run into a new run: those that it consumed, and those that its cancellation discarded.
+-- Inputs that a person withdrew or dropped are left out. Adds the events and the run, which is queued and has no job yet.
+-- Returns NULL if the run was added, 'empty' if there is no input, and 'too_many' if the inputs exceed the limits; then
+-- the caller rolls back. Texts are read one at a time, up to the limits.
+CREATE OR REPLACE FUNCTION repeat_inputs(
+    repeated_run_id uuid,
+    new_run_id uuid,
+    new_input_ids uuid[],        -- as many as there may be inputs
+    max_bytes bigint             -- one input may always be larger
+)
+RETURNS text
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+DECLARE
+    run record;
+    end_event_id bigint;
+    dropped text[];
+    input_events bigint[];
+    input record;
+    inputs integer := 0;
+    copied_bytes bigint := 0;
+    first_event_id bigint;
+    last_event_id bigint;
+BEGIN
+    SELECT r.session_id, r.workspace_id, r.consumed_through, r.last_input, coalesce(r.first_input, 0) AS first_input,
+           r.takes_over, r.state
+    INTO run FROM runs r WHERE r.id = repeated_run_id;
+
+    SELECT e.id INTO end_event_id FROM session_events e
+    WHERE e.session_id = run.session_id AND e.id >= run.first_input AND e.run_id = repeated_run_id
+      AND e.type IN ('run.failed', 'run.cancelled')
+    ORDER BY e.id LIMIT 1;
+    SELECT array_agg(e.data->>'input_id') INTO dropped FROM session_events e
+    WHERE e.session_id = run.session_id AND e.id >= run.first_input AND e.type = 'input.discarded'
+      AND e.data->>'reason' IN ('withdrawn', 'dropped');
+
+    SELECT array_agg(found.id ORDER BY found.id) INTO input_events FROM (
+        -- Events of earlier releases do not name the accepted input: there it is searched.
+        SELECT coalesce(e.input_event_id, (
+            SELECT a.id FROM session_events a
+            WHERE a.session_id = run.session_id AND a.id >= run.first_input AND a.id < e.id
+              AND a.type = 'input.accepted' AND a.data->>'input_id' = e.data->>'input_id'
+            ORDER BY a.id DESC LIMIT 1
+        )) AS id
+        FROM session_events e
+        WHERE e.session_id = run.session_id AND e.id >= run.first_input AND e.id < end_event_id
+          AND e.run_id = repeated_run_id AND e.type = 'input.consumed'
+        UNION ALL
+        -- A failed run handed these over to its successor.
+        SELECT e.id FROM session_events e
+        WHERE run.state = 'cancelled'
+          AND e.session_id = run.session_id AND e.id > run.consumed_through AND e.id <= run.last_input
+          AND e.type = 'input.accepted' AND (run.takes_over IS NULL OR e.run_id = ANY (run.takes_over || repeated_run_id))
+        LIMIT cardinality(new_input_ids) + 1
+    ) AS found;
+    IF cardinality(input_events) > cardinality(new_input_ids) THEN
+        RETURN 'too_many';
+    END IF;
+
+    FOR input IN
+        SELECT e.data->>'input_id' AS id, e.data->>'text' AS content FROM session_events e
+        WHERE e.session_id = run.session_id AND e.id = ANY (input_events) ORDER BY e.id
+    LOOP
+        CONTINUE WHEN input.id = ANY (dropped);
+        inputs := inputs + 1;
+        copied_bytes := copied_bytes + octet_length(input.content);
+        IF inputs > 1 AND copied_bytes > max_bytes THEN
+            RETURN 'too_many';
+        END IF;
+        INSERT INTO session_events (session_id, run_id, workspace_id, type, data)
+        VALUES (run.session_id, new_run_id, run.workspace_id, 'input.accepted', jsonb_build_object(
+            'input_id', new_input_ids[inputs], 'text', input.content, 'retried_from', repeated_run_id
+        ))
+        RETURNING id INTO last_event_id;
+        first_event_id := coalesce(first_event_id, last_event_id);
+    END LOOP;
+    IF inputs = 0 THEN
+        RETURN 'empty';
+    END IF;
+
+    INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted,
+                      unconsumed_bytes, first_input, takes_over)
+    VALUES (new_run_id, run.session_id, run.workspace_id, 'queued', last_event_id, first_event_id - 1, inputs,
+            copied_bytes, first_event_id, '{}');
+    UPDATE runs SET unanswered_left_out = true WHERE id = repeated_run_id;
+    RETURN NULL;
+END;
+$$;
