@@ -67,8 +67,8 @@ async def fork_session(
         await prevent_deletion(connection, session_id)
         origin = await _existing(connection, models, principal.workspace_id, session_id)
         fork_id = await forks.fork(connection, origin, body.before_event_id, principal.user_id, settings)
-        detail = {"session_id": str(session_id), "before_event_id": body.before_event_id}
-        return Made.plain(await _existing(connection, models, principal.workspace_id, fork_id), fork_id, **detail)
+        forked = await _existing(connection, models, principal.workspace_id, fork_id)
+        return Made.plain(forked, fork_id, session_id=str(session_id), before_event_id=body.before_event_id)
 
     return await changes.perform(
         call,

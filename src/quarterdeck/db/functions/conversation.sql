@@ -2,8 +2,8 @@
 -- outside of its row. A loop reads those parts of the rows that it returns and of no others: the cost depends on the
 -- budget and not on what is stored.
 
--- The oldest inputs that the run has not consumed, without discarded ones. They end with the one that uses up the budget, so there is at least one
--- if any waits. Each counts as its text and `overhead_bytes`.
+-- The oldest inputs that the run has not consumed, without discarded ones. They end with the one that uses up the budget,
+-- so there is at least one if any waits. Each counts as its text and `overhead_bytes`.
 CREATE OR REPLACE FUNCTION waiting_inputs(target_run_id uuid, budget_bytes bigint, overhead_bytes integer)
 RETURNS TABLE (event_id bigint, input_id text, content text)
 LANGUAGE plpgsql STABLE
