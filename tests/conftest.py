@@ -78,10 +78,8 @@ def database_url(postgres_url: str, template: str) -> Iterator[str]:
 def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """`qd api` as a real process, shared by all tests. Each test has its own workspace."""
     url = clone_database(postgres_url, template)
-    # Generated requests create many webhooks in one workspace. Sessions can name models of a provider that workers of
-    # single tests have.
-    settings = {"WEBHOOK_PER_WORKSPACE": 10_000, "MODEL_OPENAI_BASE_URL": "http://127.0.0.1:1/v1"} | PATIENT
-    with serving(url, tmp_path_factory.mktemp("data"), **settings) as server:
+    # Generated requests create many webhooks in one workspace.
+    with serving(url, tmp_path_factory.mktemp("data"), WEBHOOK_PER_WORKSPACE=10_000, **PATIENT) as server:
         yield server
     drop_database(postgres_url, url)
 
