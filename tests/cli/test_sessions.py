@@ -54,6 +54,15 @@ async def test_send_prints_outcome_and_run(tmp_path: Path, server: Server, world
     assert cancelled.stdout == f"cancelled {run_id}\n"
     assert "Discarded 2 of its inputs" in cancelled.stderr
     assert person.json("runs", "show", run_id)["state"] == "cancelled"
+    state, retried = person.done("runs", "retry", run_id).split()
+    assert (state, person.json("runs", "show", retried)["inputs_accepted"]) == ("queued", 2)
+    _, pending = person.done("send", session_id, "three", "--delivery", "queue").split()
+    assert person.json("runs", "show", pending)["state"] == "pending"
+    _, interrupting = person.done("send", session_id, "four", "--delivery", "interrupt").split()
+    states = [person.json("runs", "show", one)["state"] for one in (retried, pending, interrupting)]
+    assert states == ["cancelled", "pending", "queued"]
+    assert person.refused("runs", "retry", run_id)[0] == 5
+    assert person.refused("send", session_id, "five", "--delivery", "later")[0] == 2
 
 
 async def test_send_waits_for_the_answer(tmp_path: Path, database_url: str) -> None:

@@ -450,9 +450,9 @@ async def test_races_lose_nothing(runs: Runs, one: Race, other: Race) -> None:
             for text in before:
                 await runs.send(text, "queue")
             async with Brake(runs.world, runs.session_id) as brake:
-                racing = []
+                racing: list[asyncio.Future[Any]] = []
                 for count, racer in enumerate(racers, 1):
-                    racing.append(asyncio.create_task(racer(runs, lease)))
+                    racing.append(asyncio.ensure_future(racer(runs, lease)))
                     await brake.waiting(count)
             await asyncio.gather(*racing)
             states = await runs.states()

@@ -36,6 +36,8 @@ class Intent(Struct, kw_only=True):
     target_id: str = ""
     idempotency_key: str | None = None
     by_session_token: bool = False
+    # Of an input. None: not sent, which means steer.
+    delivery: str | None = None
     began: float = 0.0
     # No attempt is under way and none will follow.
     finished: bool = False
@@ -77,7 +79,13 @@ class History:
         self.violations: list[str] = []
 
     def new_intent(
-        self, kind: Kind, *, target_id: str = "", idempotency_key: str | None = None, by_session_token: bool = False
+        self,
+        kind: Kind,
+        *,
+        target_id: str = "",
+        idempotency_key: str | None = None,
+        by_session_token: bool = False,
+        delivery: str | None = None,
     ) -> Intent:
         token = f"{kind[:2]}-{next(_NUMBERS):07d}"
         intent = Intent(
@@ -86,6 +94,7 @@ class History:
             target_id=target_id,
             idempotency_key=idempotency_key,
             by_session_token=by_session_token,
+            delivery=delivery,
             began=time.monotonic(),
             answers=[],
         )

@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from tests.fleet.history import Answer, Intent, Kind
 
 ENDS = ("run.succeeded", "run.failed", "run.cancelled")
 ACTIVE = ("queued", "running")
+UNFINISHED = ("pending", *ACTIVE)
 # Reasons for which a run of this load may fail. Any other reason is a defect.
 FAILURE_REASONS = re.compile(r"told to fail|needed more than|Its worker ended")
 _STEP = re.compile(r"step (\d+) of")
@@ -43,7 +45,7 @@ class Session(Struct, frozen=True):
 
     @property
     def at_rest(self) -> bool:
-        return not any(run.state in ACTIVE for run in self.runs)
+        return not any(run.state in UNFINISHED for run in self.runs)
 
 
 class Version(Struct, frozen=True):
@@ -106,7 +108,9 @@ def _check_acknowledged(session: Session, intents: Iterable[Intent], answers: di
     accepted: dict[str, list[Entry]] = {}
     first_of: dict[str, str] = {}
     for entry in _accepted(session):
-        accepted.setdefault(token_of(entry.data["text"]), []).append(entry)
+        # A retry accepts the same texts again, without an intent.
+        if "retried_from" not in entry.data:
+            accepted.setdefault(token_of(entry.data["text"]), []).append(entry)
         first_of.setdefault(entry.run_id, entry.data["input_id"])
     continued = {entry.data.get("next_run_id") for entry in session.entries if entry.type == "run.failed"}
     for intent in intents:
@@ -117,21 +121,31 @@ def _check_acknowledged(session: Session, intents: Iterable[Intent], answers: di
         elif answer is not None and not found:
             yield f"{intent.token}: acknowledged and lost"
         elif answer is not None:
-            record = json.loads(answer.body)
             (entry,) = found
             is_first = first_of[entry.run_id] == entry.data["input_id"]
-            if record["run_id"] != entry.run_id:
-                yield f"{intent.token}: acknowledged for run {record['run_id']}, stored for {entry.run_id}"
-            elif record["outcome"] == "new_run" and not is_first:
-                yield f"{intent.token}: acknowledged as new_run, but the run existed"
-            elif record["outcome"] == "steered" and is_first and entry.run_id not in continued:
-                yield f"{intent.token}: acknowledged as steered, but it started the run"
+            yield from _check_outcome(intent, answer, entry, is_first, is_continued=entry.run_id in continued)
     for token in accepted:
         yield f"{token}: accepted without a request"
 
 
+def _check_outcome(
+    intent: Intent, answer: Answer, entry: Entry, is_first: bool, *, is_continued: bool
+) -> Iterator[str]:
+    record = json.loads(answer.body)
+    if record["run_id"] != entry.run_id:
+        yield f"{intent.token}: acknowledged for run {record['run_id']}, stored for {entry.run_id}"
+    elif record["outcome"] == "new_run" and not is_first:
+        yield f"{intent.token}: acknowledged as new_run, but the run existed"
+    elif record["outcome"] == "steered" and is_first and not is_continued:
+        yield f"{intent.token}: acknowledged as steered, but it started the run"
+    elif intent.delivery is not None and record["outcome"] != "new_run":
+        yield f"{intent.token}: sent with {intent.delivery}, and answered {record['outcome']}"
+    if entry.data.get("delivery") != intent.delivery:
+        yield f"{intent.token}: sent with {intent.delivery}, stored with {entry.data.get('delivery')}"
+
+
 def _check_inputs_end(session: Session) -> Iterator[str]:
-    """An input is consumed once, by its run or the successor of that run, or discarded, or waits for an active run."""
+    """An input is consumed once, by its run or the successor of that run, or discarded, or waits for one of them."""
     ends: dict[str, list[Entry]] = {}
     follows: dict[str, str] = {}
     for entry in session.entries:
@@ -139,15 +153,17 @@ def _check_inputs_end(session: Session) -> Iterator[str]:
             ends.setdefault(entry.data["input_id"], []).append(entry)
         elif entry.type == "run.failed" and "next_run_id" in entry.data:
             follows[entry.run_id] = entry.data["next_run_id"]
-    active = [run for run in session.runs if run.state in ACTIVE]
+    unfinished = [run for run in session.runs if run.state in UNFINISHED]
     for entry in _accepted(session):
         ended = ends.pop(entry.data["input_id"], [])
         name = token_of(entry.data["text"])
         if len(ended) > 1:
             yield f"{name}: ended {len(ended)} times"
         elif not ended:
-            if not any(run.consumed_through < entry.id <= run.last_input for run in active):
-                yield f"{name}: lost: not consumed, not discarded, and no active run will consume it"
+            chain = _chain(entry.run_id, follows)
+            owners = [run for run in unfinished if run.id in chain]
+            if not any(run.consumed_through < entry.id <= run.last_input for run in owners):
+                yield f"{name}: lost: not consumed, not discarded, and no run will consume it"
         elif ended[0].run_id not in _chain(entry.run_id, follows):
             yield f"{name}: ended by a run that it does not belong to"
     for input_id in ends:
@@ -163,9 +179,15 @@ def _chain(run_id: str, follows: dict[str, str]) -> set[str]:
 
 
 def _check_discarded(session: Session, known: Acknowledged) -> Iterator[str]:
-    """Inputs are discarded only when a client cancels their run, and the event of the cancellation names them."""
+    """Inputs are discarded only when a client cancels or interrupts their run, and the event of the cancellation names
+    them. The input that interrupts a run is the next entry of the log."""
     cancelled = {entry.run_id: entry.data for entry in session.entries if entry.type == "run.cancelled"}
-    for run_id in cancelled.keys() - known.cancel_requested:
+    interrupted = {
+        entry.run_id
+        for entry, following in pairwise(session.entries)
+        if following.type == "input.accepted" and following.data.get("delivery") == "interrupt"
+    }
+    for run_id in cancelled.keys() - known.cancel_requested - interrupted:
         yield f"{run_id}: cancelled without a request"
     for entry in session.entries:
         if entry.type == "input.discarded":
@@ -180,7 +202,7 @@ def _check_discarded(session: Session, known: Acknowledged) -> Iterator[str]:
 def _check_ends(session: Session) -> Iterator[str]:
     """The row of a run and the log agree on its end."""
     ends = [(entry.run_id, entry.type) for entry in session.entries if entry.type in ENDS]
-    expected = [(run.id, f"run.{run.state}") for run in session.runs if run.state not in ACTIVE]
+    expected = [(run.id, f"run.{run.state}") for run in session.runs if run.state not in UNFINISHED]
     if sorted(ends) != sorted(expected):
         yield f"{session.id}: the log ends {sorted(set(ends) ^ set(expected))[:3]} unlike the rows of the runs"
 
@@ -189,6 +211,9 @@ def _check_runs(session: Session) -> Iterator[str]:
     """Runs do not overlap, attempts are numbered in order, and a run has no event after its end."""
     if sum(run.state in ACTIVE for run in session.runs) > 1:
         yield f"{session.id}: two active runs"
+    if not session.at_rest and not any(run.state in ACTIVE for run in session.runs):
+        yield f"{session.id}: pending runs, and no active one"
+    yield from _check_order(session)
     active: str | None = None
     attempts: Counter[str] = Counter()
     ended: set[str] = set()
@@ -207,6 +232,15 @@ def _check_runs(session: Session) -> Iterator[str]:
             ended.add(entry.run_id)
         if entry.type == "run.failed" and not FAILURE_REASONS.search(entry.data["reason"]):
             yield f"{entry.run_id}: failed: {entry.data['reason']}"
+
+
+def _check_order(session: Session) -> Iterator[str]:
+    """Queued runs begin in the order in which their inputs were accepted."""
+    begun = {entry.run_id: entry.id for entry in reversed(session.entries) if entry.type == "run.started"}
+    queued = [entry.run_id for entry in _accepted(session) if entry.data.get("delivery") == "queue"]
+    starts = [begun[run_id] for run_id in queued if run_id in begun]
+    if starts != sorted(starts):
+        yield f"{session.id}: queued runs began out of order"
 
 
 def _check_steps(session: Session) -> Iterator[str]:

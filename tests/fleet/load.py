@@ -1,5 +1,6 @@
-"""The load generator. Clients submit, steer, cancel, push, create and revoke keys, read, and follow the retry rules of
-the Python client. Every answer goes into the history, which the auditor compares with the database."""
+"""The load generator. Clients submit with every kind of delivery, cancel and retry runs, push, create and revoke keys,
+read, and follow the retry rules of the Python client. Every answer goes into the history, which the auditor compares
+with the database."""
 
 import asyncio
 import hashlib
@@ -31,6 +32,8 @@ REVOCATION_SECONDS = 1.0
 # Late retries use one of the latest so many intents.
 RECENT = 300
 _SHORT_RUNS = ("", "", "", "", "\ndemo: steps 2", "\ndemo: steps 3\ndemo: slow 0.2", "\ndemo: slow 1", "\ndemo: fail")
+# Few inputs are queued: pending runs must end before a session settles.
+_DELIVERIES = {None: 87, "queue": 8, "interrupt": 5}
 # Sessions that nearly always have a run under way.
 _LONG_RUNS = ("\ndemo: steps 9\ndemo: slow 0.8",)
 
@@ -69,6 +72,7 @@ class Load:
             (8, self._push),
             (5, self._create_key),
             (3, self._cancel),
+            (3, self._retry),
             (6, self._read),
         ]
 
@@ -124,11 +128,15 @@ class Load:
 
     async def _submit_to(self, session: LoadSession, rng: random.Random) -> None:
         by_token, key = rng.random() < 0.3, self._maybe_key(rng, 0.8)
+        (delivery,) = rng.choices(list(_DELIVERIES), list(_DELIVERIES.values()))
         intent = self._history.new_intent(
-            Kind.SUBMIT, target_id=session.id, by_session_token=by_token, idempotency_key=key
+            Kind.SUBMIT, target_id=session.id, by_session_token=by_token, idempotency_key=key, delivery=delivery
         )
         session.intents.append(intent)
-        body = {"type": "input", "text": intent.token + rng.choice(session.instructions)}
+        instructions = _SHORT_RUNS if delivery == "queue" else session.instructions
+        body = {"type": "input", "text": intent.token + rng.choice(instructions)}
+        if delivery is not None:
+            body["delivery"] = delivery
         credential = session.token if by_token else self._fleet.key
         await self._send_intent(intent, rng, f"/v1/sessions/{session.id}/events", body, credential)
 
@@ -169,12 +177,9 @@ class Load:
             await asyncio.sleep(0.1)
 
     async def _cancel(self, rng: random.Random) -> None:
-        session = rng.choice(self.active)
-        latest = [intent.acknowledgement for intent in session.intents[-5:]]
-        submitted = next((answer for answer in reversed(latest) if answer is not None), None)
-        if submitted is None:
+        run_id = _latest_run(rng.choice(self.active))
+        if run_id is None:
             return
-        run_id = json.loads(submitted.body)["run_id"]
         self._history.cancel_requested.add(run_id)
         path = f"/v1/runs/{run_id}/cancel"
         answer = await self._requests.send_until_answered(rng, "POST", path, idempotency_key=_new_key(rng))
@@ -183,6 +188,16 @@ class Load:
                 self._history.cancelled.add(run_id)
         elif answer is not None and answer.status != 409:
             self._history.add_violation(f"cancelling was answered {answer.status}: {answer.body!r}")
+
+    async def _retry(self, rng: random.Random) -> None:
+        """Mostly refused, because a run is active. Failed runs of sessions that are at rest are retried."""
+        run_id = _latest_run(rng.choice(self.active))
+        if run_id is None:
+            return
+        path = f"/v1/runs/{run_id}/retry"
+        answer = await self._requests.send_until_answered(rng, "POST", path, idempotency_key=_new_key(rng))
+        if answer is not None and answer.status not in (201, 409):
+            self._history.add_violation(f"retrying was answered {answer.status}: {answer.body!r}")
 
     async def _read(self, rng: random.Random) -> None:
         session = f"/v1/sessions/{rng.choice(self.active).id}"
@@ -283,6 +298,12 @@ class Load:
 
     def _maybe_key(self, rng: random.Random, share: float) -> str | None:
         return _new_key(rng) if self._always_keyed or rng.random() < share else None
+
+
+def _latest_run(session: LoadSession) -> str | None:
+    latest = [intent.acknowledgement for intent in session.intents[-5:]]
+    submitted = next((answer for answer in reversed(latest) if answer is not None), None)
+    return None if submitted is None else str(json.loads(submitted.body)["run_id"])
 
 
 def _new_key(rng: random.Random) -> str:

@@ -27,7 +27,7 @@ from tests.world import bundle
 SETTLE_SECONDS = 60.0
 ARCHIVES = 4
 _CONTENT = re.compile(r"content [0-9]+")
-_ACTIVE = "SELECT session_id, id, state FROM runs WHERE workspace_id = ANY (%s) AND state IN ('queued', 'running')"
+_UNFINISHED = "SELECT session_id, id, state FROM runs WHERE workspace_id = ANY (%s) AND finished_at IS NULL"
 _RECEIPTS = "SELECT scope_id, operation, key FROM receipts WHERE scope_id = ANY (%s)"
 _VERSIONS = "SELECT skill_id, version FROM skill_versions WHERE skill_id = ANY (%s) ORDER BY skill_id, version"
 _KEYS = "SELECT id, revoked_at IS NOT NULL FROM api_keys WHERE workspace_id = ANY (%s)"
@@ -193,9 +193,10 @@ class Driver(RuleBasedStateMachine):
 
     def check_stored(self) -> None:
         """Cheap, after each step."""
-        rows = self.environment.fetch(_ACTIVE, [UUID(one) for one in self.roots])
-        active = {(str(session_id), str(run_id), state) for session_id, run_id, state in rows}
-        assert active == {(run.session.id, run.id, run.state) for run in self._all_active()}, "active runs"
+        rows = self.environment.fetch(_UNFINISHED, [UUID(one) for one in self.roots])
+        unfinished = {(str(session_id), str(run_id), state) for session_id, run_id, state in rows}
+        known = self._all_active() + [run for one in self.model.sessions.values() for run in one.waiting]
+        assert unfinished == {(run.session.id, run.id, run.state) for run in known}, "active and pending runs"
         sessions = [one.id for one in self.model.sessions.values() if not one.is_deleted]
         scopes = [UUID(one) for one in [*sessions, *self.model.keys]]
         receipts = {(str(scope), operation, key) for scope, operation, key in self.environment.fetch(_RECEIPTS, scopes)}

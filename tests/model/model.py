@@ -220,8 +220,8 @@ class Model:
         _check_unchanged(request, session.revision)
 
         def learn(_: Json) -> None:
-            if session.active is not None:
-                self._end(session.active, "cancelled")
+            for run in [*session.waiting, *filter(None, [session.active])]:
+                self._end(run, "cancelled")
             session.is_deleted = True
             for place in [place for place in self.receipts if place[0] == session.id]:
                 del self.receipts[place]
@@ -270,14 +270,19 @@ class Model:
     def _submit_input(self, _: Caller, session: Session, request: Request, __: datetime) -> Learn:
         if session.is_archived:
             raise Refused(Refusal.CONFLICT)
-        text = (request.body or {})["text"]
+        asked = request.body or {}
+        text, delivery = asked["text"], asked.get("delivery", "steer")
 
         def learn(answer: Json) -> None:
             run = session.active
-            if run is None:
+            if run is not None and delivery == "interrupt":
+                self._end_only(run, "cancelled")
+                self._note(session.workspace, "cancel_run", run.id)
+            if run is None or delivery != "steer":
                 assert answer["outcome"] == "new_run", answer
                 assert answer["run_id"] not in self.runs, "an id was given twice"
-                run = self._add_run(session, answer["run_id"])
+                is_pending = run is not None and delivery == "queue"
+                run = self._add_run(session, answer["run_id"], "pending" if is_pending else "queued")
             else:
                 assert answer == {"outcome": "steered", "run_id": run.id}
             run.accepted += 1
@@ -292,7 +297,7 @@ class Model:
     def _cancel_run(self, _: Caller, run: Run, request: Request, __: datetime) -> Learn:
         def learn(answer: Json) -> None:
             discarded = 0
-            if run is run.session.active:
+            if run.state in ("pending", "queued", "running"):
                 discarded = len(run.pending)
                 self._end(run, "cancelled")
                 self._note(run.session.workspace, request.operation, run.id)
@@ -301,8 +306,8 @@ class Model:
 
         return learn
 
-    def _add_run(self, session: Session, run_id: str) -> Run:
-        run = self.runs[run_id] = Run(run_id, session)
+    def _add_run(self, session: Session, run_id: str, state: str = "queued") -> Run:
+        run = self.runs[run_id] = Run(run_id, session, state)
         session.runs.append(run)
         return run
 
@@ -327,8 +332,11 @@ class Model:
     def fail(self, run: Run, next_run_id: str | None) -> None:
         left = list(run.pending)
         assert (next_run_id is not None) == bool(left), "what was not taken up starts the next run"
-        self._end(run, "failed")
-        if next_run_id is not None:
+        if next_run_id is None:
+            self._end(run, "failed")
+        else:
+            # Before pending runs.
+            self._end_only(run, "failed")
             assert next_run_id not in self.runs, "an id was given twice"
             following = self._add_run(run.session, next_run_id)
             following.accepted, following.pending = len(left), left
@@ -342,6 +350,13 @@ class Model:
         run.pending = []
 
     def _end(self, run: Run, state: str) -> None:
+        self._end_only(run, state)
+        session = run.session
+        if session.active is None and session.waiting:
+            session.waiting[0].state = "queued"
+
+    def _end_only(self, run: Run, state: str) -> None:
+        """Without starting the next pending run."""
         run.state = state
         discarded: tuple[str, ...] = ()
         if state == "cancelled":

@@ -56,8 +56,12 @@ class Session:
 
     @property
     def active(self) -> Run | None:
-        last = self.runs[-1] if self.runs else None
-        return last if last is not None and last.state in ("queued", "running") else None
+        return next((run for run in self.runs if run.state in ("queued", "running")), None)
+
+    @property
+    def waiting(self) -> list[Run]:
+        """Runs that start when the active one has ended, oldest first."""
+        return [run for run in self.runs if run.state == "pending"]
 
 
 @dataclass(eq=False)

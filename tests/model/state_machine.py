@@ -22,6 +22,7 @@ LIVES = st.sampled_from([None, None, 0, 11 + 5, 33 + 5, 99 + 5, 77 * 11 + 5])
 IF_MATCH = st.sampled_from([None, None, None, "current", "stale", "*"])
 ANY = st.integers(0, 200)
 WITH_KEY = st.sampled_from([True, True, False])
+DELIVERIES = st.sampled_from([None, None, "queue", "interrupt"])
 # What makes another request of one.
 OTHERWISE: dict[str, Json] = {
     "create_api_key": {"label": "another"},
@@ -196,18 +197,18 @@ class Machine(Driver):
 
     # --- inputs and runs ---
 
-    @rule(caller=anybody, session=sessions, with_key=WITH_KEY)
-    def submit_input(self, caller: Caller | None, session: Session, with_key: bool) -> None:
-        self.submit(caller or self.roots[session.workspace], session, with_key=with_key)
+    @rule(caller=anybody, session=sessions, with_key=WITH_KEY, delivery=DELIVERIES)
+    def submit_input(self, caller: Caller | None, session: Session, with_key: bool, delivery: str | None) -> None:
+        self.submit(caller or self.roots[session.workspace], session, with_key=with_key, delivery=delivery)
 
-    @rule(session=sessions, times=st.integers(1, 3))
-    def talk(self, session: Session, times: int) -> None:
-        for _ in range(times):
-            self.submit(self.roots[session.workspace], session, with_key=True)
+    @rule(session=sessions, deliveries=st.lists(DELIVERIES, min_size=1, max_size=3))
+    def talk(self, session: Session, deliveries: list[str | None]) -> None:
+        for delivery in deliveries:
+            self.submit(self.roots[session.workspace], session, with_key=True, delivery=delivery)
 
-    @rule(token=tokens, with_key=WITH_KEY)
-    def submit_by_token(self, token: Token, with_key: bool) -> None:
-        self.submit(token, token.session, with_key=with_key)
+    @rule(token=tokens, with_key=WITH_KEY, delivery=DELIVERIES)
+    def submit_by_token(self, token: Token, with_key: bool, delivery: str | None) -> None:
+        self.submit(token, token.session, with_key=with_key, delivery=delivery)
 
     @rule(caller=callers, session=sessions)
     def submit_nothing(self, caller: Caller, session: Session) -> None:
@@ -224,9 +225,11 @@ class Machine(Driver):
         run = self.running()[which % len(self.running())]
         self.reply(run, FAILURE)
         self.ended(run)
-        newest = self.walk(self.roots[run.session.workspace], "list_session_runs", run.session.id, order="desc")
-        assert newest is not None
-        self.model.fail(run, newest[0]["id"] if newest[0]["id"] != run.id else None)
+        listed = self.walk(self.roots[run.session.workspace], "list_session_runs", run.session.id)
+        assert listed is not None
+        added = [one["id"] for one in listed if one["id"] not in self.model.runs]
+        assert len(added) <= 1
+        self.model.fail(run, added[0] if added else None)
         self.settle()
 
     @precondition(lambda self: self.model.runs)
@@ -364,8 +367,8 @@ class Machine(Driver):
         request = self.request("push_skill_version", skill.id, archive=content, if_match=if_match, with_key=with_key)
         self.change(caller, request)
 
-    def submit(self, caller: Caller, session: Session, *, with_key: bool) -> None:
-        body = {"type": "input", "text": self.name("text")}
+    def submit(self, caller: Caller, session: Session, *, with_key: bool, delivery: str | None = None) -> None:
+        body = {"type": "input", "text": self.name("text")} | ({} if delivery is None else {"delivery": delivery})
         self.change(caller, self.request("submit_input", session.id, body=body, with_key=with_key))
 
     @invariant()

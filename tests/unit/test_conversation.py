@@ -15,7 +15,7 @@ from quarterdeck.cli.chat_view import block_lines, live_lines, plain_text, sanit
 from quarterdeck.cli.conversation import Block, CancelRun, Conversation, Kind, QueuedInput, Quit, Stage, Stay
 from quarterdeck.cli.output import cut
 from quarterdeck.cli.watch import event_json, event_text
-from quarterdeck.client.models import Delta, Event, Outcome
+from quarterdeck.client.models import Delivery, Delta, Event, Outcome
 
 SESSION = UUID(int=1)
 RUN = UUID(int=2)
@@ -92,6 +92,32 @@ def test_steering(chat: Conversation, log: Log) -> None:
     assert chat.queued[0].stage is Stage.STEERED
     assert shown(log("message", role="assistant", text="one")) == [(Kind.ANSWER, "one")]
     assert shown(log("input.consumed", input_id="s", step=2))[1] == (Kind.NOTE, "Steered the run · Read at step 2")
+
+
+@pytest.mark.parametrize("response_first", [True, False])
+def test_a_queued_input_waits_for_the_end_of_the_active_run(chat: Conversation, log: Log, response_first: bool) -> None:
+    begin(chat, log)
+    number = chat.send("later", Delivery.QUEUE)
+    if response_first:
+        chat.accepted(number, Outcome.NEW_RUN, NEXT_RUN)
+    log("input.accepted", NEXT_RUN, input_id="q", text="later", delivery="queue")
+    chat.accepted(number, Outcome.NEW_RUN, NEXT_RUN)
+    dropped = UUID(int=4)
+    log("input.accepted", dropped, input_id="d", text="dropped", delivery="queue")
+    assert (chat.active_run, [one.stage for one in chat.queued]) == (RUN, [Stage.PENDING, Stage.PENDING])
+    log("input.discarded", dropped, input_id="d", reason="The run was cancelled.")
+    assert shown(log("run.cancelled", dropped)) == [(Kind.WARNING, "Pending run cancelled.")]
+    assert chat.active_run == RUN, "another run was cancelled"
+    log("run.succeeded")
+    assert not chat.is_idle
+    assert chat.interrupted(0.0) == CancelRun(NEXT_RUN), "it is about to start"
+    log("run.started", NEXT_RUN, attempt=1)
+    assert chat.active_run == NEXT_RUN
+    assert shown(log("input.consumed", NEXT_RUN, input_id="q", step=1))[1:] == [
+        (Kind.NOTE, "Started a run · Read at step 1")
+    ]
+    log("run.succeeded", NEXT_RUN)
+    assert chat.is_idle
 
 
 def test_the_log_alone_shows_whether_an_input_started_or_steered(chat: Conversation, log: Log) -> None:

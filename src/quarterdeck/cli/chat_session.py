@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from quarterdeck.cli.connection import ConnectionInfo
 from quarterdeck.cli.conversation import Block, Conversation, Kind
 from quarterdeck.client import ApiError, AsyncClient, ConnectionFailed, Internal, QuarterdeckError, TooManyRequests
-from quarterdeck.client.models import Delta, Event, RunState, SubmitKindBody
+from quarterdeck.client.models import Delivery, Delta, Event, RunState, SubmitKindBody
 
 T = TypeVar("T")
 Show = Callable[[Sequence[Block]], None]
@@ -47,7 +47,7 @@ class ChatSession:
         self._client = client
         self._show = show
         self._on_event = on_event
-        self._outbox: asyncio.Queue[tuple[int, str, str]] = asyncio.Queue()
+        self._outbox: asyncio.Queue[tuple[int, str, Delivery, str]] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def catch_up(self, count: int) -> tuple[list[Block], bool]:
@@ -67,7 +67,7 @@ class ChatSession:
 
     async def has_active_run(self) -> bool:
         newest = await self._retry(lambda: self._client.list_session_runs(self.session_id, limit=1))
-        return any(run.state in (RunState.QUEUED, RunState.RUNNING) for run in newest.items)
+        return any(run.state in (RunState.PENDING, RunState.QUEUED, RunState.RUNNING) for run in newest.items)
 
     async def follow(self) -> None:
         """Follows the log without end. Raises errors that a retry cannot solve."""
@@ -112,9 +112,9 @@ class ChatSession:
         await asyncio.sleep(_pause_seconds(1))
         await self._retry(lambda: self._client.list_session_events(self.session_id, limit=1, after=after))
 
-    def submit(self, text: str) -> None:
+    def submit(self, text: str, delivery: Delivery = Delivery.STEER) -> None:
         # One Idempotency-Key per input, for all attempts to send it.
-        self._outbox.put_nowait((self.conversation.send(text), text, uuid4().hex))
+        self._outbox.put_nowait((self.conversation.send(text, delivery), text, delivery, uuid4().hex))
         self._show([])
 
     async def send(self) -> None:
@@ -123,17 +123,18 @@ class ChatSession:
             # Shielded: `close` waits for the response if the user quits now.
             await asyncio.shield(self._start(self._send(*await self._outbox.get())))
 
-    async def _send(self, number: int, text: str, key: str) -> None:
+    async def _send(self, number: int, text: str, delivery: Delivery, key: str) -> None:
         try:
-            accepted = await self._retry(self._submission(text, key))
+            accepted = await self._retry(self._submission(text, delivery, key))
         except ApiError as error:
             self.has_rejected = True
             self._show(self.conversation.rejected(number, error.message))
         else:
             self._show(self.conversation.accepted(number, accepted.outcome, accepted.run_id))
 
-    def _submission(self, text: str, key: str) -> Callable[[], Awaitable[SubmitKindBody]]:
-        return lambda: self._client.submit_input(self.session_id, text=text, idempotency_key=key)
+    def _submission(self, text: str, delivery: Delivery, key: str) -> Callable[[], Awaitable[SubmitKindBody]]:
+        submit = self._client.submit_input
+        return lambda: submit(self.session_id, text=text, delivery=delivery, idempotency_key=key)
 
     def cancel(self, run_id: UUID) -> None:
         self._show([Block(Kind.NOTE, "Cancelling the run. Press Ctrl-C again to quit.")])

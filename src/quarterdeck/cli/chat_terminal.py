@@ -18,10 +18,13 @@ from prompt_toolkit.renderer import print_formatted_text
 from quarterdeck.cli.chat_session import ChatSession, run_until_first
 from quarterdeck.cli.chat_view import STYLE, Fragments, block_lines, live_lines
 from quarterdeck.cli.conversation import Block, CancelRun, Kind, Quit
+from quarterdeck.client.models import Delivery
 from quarterdeck.core.text_types import storable
 
 HELP = """\
 Enter             Send. While a run is active, the message steers it.
+/queue TEXT       Send it to a run of its own, after the active one.
+/interrupt TEXT   Cancel the active run and send it to a new one.
 Alt-Enter         Insert a line break.
 Ctrl-C, /cancel   Cancel the run. Press Ctrl-C twice to quit.
 Ctrl-D, /quit     Quit. An active run continues on the server.
@@ -137,8 +140,13 @@ class ChatTerminal:
                     self.show([Block(Kind.NOTE, "No active run.")])
                 else:
                     self.chat.cancel(run_id)
+            case "/queue" | "/interrupt" as command:
+                self.show([Block(Kind.WARNING, f"Type the message after {command}.")])
             case word if word.startswith("/") and word[1:].isalpha():
                 self.show([Block(Kind.WARNING, f"Unknown command: {word}. Type /help for help.")])
+            case command if command.startswith(("/queue ", "/interrupt ")):
+                delivery, _, message = command.partition(" ")
+                self.chat.submit(message.lstrip(), Delivery(delivery[1:]))
             case _:
                 self.chat.submit(text)
 

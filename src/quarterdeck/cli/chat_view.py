@@ -137,6 +137,8 @@ def queue_text(one: QueuedInput) -> str:
             return "Queued for the current run"
         case Stage.MOVED:
             return "Queued for the next run"
+        case Stage.PENDING:
+            return "Queued behind the current run"
 
 
 def live_lines(conversation: Conversation, columns: int, rows: int) -> list[Fragments]:

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from quarterdeck.client.models import Delta, Event, EventType, Outcome
+from quarterdeck.client.models import Delivery, Delta, Event, EventType, Outcome
 
 # A second Ctrl-C within this time quits. Later, it cancels again.
 _QUIT_SECONDS = 2.0
@@ -39,6 +39,7 @@ class Stage(StrEnum):
     STARTED = "Started a run"
     STEERED = "Steered the run"
     MOVED = "Moved to the next run"
+    PENDING = "Queued behind the current run"
 
 
 # Compared by identity: texts can be long, and two inputs can have the same.
@@ -53,6 +54,7 @@ class QueuedInput(Struct, eq=False):
     input_id: str | None = None
     run_id: UUID | None = None
     stage: Stage = Stage.SENDING
+    delivery: Delivery = Delivery.STEER
 
 
 class LiveText:
@@ -93,6 +95,8 @@ class Stay(Struct, frozen=True):
 class Conversation:
     def __init__(self) -> None:
         self.active_run: UUID | None = None
+        # Runs that wait for the end of the active one, oldest first.
+        self._pending_runs: list[UUID] = []
         self.queued: list[QueuedInput] = []
         # The id of the last event that was handled.
         self.position = 0
@@ -140,9 +144,9 @@ class Conversation:
 
     # --- actions of the user ---
 
-    def send(self, text: str) -> int:
+    def send(self, text: str, delivery: Delivery = Delivery.STEER) -> int:
         self._last_number += 1
-        sent = QueuedInput(text, self._last_number)
+        sent = QueuedInput(text, self._last_number, delivery=delivery)
         self.queued.append(sent)
         self._unlogged.append(sent)
         return self._last_number
@@ -153,8 +157,7 @@ class Conversation:
         if found is None or found.stage is not Stage.SENDING:
             return []
         found.run_id = run_id
-        self.active_run = run_id
-        return self._set_stage(found, Stage.STARTED if outcome is Outcome.NEW_RUN else Stage.STEERED)
+        return self._set_stage(found, self._place(run_id, found.delivery, steered=outcome is Outcome.STEERED))
 
     def rejected(self, number: int, reason: str) -> list[Block]:
         found = self._by_number(number)
@@ -169,8 +172,10 @@ class Conversation:
         before, self._interrupted_at = self._interrupted_at, now
         if before is not None and now - before <= _QUIT_SECONDS:
             return Quit()
-        if self.active_run is not None:
-            return CancelRun(self.active_run)
+        # Between the end of a run and the start of the next one, the oldest pending run is about to start.
+        run_id = self.active_run or next(iter(self._pending_runs), None)
+        if run_id is not None:
+            return CancelRun(run_id)
         if self.unsent:
             return Stay(f"{_count(len(self.unsent), 'message')} not sent yet. Press Ctrl-C again to quit.")
         return Quit()
@@ -217,9 +222,18 @@ class Conversation:
             self._unlogged.remove(found)
         found.input_id = event.data.get("input_id")
         found.run_id = event.run_id
-        stage = Stage.STEERED if event.run_id == self.active_run else Stage.STARTED
-        self.active_run = event.run_id
+        stage = self._place(event.run_id, event.data.get("delivery"), steered=event.run_id == self.active_run)
         return self._set_stage(found, stage) if found.stage is Stage.SENDING else []
+
+    def _place(self, run_id: UUID | None, delivery: str | None, *, steered: bool) -> Stage:
+        """An input was accepted for this run, which becomes the active one or waits for its end."""
+        waits = self.active_run not in (None, run_id) or bool(self._pending_runs)
+        if run_id is not None and delivery == Delivery.QUEUE and waits:
+            if run_id not in self._pending_runs:
+                self._pending_runs.append(run_id)
+            return Stage.PENDING
+        self.active_run = run_id
+        return Stage.STEERED if steered else Stage.STARTED
 
     @staticmethod
     def _is_ours(one: QueuedInput, text: str, run_id: UUID | None) -> bool:
@@ -245,6 +259,11 @@ class Conversation:
 
     def _run_started(self, event: Event) -> list[Block]:
         self.active_run = event.run_id
+        if event.run_id in self._pending_runs:
+            self._pending_runs.remove(event.run_id)
+            for one in self.queued:
+                if one.run_id == event.run_id:
+                    one.stage = Stage.STARTED
         self._attempt = event.data.get("attempt", 0)
         self._clear_live_text()
         return []
@@ -286,6 +305,9 @@ class Conversation:
         return blocks
 
     def _run_cancelled(self, event: Event) -> list[Block]:
+        if event.run_id in self._pending_runs:
+            self._pending_runs.remove(event.run_id)
+            return [Block(Kind.WARNING, "Pending run cancelled.")]
         return [*self._end_run(event), Block(Kind.WARNING, "Run cancelled.")]
 
     def _end_run(self, event: Event) -> list[Block]:

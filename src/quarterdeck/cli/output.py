@@ -114,6 +114,7 @@ def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[str]], 
 _STYLES = {
     "running": "cyan",
     "queued": "cyan",
+    "pending": "cyan",
     "succeeded": "green",
     "active": "green",
     "failed": "red",

@@ -12,7 +12,7 @@ from quarterdeck.cli.output import date_text, note, print_facts, print_json, say
 if TYPE_CHECKING:
     from quarterdeck.client.models import RunBody
 
-app = typer.Typer(rich_markup_mode=None, help="Show and cancel runs.")
+app = typer.Typer(rich_markup_mode=None, help="Show, cancel and retry runs.")
 
 RunId = Annotated[UUID, typer.Argument(parser=uuid, metavar="ID", help="ID of the run.")]
 
@@ -53,6 +53,17 @@ def cancel(run_id: RunId, profile: Profile = None, as_json: AsJson = False) -> N
     say(f"{run.state} {run.id}")
     if run.discarded_input_ids:
         note(f"Discarded {len(run.discarded_input_ids)} of its inputs, which the run had not read yet.")
+
+
+@app.command()
+def retry(run_id: RunId, profile: Profile = None, as_json: AsJson = False) -> None:
+    """Start a new run with the inputs of a failed or cancelled run."""
+    with open_client(profile) as client:
+        run = client.retry_run(run_id)
+    if as_json:
+        print_json(run)
+        return
+    say(f"{run.state} {run.id}")
 
 
 def row(run: "RunBody") -> list[str]:

@@ -2,7 +2,7 @@
 
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 from uuid import UUID
 
 import typer
@@ -143,12 +143,20 @@ def send(
         str, typer.Argument(parser=text, metavar="TEXT", help="The message. Use - to read it from stdin.")
     ],
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the run and print the answer.")] = False,
+    delivery: Annotated[
+        Literal["steer", "queue", "interrupt"],
+        typer.Option(
+            help="While a run is active: steer it, queue a run behind it, or interrupt it and start a new one."
+        ),
+    ] = "steer",
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Send a message. It starts a run, or steers the current one."""
+    from quarterdeck.client.models import Delivery
+
     with open_client(profile) as client:
-        sent = client.submit_input(session_id, text=read_input(message))
+        sent = client.submit_input(session_id, text=read_input(message), delivery=Delivery(delivery))
         if wait:
             raise typer.Exit(_wait(client, session_id, sent, as_json=as_json))
     if as_json:
