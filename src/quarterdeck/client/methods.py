@@ -57,8 +57,11 @@ from quarterdeck.client.operations import (
     DELETE_SESSION,
     DELETE_WEBHOOK,
     DIFF_SKILL_VERSIONS,
+    DISCARD_INPUT,
     DOWNLOAD_SKILL_BUNDLE,
     DOWNLOAD_SKILL_FILE,
+    EXPORT_SESSION,
+    FORK_SESSION,
     GET_ACTIVITY,
     GET_API_KEY,
     GET_RUN,
@@ -230,6 +233,53 @@ class Methods(Connection):
             DELETE_SESSION, type(None), {"session_id": session_id}, {}, if_match=if_match, workspace_id=workspace_id
         )
 
+    def fork_session(
+        self,
+        session_id: Id,
+        *,
+        before_event_id: int | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> SessionBody:
+        """Fork a session.
+
+        A new session with the same title, model, instructions and skills, and with the log of this one, or its part
+        before an event. Inputs that no run has consumed and the active run are not copied.
+        """
+        return self._call(
+            FORK_SESSION,
+            SessionBody,
+            {"session_id": session_id},
+            {},
+            {"before_event_id": before_event_id},
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def export_session(
+        self,
+        session_id: Id,
+        to: Sink,
+        *,
+        media_type: Literal["application/jsonl", "text/markdown"] = "application/jsonl",
+        progress: Progress | None = None,
+        workspace_id: Id | None = None,
+    ) -> int:
+        """Export a session.
+
+        Its whole log, oldest first: JSON Lines with the same objects as the list of events, or, with `Accept:
+        text/markdown`, a document to read.
+        """
+        return self._download(
+            EXPORT_SESSION,
+            {"session_id": session_id},
+            {},
+            to,
+            progress,
+            workspace_id=workspace_id,
+            media_type=media_type,
+        )
+
     def list_session_tokens(
         self,
         session_id: Id,
@@ -307,6 +357,16 @@ class Methods(Connection):
             {},
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
+        )
+
+    def discard_input(self, session_id: Id, input_id: Id, *, workspace_id: Id | None = None) -> None:
+        """Withdraw or drop an input.
+
+        Withdraws an input that no run has consumed; a run that is left without any input is cancelled. Drops an input
+        whose run failed: the model no longer sees it. The log keeps the input and says that it was discarded.
+        """
+        return self._call(
+            DISCARD_INPUT, type(None), {"session_id": session_id, "input_id": input_id}, {}, workspace_id=workspace_id
         )
 
     def list_session_runs(

@@ -28,9 +28,9 @@ class Event(Struct, frozen=True):
     session_id: UUID
     run_id: UUID | None
     type: str
-    """One of `input.accepted`, `input.consumed`, `input.discarded`, `run.started`, `run.requeued`, `message`,
-    `tool.call`, `tool.result`, `context.trimmed`, `run.succeeded`, `run.failed`, `run.cancelled`; newer releases
-    may add others."""
+    """One of `session.forked`, `input.accepted`, `input.consumed`, `input.discarded`, `run.started`,
+    `run.requeued`, `message`, `tool.call`, `tool.result`, `context.trimmed`, `run.succeeded`, `run.failed`,
+    `run.cancelled`; newer releases may add others."""
     created_at: datetime
     data: dict[str, Any]
 
@@ -77,8 +77,17 @@ class SessionPage(Struct, frozen=True):
     next_cursor: UUID | None
 
 
+class ForkedFrom(Struct, frozen=True):
+    session_id: UUID
+    """The origin. It may have been deleted since."""
+    event_id: int | None
+    """Its first event that was not copied. null: all were."""
+
+
 class SessionBody(SessionSummary, frozen=True, kw_only=True):
     instructions: str | None
+    forked_from: ForkedFrom | None
+    """null: it is not a fork."""
 
 
 class SessionTokenBody(Struct, frozen=True, kw_only=True):
@@ -457,6 +466,7 @@ class Delta(Struct, frozen=True):
 
 
 class EventType(StrEnum):
+    SESSION_FORKED = "session.forked"
     INPUT_ACCEPTED = "input.accepted"
     INPUT_CONSUMED = "input.consumed"
     INPUT_DISCARDED = "input.discarded"

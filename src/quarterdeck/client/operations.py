@@ -9,6 +9,8 @@ CREATE_SESSION = Operation("create_session", "POST", "/v1/sessions", idempotent=
 GET_SESSION = Operation("get_session", "GET", "/v1/sessions/{session_id}")
 CHANGE_SESSION = Operation("change_session", "PATCH", "/v1/sessions/{session_id}", idempotent=True)
 DELETE_SESSION = Operation("delete_session", "DELETE", "/v1/sessions/{session_id}")
+FORK_SESSION = Operation("fork_session", "POST", "/v1/sessions/{session_id}/fork", idempotent=True)
+EXPORT_SESSION = Operation("export_session", "GET", "/v1/sessions/{session_id}/export")
 LIST_SESSION_TOKENS = Operation("list_session_tokens", "GET", "/v1/sessions/{session_id}/tokens")
 CREATE_SESSION_TOKEN = Operation(
     "create_session_token", "POST", "/v1/sessions/{session_id}/tokens", idempotent=True, shown_once="token"
@@ -16,6 +18,7 @@ CREATE_SESSION_TOKEN = Operation(
 REVOKE_SESSION_TOKEN = Operation(
     "revoke_session_token", "POST", "/v1/sessions/{session_id}/tokens/{session_token_id}/revoke", idempotent=True
 )
+DISCARD_INPUT = Operation("discard_input", "DELETE", "/v1/sessions/{session_id}/inputs/{input_id}")
 LIST_SESSION_RUNS = Operation("list_session_runs", "GET", "/v1/sessions/{session_id}/runs")
 GET_RUN = Operation("get_run", "GET", "/v1/runs/{run_id}")
 CANCEL_RUN = Operation("cancel_run", "POST", "/v1/runs/{run_id}/cancel", idempotent=True)

@@ -1,8 +1,10 @@
 """Sessions over HTTP."""
 
+from starlette.responses import Response
+
 from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes
-from quarterdeck.conversations.sessions import service
+from quarterdeck.conversations.sessions import export, service
 from quarterdeck.conversations.sessions.model import (
     ChangeSessionBody,
     CreateSessionBody,
@@ -14,9 +16,11 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Answer
 from quarterdeck.core.settings import ForkSettings
+from quarterdeck.http.downloads import Downloads, safe_name
 from quarterdeck.http.operation import Query, Refusal, operation
 from quarterdeck.http.request import Request
 
+_JSON_LINES, _MARKDOWN = "application/jsonl", "text/markdown"
 # The longest possible title.
 _SEARCH_CHARACTERS = 200
 
@@ -57,6 +61,25 @@ async def list_sessions(request: Request, access: Access) -> SessionPage:
 )
 async def create_session(request: Request, changes: Changes) -> Answer:
     return await service.create_session(changes, await request.call(CreateSessionBody))
+
+
+@operation(
+    summary="Export a session",
+    description="Its whole log, oldest first: JSON Lines with the same objects as the list of events, or, with "
+    "`Accept: text/markdown`, a document to read.",
+    permission=Permission.WORKSPACE_READ,
+    formats=(_JSON_LINES, _MARKDOWN),
+    success="The log up to the current end.",
+    session_token=True,
+)
+async def export_session(request: Request, access: Access, downloads: Downloads) -> Response:
+    session_id, call = request.path_id("session_id"), request.call_without_body()
+    session = await service.get_session(access, call, session_id)
+    name = safe_name(session.title or "session")
+    if request.prefers(_MARKDOWN, _JSON_LINES):
+        pieces = export.as_markdown(access, call, session)
+        return downloads.stream(f"{_MARKDOWN}; charset=utf-8", f"{name}.md", pieces)
+    return downloads.stream(_JSON_LINES, f"{name}.jsonl", export.json_lines(access, call, session_id))
 
 
 @operation(
