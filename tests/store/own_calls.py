@@ -137,7 +137,6 @@ def _own_forks() -> Iterator[StoreCall]:
     yield lambda c, a, b: forks.has_event(c, a.session, 1)
     yield lambda c, a, b: forks.entries(c, a.session, 1_000_000, 9)
     yield lambda c, a, b: forks.last_answers(c, a.session, [a.run])
-    yield lambda c, a, b: forks.new_event_ids(c, 2)
     yield _copy_event
 
 
@@ -189,6 +188,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield _store_blocks
     yield _take_due
     yield lambda c, a, b: events.notify(c, ["x"])
+    yield lambda c, a, b: forks.new_event_ids(c, 2)
     yield lambda c, a, b: webhooks.encrypted_secrets(c)
     yield lambda c, a, b: workspaces.all_workspaces(c)
     yield lambda c, a, b: workspaces.lock_first_start(c)
