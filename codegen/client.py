@@ -45,7 +45,7 @@ class Method:
         self.types = types
         self.is_async = is_async
         self.is_upload = operation.payload is Payload.GZIP
-        self.is_download = operation.download is not None
+        self.is_download = operation.download is not None or bool(operation.formats)
         self.constant = types.use("quarterdeck.client.operations", operation.name.upper())
         self.ids = [Parameter(name, self._id_type()) for name in operation.path_ids]
         self.ids += [Parameter(name, "int") for name in operation.path_numbers]
@@ -124,7 +124,14 @@ class Method:
         progress = Parameter("progress", f"{self.types.use(_TRANSFERS, 'Progress')} | None", "None")
         if self.is_upload:
             return [Parameter("archive", self.types.use(_TRANSFERS, "Source"))], [progress]
-        return [Parameter("to", self.types.use(_TRANSFERS, "Sink"))], [progress]
+        return [Parameter("to", self.types.use(_TRANSFERS, "Sink"))], [*self._media_type(), progress]
+
+    def _media_type(self) -> list[Parameter]:
+        formats = [repr(each) for each in self.operation.formats]
+        if not formats:
+            return []
+        self.types.use("typing", "Literal")
+        return [Parameter("media_type", f"Literal[{', '.join(formats)}]", formats[0])]
 
     def text(self) -> str:
         positional, named = self._transfer()
@@ -142,6 +149,7 @@ class Method:
         query = _dict((each.api_name, each.name) for each in (*self.queries, *self.paging))
         options = [f"{each.name}={each.name}" for each in self._options()]
         if self.is_download:
+            options += [f"{each.name}={each.name}" for each in self._media_type()]
             arguments = [self.constant, path, query, "to", "progress", *options]
             return f"{wait}self._download({', '.join(arguments)})"
         type_text = "type(None)" if self.returns == "None" else self.returns

@@ -50,9 +50,12 @@ async def test_send_prints_outcome_and_run(tmp_path: Path, server: Server, world
     assert "queued" in person.done("runs", "show", run_id)
     accepted = (await world.get(f"/v1/sessions/{session_id}/events")).json()["items"]
     assert [entry["data"]["text"] for entry in accepted] == ["one", "two\nlines"]
+    input_id = accepted[1]["data"]["input_id"]
+    assert person.done("sessions", "discard", session_id, input_id) == f"discarded {input_id}\n"
+    assert person.refused("sessions", "discard", session_id, input_id)[0] == 5
     cancelled = person.qd("runs", "cancel", run_id)
     assert cancelled.stdout == f"cancelled {run_id}\n"
-    assert "Discarded 2 of its inputs" in cancelled.stderr
+    assert "Discarded 1 of its inputs" in cancelled.stderr
     assert person.json("runs", "show", run_id)["state"] == "cancelled"
     state, retried = person.done("runs", "retry", run_id).split()
     assert (state, person.json("runs", "show", retried)["inputs_accepted"]) == ("queued", 2)
@@ -63,6 +66,13 @@ async def test_send_prints_outcome_and_run(tmp_path: Path, server: Server, world
     assert states == ["cancelled", "pending", "queued"]
     assert person.refused("runs", "retry", run_id)[0] == 5
     assert person.refused("send", session_id, "five", "--delivery", "later")[0] == 2
+
+    exported = person.done("sessions", "export", session_id).splitlines()
+    assert [json.loads(line) for line in exported[:2]] == accepted
+    assert person.done("sessions", "export", session_id, "--markdown", "-o", "log.md").startswith("wrote log.md (")
+    assert "two\nlines" in (tmp_path / "log.md").read_text("utf-8")
+    fork_id = person.done("sessions", "fork", session_id, "--before", str(accepted[1]["id"])).strip()
+    assert session_id in person.done("sessions", "show", fork_id)
 
 
 async def test_send_waits_for_the_answer(tmp_path: Path, database_url: str) -> None:

@@ -68,7 +68,7 @@ def expected_parameters(document: Json, described: Json) -> tuple[set[str], set[
         required |= {"archive"}
     success = next(answer for status, answer in described["responses"].items() if status.startswith("2"))
     if success.get("content") and "application/json" not in success["content"]:
-        taken |= {"to", "progress"}
+        taken |= {"to", "progress"} | ({"media_type"} if len(success["content"]) > 1 else set())
         required |= {"to"}
     return taken, required
 

@@ -20,6 +20,7 @@ from schemathesis import Case, HookContext
 from quarterdeck.core import ids
 from quarterdeck.core.actors import Permission
 from tests.unit import archives
+from tests.workers import log_of
 from tests.world import EVERY_PERMISSION, World, bundle
 
 GZIP = "application/gzip"
@@ -38,6 +39,7 @@ _ONCE = {
     ("DELETE /v1/webhooks/{webhook_id}", "webhook_id"): "webhook to delete",
     ("POST /v1/api-keys/{api_key_id}/rotate", "api_key_id"): "key to rotate",
 }
+_DISCARD = "DELETE /v1/sessions/{session_id}/inputs/{input_id}"
 
 
 class Records(Struct, frozen=True):
@@ -50,6 +52,9 @@ class Records(Struct, frozen=True):
     # Of the first two versions of each skill.
     version_ids: dict[str, list[str]]
     by_parameter: dict[str, list[str]]
+    # The session of the inputs that are discarded, and the first events of the sessions.
+    talking_id: str
+    event_ids: dict[str, int]
 
     def real(self, name: str, generated: str) -> str:
         """For an id of the right form. What the server itself gave out, as a link or a page does, stays."""
@@ -77,6 +82,11 @@ async def create_records(world: World) -> Records:
     version_ids = {skill_id: [await _pushed(world, skill_id, name) for name in ("one", "two")] for skill_id in skills}
     webhooks = [await world.new_webhook() for _ in range(3)]
     deliveries = [(await world.post(f"/v1/webhooks/{one}/test", None)).json()["id"] for one in webhooks]
+    runs = [(await world.submit(session_id)).json()["run_id"] for session_id in sessions]
+    talking_id = await world.new_session()
+    for _ in range(30):
+        await world.submit(talking_id)
+    logs = {session_id: await log_of(world, session_id) for session_id in (*sessions, talking_id)}
     return Records(
         secret,
         str(own_key_id),
@@ -89,7 +99,8 @@ async def create_records(world: World) -> Records:
             "session to delete": [await world.new_session() for _ in range(30)],
             "skill to delete": [await world.new_skill() for _ in range(30)],
             "key to rotate": [str((await world.new_key_record(EVERY_PERMISSION))[1]) for _ in range(30)],
-            "run_id": [(await world.submit(session_id)).json()["run_id"] for session_id in sessions],
+            "run_id": runs,
+            "input_id": [entry["data"]["input_id"] for entry in logs[talking_id]],
             "skill_id": skills,
             "api_key_id": keys,
             "webhook_id": webhooks,
@@ -100,6 +111,8 @@ async def create_records(world: World) -> Records:
             "object_id": [*keys, *sessions],
             "Service-Workspace": [str(world.workspace_id)],
         },
+        talking_id,
+        {session_id: log[0]["id"] for session_id, log in logs.items()},
     )
 
 
@@ -125,6 +138,8 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
             # Others are rightly answered 412.
             case.headers["If-Match"] = "*"
         _fit_token(case, records)
+        _fit_input(case, records)
+        _set_fork(case, records)
         _set_cursor(case, records)
         if isinstance(case.body, dict) and repr(whole := _with_integers(case.body)) != repr(case.body):
             case.body = whole
@@ -172,6 +187,25 @@ def _fit_token(case: Case[Any], records: Records) -> None:
     tokens = records.by_parameter["session_token_id"]
     if session_id in sessions and str(names.get("session_token_id")).lower() in tokens:
         names["session_token_id"] = tokens[sessions.index(session_id)]
+
+
+def _fit_input(case: Case[Any], records: Records) -> None:
+    """An input is found by its own session only."""
+    names = case.path_parameters or {}
+    is_known = str(names.get("input_id")).lower() in records.by_parameter["input_id"]
+    if case.operation.label == _DISCARD and is_known and str(names.get("session_id")).lower() in records.event_ids:
+        names["session_id"] = records.talking_id
+
+
+def _set_fork(case: Case[Any], records: Records) -> None:
+    """Before an event of the session. What is wrong on purpose stays wrong."""
+    body: Any = case.body
+    if not case.operation.path.endswith("/fork") or not isinstance(body, dict):
+        return
+    given: Any = body.get("before_event_id")
+    if type(given) in (int, float) and given == int(given) and 1 <= given < 2**63:
+        session_id = str((case.path_parameters or {}).get("session_id")).lower()
+        case.body = body | {"before_event_id": records.event_ids.get(session_id)}
 
 
 def _set_cursor(case: Case[Any], records: Records) -> None:

@@ -15,6 +15,7 @@ from quarterdeck.core.actors import CredentialKind, Permission
 from quarterdeck.core.secrets import mint
 from quarterdeck.http.operation import Operation, Payload
 from quarterdeck.webhooks.model import CreatedWebhookBody, WebhookBody
+from tests.workers import log_of
 from tests.world import Server, World, bundle, error_of
 
 BODIES: dict[str, Any] = {
@@ -23,6 +24,7 @@ BODIES: dict[str, Any] = {
     "rotate_api_key": {},
     "create_session": {},
     "change_session": {"title": "x"},
+    "fork_session": {},
     "create_session_token": {},
     "create_skill": {"name": "x"},
     "change_skill": {"name": "y"},
@@ -46,11 +48,14 @@ class Objects(Struct, frozen=True):
         token = (await world.post(f"/v1/sessions/{session_id}/tokens", {})).json()
         assert (await world.push(skill_id, bundle())).status_code == 201
         webhook_id, doomed_id = await world.new_webhook(), await world.new_webhook()
+        run_id = (await world.submit(session_id)).json()["run_id"]
+        (accepted,) = await log_of(world, session_id)
         return cls(
             {
                 "session_id": session_id,
                 "session_token_id": token["id"],
-                "run_id": (await world.submit(session_id)).json()["run_id"],
+                "run_id": run_id,
+                "input_id": accepted["data"]["input_id"],
                 "skill_id": skill_id,
                 "version": "1",
                 "api_key_id": created["id"],

@@ -270,6 +270,8 @@ def test_bodies_have_fitting_examples(operation: Operation) -> None:
         binary = {operation.download: {"schema": {"type": "string", "format": "binary"}}}
         assert success["content"] == part["content"] == binary
         assert part["headers"].keys() - success["headers"].keys() == {"Content-Range"}
+    elif operation.formats:
+        assert list(success["content"]) == list(operation.formats)
     elif operation.success_type is None:
         assert "content" not in success
     else:

@@ -15,12 +15,15 @@ from quarterdeck.conversations import visibility_store
 from quarterdeck.conversations.events import log
 from quarterdeck.conversations.events import store as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
+from quarterdeck.conversations.runs import discards_store as discards
 from quarterdeck.conversations.runs import lifecycle_store as lifecycle
 from quarterdeck.conversations.runs import recovery_store as recovery
 from quarterdeck.conversations.runs import turns_store as turns
+from quarterdeck.conversations.runs.discards_store import InputEvent
 from quarterdeck.conversations.runs.model import Input
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.session_tokens.model import NewSessionToken
+from quarterdeck.conversations.sessions import forks_store as forks
 from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.conversations.sessions.model import CreateSessionBody, SessionSkill
@@ -50,6 +53,7 @@ def with_own_ids() -> Iterator[StoreCall]:
     yield from _own_credentials()
     yield from _own_rows()
     yield from _own_runs()
+    yield from _own_forks()
     yield from _own_deliveries()
 
 
@@ -115,6 +119,7 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.count_step(c, a.run, 1, 1, 1, 1)
     yield lambda c, a, b: lifecycle.succeed(c, a.run, 1)
     yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "x")
+    yield lambda c, a, b: lifecycle.leave_out_unanswered(c, a.ended_run)
     yield lambda c, a, b: lifecycle.cancel(c, a.run)
     yield lambda c, a, b: lifecycle.give_back(c, a.run, 1)
     yield lambda c, a, b: lifecycle.continue_in(c, a.ended_run, new_id())
@@ -124,6 +129,17 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.lock_workspace_limit(c, a.workspace)
     yield lambda c, a, b: lifecycle.park(c, a.parked_run)
     yield lambda c, a, b: lifecycle.abort_jobs(c, a.run)
+    yield lambda c, a, b: discards.events_of(c, a.session, a.input)
+    yield lambda c, a, b: discards.waits_in(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
+    yield lambda c, a, b: discards.withdraw(c, a.run, 1)
+    yield lambda c, a, b: discards.end_of_run(c, a.session, InputEvent("input.consumed", 1, a.run, 1))
+
+
+def _own_forks() -> Iterator[StoreCall]:
+    yield lambda c, a, b: forks.has_event(c, a.session, 1)
+    yield lambda c, a, b: forks.entries(c, a.session, 1_000_000, 9)
+    yield lambda c, a, b: forks.last_answers(c, a.session, [a.run])
+    yield _copy_event
 
 
 def _own_deliveries() -> Iterator[StoreCall]:
@@ -175,11 +191,22 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield _store_blocks
     yield _take_due
     yield lambda c, a, b: events.notify(c, ["x"])
+    yield lambda c, a, b: forks.new_event_ids(c, 2)
     yield lambda c, a, b: webhooks.encrypted_secrets(c)
     yield lambda c, a, b: workspaces.all_workspaces(c)
     yield lambda c, a, b: workspaces.lock_first_start(c)
     yield lambda c, a, b: workspaces.any_workspace(c)
     yield lambda c, a, b: is_current(c)
+
+
+async def _copy_event(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
+    entries = await forks.entries(c, a.session, 1_000_000, 9)
+    new_ids = {one.id: one.id + 1_000_000 for one in entries}
+    await forks.copy(c, a.session, a.waiting_session, entries, new_ids, set())
+    row = await (
+        await c.execute("SELECT count(*) FROM session_events WHERE session_id = %s", (a.waiting_session,))
+    ).fetchone()
+    assert row == (len(entries),)
 
 
 async def _free_places(c: RecordingConnection, a: Workspace, b: Workspace) -> None:

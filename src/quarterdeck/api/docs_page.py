@@ -182,19 +182,20 @@ def _request(document: Json, operation: Json) -> Html:
 def _answer(document: Json, status: str, success: Json, schema: Json) -> Html:
     rows = fields(document, schema)
     headers = [name for name in success["headers"] if name != "X-Request-Id"]
+    others = list(success.get("content", {}).items())[1:]
     replay = el("p", "A repeated answer carries ", el("code", "Idempotency-Replayed: true"), ".")
     return join(
         el("h4", "Answer"),
         _status(status, success),
         replay if "Idempotency-Replayed" in headers else "",
         el("details", el("summary", "Fields of the answer"), _rows(rows, mark_required=False)) if rows else "",
-        *(_other_answer(name, media) for name, media in list(success.get("content", {}).items())[1:]),
+        *(_other_answer(name, media) for name, media in others if "example" in media),
     )
 
 
 def _status(status: str, response: Json) -> Html:
     media_types = [name for name, media in response.get("content", {}).items() if media["schema"] == BINARY]
-    binary = [" Binary, ", el("code", media_types[0]), "."] if media_types else []
+    binary = [" Binary, ", el("code", " or ".join(media_types)), "."] if media_types else []
     return el("p", el("b", status, class_="status good"), " ", inline(response["description"]), *binary)
 
 

@@ -162,6 +162,10 @@ def _media(schema: Json, type_: Any) -> Json:
 def _success(operation: Operation, schema: Json | None) -> Json:
     if operation.download:
         return _content(operation.download, operation.success, DOWNLOAD_HEADERS)
+    if operation.formats:
+        disposition = {"Content-Disposition": DOWNLOAD_HEADERS["Content-Disposition"]}
+        exported = _content(operation.formats[0], operation.success, disposition)
+        return exported | {"content": {media_type: {"schema": BINARY} for media_type in operation.formats}}
     headers = ["X-Request-Id", *LIMIT_HEADERS]
     headers += ["Idempotency-Replayed"] if operation.idempotent else []
     headers += ["ETag"] if operation.etag else []

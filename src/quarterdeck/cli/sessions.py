@@ -7,7 +7,7 @@ from uuid import UUID
 
 import typer
 
-from quarterdeck.cli import runs
+from quarterdeck.cli import runs, session_history
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import ExitCode
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text, uuid
@@ -103,6 +103,7 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
             ("instructions", session.instructions),
             ("skills", "\n".join(used) or None),
             ("created", f"{date_text(session.created_at)} by {actor_name(session.created_by)}"),
+            ("forked from", None if session.forked_from is None else str(session.forked_from.session_id)),
             ("archived", date_text(session.archived_at) or None),
         ]
     )
@@ -135,6 +136,11 @@ def delete(session_id: SessionId, yes: Yes = False, profile: Profile = None) -> 
             confirm(f"Delete {found.title or session_id} and its whole log?", yes=yes)
         client.delete_session(session_id)
     say(f"deleted {session_id}")
+
+
+app.command()(session_history.fork)
+app.command()(session_history.export)
+app.command()(session_history.discard)
 
 
 def send(

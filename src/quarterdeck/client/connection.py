@@ -114,8 +114,10 @@ class Connection:
         progress: Progress | None,
         *,
         workspace_id: Id | None = None,
+        media_type: str = "*/*",
     ) -> int:
-        request = requests.build(operation, path, query, None, workspace_id=workspace_id, headers={"Accept": "*/*"})
+        headers = {"Accept": media_type}
+        request = requests.build(operation, path, query, None, workspace_id=workspace_id, headers=headers)
         with closing(Download(progress)) as download:
             self._run(Call(request, type(None), self._policy), download=download)
             return download.save(to)

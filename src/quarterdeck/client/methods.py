@@ -65,6 +65,7 @@ from quarterdeck.client.operations import (
     DISCARD_INPUT,
     DOWNLOAD_SKILL_BUNDLE,
     DOWNLOAD_SKILL_FILE,
+    EXPORT_SESSION,
     FORK_SESSION,
     GET_ACTIVITY,
     GET_API_KEY,
@@ -284,6 +285,30 @@ class Methods(Connection):
             {"before_event_id": before_event_id},
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
+        )
+
+    def export_session(
+        self,
+        session_id: Id,
+        to: Sink,
+        *,
+        media_type: Literal["application/jsonl", "text/markdown"] = "application/jsonl",
+        progress: Progress | None = None,
+        workspace_id: Id | None = None,
+    ) -> int:
+        """Export a session.
+
+        Its whole log, oldest first: JSON Lines with the same objects as the list of events, or, with `Accept:
+        text/markdown`, a document to read.
+        """
+        return self._download(
+            EXPORT_SESSION,
+            {"session_id": session_id},
+            {},
+            to,
+            progress,
+            workspace_id=workspace_id,
+            media_type=media_type,
         )
 
     def list_session_tokens(

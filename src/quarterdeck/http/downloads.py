@@ -43,6 +43,17 @@ class Downloads:
         self._send_seconds = send_seconds
         self._shutdown = shutdown
 
+    def stream(self, media_type: str, file_name: str, pieces: AsyncGenerator[bytes, None]) -> Response:
+        """Content of unknown length. If it breaks off, its last chunk is missing, so the client can tell."""
+        headers = {
+            "Content-Type": media_type,
+            "Content-Disposition": f'attachment; filename="{file_name}"',
+            "Cache-Control": "no-store",
+            "Vary": "Accept",
+            "X-Content-Type-Options": "nosniff",
+        }
+        return Download(pieces, _WHOLE, headers, self._send_seconds, self._shutdown)
+
     def respond(self, request: Request, content: Content) -> Response:
         etag = f'"{content.sha256}"'
         headers = {

@@ -61,6 +61,9 @@ class Described(Struct, frozen=True, kw_only=True):
     success_type: Any = None
     # The media type of a download. Downloads have an ETag and support Range.
     download: str | None = None
+    # Media types of a response that is made while it is sent: the first by default, the others by `Accept`. It has
+    # neither an ETag nor a known length.
+    formats: tuple[str, ...] = ()
     # Description of the success response.
     success: str
     workspace_required: bool = False

@@ -131,9 +131,9 @@ class Request:
         last_seen = self._headers("last-event-id")
         return LogPageRequest(number, self._event_id("Last-Event-ID", last_seen) if last_seen else start)
 
-    def prefers(self, media_type: str) -> bool:
-        """Whether the caller prefers this media type to JSON, the default."""
-        return prefers(",".join(self._headers("accept")), media_type, JSON)
+    def prefers(self, media_type: str, default: str = JSON) -> bool:
+        """Whether the caller prefers this media type to the default."""
+        return prefers(",".join(self._headers("accept")), media_type, default)
 
     def has(self, etag: str) -> bool:
         """Whether If-None-Match names this tag. A malformed If-None-Match is ignored."""

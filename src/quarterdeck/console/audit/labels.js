@@ -7,6 +7,8 @@ const ACTIONS = {
   revoke_api_key: ["revoked the API key", "Key revoked"],
   create_session: ["created a session", "Session created"],
   change_session: ["changed a session", "Session changed"],
+  fork_session: ["forked a session", "Session forked"],
+  discard_input: ["discarded an input", "Input discarded"],
   delete_session: ["deleted a session", "Session deleted"],
   create_session_token: ["created a session token", "Session token created"],
   revoke_session_token: ["revoked a session token", "Session token revoked"],

@@ -25,9 +25,11 @@ from quarterdeck.db.database import Connection
 _PAGE_BYTES = 4 * 1024 * 1024
 
 
-async def list_session_events(access: Access, call: Call[None], session_id: UUID, request: LogPageRequest) -> EventPage:
+async def list_session_events(
+    access: Access, call: Call[None], session_id: UUID, request: LogPageRequest, page_bytes: int = _PAGE_BYTES
+) -> EventPage:
     async def show(connection: Connection, _: Principal, __: UUID) -> EventPage:
-        events, more = await store.page(connection, session_id, request.after, request.limit, _PAGE_BYTES)
+        events, more = await store.page(connection, session_id, request.after, request.limit, page_bytes)
         return EventPage(events, events[-1].id if more else None)
 
     lookup = visible_session(call.workspace_id, session_id, own_token=True)

@@ -9,6 +9,7 @@ from quarterdeck.db.database import Connection
 _HAS_EVENT = "SELECT FROM session_events WHERE session_id = %s AND id = %s"
 # One statement, so one snapshot: events become visible in the order of their ids, and the states of runs fit to them.
 # The sizes are those of stored values, which are not read. LIKE: only then the index session_events_of_input is used.
+# LIMIT 1 instead of EXISTS: PostgreSQL would read the discarded inputs of all sessions into a hash table.
 _ENTRIES = """
 SELECT e.id, e.run_id, e.type,
        CASE WHEN e.type IN ('input.consumed', 'input.discarded') THEN coalesce(e.input_event_id, (
@@ -18,11 +19,11 @@ SELECT e.id, e.run_id, e.type,
        )) END,
        pg_column_size(e.data) + coalesce(pg_column_size(e.record), 0),
        coalesce(r.state NOT IN ('succeeded', 'failed', 'cancelled'), false), coalesce(r.unanswered_left_out, false),
-       e.type = 'input.consumed' AND EXISTS (
-           SELECT FROM session_events d
+       e.type = 'input.consumed' AND (
+           SELECT d.id FROM session_events d
            WHERE d.session_id = e.session_id AND d.data->>'input_id' = e.data->>'input_id'
-             AND d.type LIKE 'input.%%' AND d.type = 'input.discarded'
-       )
+             AND d.type LIKE 'input.%%' AND d.type = 'input.discarded' LIMIT 1
+       ) IS NOT NULL
 FROM session_events e LEFT JOIN runs r ON r.id = e.run_id
 WHERE e.session_id = %s AND e.id < %s AND e.type <> 'session.forked'
 ORDER BY e.id LIMIT %s
@@ -41,7 +42,7 @@ SELECT c.new_id, %s, c.new_run_id, e.type, e.created_at,
        CASE WHEN c.hidden THEN '{"left_out": true}'::jsonb ELSE e.record END, c.new_accepted_id
 FROM unnest(%s::bigint[], %s::bigint[], %s::uuid[], %s::bigint[], %s::boolean[])
     AS c (old_id, new_id, new_run_id, new_accepted_id, hidden)
-JOIN session_events e ON e.session_id = %s AND e.id = c.old_id
+JOIN session_events e ON e.session_id = %s AND e.id = c.old_id AND e.id BETWEEN %s AND %s
 ORDER BY c.old_id
 """
 
@@ -81,4 +82,4 @@ async def copy(
         [None if one.accepted_id is None else new_ids[one.accepted_id] for one in batch],
         [one.id in hidden for one in batch],
     )
-    await connection.execute(_COPY, (fork_id, *values, origin_id))
+    await connection.execute(_COPY, (fork_id, *values, origin_id, batch[0].id, batch[-1].id))

@@ -1,9 +1,11 @@
 """Sessions over HTTP."""
 
+from starlette.responses import Response
+
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes
-from quarterdeck.conversations.sessions import service
+from quarterdeck.conversations.sessions import export, service
 from quarterdeck.conversations.sessions.model import (
     ChangeSessionBody,
     CreateSessionBody,
@@ -16,9 +18,11 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Answer
 from quarterdeck.core.settings import ForkSettings
+from quarterdeck.http.downloads import Downloads, safe_name
 from quarterdeck.http.operation import Query, Refusal, operation
 from quarterdeck.http.request import Request
 
+_JSON_LINES, _MARKDOWN = "application/jsonl", "text/markdown"
 # The longest possible title.
 _SEARCH_CHARACTERS = 200
 
@@ -69,6 +73,25 @@ async def list_sessions(request: Request, access: Access, models: ModelCatalog) 
 )
 async def create_session(request: Request, changes: Changes, models: ModelCatalog) -> Answer:
     return await service.create_session(changes, models, await request.call(CreateSessionBody))
+
+
+@operation(
+    summary="Export a session",
+    description="Its whole log, oldest first: JSON Lines with the same objects as the list of events, or, with "
+    "`Accept: text/markdown`, a document to read.",
+    permission=Permission.WORKSPACE_READ,
+    formats=(_JSON_LINES, _MARKDOWN),
+    success="The log up to the current end.",
+    session_token=True,
+)
+async def export_session(request: Request, access: Access, models: ModelCatalog, downloads: Downloads) -> Response:
+    session_id, call = request.path_id("session_id"), request.call_without_body()
+    session = await service.get_session(access, models, call, session_id)
+    name = safe_name(session.title or "session")
+    if request.prefers(_MARKDOWN, _JSON_LINES):
+        pieces = export.as_markdown(access, call, session)
+        return downloads.stream(f"{_MARKDOWN}; charset=utf-8", f"{name}.md", pieces)
+    return downloads.stream(_JSON_LINES, f"{name}.jsonl", export.json_lines(access, call, session_id))
 
 
 @operation(

@@ -1,0 +1,63 @@
+"""`qd sessions fork`, `export` and `discard`."""
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+import typer
+
+from quarterdeck.cli.connection import open_client
+from quarterdeck.cli.exit_codes import CliError, ExitCode
+from quarterdeck.cli.options import AsJson, Profile, file_name, uuid
+from quarterdeck.cli.output import print_json, say, size
+
+SessionId = Annotated[UUID, typer.Argument(parser=uuid, metavar="SESSION", help="ID of the session.")]
+InputId = Annotated[UUID, typer.Argument(parser=uuid, metavar="INPUT", help="ID of the input, as in the log.")]
+
+
+def fork(
+    session_id: SessionId,
+    before: Annotated[
+        int | None,
+        typer.Option(min=1, max=2**63 - 1, metavar="EVENT", help="Copy the log up to this event, without it."),
+    ] = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a session with the history of another one and print its ID."""
+    with open_client(profile) as client:
+        session = client.fork_session(session_id, before_event_id=before)
+    if as_json:
+        print_json(session)
+    else:
+        say(str(session.id))
+
+
+def export(
+    session_id: SessionId,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Write Markdown instead of JSON Lines.")] = False,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", parser=file_name, metavar="FILE", help="Output file. Default: stdout."),
+    ] = None,
+    profile: Profile = None,
+) -> None:
+    """Write the log of a session as JSON Lines or Markdown."""
+    media_type: Literal["application/jsonl", "text/markdown"] = "text/markdown" if markdown else "application/jsonl"
+    with open_client(profile) as client:
+        if output is None or output == "-":
+            out = typer.get_binary_stream("stdout")
+            client.export_session(session_id, out, media_type=media_type)
+            out.flush()
+            return
+        try:
+            count = client.export_session(session_id, output, media_type=media_type)
+        except OSError as error:
+            raise CliError(f"{output}: {error.strerror}", ExitCode.INVALID_INPUT) from None
+    say(f"wrote {output} ({size(count)})")
+
+
+def discard(session_id: SessionId, input_id: InputId, profile: Profile = None) -> None:
+    """Withdraw an input that no run has read, or drop one whose run failed."""
+    with open_client(profile) as client:
+        client.discard_input(session_id, input_id)
+    say(f"discarded {input_id}")

@@ -1,0 +1,65 @@
+"""A conversation as Markdown, for people who read it elsewhere. Pure functions, no I/O.
+
+Texts are written as they are: models answer in Markdown. Everything else is in code blocks and cannot break out.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from html import escape
+
+import msgspec
+
+from quarterdeck.conversations.events.model import EventBody, EventType
+from quarterdeck.conversations.sessions.model import SessionBody
+
+_BACKTICKS = re.compile("`+")
+_MIN_FENCE = 3
+
+
+def head(session: SessionBody) -> str:
+    title = " ".join((session.title or "Session").split())
+    return f"# {title}\n\nSession `{session.id}`, created {_time(session.created_at)}\n"
+
+
+def body(events: Iterable[EventBody]) -> str:
+    return "".join(map(_event, events))
+
+
+def _event(event: EventBody) -> str:
+    data, time = event.data, _time(event.created_at)
+    match event.type:
+        case EventType.INPUT_ACCEPTED:
+            return f"\n## User\n\n*{time}*\n\n{data['text']}\n"
+        case EventType.MESSAGE:
+            text = f"\n{data['text']}\n" if data["text"] else ""
+            return f"\n## Assistant\n\n*{time}*\n{text}"
+        case EventType.TOOL_CALL:
+            arguments = msgspec.json.format(msgspec.json.encode(data["arguments"]), indent=2).decode()
+            return _folded(f"Tool call: {data['name']}", arguments, "json")
+        case EventType.TOOL_RESULT:
+            return _folded(f"Tool result: {data['name']}", data["text"])
+        case EventType.INPUT_DISCARDED:
+            return f"\n> {time}: A message was discarded. {_one_line(data['reason'])}\n"
+        case EventType.RUN_FAILED:
+            return f"\n> {time}: The run failed. {_one_line(data['reason'])}\n"
+        case EventType.RUN_CANCELLED:
+            return f"\n> {time}: The run was cancelled.\n"
+        case EventType.SESSION_FORKED:
+            return f"\n> {time}: Forked from session `{data['session_id']}`.\n"
+    return ""
+
+
+def _folded(summary: str, text: str, language: str = "") -> str:
+    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
+    fence = "`" * max(_MIN_FENCE, longest + 1)
+    summary = escape(_one_line(summary))
+    return f"\n<details><summary>{summary}</summary>\n\n{fence}{language}\n{text}\n{fence}\n\n</details>\n"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
