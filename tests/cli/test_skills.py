@@ -84,7 +84,7 @@ async def test_invalid_bundles_are_one_line(tmp_path: Path, server: Server, worl
     assert person.refused("skills", "push", "greeting", "nowhere") == (2, "nowhere: no such file or folder.")
     assert person.refused("skills", "push", "greeting", "empty")[0] == 2
     code, told = person.refused("skills", "push", "greeting", "bad")
-    assert (code, told.startswith("bad/SKILL.md:2: the name ")) == (2, True)
+    assert (code, told.startswith("bad/SKILL.md:2: invalid name ")) == (2, True)
     code, told = person.refused("skills", "push", "greeting", "bad", "--force")
     assert (code, '"SKILL.md", line 2' in told) == (2, True)
     assert person.refused("skills", "push", "greeting", "text.tar.gz")[0] == 2
@@ -115,7 +115,7 @@ async def test_a_push_that_is_probably_a_mistake_needs_force(tmp_path: Path, ser
     assert refused == {
         "template": (2, "SKILL.md is the unchanged template of `qd skills init`. Use --force to push anyway."),
         "name": (2, "the name in SKILL.md is 'greeting', but the skill is 'other'. Use --force to push anyway."),
-        "invalid": (2, "bad/SKILL.md:3: the description is blank. 1 more: see `qd skills lint bad`."),
+        "invalid": (2, "bad/SKILL.md:3: the description is empty. 1 more: see `qd skills lint bad`."),
         "unchanged": (2, "no changes since version 1 of greeting. Use --force to push anyway."),
     }
     assert person.json(*push, "--force")["version"] == 2
@@ -162,8 +162,8 @@ def test_lint_reports_all_errors_at_once(tmp_path: Path) -> None:
     linted = person.qd("skills", "lint", "bad")
     assert linted.returncode == 1
     assert linted.stdout.splitlines() == [
-        'bad/SKILL.md:2: the name "Bad Name" is not made of a-z, 0-9 and single hyphens between them.',
-        "bad/SKILL.md:4: the description is blank.",
+        'bad/SKILL.md:2: invalid name "Bad Name". Use a-z, 0-9 and single hyphens between them.',
+        "bad/SKILL.md:4: the description is empty.",
         "bad/a\\b: the path has a backslash.",
     ]
     found = json.loads(person.qd("skills", "lint", "bad", "--json").stdout)
@@ -212,10 +212,10 @@ def test_lint_without_a_skill_md(tmp_path: Path) -> None:
     person = Nearby(tmp_path)
     assert person.refused("skills", "lint", "nowhere") == (2, "nowhere: No such file or directory")
     folder_with(tmp_path / "empty")
-    assert person.qd("skills", "lint", "empty").stdout == "empty: the archive has no SKILL.md at its root.\n"
+    assert person.qd("skills", "lint", "empty").stdout == "empty: no SKILL.md at the root of the archive.\n"
     folder_with(tmp_path / "spelt", skill__md=skill_md())
     told = person.qd("skills", "lint", "spelt").stdout
-    assert told == "spelt/skill.md: the file must be called SKILL.md, in this spelling.\n"
+    assert told == "spelt/skill.md: rename the file to SKILL.md, in upper and lower case as shown.\n"
 
 
 def test_lint_uses_the_limits_of_the_settings(tmp_path: Path) -> None:
