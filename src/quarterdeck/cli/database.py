@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from psycopg import AsyncConnection
 
-from quarterdeck.cli.output import note
+from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Connection, Database, connection_options
 from quarterdeck.db.migrate import migrate
@@ -34,13 +34,18 @@ def app_url(settings: Settings) -> str:
 
 
 @contextmanager
-def owner_url(settings: Settings) -> Iterator[str]:
+def owner_url(settings: Settings, *, create: bool = False) -> Iterator[str]:
+    """Without `create`, a data folder that has no database is refused: the command may have been started in the wrong
+    folder."""
     if settings.database.url is not None:
         yield settings.database.owner_url or settings.database.url
         return
-    if not settings.data_dir.exists():
-        # The command may have been started in the wrong folder.
-        note(f"{settings.data_dir.absolute()} does not exist. Creating a new database there.")
+    if not create and not embedded_postgres.exists(settings.data_dir):
+        raise CliError(
+            f"No database in {settings.data_dir}. Choose the data folder with --data DIR, set QUARTERDECK_DATABASE_URL,"
+            " or create a database with `qd serve` or `qd migrate`.",
+            ExitCode.INVALID_INPUT,
+        )
     with embedded_postgres.running(settings.data_dir) as url:
         yield url
 
@@ -85,5 +90,5 @@ def delete_expired_now(settings: Settings) -> "Deleted":
 
 def migrate_now(settings: Settings) -> list[str]:
     """Also stores the retention of the audit log, if it is set. Other commands do not change it."""
-    with owner_url(settings) as url:
+    with owner_url(settings, create=True) as url:
         return migrate(url, app_role(settings), settings.audit)
