@@ -1,6 +1,5 @@
 """`qd admin`: commands for operators, which work on the database directly."""
 
-import os
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
@@ -12,9 +11,9 @@ from msgspec import UNSET, UnsetType
 
 from quarterdeck.cli.options import AsJson, Permissions, date, email, file_name, line, uuid
 from quarterdeck.cli.output import date_text, note, print_json, say, size
-from quarterdeck.core.settings import Settings, read_settings, with_server
 
 if TYPE_CHECKING:
+    from quarterdeck.core.settings import Settings
     from quarterdeck.db.database import Connection
     from quarterdeck.workspaces.model import WorkspaceBody
 
@@ -195,7 +194,7 @@ def reseal_webhooks(as_json: AsJson = False, data: Data = None) -> None:
     from quarterdeck.webhooks import service
     from quarterdeck.webhooks.secret_encryption import SecretCipher
 
-    async def reseal(connection: "Connection", settings: Settings) -> int:
+    async def reseal(connection: "Connection", settings: "Settings") -> int:
         cipher = SecretCipher(settings.webhook, settings.data_dir)
         async with connection.transaction():
             return await service.reseal_webhooks(connection, cipher)
@@ -242,8 +241,10 @@ def restore(file: BackupFile, as_json: AsJson = False, data: Data = None) -> Non
         note("The backup has no keys of webhook secrets. Copy webhook.keys or set QUARTERDECK_WEBHOOK_SEALING_KEYS.")
 
 
-def _settings(data: str | None) -> Settings:
-    return with_server(read_settings(os.environ), data_dir=data)
+def _settings(data: str | None) -> "Settings":
+    from quarterdeck.cli.server_settings import server_settings
+
+    return server_settings(data=data)
 
 
 def _on_database(data: str | None, work: "Callable[[Connection, Settings], Awaitable[T]]") -> T:

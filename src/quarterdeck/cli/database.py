@@ -12,7 +12,7 @@ from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Connection, Database, connection_options
 from quarterdeck.db.migrate import migrate
-from quarterdeck.db.roles import AppRole
+from quarterdeck.db.roles import AppRole, privileges
 from quarterdeck.server import embedded_postgres
 
 if TYPE_CHECKING:
@@ -89,6 +89,17 @@ def delete_expired_now(settings: Settings) -> "Deleted":
 
 
 def migrate_now(settings: Settings) -> list[str]:
-    """Also stores the retention of the audit log, if it is set. Other commands do not change it."""
+    """Also stores the retention of the audit log, if it is set. Other commands do not change it. Returns lines that say
+    what was done."""
     with owner_url(settings, create=True) as url:
-        return migrate(url, app_role(settings), settings.audit)
+        role = app_role(settings)
+        before = privileges(url, role)
+        applied = migrate(url, role, settings.audit)
+        after = privileges(url, role)
+    lines = [f"Applied: {', '.join(applied)}" if applied else "The schema is up to date."]
+    if added := len(after - before):
+        # Without a migration they were missing, for example after a dump was restored without privileges.
+        lines.append(f"{'Granted' if applied else 'Restored'} {added} privileges of the role {role.name}.")
+    if removed := len(before - after):
+        lines.append(f"Revoked {removed} privileges of the role {role.name} that this release does not need.")
+    return lines

@@ -57,6 +57,22 @@ WHERE p.pronamespace = 'pg_catalog'::regnamespace AND (
 ) AND has_function_privilege('public', p.oid, 'EXECUTE') AND pg_has_role(current_user, p.proowner, 'USAGE')
 """
 
+_PRIVILEGES = """
+WITH objects AS (
+    SELECT 'schema ' || nspname AS name, nspacl AS acl FROM pg_namespace WHERE nspname IN ('app', 'jobs')
+    UNION ALL
+    SELECT c.oid::regclass::text, c.relacl FROM pg_class c WHERE c.relnamespace::regnamespace::text IN ('app', 'jobs')
+    UNION ALL
+    SELECT c.oid::regclass || '.' || a.attname, a.attacl FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+    WHERE c.relnamespace::regnamespace::text IN ('app', 'jobs')
+    UNION ALL
+    SELECT p.oid::regprocedure::text, p.proacl FROM pg_proc p
+    WHERE p.pronamespace::regnamespace::text IN ('app', 'jobs')
+)
+SELECT o.name || ' ' || a.privilege_type FROM objects o, aclexplode(o.acl) a JOIN pg_roles r ON r.oid = a.grantee
+WHERE r.rolname = %s
+"""
+
 OwnConnection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -98,6 +114,12 @@ def close_database(connection: OwnConnection) -> None:
         if function.startswith(("pg_cancel_backend", "pg_terminate_backend")):
             # The role that PostgreSQL has for this purpose keeps it.
             connection.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO pg_signal_backend").format(sql.SQL(function)))
+
+
+def privileges(url: str, role: AppRole) -> set[str]:
+    """What the role was granted in our schemas."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        return {found for (found,) in connection.execute(_PRIVILEGES, (role.name,)).fetchall()}
 
 
 def granted(text: str, role: AppRole) -> bytes:
