@@ -230,7 +230,7 @@ async def test_private_addresses_are_not_called(world: World, server: Server, re
     assert told[0] == told[1], "users cannot tell a private address from a name that does not exist"
     assert sent["duration_ms"] is None
     log = worker.log.read_text()
-    assert "url must lead to a public address." in log
+    assert "url must have a public address." in log
     assert "the name unknown.invalid does not resolve" in log
 
 

@@ -148,14 +148,14 @@ def _check_current(connection: OwnConnection, role: AppRole, audit: AuditSetting
     connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role.name)))
     if _pending(dict(connection.execute(_APPLIED).fetchall())):
         raise MigrationError(
-            "the database is behind this release, and its login does not own the tables: "
-            "run `qd migrate` with QUARTERDECK_DATABASE_OWNER_URL"
+            "the database schema is outdated, and this login does not own the tables: run `qd migrate` with "
+            "QUARTERDECK_DATABASE_OWNER_URL"
         )
     keep_days = audit.keep_days if audit is not None else None
     if keep_days is not None and connection.execute(_AUDIT_EVENTS_KEPT).fetchone() != (keep_days,):
         raise MigrationError(
             f"the database does not keep the audit log for {keep_days} days (QUARTERDECK_AUDIT_KEEP_DAYS), "
-            "and its login may not change that: run `qd migrate` with QUARTERDECK_DATABASE_OWNER_URL"
+            "and this login may not change that: run `qd migrate` with QUARTERDECK_DATABASE_OWNER_URL"
         )
 
 

@@ -136,8 +136,8 @@ def _prepare(connection: OwnConnection, role: AppRole) -> None:
         assert row is not None
         if row[0]:
             raise RoleError(
-                f"the role {role.name} is, or could become, one that may change the tables: "
-                "name another as QUARTERDECK_DATABASE_ROLE, and leave its making to `qd migrate`"
+                f"the role {role.name} has, or could get, the right to change the tables: set "
+                "QUARTERDECK_DATABASE_ROLE to another name, and let `qd migrate` create it"
             )
         _reset_defaults(connection, role)
         if role.password is not None:
@@ -150,8 +150,8 @@ def _prepare(connection: OwnConnection, role: AppRole) -> None:
         owner = sql.Identifier(connection.info.user).as_string()
         shown = name.as_string()
         raise RoleError(
-            "nothing was changed: this login may not make the role that the service runs as. Let a superuser run: "
-            f"CREATE ROLE {shown} NOLOGIN; GRANT {shown} TO {owner}; (without the first if the role is there)"
+            "nothing was changed: this login may not create the role of the service. Run as a superuser: CREATE ROLE "
+            f"{shown} NOLOGIN; GRANT {shown} TO {owner}; (omit the first if the role exists)"
         ) from fault
 
 

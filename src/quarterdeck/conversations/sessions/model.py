@@ -13,13 +13,13 @@ class SessionSkill(Struct, frozen=True):
     skill_id: UUID
     version: Annotated[
         Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
-        Meta(description="null follows the skill: its default version, or else its latest."),
+        Meta(description="null: the default version of the skill, or its latest."),
     ] = None
 
 
 Title = Line | None
-Model = Annotated[Line | None, Meta(description="`provider:name`, or `demo`. By default as the server is set.")]
-Instructions = Annotated[Text | None, Meta(description="What the agent is told before everything else.")]
+Model = Annotated[Line | None, Meta(description="`provider:name` or `demo`. Default: the server's default model.")]
+Instructions = Annotated[Text | None, Meta(description="Instructions for the agent.")]
 Skills = Annotated[list[SessionSkill], Meta(max_length=100)]
 
 
@@ -31,7 +31,7 @@ class CreateSessionBody(Struct, frozen=True):
 
 
 class ChangeSessionBody(Struct, frozen=True):
-    """What is left out stays as it is."""
+    """Changes only the given fields."""
 
     title: Title | UnsetType = UNSET
     model: Model | UnsetType = UNSET
@@ -39,7 +39,7 @@ class ChangeSessionBody(Struct, frozen=True):
     skills: Skills | UnsetType = UNSET
     archived: Annotated[
         bool | UnsetType,
-        Meta(description="An archived session takes no input. It still reads, and can be brought back."),
+        Meta(description="An archived session accepts no input. It stays readable and can be unarchived."),
     ] = UNSET
 
 
@@ -54,7 +54,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     created_at: Moment
     created_by: ActorBody
     archived_at: Moment | None
-    revision: Annotated[int, Meta(ge=1, description="Counts changes. The ETag is made of it.")]
+    revision: Annotated[int, Meta(ge=1, description="Number of changes. The ETag is derived from it.")]
 
 
 class SessionBody(SessionSummary, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class ActiveRun(Struct, frozen=True):
 
 
 class ListedSession(SessionSummary, frozen=True, kw_only=True):
-    active_run: Annotated[ActiveRun | None, Meta(description="What is going on in it now. null: nothing.")]
+    active_run: Annotated[ActiveRun | None, Meta(description="The active run. null: none.")]
 
 
 class SessionPage(Struct, frozen=True):
