@@ -344,7 +344,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
                 faults.append(f"{variable(section.name, field.name)}={text!r}: {fault}")
         sections[section.name] = section.type(**values)
     if sections["server"].health_port is not None and sections["server"].health_port == sections["server"].port:
-        faults.append("QUARTERDECK_SERVER_HEALTH_PORT is the port of the API")
+        faults.append("QUARTERDECK_SERVER_HEALTH_PORT must differ from QUARTERDECK_SERVER_PORT")
     if sections["database"].owner_url is not None and sections["database"].url is None:
         faults.append("QUARTERDECK_DATABASE_OWNER_URL is set without QUARTERDECK_DATABASE_URL")
     if faults:
