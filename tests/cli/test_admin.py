@@ -32,6 +32,10 @@ def admin(*arguments: str, **settings: str) -> Any:
 @pytest.mark.long
 def test_on_a_folder_without_and_with_a_server(tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
+    refused = qd_here("admin", "create-workspace", "--name", "Team", "--owner-email", "owner@example.com", *data)
+    is_one_line_and_exit_code_2(refused, f"No database in {tmp_path / 'data'}. Choose the data folder with --data DIR")
+    assert not (tmp_path / "data").exists()
+    assert qd_here("migrate", *data).stdout.startswith("Applied: ")
     workspace = admin("create-workspace", "--name", "Team", "--owner-email", "owner@example.com", *data)["id"]
     UUID(workspace)
     with qd_serve(tmp_path / "data", tmp_path / "output") as serving:
@@ -176,6 +180,19 @@ def test_wrong_settings_are_named_together() -> None:
         assert name in done.stderr
 
 
+def test_unknown_variables_are_warnings(database_url: str) -> None:
+    variables = {"SERVR_PORT": "secret", "OTHER": "secret", "TEST_DATABASE_URL": "x", "LIFELINE_FDS": "x"}
+    for command in (["migrate"], ["sweep"], ["admin", "list-workspaces"]):
+        done = qd_here(*command, DATABASE_URL=database_url, **variables)
+        assert (done.returncode, done.stderr.splitlines()) == (
+            0,
+            [
+                "qd: warning: unknown variable QUARTERDECK_OTHER. docs/configuration.md lists all settings.",
+                "qd: warning: unknown variable QUARTERDECK_SERVR_PORT. Did you mean QUARTERDECK_SERVER_PORT?",
+            ],
+        )
+
+
 @pytest.mark.parametrize(
     "command", [["migrate"], ["sweep"], ["admin", "create-workspace", "--name", "x", "--owner-email", "a@b.c"]]
 )
@@ -190,6 +207,13 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
     settings = {"DATABASE_URL": database_url, "SERVER_DATA_DIR": str(tmp_path)}
     assert qd_here("migrate", **settings).stdout == "The schema is up to date.\n"
     with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("REVOKE INSERT (label), INSERT (prefix) ON app.api_keys FROM quarterdeck_app")
+        connection.execute("GRANT DELETE ON app.api_keys TO quarterdeck_app")
+        role = "the role quarterdeck_app"
+        assert qd_here("migrate", **settings).stdout == (
+            f"The schema is up to date.\nRestored 2 privileges of {role}.\n"
+            f"Revoked 1 privileges of {role} that this release does not need.\n"
+        )
         connection.execute(
             "INSERT INTO app.receipts (scope_id, operation, key, fingerprint, body, created_at)"
             " SELECT gen_random_uuid(), 'x', n::text, '', '', now() - make_interval(days => 6 + n % 3)"

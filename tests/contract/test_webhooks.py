@@ -329,7 +329,7 @@ async def test_without_a_usable_sealing_key_nothing_is_created(database_url: str
             world = await World.create(database_url, http)
             answer = await world.post("/v1/webhooks", {"url": URL, "events": ["run.failed"]})
             assert error_of(answer) == (503, "internal")
-            assert "sealed" in answer.json()["error"]["message"]
+            assert "encrypted" in answer.json()["error"]["message"]
             assert (await world.get("/v1/webhooks")).json()["items"] == []
         log = server.log.read_text()
     assert "QUARTERDECK_WEBHOOK_SEALING_KEYS must hold keys of 32 bytes" in log

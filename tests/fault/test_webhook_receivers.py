@@ -87,11 +87,11 @@ async def test_retries_have_the_same_id_and_bytes(world: World) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "status", "error"),
     [
-        (answering(500), 500, "answered 500"),
-        (answering(400), 400, "answered 400"),
-        (answering(302, "Location: https://example.com/\r\n"), 302, "answered 302"),
-        (resetting, None, "broke|ended early"),
-        (babbling, None, "not HTTP"),
+        (answering(500), 500, "responded with 500"),
+        (answering(400), 400, "responded with 400"),
+        (answering(302, "Location: https://example.com/\r\n"), 302, "responded with 302"),
+        (resetting, None, "closed|incomplete"),
+        (babbling, None, "invalid"),
     ],
     ids=["500", "400", "302", "resetting", "babbling"],
 )
@@ -135,5 +135,5 @@ async def test_webhook_that_fails_for_days_is_disabled(world: World) -> None:
         await send_test(world, webhook_id)
         sent = await delivery(world, webhook_id, "failed")
     webhook = (await world.get(f"/v1/webhooks/{webhook_id}")).json()
-    assert (webhook["enabled"], webhook["disabled_reason"]) == (False, "Nothing was delivered for 5 days.")
+    assert (webhook["enabled"], webhook["disabled_reason"]) == (False, "No delivery has succeeded for 5 days.")
     assert sent["last_error"] == "The webhook was disabled."

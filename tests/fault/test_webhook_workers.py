@@ -162,7 +162,7 @@ async def test_receiver_that_answers_410_is_not_called_again(world: World, serve
         with working(server.database_url, server.data_dir, **QUICK, WEBHOOK_CONCURRENCY=1) as worker:
             sent = await delivery(world, webhook_id, "failed")
             webhook = (await world.get(f"/v1/webhooks/{webhook_id}")).json()
-            assert (webhook["enabled"], webhook["disabled_reason"]) == (False, "The receiver answered 410 Gone.")
+            assert (webhook["enabled"], webhook["disabled_reason"]) == (False, "The receiver responded with 410 Gone.")
             assert webhook["revision"] == 2
             receiver.behaviours = [answering(204)]
             enabled = await world.http.patch(
@@ -186,7 +186,7 @@ async def test_receiver_that_never_answers_times_out(world: World, server: Serve
             await asyncio.sleep(0.5)
     assert (sent["attempts"], sent["last_status"], sent["next_attempt_at"]) == (4, None, None)
     assert len(receiver.received) == 4, "one and three more"
-    assert "no answer within 1 seconds" in sent["last_error"]
+    assert "No response within 1 seconds" in sent["last_error"]
 
 
 @pytest.mark.long
@@ -230,7 +230,7 @@ async def test_private_addresses_are_not_called(world: World, server: Server, re
     assert told[0] == told[1], "users cannot tell a private address from a name that does not exist"
     assert sent["duration_ms"] is None
     log = worker.log.read_text()
-    assert "url must lead to a public address." in log
+    assert "url must have a public address." in log
     assert "the name unknown.invalid does not resolve" in log
 
 
@@ -243,7 +243,7 @@ async def test_worker_without_the_encryption_key_reports_it(world: World, server
     with working(server.database_url, elsewhere, **QUICK) as worker:
         sent = await delivery(world, webhook_id, "failed")
         log = worker.log.read_text()
-    assert "signing secret cannot be read" in sent["last_error"]
+    assert "signing secret cannot be decrypted" in sent["last_error"]
     assert "the secret of a webhook cannot be read" in log
     assert not (elsewhere / KEY_FILE).exists(), "a second key would only hide the fault"
     assert receiver.received == []

@@ -25,6 +25,7 @@ FILES = [
     SOURCE / "conversations" / "events" / "log.py",
     SOURCE / "db" / "migrate.py",
     SOURCE / "db" / "roles.py",
+    SOURCE / "db" / "table_data.py",
 ]
 # Also used by the processes of the service, for their readiness check.
 ALSO_FOR_SERVICE = {"db/migrate _APPLIED", "db/migrate _KNOWN"}

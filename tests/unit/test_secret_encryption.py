@@ -88,7 +88,7 @@ def test_a_key_that_is_added_to_the_file_is_found(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_a_clear_fault(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SecretKeyError, match="cannot be read or made"):
+    with pytest.raises(SecretKeyError, match="cannot be read or created"):
         SecretCipher(WebhookSettings(), tmp_path / "file").encrypt(uuid4(), b"secret")
 
 

@@ -12,17 +12,17 @@ _MIN_MINUTES, _MAX_MINUTES = 5, 7 * 24 * 60
 
 
 @operation(
-    summary="Count what went on in the workspace",
-    description="Figures for charts: runs by state, inputs and the time that runs waited for a worker, in at most 60 "
-    "stretches of equal length up to now. What was deleted is not counted.",
+    summary="Get the activity of the workspace",
+    description="Statistics for charts: runs by state, inputs, and how long runs waited for a worker, in up to 60 "
+    "intervals of equal length until now. Deleted objects are not counted.",
     permission=Permission.WORKSPACE_READ,
     success_type=ActivityBody,
-    success="The figures, oldest first. Every stretch is there, also one in which nothing went on.",
+    success="The statistics, oldest interval first. Intervals without activity are included.",
     queries=(
         Query(
             "minutes",
             {"type": "integer", "minimum": _MIN_MINUTES, "maximum": _MAX_MINUTES, "default": _DEFAULT_MINUTES},
-            "How far to look back.",
+            "Length of the period in minutes.",
         ),
     ),
 )

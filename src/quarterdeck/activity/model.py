@@ -9,7 +9,7 @@ from quarterdeck.core.text_types import Moment
 
 Count = Annotated[int, Meta(ge=0)]
 Milliseconds = Annotated[int, Meta(ge=0)]
-Start = Annotated[Moment, Meta(description="Where the stretch begins. It ends where the next one begins.")]
+Start = Annotated[Moment, Meta(description="Start of the interval. It ends where the next one starts.")]
 
 
 class RunsByState(Struct, frozen=True):
@@ -23,14 +23,14 @@ class RunsByState(Struct, frozen=True):
 
 class InputCount(Struct, frozen=True):
     at: Start
-    count: Annotated[int, Meta(ge=0, description="Inputs accepted, those that steered too.")]
+    count: Annotated[int, Meta(ge=0, description="Accepted inputs, including steering ones.")]
 
 
 class TimeToStart(Struct, frozen=True):
     at: Start
-    runs: Annotated[int, Meta(ge=0, description="Runs that were created in this stretch and have started since.")]
-    p50_ms: Annotated[Milliseconds | None, Meta(description="Half of them started within this. null: there are none.")]
-    p95_ms: Annotated[Milliseconds | None, Meta(description="19 of 20 of them did.")]
+    runs: Annotated[int, Meta(ge=0, description="Runs created in this interval that have started.")]
+    p50_ms: Annotated[Milliseconds | None, Meta(description="Median time to start. null: no runs.")]
+    p95_ms: Annotated[Milliseconds | None, Meta(description="95th percentile of the time to start.")]
 
 
 class CountLimits(Struct, frozen=True):
@@ -47,17 +47,17 @@ class ActivityBody(Struct, frozen=True, kw_only=True):
     since: Annotated[
         Moment,
         Meta(
-            description="What came in at this moment or later is counted: at most one stretch more or less than was "
-            f"asked for, and less where more than {LIMITS.runs:,} runs or {LIMITS.inputs:,} inputs came in."
+            description="Start of the period. It differs from the requested one by up to one interval, and is later if "
+            f"there are more than {LIMITS.runs:,} runs or {LIMITS.inputs:,} inputs."
         ),
     ]
-    until: Annotated[Moment, Meta(description="When it was counted. The last stretch was not over then.")]
-    bucket_seconds: Annotated[int, Meta(ge=1, description="The length of a stretch. They begin at whole multiples.")]
+    until: Annotated[Moment, Meta(description="Time of counting. The last interval is incomplete.")]
+    bucket_seconds: Annotated[int, Meta(ge=1, description="Length of an interval. Intervals start at multiples of it.")]
     runs_by_state: Annotated[
         RunsByState,
         Meta(
-            description="Runs that were created since, as they are now, and the others that have not ended: "
-            f"all of them up to {LIMITS.runs:,}."
+            description="Current states of the runs created in the period, and of all others that have not ended: at "
+            f"most {LIMITS.runs:,}."
         ),
     ]
     inputs: Annotated[list[InputCount], Meta(max_length=60)]

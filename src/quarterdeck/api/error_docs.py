@@ -10,81 +10,81 @@ _UNAUTHORIZED = Refusal(
     "unauthorized",
     errors.unauthorized(),
     "The credential is missing, malformed, unknown, revoked or expired.",
-    "Send `Authorization: Bearer` with a key or token that is alive. Repeating the call does not help.",
+    "Send `Authorization: Bearer` with a valid key or token. Do not retry with the same one.",
 )
 _OUTDATED = Refusal(
     "client_outdated",
     errors.outdated("0.2.0"),
-    "`Quarterdeck-Client` names one of our own clients in a version that this server no longer serves. "
-    "Other clients are left alone.",
+    "`Quarterdeck-Client` names a version of our client that this server no longer supports. Other clients are not "
+    "affected.",
     "Upgrade the client: `pip install --upgrade quarterdeck`.",
 )
 _TOO_MANY = Refusal(
     "too_many_requests",
     errors.too_many("credential", 2),
-    "The credential or its workspace has sent more requests than this server's settings allow. Nothing was done.",
-    "Try again after the seconds in Retry-After. `RateLimit` tells beforehand how many requests are left.",
+    "The credential or its workspace has exceeded its rate limit. Nothing was done.",
+    "Retry after the seconds in Retry-After. `RateLimit` shows how many requests are left.",
 )
 _KEY_REUSED = Refusal(
     "key_reused",
     errors.key_reused(),
-    "The Idempotency-Key was used before for a different request.",
-    "Take a new key for a new request; repeat a request unchanged under its old one.",
+    "The Idempotency-Key was already used for a different request.",
+    "Use a new key for a new request. A retry must be the same request.",
 )
 _CONTENDED = Refusal(
     "contended",
     errors.locked(),
-    "Other requests kept using the same object for seconds. Nothing was stored.",
-    "Send it again at once. Only this conflict carries Retry-After.",
+    "Other requests are changing the same object. Nothing was stored.",
+    "Retry immediately. Only this conflict has Retry-After.",
 )
 _PRECONDITION = Refusal(
     "precondition_failed",
     errors.precondition_failed(),
-    "If-Match was sent and names another ETag than the current one: somebody else was first. Nothing was done.",
-    "Read it again, see whether the change is still wanted, and send it with the new ETag.",
+    "If-Match does not match the current ETag: the object has changed. Nothing was done.",
+    "Read the object again, and send the change with the new ETag.",
 )
 _UNSATISFIABLE_RANGE = Refusal(
     "unsatisfiable_range",
     errors.unsatisfiable_range(),
-    "Range asks for bytes behind the end. Content-Range tells the size.",
-    "Ask for bytes that are there, or leave Range out.",
+    "Range starts after the end. Content-Range shows the size.",
+    "Request an existing range, or omit Range.",
 )
 _NO_VERSION = Refusal(
     "no_version",
     errors.not_found("skill version"),
-    "The skill has no version of this number.",
-    "Look at the skill's versions.",
+    "The skill has no version with this number.",
+    "List the versions of the skill.",
 )
 _TOO_SLOW = Refusal(
     "too_slow",
     errors.too_slow("The request body arrived too slowly."),
-    "The body stalled or took too long to arrive. The connection is closed.",
+    "The request body was too slow or stalled. The connection is closed.",
     "Send the whole request again.",
 )
 _BROKEN_BODY = Refusal(
     "broken_body",
     errors.broken_body(),
-    "The body ended early or is not framed as its headers say. The connection is closed.",
+    "The request body is incomplete or has invalid framing. The connection is closed.",
     "Send the whole request again.",
 )
 _INTERNAL = Refusal(
     "internal",
     errors.internal(),
-    "Something failed that the caller cannot mend.",
-    "Report the X-Request-Id to whoever runs the service.",
+    "An unexpected error in the service.",
+    "Report the X-Request-Id to the operator.",
 )
 _UNAVAILABLE = Refusal(
     "unavailable",
     errors.unavailable(),
-    "The service cannot reach a part it needs, such as its database.",
-    "Try again after the seconds in Retry-After, and wait longer each time.",
+    "The service or its database is temporarily unavailable.",
+    "Retry after the seconds in Retry-After, with exponential backoff.",
 )
 _OUTCOME_UNKNOWN = Refusal(
     "outcome_unknown",
     errors.outcome_unknown(),
-    "The database was lost while the request was being stored: it may have taken effect. "
-    "Only without an Idempotency-Key.",
-    "Look before sending it again, or send an Idempotency-Key from the start.",
+    "The connection to the database was lost while storing the request, which may have taken effect. Only without an "
+    "Idempotency-Key.",
+    "Check the result before you retry, or use an Idempotency-Key for every change.",
 )
 
 
@@ -130,14 +130,14 @@ def _bad_parameter(operation: Operation) -> Refusal:
     if operation.conditional:
         parameters.append("If-Match")
     first = operation.path_ids[0] if operation.path_ids else "Service-Workspace"
-    when = f"{_either(parameters)} is malformed or given twice."
+    when = f"{_either(parameters)} is invalid or repeated."
     fault = errors.invalid(f"{first} is not a UUID.")
     if operation.workspace_required:
         fault = errors.invalid("The header Service-Workspace is required.")
         when = f"Service-Workspace is missing. {when}"
     if operation.paged and operation.cursor_must_exist:
         when += " `after` is not a cursor of this list."
-    return Refusal("bad_parameter", fault, when, "Correct what the message names.")
+    return Refusal("bad_parameter", fault, when, "Fix the problem in the message.")
 
 
 def _bad_body(operation: Operation) -> Refusal:
@@ -145,14 +145,14 @@ def _bad_body(operation: Operation) -> Refusal:
         return Refusal(
             "bad_bundle",
             errors.invalid("SKILL.md is missing at the root of the archive."),
-            "The archive is malformed or the bundle breaks a rule, or Content-Type is not application/gzip.",
-            "Correct what the message names and pack the bundle again.",
+            "The archive or the bundle is invalid, or Content-Type is not application/gzip.",
+            "Fix the problem in the message, then pack the bundle again.",
         )
     return Refusal(
         "bad_body",
-        errors.invalid("The body is not as expected: JSON is malformed: invalid character (byte 0)"),
-        "The body is not the JSON described here, holds a value that is refused, or is not sent as application/json.",
-        "Correct what the message names.",
+        errors.invalid("Invalid body: JSON is malformed: invalid character (byte 0)"),
+        "The body does not match the schema or has an invalid value, or Content-Type is not application/json.",
+        "Fix the problem in the message.",
     )
 
 
@@ -162,9 +162,8 @@ def _too_large(operation: Operation) -> Refusal:
     return Refusal(
         "too_large",
         errors.too_large(limit),
-        f"The body is larger than this server takes: {limit // 1024**2} MiB unless set otherwise. "
-        "The connection is closed.",
-        "Send less.",
+        f"The body is too large. The default limit is {limit // 1024**2} MiB. The connection is closed.",
+        "Send a smaller body.",
     )
 
 
@@ -173,10 +172,10 @@ def _lacks_permission(operation: Operation) -> list[Refusal]:
         return []
     when = f"The key lacks {' or '.join(f'`{each}`' for each in operation.permissions)}."
     if operation.session_token:
-        when += " A session token never gets this."
-    remedy = "Use a key that holds the permission."
+        when += " Does not apply to session tokens."
+    remedy = "Use a key with this permission."
     if operation.reads:
-        remedy = "Use a key that holds both permissions: the response shows what was stored before."
+        remedy = "Use a key with both permissions: the response shows stored values."
     return [Refusal("forbidden", errors.forbidden(operation.permission), when, remedy)]
 
 
@@ -188,9 +187,9 @@ def _unseen(operation: Operation) -> Refusal:
     if not operation.session_token:
         reasons.append("a session token was used")
     elif operation.path_ids:
-        reasons.append("a session token was sent to a session that is not its own")
-    when = f"{_either(reasons)}. These cannot be told apart."
-    remedy = "Check the id, and that the credential belongs to the same workspace."
+        reasons.append("a session token was used for another session")
+    when = f"{_either(reasons)}. The response is the same in all cases."
+    remedy = "Check the ID and the workspace of the credential."
     return Refusal("not_found", errors.not_found(what), when, remedy)
 
 

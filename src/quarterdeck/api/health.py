@@ -19,7 +19,7 @@ async def healthz(_: Scope, __: Receive) -> Response:
 def readyz(database: Database) -> Respond:
     async def respond(_: Scope, __: Receive) -> Response:
         if not await database.read(is_current):
-            raise errors.unavailable("The database is not at this release's schema: run `qd migrate`.")
+            raise errors.unavailable("The database schema is outdated. Run `qd migrate`.")
         return json_response(_OK, 200)
 
     return respond

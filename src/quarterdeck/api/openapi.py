@@ -33,17 +33,17 @@ Json = dict[str, Any]
 _SCHEMAS = "#/components/schemas/{name}"
 # By the first segment of the path after /v1.
 _TAGS = {
-    "sessions": ("Sessions", "Conversations with an agent, and the turns that people add to them."),
-    "runs": ("Runs", "An agent at work on one or more inputs of a session. At most one a session is active."),
+    "sessions": ("Sessions", "Conversations with an agent."),
+    "runs": ("Runs", "An agent working on inputs of a session. A session has at most one active run."),
     "models": ("Models", "The language models that sessions can use."),
-    "whoami": ("Caller", "The credential that a call carries."),
-    "api-keys": ("API keys", "Credentials of a workspace. A key's secret is shown once, when it is made."),
-    "workspace": ("Workspace", "The tenant that a key belongs to."),
+    "whoami": ("Caller", "The credential of the request."),
+    "api-keys": ("API keys", "Credentials of a workspace. A secret is shown only once, when the key is created."),
+    "workspace": ("Workspace", "The workspace of the key."),
     "members": ("Members", "The people of a workspace. The operator adds and removes them."),
-    "activity": ("Activity", "What went on in a workspace, in figures for charts."),
-    "audit-events": ("Audit log", "Who did what to which object from where, written down with every change."),
-    "skills": ("Skills", "Named bundles of files for agents, in numbered versions that never change."),
-    "webhooks": ("Webhooks", "Addresses that are told of runs that end, and what was sent to them."),
+    "activity": ("Activity", "Statistics of a workspace, for charts."),
+    "audit-events": ("Audit log", "Who changed what, when and from where."),
+    "skills": ("Skills", "Bundles of files for agents, in immutable numbered versions."),
+    "webhooks": ("Webhooks", "Notifications to other systems about ended runs."),
 }
 
 
@@ -112,9 +112,9 @@ def _path_parameters(operations: Iterable[Operation]) -> Json:
     found: Json = {}
     for operation in operations:
         for name in operation.path_ids:
-            found[camel_case(name)] = _path_parameter(name, f"The {noun(name)}.", UUID)
+            found[camel_case(name)] = _path_parameter(name, f"ID of the {noun(name)}.", UUID)
         for name in operation.path_numbers:
-            found[camel_case(name)] = _path_parameter(name, f"The number of the {name}.", NUMBER)
+            found[camel_case(name)] = _path_parameter(name, f"Number of the {name}.", NUMBER)
     return found
 
 
@@ -190,7 +190,7 @@ def _content(media_type: str, description: str, headers: Json) -> Json:
 def _part(operation: Operation) -> Json:
     if not operation.download:
         return {}
-    return {"206": _content(operation.download, "The bytes that Range asked for.", DOWNLOAD_HEADERS | PART_HEADERS)}
+    return {"206": _content(operation.download, "The requested bytes.", DOWNLOAD_HEADERS | PART_HEADERS)}
 
 
 def _not_modified(operation: Operation) -> Json:
@@ -198,7 +198,7 @@ def _not_modified(operation: Operation) -> Json:
         return {}
     etag = DOWNLOAD_HEADERS["ETag"] if operation.download else reference("headers", "ETag")
     headers = {name: reference("headers", name) for name in ("X-Request-Id", *LIMIT_HEADERS)} | {"ETag": etag}
-    return {"304": {"description": "The caller has it already, by If-None-Match.", "headers": headers}}
+    return {"304": {"description": "Not modified: If-None-Match matches.", "headers": headers}}
 
 
 def _tag(operation: Operation) -> tuple[str, str]:

@@ -33,33 +33,34 @@ def _digits_up_to(largest: int) -> str:
 
 
 DESCRIPTION = """\
-Quarterdeck runs agents in sessions. A session takes user turns; each starts a run or steers the one that is active.
-Workspaces hold the API keys, sessions and skills.
+Quarterdeck runs agents in sessions. An input to a session starts a run, or steers the active run. Workspaces hold \
+API keys, sessions and skills.
 
-**Credentials.** Every call carries `Authorization: Bearer …`. An API key (`qd_…`) belongs to one workspace and holds \
-permissions; each operation names those it needs. A session token (`qds_…`) holds none and works on its own session \
-only. What a credential cannot see answers 404, exactly like what does not exist.
+**Authentication.** Send `Authorization: Bearer …` with every request. An API key (`qd_…`) belongs to one workspace \
+and has permissions; each operation lists those it needs. A session token (`qds_…`) has no permissions and works \
+only for its session. Objects that a credential cannot see return 404, as if they did not exist.
 
-**Errors.** Every error is `{"error": {"code", "message"}}`. Branch on `code`, which is one of nine; `message` is for \
-people. An unknown path is 404 `not_found`, a method that a path lacks 405 `invalid_request` with `Allow`. \
-Every answer has an `X-Request-Id`, yours if you sent one, which also stands in the server's log.
+**Errors.** Every error is `{"error": {"code", "message"}}`. Branch on `code`, which is one of nine; `message` is \
+for people. An unknown path returns 404 `not_found`, an unsupported method 405 `invalid_request` with `Allow`. Every \
+response has an `X-Request-Id`, which is also in the server's log; you can send your own.
 
-**Limits.** The requests of a credential and of a workspace are limited, unless the operator turns this off. Answers \
-say in `RateLimit` how many are left, and one too many is 429 with `Retry-After`. So are open event streams.
+**Rate limits.** Requests are limited per credential and per workspace, unless the operator turns this off. \
+`RateLimit` shows how many requests are left. Above the limit the response is 429 with `Retry-After`. Open event \
+streams are limited, too.
 
-**Retries.** Send an `Idempotency-Key` of your choice with a change and repeat the request as often as you need: it \
-takes effect once, and later answers are the saved one with `Idempotency-Replayed: true`. The same key with another \
-input is 409. Secrets that are shown once are left out of saved answers. A key is remembered for at least seven days; \
-failed requests do not use it up.
+**Retries.** Send a unique `Idempotency-Key` with a change to make retries safe: it takes effect once, and repeated \
+requests return the saved response with `Idempotency-Replayed: true`. The same key with a different request returns \
+409. Secrets that are shown only once are not part of saved responses. Keys are stored for at least seven days; \
+failed requests do not use them up.
 
-**Pages.** Lists come newest first, or oldest first with `order=asc`. Pass `next_cursor` as `after` for the next \
-page, until it is null.
+**Pagination.** Lists are sorted newest first, or oldest first with `order=asc`. Pass `next_cursor` as `after` to \
+get the next page, until it is null.
 
-**Changes.** Sessions and skills carry an `ETag`. Send it back as `If-Match` with a change, and if somebody else was \
-first the answer is 412 and nothing is done.
+**Concurrent changes.** Sessions and skills have an `ETag`. Send it as `If-Match` with a change: if the object has \
+changed since, the response is 412 and nothing is done.
 
-**Forms.** Ids are UUIDs written 8-4-4-4-12. Times are ISO 8601 with an offset. Unknown fields of a JSON body are \
-ignored. Bodies must not be compressed with Content-Encoding.
+**Formats.** IDs are UUIDs in the form 8-4-4-4-12. Times are ISO 8601 with an offset. Unknown fields of a JSON body \
+are ignored. Content-Encoding is not supported in requests.
 """
 
 PARAMETERS: Json = {
@@ -67,21 +68,22 @@ PARAMETERS: Json = {
         "name": "Service-Workspace",
         "in": "header",
         "required": False,
-        "description": "ID of the workspace that is meant. Without it, the credential's own.",
+        "description": "ID of the workspace. Default: the workspace of the credential.",
         "schema": UUID_HEADER,
     },
     "RequiredWorkspace": {
         "name": "Service-Workspace",
         "in": "header",
         "required": True,
-        "description": "ID of the workspace that is meant.",
+        "description": "ID of the workspace.",
         "schema": UUID_HEADER,
     },
     "IdempotencyKey": {
         "name": "Idempotency-Key",
         "in": "header",
         "required": False,
-        "description": "Printable characters of your choice. The same key with the same request takes effect once.",
+        "description": "A unique value of printable characters. A repeated request with the same key takes effect "
+        "once.",
         # Excludes the non-printable characters of Latin-1. No portable pattern covers the others.
         "schema": {
             "type": "string",
@@ -94,58 +96,58 @@ PARAMETERS: Json = {
         "name": "If-Match",
         "in": "header",
         "required": False,
-        "description": "The ETag that was read last, with its quotes, several of them, or `*`. If none is the current "
-        "one, nothing is done and the answer is 412.",
+        "description": "One or more ETags with their quotes, or `*`. If none is current, nothing is done and the "
+        "response is 412.",
         "schema": {"type": "string"},
     },
     "IfNoneMatch": {
         "name": "If-None-Match",
         "in": "header",
         "required": False,
-        "description": "The ETag of what the caller has. If that is still current, the answer is 304.",
+        "description": "ETag of the cached response. If it is still current, the response is 304.",
         "schema": {"type": "string"},
     },
     "Range": {
         "name": "Range",
         "in": "header",
         "required": False,
-        "description": "The bytes that are wanted, as `bytes=0-1023`, `bytes=1024-` or `bytes=-1024`. Several ranges "
-        "at once are answered with the whole.",
+        "description": "Bytes to return: `bytes=0-1023`, `bytes=1024-` or `bytes=-1024`. Multiple ranges return the "
+        "whole content.",
         "schema": {"type": "string"},
     },
     "IfRange": {
         "name": "If-Range",
         "in": "header",
         "required": False,
-        "description": "The ETag of what the caller has a part of. If it is another, Range is ignored.",
+        "description": "ETag of the partial content. If it is not current, Range is ignored.",
         "schema": {"type": "string"},
     },
     "Limit": {
         "name": "limit",
         "in": "query",
         "required": False,
-        "description": "How many to list at most.",
+        "description": "Maximum number of items.",
         "schema": {"type": "integer", "format": "int64", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
     },
     "After": {
         "name": "after",
         "in": "query",
         "required": False,
-        "description": "The `next_cursor` of the page before. Without it, the first page.",
+        "description": "The `next_cursor` of the previous page. Default: the first page.",
         "schema": UUID,
     },
     "AfterEvent": {
         "name": "after",
         "in": "query",
         "required": False,
-        "description": "The id of the last event that was read. Without it, or with 0, from the beginning.",
+        "description": "ID of the last event read. Default: 0, from the beginning.",
         "schema": {"type": "integer", "format": "int64", "minimum": 0, "maximum": MAX_EVENT_ID},
     },
     "LastEventId": {
         "name": "Last-Event-ID",
         "in": "header",
         "required": False,
-        "description": "Like `after`, and wins over it: what a browser sends when it takes up a stream again.",
+        "description": "Like `after`, which it overrides. Sent by browsers when they reconnect to a stream.",
         # A string, as every header is: tools that test a server against the document send it unchanged.
         "schema": {"type": "string", "format": "int64", "pattern": _digits_up_to(MAX_EVENT_ID)},
     },
@@ -162,12 +164,12 @@ EVENT_STREAM_CONTENT: Json = {
     EVENT_STREAM: {
         "schema": {
             "type": "string",
-            "description": "With `Accept: text/event-stream`. Each event has its id as `id`, its type as `event` and, "
-            "as `data`, the JSON that a page holds. What the agent is writing comes as `message.delta`, whose `data` "
-            "is `session_id`, `run_id`, `attempt` and `text`; it has no id and is not stored: the whole text follows "
-            "as a `message`. A comment comes when nothing else does. The stream ends with the credential, with the "
-            "session, or with the server that sends it: come back with the last id as `Last-Event-ID`, and nothing is "
-            "missed or repeated.",
+            "description": "With `Accept: text/event-stream`. Each event has its ID as `id`, its type as `event` and "
+            "the same JSON as in a page as `data`. Text that the agent is writing is sent as `message.delta` with "
+            "`session_id`, `run_id`, `attempt` and `text`. It has no ID and is not stored: the complete text "
+            "follows as `message`. Comments are sent as heartbeats. The stream ends when the credential or the "
+            "session ends or the server restarts. Reconnect with the last ID as `Last-Event-ID` to continue "
+            "without gaps or duplicates.",
         },
         "example": "retry: 1000\n\n"
         "id: 118\nevent: run.started\n"
@@ -183,39 +185,38 @@ EVENT_STREAM_CONTENT: Json = {
 RESPONSE_HEADERS: Json = {
     "ETag": {
         "required": True,
-        "description": "Stands for the record as it is now. Send it as If-Match to change what you have read.",
+        "description": "Version of the record. Send it as If-Match to change only what you have read.",
         "schema": {"type": "string", "pattern": '^"[0-9]+"$'},
     },
     "X-Request-Id": {
         "required": True,
-        "description": "Finds this request in the server's log. The caller's own, if it sent one of this form.",
+        "description": "Identifies this request in the server's log. Same as in the request if it had a valid one.",
         "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
     },
     "Idempotency-Replayed": {
         "required": False,
-        "description": "Present when the answer is the saved one of an earlier request with this Idempotency-Key.",
+        "description": "Present if this is the saved response of an earlier request with the same Idempotency-Key.",
         "schema": {"type": "string", "enum": ["true"]},
     },
     "RateLimit": {
         "required": False,
-        "description": "While requests are limited: how many are left now (`r`), and after how many seconds there is "
-        "one more (`t`). For the credential, the workspace, or both.",
+        "description": "With rate limits: requests left (`r`) and seconds until one more is available (`t`), for the "
+        "credential, the workspace, or both.",
         "schema": {"type": "string"},
     },
     "RateLimit-Policy": {
         "required": False,
-        "description": "While requests are limited: how many (`q`) are allowed in how many seconds (`w`), in the long "
-        "run.",
+        "description": "With rate limits: requests (`q`) allowed per window of seconds (`w`).",
         "schema": {"type": "string"},
     },
     "WWW-Authenticate": {
         "required": False,
-        "description": "The kind of credential that is wanted.",
+        "description": "The required kind of credential.",
         "schema": {"type": "string", "enum": ["Bearer"]},
     },
     "Retry-After": {
         "required": False,
-        "description": "Try again after this many seconds.",
+        "description": "Retry after this many seconds.",
         "schema": {"type": "integer", "minimum": 0},
     },
 }
@@ -224,24 +225,24 @@ RESPONSE_HEADERS: Json = {
 DOWNLOAD_HEADERS: Json = {
     "ETag": {
         "required": True,
-        "description": "The SHA-256 of the whole content.",
+        "description": "SHA-256 of the whole content.",
         "schema": {"type": "string", "pattern": '^"[0-9a-f]{64}"$'},
     },
     "Accept-Ranges": {
         "required": True,
-        "description": "Parts can be asked for with Range.",
+        "description": "Range requests are supported.",
         "schema": {"type": "string", "enum": ["bytes"]},
     },
     "Content-Disposition": {
         "required": True,
-        "description": "A name to save it under.",
+        "description": "Suggested file name.",
         "schema": {"type": "string", "pattern": '^attachment; filename="[A-Za-z0-9._-]+"$'},
     },
 }
 PART_HEADERS: Json = {
     "Content-Range": {
         "required": True,
-        "description": "Which bytes these are, and of how many.",
+        "description": "Range of the returned bytes and total size.",
         "schema": {"type": "string", "pattern": "^bytes [0-9]+-[0-9]+/[0-9]+$"},
     },
 }
@@ -251,12 +252,12 @@ SECURITY_SCHEMES: Json = {
         "type": "http",
         "scheme": "bearer",
         "bearerFormat": "qd_<environment>_<secret>",
-        "description": "An API key. The names beside it are the permissions that it must hold.",
+        "description": "An API key with the listed permissions.",
     },
     "session_token": {
         "type": "http",
         "scheme": "bearer",
         "bearerFormat": "qds_<environment>_<secret>",
-        "description": "A token of the session in the path. It needs no permission.",
+        "description": "A token of the session in the path. No permission is needed.",
     },
 }

@@ -13,18 +13,18 @@ from quarterdeck.http.request import Request
 
 _EXCEEDS_CALLER = Refusal(
     "exceeds_caller",
-    errors.exceeds_caller("A key cannot give a permission it does not hold: skill.manage."),
-    "The new key would hold a permission that the calling key lacks, or outlive it.",
-    "Ask for less, or call with a key that holds more.",
+    errors.exceeds_caller("A key cannot grant permissions that it does not have: skill.manage."),
+    "The new key would have a permission that the calling key lacks, or a longer lifetime.",
+    "Request fewer permissions or an earlier expiration, or use another key.",
 )
 
 
 @operation(
     summary="List the API keys of a workspace",
-    description="One page per call, newest first unless order=asc. Revoked keys are listed too.",
+    description="One page per call, newest first unless order=asc. Includes revoked keys.",
     permission=Permission.WORKSPACE_READ,
     success_type=ApiKeyPage,
-    success="One page. next_cursor is null on the last.",
+    success="One page. next_cursor is null on the last page.",
     workspace_required=True,
     paged=True,
     hides_forbidden=True,
@@ -35,7 +35,7 @@ async def list_api_keys(request: Request, access: Access) -> ApiKeyPage:
 
 
 @operation(
-    summary="Show an API key",
+    summary="Get an API key",
     permission=Permission.WORKSPACE_READ,
     success_type=ApiKeyBody,
     success="The key, without its secret.",
@@ -47,13 +47,13 @@ async def get_api_key(request: Request, access: Access) -> ApiKeyBody:
 
 @operation(
     summary="Create an API key",
-    description="With no permission that the calling key lacks and no longer life than its own. Where the workspace "
-    "has set a longest life, `expires_at` must lie within it.",
+    description="The new key can have only permissions of the calling key, and no longer lifetime. If the workspace "
+    "has a maximum lifetime, `expires_at` is required and must be within it.",
     permission=Permission.KEY_MANAGE,
     payload=CreateApiKeyBody,
     success_status=201,
     success_type=CreatedApiKeyBody,
-    success="The new key, with its secret, which is shown only now.",
+    success="The new key, with its secret, which is shown only once.",
     idempotent=True,
     refusals=(_EXCEEDS_CALLER,),
 )
@@ -63,7 +63,8 @@ async def create_api_key(request: Request, changes: Changes, key_settings: KeySe
 
 @operation(
     summary="Revoke an API key",
-    description="Takes effect at once, also on session tokens that the key made. Again is no error.",
+    description="Takes effect immediately, also for session tokens that the key created. Revoking again changes "
+    "nothing.",
     permission=Permission.KEY_MANAGE,
     success_type=ApiKeyBody,
     success="The revoked key.",
@@ -76,22 +77,21 @@ async def revoke_api_key(request: Request, changes: Changes) -> Answer:
 
 @operation(
     summary="Rotate an API key",
-    description="Makes a new key with the same label, permissions and expiry. The old one goes on working for the "
-    "overlap and ends then; tokens that it made live on until their own time. An Idempotency-Key that was used with "
-    "the old key is known to the new one too.",
+    description="Creates a new key with the same label, permissions and expiration. The old key works until the "
+    "overlap ends; its session tokens keep their own expiration. Both keys share their Idempotency-Keys.",
     permission=Permission.KEY_MANAGE,
     payload=RotateApiKeyBody,
     success_status=201,
     success_type=CreatedApiKeyBody,
-    success="The new key, with its secret, which is shown only now.",
+    success="The new key, with its secret, which is shown only once.",
     idempotent=True,
     refusals=(
         _EXCEEDS_CALLER,
         Refusal(
             "not_rotatable",
-            errors.conflict("This key was rotated already. Rotate the key that took its place."),
-            "The key was rotated before, or has ended.",
-            "Rotate the newer key, or create another.",
+            errors.conflict("This key was already rotated. Rotate its replacement."),
+            "The key was already rotated, is revoked or has expired.",
+            "Rotate its replacement or create a new key.",
         ),
     ),
 )

@@ -14,7 +14,7 @@ class CreateApiKeyBody(Struct, frozen=True):
     label: Line
     permissions: Annotated[list[Permission], Meta(max_length=100)]
     expires_at: Annotated[
-        Moment | None, Meta(description="In the future, by the end of the year 9999 in UTC. null: never.")
+        Moment | None, Meta(description="Must be in the future and before the year 10000 (UTC). null: never.")
     ] = None
 
 
@@ -24,7 +24,7 @@ class RotateApiKeyBody(Struct, frozen=True):
         Meta(
             ge=0,
             le=7 * 24 * 3600,
-            description="How long the old secret goes on working. 0 revokes it at once, with the tokens that it made.",
+            description="How long the old key keeps working. 0 revokes it immediately, with its session tokens.",
         ),
     ] = 24 * 3600
 
@@ -42,7 +42,7 @@ class ApiKeyBody(Struct, frozen=True):
 
 
 class CreatedApiKeyBody(ApiKeyBody, frozen=True, kw_only=True):
-    secret: Annotated[str | UnsetType, Meta(description="Shown once: a replayed answer does not hold it.")] = UNSET
+    secret: Annotated[str | UnsetType, Meta(description="Shown only once, never in a replayed response.")] = UNSET
 
 
 class ApiKeyPage(Struct, frozen=True):

@@ -19,15 +19,15 @@ def ordered(permissions: Iterable[Permission]) -> list[Permission]:
 
 def check_expiry(expires_at: datetime | None, now: datetime) -> None:
     if expires_at is not None and expires_at <= now:
-        raise errors.invalid("expires_at lies in the past.")
+        raise errors.invalid("expires_at is in the past.")
     if expires_at is not None and expires_at > _LATEST:
-        raise errors.invalid("expires_at lies after the year 9999 in UTC.")
+        raise errors.invalid("expires_at must be before the year 10000 (UTC).")
 
 
 def check_maximum(expires_at: datetime | None, now: datetime, max_days: int | None) -> None:
     """Refused, not shortened: the caller should not believe that the key lives longer than it does."""
     if max_days is not None and (expires_at is None or expires_at > now + timedelta(days=max_days)):
-        raise errors.invalid(f"Keys of this workspace live {max_days} days at most: give an expires_at within them.")
+        raise errors.invalid(f"Keys in this workspace must expire within {max_days} days. Set expires_at.")
 
 
 def rotated_expiry(expires_at: datetime | None, now: datetime, max_days: int | None) -> datetime | None:
@@ -40,15 +40,15 @@ def rotated_expiry(expires_at: datetime | None, now: datetime, max_days: int | N
 
 def check_rotatable(key: RotatedKey) -> None:
     if key.is_replaced:
-        raise errors.conflict("This key was rotated already. Rotate the key that took its place.")
+        raise errors.conflict("This key was already rotated. Rotate its replacement.")
     if key.has_ended:
-        raise errors.conflict("This key has ended. Create another.")
+        raise errors.conflict("This key is revoked or has expired. Create a new key.")
 
 
 def check_within(principal: Principal, permissions: Iterable[Permission], expires_at: datetime | None) -> None:
     beyond = [permission for permission in ordered(permissions) if permission not in principal.permissions]
     if beyond:
-        raise errors.exceeds_caller(f"A key cannot give a permission it does not hold: {', '.join(beyond)}.")
+        raise errors.exceeds_caller(f"A key cannot grant permissions that it does not have: {', '.join(beyond)}.")
     check_life(principal, expires_at)
 
 
@@ -56,5 +56,5 @@ def check_life(principal: Principal, expires_at: datetime | None) -> None:
     limit = principal.expires_at
     if limit is not None and (expires_at is None or expires_at > limit):
         raise errors.exceeds_caller(
-            f"A key cannot give a longer life than its own: expires_at must be at or before {limit.isoformat()}."
+            f"The lifetime must not exceed that of the calling key: expires_at must be {limit.isoformat()} or earlier."
         )

@@ -14,20 +14,19 @@ _OBJECT_TYPE = {"type": "string", "enum": list(ObjectType)}
 
 @operation(
     summary="List audit events",
-    description="Who did what to which object from where: one entry for each change that was made, in the API or by "
-    "the operator. Inputs are not here, they are in the log of their session. One page per call, newest first unless "
-    "order=asc. Events are kept for a year, unless the server is set otherwise.",
+    description="One event for each change by the API or the operator. Inputs are not included: they are in the log "
+    "of their session. One page per call, newest first unless order=asc. Events are kept for a year by default.",
     permission=Permission.WORKSPACE_READ,
     success_type=AuditEventPage,
-    success="One page. next_cursor is null on the last.",
+    success="One page. next_cursor is null on the last page.",
     paged=True,
     cursor_must_exist=False,
     queries=(
-        Query("action", _ACTION, "Only events of this action."),
-        Query("object_type", _OBJECT_TYPE, "Only events about objects of this type."),
-        Query("object_id", UUID, "Only events about this object, whether it still exists or not."),
-        Query("user_id", UUID, "Only what this person's credentials did."),
-        Query("since", MOMENT, "Only events of this time and later."),
+        Query("action", _ACTION, "Only events with this action."),
+        Query("object_type", _OBJECT_TYPE, "Only events for objects of this type."),
+        Query("object_id", UUID, "Only events for this object, even if it no longer exists."),
+        Query("user_id", UUID, "Only events caused by this person's credentials."),
+        Query("since", MOMENT, "Only events at or after this time."),
         Query("until", MOMENT, "Only events before this time."),
     ),
 )

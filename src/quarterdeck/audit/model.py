@@ -39,7 +39,7 @@ class AuditEventBody(Struct, frozen=True):
     action: Annotated[
         str,
         Meta(
-            description="The name of the operation. The operator's own are create_workspace, change_workspace, "
+            description="Name of the operation. Operations of the operator: create_workspace, change_workspace, "
             "add_member, remove_member and set_user."
         ),
     ]
@@ -52,10 +52,12 @@ class AuditEventBody(Struct, frozen=True):
             "it has none, the session was deleted, or the event was recorded before version 0.2.0."
         ),
     ]
-    actor: Annotated[ActorBody | None, Meta(description="null: the operator, who works on the database itself.")]
-    api_key_id: Annotated[UUID | None, Meta(description="The key that was used, or that made the token that was.")]
+    actor: Annotated[ActorBody | None, Meta(description="null: the operator, with `qd admin`.")]
+    api_key_id: Annotated[
+        UUID | None, Meta(description="The key that was used, or that created the session token that was used.")
+    ]
     session_token_id: UUID | None
-    address: Annotated[str | None, Meta(description="Of the client, or of the proxy in front of it.")]
+    address: Annotated[str | None, Meta(description="Address of the client or its proxy.")]
     request_id: str | None
     detail: Any
 

@@ -8,9 +8,9 @@ from quarterdeck.http.request import Request
 
 
 @operation(
-    summary="Show who the caller is",
-    description="The credential that the call carries: what it may do, where, until when, and who made it. Any key or "
-    "session token may ask.",
+    summary="Get the caller",
+    description="The credential of the request: its permissions, workspace, expiration and creator. Available to "
+    "every key and session token.",
     permission=None,
     success_type=CallerBody,
     success="The credential, without its secret.",

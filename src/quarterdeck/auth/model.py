@@ -16,15 +16,15 @@ class CallerKind(StrEnum):
 
 
 class CallerBody(Struct, frozen=True, kw_only=True):
-    """The credential that asked, as it may be shown."""
+    """The calling credential, without its secret."""
 
     kind: CallerKind
-    id: Annotated[UUID, Meta(description="Of the key or token.")]
+    id: Annotated[UUID, Meta(description="ID of the key or token.")]
     prefix: Annotated[str, Meta(description="Marker, environment and eight characters of the secret.")]
-    label: Annotated[str | None, Meta(description="What people call the key. A token has none.")]
-    permissions: Annotated[list[Permission], Meta(description="None for a token: its session is all that it sees.")]
+    label: Annotated[str | None, Meta(description="Label of the key. null for a token.")]
+    permissions: Annotated[list[Permission], Meta(description="Empty for a token, which can access only its session.")]
     workspace_id: UUID
     workspace_name: str
-    session_id: Annotated[UUID | None, Meta(description="The session of a token. null: a key.")]
+    session_id: Annotated[UUID | None, Meta(description="The session of a token. null for a key.")]
     expires_at: Annotated[Moment | None, Meta(description="null: never.")]
-    user: Annotated[ActorBody, Meta(description="Who made the credential.")]
+    user: Annotated[ActorBody, Meta(description="Who created the credential.")]

@@ -1,25 +1,25 @@
 """`qd admin`: commands for operators, which work on the database directly."""
 
-import os
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 from uuid import UUID
 
 import typer
 from msgspec import UNSET, UnsetType
 
-from quarterdeck.cli.options import AsJson, Permissions, date, email, line, uuid
-from quarterdeck.cli.output import print_json, say
-from quarterdeck.core.settings import Settings, read_settings, with_server
+from quarterdeck.cli.options import AsJson, Permissions, date, email, file_name, line, uuid
+from quarterdeck.cli.output import date_text, note, print_json, say, size
 
 if TYPE_CHECKING:
+    from quarterdeck.core.settings import Settings
     from quarterdeck.db.database import Connection
     from quarterdeck.workspaces.model import WorkspaceBody
 
 T = TypeVar("T")
 
-app = typer.Typer(rich_markup_mode=None, help="Manage workspaces, members, keys and webhook secrets (for operators).")
+app = typer.Typer(rich_markup_mode=None, help="For operators: workspaces, members, keys, backup and restore.")
 
 
 Data = Annotated[
@@ -27,6 +27,8 @@ Data = Annotated[
 ]
 Workspace = Annotated[UUID, typer.Option(parser=uuid, metavar="ID", help="ID of the workspace.")]
 Email = Annotated[str, typer.Option(parser=email, metavar="EMAIL", help="Email address of the person.")]
+
+BackupFile = Annotated[str, typer.Argument(parser=file_name, metavar="FILE", help="File of the backup.")]
 
 
 @app.command()
@@ -192,7 +194,7 @@ def reseal_webhooks(as_json: AsJson = False, data: Data = None) -> None:
     from quarterdeck.webhooks import service
     from quarterdeck.webhooks.secret_encryption import SecretCipher
 
-    async def reseal(connection: "Connection", settings: Settings) -> int:
+    async def reseal(connection: "Connection", settings: "Settings") -> int:
         cipher = SecretCipher(settings.webhook, settings.data_dir)
         async with connection.transaction():
             return await service.reseal_webhooks(connection, cipher)
@@ -201,10 +203,54 @@ def reseal_webhooks(as_json: AsJson = False, data: Data = None) -> None:
     _show({"resealed": resealed}, f"resealed {resealed} webhooks", as_json=as_json)
 
 
+@app.command()
+def backup(
+    file: BackupFile,
+    webhook_keys: Annotated[
+        bool, typer.Option("--webhook-keys/--no-webhook-keys", help="Include the keys that encrypt webhook secrets.")
+    ] = True,
+    as_json: AsJson = False,
+    data: Data = None,
+) -> None:
+    """Back up the database and all skills to one file. The server can keep running."""
+    from quarterdeck.cli.backups import back_up
+
+    path = Path(file)
+    made = back_up(_settings(data), path, with_keys=webhook_keys)
+    file_bytes = path.stat().st_size
+    counts = {"rows": made.rows, "archives": len(made.archives), "webhook_keys": made.keys is not None}
+    text = f"Backed up {made.rows:,} rows and {len(made.archives):,} skill archives to {file} ({size(file_bytes)})."
+    _show({"file": file, "bytes": file_bytes, **counts}, text, as_json=as_json)
+    if made.keys is not None:
+        note("The backup contains the keys of webhook secrets. Store it safely, or use --no-webhook-keys.")
+
+
+@app.command()
+def restore(file: BackupFile, as_json: AsJson = False, data: Data = None) -> None:
+    """Restore a backup into an empty data folder or database. Stop the server first."""
+    from quarterdeck.cli.backups import restore as restore_from
+
+    made = restore_from(_settings(data), Path(file))
+    text = (
+        f"Restored {made.rows:,} rows and {len(made.archives):,} skill archives, backed up at"
+        f" {date_text(made.created_at)} by release {made.release}."
+    )
+    counts = {"rows": made.rows, "archives": len(made.archives), "webhook_keys": made.keys is not None}
+    _show({"release": made.release, "created_at": made.created_at, **counts}, text, as_json=as_json)
+    if made.keys is None and made.has_webhooks:
+        note("The backup has no keys of webhook secrets. Copy webhook.keys or set QUARTERDECK_WEBHOOK_SEALING_KEYS.")
+
+
+def _settings(data: str | None) -> "Settings":
+    from quarterdeck.cli.server_settings import server_settings
+
+    return server_settings(data=data)
+
+
 def _on_database(data: str | None, work: "Callable[[Connection, Settings], Awaitable[T]]") -> T:
     from quarterdeck.cli.database import on_database
 
-    settings = with_server(read_settings(os.environ), data_dir=data)
+    settings = _settings(data)
 
     async def on_connection(connection: "Connection") -> T:
         return await work(connection, settings)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from psycopg import AsyncConnection
 
-from quarterdeck.cli.output import note
+from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Connection, Database, connection_options
 from quarterdeck.db.migrate import migrate
-from quarterdeck.db.roles import AppRole
+from quarterdeck.db.roles import AppRole, privileges
 from quarterdeck.server import embedded_postgres
 
 if TYPE_CHECKING:
@@ -34,13 +34,18 @@ def app_url(settings: Settings) -> str:
 
 
 @contextmanager
-def owner_url(settings: Settings) -> Iterator[str]:
+def owner_url(settings: Settings, *, create: bool = False) -> Iterator[str]:
+    """Without `create`, a data folder that has no database is refused: the command may have been started in the wrong
+    folder."""
     if settings.database.url is not None:
         yield settings.database.owner_url or settings.database.url
         return
-    if not settings.data_dir.exists():
-        # The command may have been started in the wrong folder.
-        note(f"{settings.data_dir.absolute()} does not exist. Creating a new database there.")
+    if not create and not embedded_postgres.exists(settings.data_dir):
+        raise CliError(
+            f"No database in {settings.data_dir}. Choose the data folder with --data DIR, set QUARTERDECK_DATABASE_URL,"
+            " or create a database with `qd serve` or `qd migrate`.",
+            ExitCode.INVALID_INPUT,
+        )
     with embedded_postgres.running(settings.data_dir) as url:
         yield url
 
@@ -84,6 +89,17 @@ def delete_expired_now(settings: Settings) -> "Deleted":
 
 
 def migrate_now(settings: Settings) -> list[str]:
-    """Also stores the retention of the audit log, if it is set. Other commands do not change it."""
-    with owner_url(settings) as url:
-        return migrate(url, app_role(settings), settings.audit)
+    """Also stores the retention of the audit log, if it is set. Other commands do not change it. Returns lines that say
+    what was done."""
+    with owner_url(settings, create=True) as url:
+        role = app_role(settings)
+        before = privileges(url, role)
+        applied = migrate(url, role, settings.audit)
+        after = privileges(url, role)
+    lines = [f"Applied: {', '.join(applied)}" if applied else "The schema is up to date."]
+    if added := len(after - before):
+        # Without a migration they were missing, for example after a dump was restored without privileges.
+        lines.append(f"{'Granted' if applied else 'Restored'} {added} privileges of the role {role.name}.")
+    if removed := len(before - after):
+        lines.append(f"Revoked {removed} privileges of the role {role.name} that this release does not need.")
+    return lines

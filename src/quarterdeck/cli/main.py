@@ -4,9 +4,8 @@ Commands import what they need when they run, so that `qd --help` is fast and co
 server's dependencies.
 """
 
-import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -14,7 +13,9 @@ import typer
 from quarterdeck.cli import admin, chat, keys, login, models, runs, sessions, skills
 from quarterdeck.cli.exit_codes import ExitCode
 from quarterdeck.cli.output import printable
-from quarterdeck.core.settings import Settings, read_settings, with_server
+
+if TYPE_CHECKING:
+    from quarterdeck.core.settings import Settings
 
 SERVER_COMMANDS = ("serve", "api", "worker", "migrate", "sweep", "admin")
 
@@ -72,8 +73,8 @@ def migrate(data: DataDir = None) -> None:
     """Migrate the database to the schema of this release."""
     from quarterdeck.cli.database import migrate_now
 
-    applied = migrate_now(_settings(data=data))
-    typer.echo(f"Applied: {', '.join(applied)}" if applied else "The schema is up to date.")
+    for line in migrate_now(_settings(data=data)):
+        typer.echo(line)
 
 
 @app.command()
@@ -114,8 +115,10 @@ def _needs_server(arguments: list[str], error: Exception) -> bool:
     return is_missing_package and arguments[0] in SERVER_COMMANDS
 
 
-def _settings(host: str | None = None, port: int | None = None, data: str | None = None) -> Settings:
-    return with_server(read_settings(os.environ), host=host, port=port, data_dir=data)
+def _settings(host: str | None = None, port: int | None = None, data: str | None = None) -> "Settings":
+    from quarterdeck.cli.server_settings import server_settings
+
+    return server_settings(host=host, port=port, data=data)
 
 
 def _fail(message: str, code: ExitCode) -> int:

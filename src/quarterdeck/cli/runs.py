@@ -19,7 +19,7 @@ RunId = Annotated[UUID, typer.Argument(parser=uuid, metavar="ID", help="ID of th
 
 @app.command()
 def show(run_id: RunId, profile: Profile = None, as_json: AsJson = False) -> None:
-    """Show a run."""
+    """Get a run."""
     with open_client(profile) as client:
         run = client.get_run(run_id)
     if as_json:

@@ -100,7 +100,7 @@ def create(
 
 @app.command()
 def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False) -> None:
-    """Show a session and its last runs."""
+    """Get a session and its last runs."""
     with open_client(profile) as client:
         session = client.get_session(session_id)
         last = list(islice(client.iter_session_runs(session_id, page_size=_LAST_RUNS), _LAST_RUNS))

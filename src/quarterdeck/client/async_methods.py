@@ -115,8 +115,8 @@ class AsyncMethods(AsyncConnection):
     ) -> SubmitKindBody:
         """Submit a user turn to a session.
 
-        Starts a run when none is active, and otherwise steers the active one, unless `delivery` says something else.
-        The answer says which.
+        Starts a run, or steers the active run if there is one, unless `delivery` says otherwise. The response says
+        which.
         """
         return await self._call(
             SUBMIT_INPUT,
@@ -133,8 +133,8 @@ class AsyncMethods(AsyncConnection):
     ) -> EventPage:
         """Read the log of a session.
 
-        Oldest first: what was asked, what the agent did, how its runs ended. One page per call, or, with `Accept:
-        text/event-stream`, everything from `after` on and then what comes, as it comes.
+        Inputs, answers, tool calls and run states, oldest first. One page per call. With `Accept: text/event-stream`,
+        streams all events after `after` and then new ones as they occur.
         """
         return await self._call(
             LIST_SESSION_EVENTS,
@@ -213,7 +213,7 @@ class AsyncMethods(AsyncConnection):
         )
 
     async def get_session(self, session_id: Id, *, workspace_id: Id | None = None) -> SessionBody:
-        """Show a session."""
+        """Get a session."""
         return await self._call(GET_SESSION, SessionBody, {"session_id": session_id}, {}, workspace_id=workspace_id)
 
     async def change_session(
@@ -232,8 +232,8 @@ class AsyncMethods(AsyncConnection):
     ) -> SessionBody:
         """Change or archive a session.
 
-        What is left out stays as it is. A run that is under way goes on as it began; the next one takes up the change.
-        An archived session refuses input with 409; what it has accepted is still worked on.
+        Changes only the given fields. The active run keeps its settings; the next run uses the new ones. An archived
+        session answers input with 409; inputs that it has accepted are still processed.
         """
         return await self._call(
             CHANGE_SESSION,
@@ -258,7 +258,8 @@ class AsyncMethods(AsyncConnection):
     ) -> None:
         """Delete a session.
 
-        With its log, its runs and its tokens, for good. Its active run is cancelled. Again is 404.
+        Permanently deletes the session with its log, runs and tokens. Its active run is cancelled. Deleting again
+        returns 404.
         """
         return await self._call(
             DELETE_SESSION, type(None), {"session_id": session_id}, {}, if_match=if_match, workspace_id=workspace_id
@@ -322,7 +323,7 @@ class AsyncMethods(AsyncConnection):
     ) -> SessionTokenPage:
         """List the tokens of a session.
 
-        One page per call, newest first unless order=asc. Ended tokens are listed too.
+        One page per call, newest first unless order=asc. Includes expired and revoked tokens.
         """
         return await self._call(
             LIST_SESSION_TOKENS,
@@ -357,7 +358,7 @@ class AsyncMethods(AsyncConnection):
     ) -> CreatedSessionTokenBody:
         """Create a token for one session.
 
-        It holds no permissions, works on its own session only, and ends when the key that made it is revoked.
+        The token has no permissions, works only for its session, and ends when the key that created it is revoked.
         """
         return await self._call(
             CREATE_SESSION_TOKEN,
@@ -379,7 +380,7 @@ class AsyncMethods(AsyncConnection):
     ) -> SessionTokenBody:
         """Revoke a token of a session.
 
-        Takes effect at once, on open event streams too. Again is no error.
+        Takes effect immediately, also for open event streams. Revoking again changes nothing.
         """
         return await self._call(
             REVOKE_SESSION_TOKEN,
@@ -437,7 +438,7 @@ class AsyncMethods(AsyncConnection):
         )
 
     async def get_run(self, run_id: Id, *, workspace_id: Id | None = None) -> RunBody:
-        """Show a run."""
+        """Get a run."""
         return await self._call(GET_RUN, RunBody, {"run_id": run_id}, {}, workspace_id=workspace_id)
 
     async def cancel_run(
@@ -445,7 +446,7 @@ class AsyncMethods(AsyncConnection):
     ) -> CancelledRunBody:
         """Cancel a run.
 
-        Ends it at once, wherever it is being worked on. Cancelling one that has ended changes nothing.
+        Ends the run immediately. Cancelling an ended run changes nothing.
         """
         return await self._call(
             CANCEL_RUN,
@@ -478,10 +479,10 @@ class AsyncMethods(AsyncConnection):
         return await self._call(LIST_MODELS, ModelList, {}, {}, workspace_id=workspace_id)
 
     async def whoami(self, *, workspace_id: Id | None = None) -> CallerBody:
-        """Show who the caller is.
+        """Get the caller.
 
-        The credential that the call carries: what it may do, where, until when, and who made it. Any key or session
-        token may ask.
+        The credential of the request: its permissions, workspace, expiration and creator. Available to every key and
+        session token.
         """
         return await self._call(WHOAMI, CallerBody, {}, {}, workspace_id=workspace_id)
 
@@ -495,7 +496,7 @@ class AsyncMethods(AsyncConnection):
     ) -> ApiKeyPage:
         """List the API keys of a workspace.
 
-        One page per call, newest first unless order=asc. Revoked keys are listed too.
+        One page per call, newest first unless order=asc. Includes revoked keys.
         """
         return await self._call(
             LIST_API_KEYS, ApiKeyPage, {}, {"limit": limit, "after": after, "order": order}, workspace_id=workspace_id
@@ -524,8 +525,8 @@ class AsyncMethods(AsyncConnection):
     ) -> CreatedApiKeyBody:
         """Create an API key.
 
-        With no permission that the calling key lacks and no longer life than its own. Where the workspace has set a
-        longest life, `expires_at` must lie within it.
+        The new key can have only permissions of the calling key, and no longer lifetime. If the workspace has a maximum
+        lifetime, `expires_at` is required and must be within it.
         """
         return await self._call(
             CREATE_API_KEY,
@@ -538,7 +539,7 @@ class AsyncMethods(AsyncConnection):
         )
 
     async def get_api_key(self, api_key_id: Id, *, workspace_id: Id | None = None) -> ApiKeyBody:
-        """Show an API key."""
+        """Get an API key."""
         return await self._call(GET_API_KEY, ApiKeyBody, {"api_key_id": api_key_id}, {}, workspace_id=workspace_id)
 
     async def revoke_api_key(
@@ -546,7 +547,7 @@ class AsyncMethods(AsyncConnection):
     ) -> ApiKeyBody:
         """Revoke an API key.
 
-        Takes effect at once, also on session tokens that the key made. Again is no error.
+        Takes effect immediately, also for session tokens that the key created. Revoking again changes nothing.
         """
         return await self._call(
             REVOKE_API_KEY,
@@ -567,9 +568,8 @@ class AsyncMethods(AsyncConnection):
     ) -> CreatedApiKeyBody:
         """Rotate an API key.
 
-        Makes a new key with the same label, permissions and expiry. The old one goes on working for the overlap and
-        ends then; tokens that it made live on until their own time. An Idempotency-Key that was used with the old key
-        is known to the new one too.
+        Creates a new key with the same label, permissions and expiration. The old key works until the overlap ends; its
+        session tokens keep their own expiration. Both keys share their Idempotency-Keys.
         """
         return await self._call(
             ROTATE_API_KEY,
@@ -806,7 +806,7 @@ class AsyncMethods(AsyncConnection):
     async def get_workspace(self, *, workspace_id: Id | None = None) -> WorkspaceBody:
         """Get the workspace.
 
-        The one that the key belongs to.
+        The workspace of the key.
         """
         return await self._call(GET_WORKSPACE, WorkspaceBody, {}, {}, workspace_id=workspace_id)
 
@@ -820,8 +820,7 @@ class AsyncMethods(AsyncConnection):
     ) -> MemberPage:
         """List the members of the workspace.
 
-        One page per call, in the order in which the server first heard of them, latest first unless order=asc. Those
-        who have left are listed too.
+        One page per call, newest users first unless order=asc. Includes former members.
         """
         return await self._call(
             LIST_MEMBERS, MemberPage, {}, {"limit": limit, "after": after, "order": order}, workspace_id=workspace_id
@@ -840,10 +839,10 @@ class AsyncMethods(AsyncConnection):
         )
 
     async def get_activity(self, *, minutes: int | None = None, workspace_id: Id | None = None) -> ActivityBody:
-        """Count what went on in the workspace.
+        """Get the activity of the workspace.
 
-        Figures for charts: runs by state, inputs and the time that runs waited for a worker, in at most 60 stretches of
-        equal length up to now. What was deleted is not counted.
+        Statistics for charts: runs by state, inputs, and how long runs waited for a worker, in up to 60 intervals of
+        equal length until now. Deleted objects are not counted.
         """
         return await self._call(GET_ACTIVITY, ActivityBody, {}, {"minutes": minutes}, workspace_id=workspace_id)
 
@@ -866,9 +865,8 @@ class AsyncMethods(AsyncConnection):
     ) -> AuditEventPage:
         """List audit events.
 
-        Who did what to which object from where: one entry for each change that was made, in the API or by the operator.
-        Inputs are not here, they are in the log of their session. One page per call, newest first unless order=asc.
-        Events are kept for a year, unless the server is set otherwise.
+        One event for each change by the API or the operator. Inputs are not included: they are in the log of their
+        session. One page per call, newest first unless order=asc. Events are kept for a year by default.
         """
         return await self._call(
             LIST_AUDIT_EVENTS,
@@ -959,8 +957,8 @@ class AsyncMethods(AsyncConnection):
     ) -> CreatedWebhookBody:
         """Create a webhook.
 
-        Runs that end from now on are told of to its URL, signed as Standard Webhooks has it, at least once and in no
-        promised order.
+        Sends an event to the URL for every run that ends from now on, signed according to Standard Webhooks. Each event
+        is delivered at least once; the order is not guaranteed.
         """
         return await self._call(
             CREATE_WEBHOOK,
@@ -990,8 +988,8 @@ class AsyncMethods(AsyncConnection):
     ) -> WebhookBody:
         """Change a webhook.
 
-        What is left out stays as it is. Deliveries that wait go to the new URL. Those that fall due while it is
-        disabled have failed.
+        Changes only the given fields. Pending deliveries go to the new URL. Deliveries that become due while the
+        webhook is disabled fail.
         """
         return await self._call(
             CHANGE_WEBHOOK,
@@ -1009,7 +1007,7 @@ class AsyncMethods(AsyncConnection):
     ) -> None:
         """Delete a webhook.
 
-        With its deliveries. One that is on its way may still arrive.
+        Also deletes its deliveries. A delivery that is being sent may still arrive.
         """
         return await self._call(
             DELETE_WEBHOOK, type(None), {"webhook_id": webhook_id}, {}, if_match=if_match, workspace_id=workspace_id
@@ -1024,10 +1022,10 @@ class AsyncMethods(AsyncConnection):
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> CreatedWebhookBody:
-        """Give a webhook a new signing secret.
+        """Rotate the signing secret of a webhook.
 
-        During the overlap every delivery carries a signature by each of the two, so that a receiver can change over at
-        its own time. The secret before those two, if it was still used, ends now.
+        During the overlap, deliveries are signed with both secrets, so that the receiver can switch at any time. An
+        even older secret ends now.
         """
         return await self._call(
             ROTATE_WEBHOOK_SECRET,
@@ -1043,9 +1041,9 @@ class AsyncMethods(AsyncConnection):
     async def test_webhook(
         self, webhook_id: Id, *, idempotency_key: str | None = None, workspace_id: Id | None = None
     ) -> WebhookDeliveryBody:
-        """Send a test to a webhook.
+        """Send a test event to a webhook.
 
-        An event of the type webhook.test, by the same way as every other.
+        Sends an event of type webhook.test like any other event.
         """
         return await self._call(
             TEST_WEBHOOK,
@@ -1068,7 +1066,7 @@ class AsyncMethods(AsyncConnection):
     ) -> WebhookDeliveryPage:
         """List the deliveries of a webhook.
 
-        One page per call, newest first unless order=asc. They are kept for a month unless set otherwise.
+        One page per call, newest first unless order=asc. Ended deliveries are kept for 30 days by default.
         """
         return await self._call(
             LIST_WEBHOOK_DELIVERIES,
@@ -1099,8 +1097,7 @@ class AsyncMethods(AsyncConnection):
     ) -> WebhookDeliveryBody:
         """Send a delivery again.
 
-        The same bytes under the same webhook-id, whatever became of it before; at once, and by the whole schedule if
-        that fails.
+        Sends the same payload with the same webhook-id again, immediately, and with all retries if it fails.
         """
         return await self._call(
             REDELIVER_WEBHOOK,

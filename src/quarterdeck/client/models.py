@@ -44,7 +44,7 @@ class Event(Struct, frozen=True):
 class EventPage(Struct, frozen=True):
     items: list[Event]
     next_cursor: int | None
-    """null at the current end; go on later with the last id."""
+    """null at the current end; continue later with the last ID."""
 
 
 class ModelOptions(Struct, frozen=True):
@@ -59,7 +59,7 @@ class ModelOptions(Struct, frozen=True):
 class SessionSkill(Struct, frozen=True):
     skill_id: UUID
     version: int | None = None
-    """null follows the skill: its default version, or else its latest."""
+    """null: the default version of the skill, or its latest."""
 
 
 class SessionSummary(Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     created_by: ActorBody
     archived_at: datetime | None
     revision: int
-    """Counts changes. The ETag is made of it."""
+    """Number of changes. The ETag is derived from it."""
 
 
 class ActiveRun(Struct, frozen=True):
@@ -101,7 +101,7 @@ class LastRun(Struct, frozen=True):
 
 class ListedSession(SessionSummary, frozen=True, kw_only=True):
     active_run: ActiveRun | None
-    """What is going on in it now. null: nothing."""
+    """The active run. null: none."""
     last_run: LastRun | None
     """The newest run. null: there is none yet."""
     last_activity_at: datetime
@@ -146,7 +146,7 @@ class SessionTokenBody(Struct, frozen=True, kw_only=True):
     session_id: UUID
     prefix: str
     api_key_id: UUID
-    """The key that made it. It ends when that key is revoked."""
+    """The key that created the token. Revoking it ends the token."""
     created_by: ActorBody
     created_at: datetime
     expires_at: datetime
@@ -160,7 +160,7 @@ class SessionTokenPage(Struct, frozen=True):
 
 class CreatedSessionTokenBody(SessionTokenBody, frozen=True, kw_only=True):
     token: str | UnsetType = UNSET
-    """Shown once: a replayed answer does not hold it."""
+    """Shown only once, never in a replayed response."""
 
 
 class RunBody(Struct, frozen=True, kw_only=True):
@@ -168,14 +168,14 @@ class RunBody(Struct, frozen=True, kw_only=True):
     session_id: UUID
     state: RunState
     attempts: int
-    """How often a worker took it up."""
+    """Number of attempts by workers."""
     steps: int
-    """Answers of the model that are stored."""
+    """Number of stored model responses."""
     inputs_accepted: int
     inputs_consumed: int
     usage: Usage
     failure: str | None
-    """Why it failed, if it did."""
+    """Why the run failed. null: it did not."""
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -188,7 +188,7 @@ class RunPage(Struct, frozen=True):
 
 class CancelledRunBody(RunBody, frozen=True, kw_only=True):
     discarded_input_ids: list[UUID]
-    """Inputs that the run had not taken up."""
+    """Inputs that the run had not consumed."""
 
 
 class ListedModel(Struct, frozen=True):
@@ -208,25 +208,25 @@ class CallerKind(StrEnum):
 
 
 class CallerBody(Struct, frozen=True, kw_only=True):
-    """The credential that asked, as it may be shown."""
+    """The calling credential, without its secret."""
 
     kind: CallerKind
     id: UUID
-    """Of the key or token."""
+    """ID of the key or token."""
     prefix: str
     """Marker, environment and eight characters of the secret."""
     label: str | None
-    """What people call the key. A token has none."""
+    """Label of the key. null for a token."""
     permissions: list[Permission]
-    """None for a token: its session is all that it sees."""
+    """Empty for a token, which can access only its session."""
     workspace_id: UUID
     workspace_name: str
     session_id: UUID | None
-    """The session of a token. null: a key."""
+    """The session of a token. null for a key."""
     expires_at: datetime | None
     """null: never."""
     user: ActorBody
-    """Who made the credential."""
+    """Who created the credential."""
 
 
 class ApiKeyBody(Struct, frozen=True):
@@ -249,7 +249,7 @@ class ApiKeyPage(Struct, frozen=True):
 
 class CreatedApiKeyBody(ApiKeyBody, frozen=True, kw_only=True):
     secret: str | UnsetType = UNSET
-    """Shown once: a replayed answer does not hold it."""
+    """Shown only once, never in a replayed response."""
 
 
 class SkillBody(Struct, frozen=True):
@@ -343,7 +343,7 @@ class WorkspaceBody(Struct, frozen=True):
     created_at: datetime
     owner: ActorBody
     max_key_days: int | None
-    """How long a new key may live. null: for ever."""
+    """Maximum lifetime of new keys, in days. null: no maximum."""
 
 
 class MemberRole(StrEnum):
@@ -355,7 +355,7 @@ class MemberBody(Struct, frozen=True):
     user: ActorBody
     role: MemberRole
     joined_at: datetime
-    """The last time, of somebody who came back."""
+    """When the person joined, or last rejoined."""
     ended_at: datetime | None
     """When the person left. null: still a member."""
 
@@ -376,33 +376,32 @@ class RunsByState(Struct, frozen=True):
 
 class InputCount(Struct, frozen=True):
     at: datetime
-    """Where the stretch begins. It ends where the next one begins."""
+    """Start of the interval. It ends where the next one starts."""
     count: int
-    """Inputs accepted, those that steered too."""
+    """Accepted inputs, including steering ones."""
 
 
 class TimeToStart(Struct, frozen=True):
     at: datetime
-    """Where the stretch begins. It ends where the next one begins."""
+    """Start of the interval. It ends where the next one starts."""
     runs: int
-    """Runs that were created in this stretch and have started since."""
+    """Runs created in this interval that have started."""
     p50_ms: int | None
-    """Half of them started within this. null: there are none."""
+    """Median time to start. null: no runs."""
     p95_ms: int | None
-    """19 of 20 of them did."""
+    """95th percentile of the time to start."""
 
 
 class ActivityBody(Struct, frozen=True, kw_only=True):
     since: datetime
-    """What came in at this moment or later is counted: at most one stretch more or less than was asked for, and
-    less where more than 200,000 runs or 500,000 inputs came in."""
+    """Start of the period. It differs from the requested one by up to one interval, and is later if there are more
+    than 200,000 runs or 500,000 inputs."""
     until: datetime
-    """When it was counted. The last stretch was not over then."""
+    """Time of counting. The last interval is incomplete."""
     bucket_seconds: int
-    """The length of a stretch. They begin at whole multiples."""
+    """Length of an interval. Intervals start at multiples of it."""
     runs_by_state: RunsByState
-    """Runs that were created since, as they are now, and the others that have not ended: all of them up to
-    200,000."""
+    """Current states of the runs created in the period, and of all others that have not ended: at most 200,000."""
     inputs: list[InputCount]
     time_to_start: list[TimeToStart]
 
@@ -423,7 +422,7 @@ class AuditEventBody(Struct, frozen=True):
     id: UUID
     created_at: datetime
     action: str
-    """The name of the operation. The operator's own are create_workspace, change_workspace, add_member,
+    """Name of the operation. Operations of the operator: create_workspace, change_workspace, add_member,
     remove_member and set_user."""
     object_type: ObjectType
     object_id: UUID
@@ -431,12 +430,12 @@ class AuditEventBody(Struct, frozen=True):
     """Name or label of the object at the time of the event; of a session its current title. null: it has none, the
     session was deleted, or the event was recorded before version 0.2.0."""
     actor: ActorBody | None
-    """null: the operator, who works on the database itself."""
+    """null: the operator, with `qd admin`."""
     api_key_id: UUID | None
-    """The key that was used, or that made the token that was."""
+    """The key that was used, or that created the session token that was used."""
     session_token_id: UUID | None
     address: str | None
-    """Of the client, or of the proxy in front of it."""
+    """Address of the client or its proxy."""
     request_id: str | None
     detail: Any
 
@@ -447,7 +446,7 @@ class AuditEventPage(Struct, frozen=True):
 
 
 class RunEvent(StrEnum):
-    """What a webhook can ask to be told."""
+    """Events that a webhook can subscribe to."""
 
     SUCCEEDED = "run.succeeded"
     FAILED = "run.failed"
@@ -461,13 +460,13 @@ class WebhookBody(Struct, frozen=True, kw_only=True):
     description: str | None
     enabled: bool
     disabled_reason: str | None
-    """Why the service turned it off, if it did."""
+    """Why the service disabled the webhook. null: it did not."""
     previous_secret_expires_at: datetime | None
-    """Until when deliveries are signed with the last secret too. May lie in the past."""
+    """Until when deliveries are also signed with the previous secret. May be in the past."""
     created_at: datetime
     created_by: ActorBody
     revision: int
-    """Counts the changes. The ETag is made of it."""
+    """Number of changes. The ETag is derived from it."""
 
 
 class WebhookPage(Struct, frozen=True):
@@ -477,7 +476,7 @@ class WebhookPage(Struct, frozen=True):
 
 class CreatedWebhookBody(WebhookBody, frozen=True, kw_only=True):
     secret: str | UnsetType = UNSET
-    """What deliveries are signed with. Shown once: a replayed answer does not hold it."""
+    """Signing secret. Shown only once, never in a replayed response."""
 
 
 class DeliveryState(StrEnum):
@@ -488,20 +487,20 @@ class DeliveryState(StrEnum):
 
 class WebhookDeliveryBody(Struct, frozen=True, kw_only=True):
     id: UUID
-    """Sent as webhook-id, the same with every attempt."""
+    """Sent as webhook-id, the same for every attempt."""
     webhook_id: UUID
     event: str
     run_id: UUID | None
-    """The run it tells of. null for a test."""
+    """The run of the event. null for a test."""
     state: DeliveryState
     attempts: int
     next_attempt_at: datetime | None
     last_status: int | None
-    """What the receiver answered last, if it answered."""
+    """Status of the receiver's last response. null: no response."""
     last_error: str | None
-    """Why the last attempt failed, if it did."""
+    """Why the last attempt failed. null: it did not."""
     duration_ms: int | None
-    """How long the last attempt took. null without a connection."""
+    """Duration of the last attempt. null: no connection."""
     created_at: datetime
     delivered_at: datetime | None
 

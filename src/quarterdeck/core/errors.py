@@ -64,7 +64,9 @@ class ServiceError(Exception):
 
 def unauthorized() -> ServiceError:
     """The same text for missing, malformed, unknown, revoked and expired credentials, to help no attacker."""
-    return ServiceError(Kind.UNAUTHORIZED, "A valid credential is required: Authorization: Bearer <key>.")
+    return ServiceError(
+        Kind.UNAUTHORIZED, "Missing, invalid, expired or revoked credential. Send Authorization: Bearer <key>."
+    )
 
 
 def forbidden(permission: str) -> ServiceError:
@@ -84,7 +86,7 @@ def invalid(reason: str) -> ServiceError:
 
 
 def too_large(limit_bytes: int) -> ServiceError:
-    return ServiceError(Kind.TOO_LARGE, f"The request body is larger than {limit_bytes} bytes.")
+    return ServiceError(Kind.TOO_LARGE, f"The request body is too large. The limit is {limit_bytes} bytes.")
 
 
 def too_slow(reason: str) -> ServiceError:
@@ -92,7 +94,7 @@ def too_slow(reason: str) -> ServiceError:
 
 
 def broken_body() -> ServiceError:
-    return ServiceError(Kind.BROKEN_BODY, "The request body ended early or is not framed as announced.")
+    return ServiceError(Kind.BROKEN_BODY, "The request body is incomplete or has invalid framing.")
 
 
 def malformed(reason: str) -> ServiceError:
@@ -101,11 +103,11 @@ def malformed(reason: str) -> ServiceError:
 
 
 def unknown_coding() -> ServiceError:
-    return ServiceError(Kind.MALFORMED, "The only Transfer-Encoding is chunked, and only once.")
+    return ServiceError(Kind.MALFORMED, "Unsupported Transfer-Encoding. Use chunked, once.")
 
 
 def unsatisfiable_range() -> ServiceError:
-    return ServiceError(Kind.UNSATISFIABLE_RANGE, "Range begins behind the end of the content.")
+    return ServiceError(Kind.UNSATISFIABLE_RANGE, "Range starts after the end of the content.")
 
 
 def conflict(reason: str) -> ServiceError:
@@ -113,11 +115,11 @@ def conflict(reason: str) -> ServiceError:
 
 
 def key_reused() -> ServiceError:
-    return conflict("This Idempotency-Key was used for a different request.")
+    return conflict("This Idempotency-Key was already used for a different request. Use a new key.")
 
 
 def archived_session() -> ServiceError:
-    return conflict("This session is archived and takes no input. Bring it back to go on.")
+    return conflict("This session is archived. Unarchive it to send input.")
 
 
 def input_discarded() -> ServiceError:
@@ -152,28 +154,27 @@ def too_much_to_retry() -> ServiceError:
 
 def precondition_failed() -> ServiceError:
     return ServiceError(
-        Kind.PRECONDITION, "It was changed since it was read: the ETag is not the one in If-Match. Read it again."
+        Kind.PRECONDITION, "This object has changed since you read it: If-Match does not match its ETag. Read it again."
     )
 
 
 def outdated(oldest: str) -> ServiceError:
     return ServiceError(
         Kind.OUTDATED,
-        f"This client is too old for this server, which needs {oldest} or newer: pip install --upgrade quarterdeck.",
+        f"This client is too old. The server requires {oldest} or newer: pip install --upgrade quarterdeck.",
     )
 
 
 def too_many(limit_name: str, wait_seconds: int) -> ServiceError:
     return ServiceError(
-        Kind.TOO_MANY, f"This {limit_name} has sent too many requests. Try again in {wait_seconds} s.", wait_seconds
+        Kind.TOO_MANY, f"Too many requests for this {limit_name}. Try again in {wait_seconds} s.", wait_seconds
     )
 
 
 def run_full() -> ServiceError:
     return ServiceError(
         Kind.TOO_MANY,
-        "The active run of this session has as many inputs waiting as it may have, by number or by size. Nothing was "
-        "stored: send it again when the run has taken some of them, or cancel the run.",
+        "The active run has too many waiting inputs. Nothing was stored. Try again later or cancel the run.",
         _RUN_FULL_WAIT_SECONDS,
     )
 
@@ -191,7 +192,7 @@ def too_many_streams(owner: str, limit: int) -> ServiceError:
     """It is unknown when another stream will end, so the wait is a fixed time."""
     return ServiceError(
         Kind.TOO_MANY_STREAMS,
-        f"This {owner} has {limit} open event streams, which is the limit. Close one, or try again in "
+        f"This {owner} has the maximum of {limit} open event streams. Close one or try again in "
         f"{_STREAM_WAIT_SECONDS} s.",
         _STREAM_WAIT_SECONDS,
     )
@@ -199,15 +200,17 @@ def too_many_streams(owner: str, limit: int) -> ServiceError:
 
 def contended() -> ServiceError:
     """A conflict that a retry can resolve."""
-    return ServiceError(Kind.CONTENDED, "The session's active run kept changing. Nothing was stored: send it again.")
+    return ServiceError(
+        Kind.CONTENDED, "The session's active run changed at the same time. Nothing was stored. Try again."
+    )
 
 
 def locked() -> ServiceError:
     """Another transaction held a lock for too long. A retry can resolve this conflict too."""
-    return ServiceError(Kind.CONTENDED, "Other requests are using the same object. Nothing was stored: send it again.")
+    return ServiceError(Kind.CONTENDED, "Other requests are changing the same object. Nothing was stored. Try again.")
 
 
-def unavailable(reason: str = "The service cannot reach a part it needs. Try again shortly.") -> ServiceError:
+def unavailable(reason: str = "The service is temporarily unavailable. Try again shortly.") -> ServiceError:
     return ServiceError(Kind.UNAVAILABLE, reason)
 
 
@@ -217,12 +220,10 @@ def search_too_slow() -> ServiceError:
 
 def outcome_unknown() -> ServiceError:
     return unavailable(
-        "The connection to the database was lost while the request was being stored: it may or may not have "
-        "taken effect. Send an Idempotency-Key to make retries safe."
+        "The connection to the database was lost while storing this request, which may have taken effect. Use an "
+        "Idempotency-Key to make retries safe."
     )
 
 
 def internal() -> ServiceError:
-    return ServiceError(
-        Kind.INTERNAL, "Something went wrong here. The X-Request-Id of this answer finds it in the log."
-    )
+    return ServiceError(Kind.INTERNAL, "Internal error. Report the X-Request-Id of this response to the operator.")

@@ -52,7 +52,7 @@ async def take_page(
         items = await fetch(request.after, request.limit + 2)
         found = bool(items) and items[0].id == request.after
         if cursor_must_exist and not found:
-            raise errors.invalid("after is not a cursor of this list.")
+            raise errors.invalid("after is not a valid cursor of this list.")
         items = items[1:] if found else items
     if len(items) <= request.limit:
         return items, None

@@ -6,6 +6,7 @@ docs/configuration.md describes each setting; a test compares the two.
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 PREFIX = "QUARTERDECK"
+# Used between our own processes, and by the tests.
+_OTHER_VARIABLES = (f"{PREFIX}_LIFELINE_", f"{PREFIX}_TEST_")
 
 Count = Annotated[int, Meta(ge=1)]
 Bytes = Annotated[int, Meta(ge=1)]
@@ -339,6 +342,19 @@ def variables() -> list[str]:
     ]
 
 
+def unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
+    """Variables that look like settings and are none, each with the nearest name of a setting."""
+    # Without the prefix, which would make all names similar.
+    known = [name.removeprefix(PREFIX) for name in variables()]
+    found = {name: name.removeprefix(PREFIX) for name in sorted(environ) if name.startswith(f"{PREFIX}_")}
+    nearest = {
+        name: get_close_matches(rest, known, n=1)
+        for name, rest in found.items()
+        if rest not in known and not name.startswith(_OTHER_VARIABLES)
+    }
+    return {name: PREFIX + matches[0] if matches else None for name, matches in nearest.items()}
+
+
 def read_settings(environ: Mapping[str, str]) -> Settings:
     faults: list[str] = []
     sections: dict[str, Any] = {}
@@ -354,7 +370,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
                 faults.append(f"{variable(section.name, field.name)}={text!r}: {fault}")
         sections[section.name] = section.type(**values)
     if sections["server"].health_port is not None and sections["server"].health_port == sections["server"].port:
-        faults.append("QUARTERDECK_SERVER_HEALTH_PORT is the port of the API")
+        faults.append("QUARTERDECK_SERVER_HEALTH_PORT must differ from QUARTERDECK_SERVER_PORT")
     if sections["database"].owner_url is not None and sections["database"].url is None:
         faults.append("QUARTERDECK_DATABASE_OWNER_URL is set without QUARTERDECK_DATABASE_URL")
     if faults:

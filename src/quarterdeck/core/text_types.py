@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-Text = Annotated[str, Meta(pattern=r"^[^\u0000]*$", description="Any text without U+0000.")]
+Text = Annotated[str, Meta(pattern=r"^[^\u0000]*$", description="Text without U+0000.")]
 # `$` alone would also match before a final newline.
 Line = Annotated[
     str,
@@ -14,7 +14,7 @@ Line = Annotated[
         max_length=200,
         # C0 and C1 controls, line and paragraph separators, bidirectional formatting characters.
         pattern=r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]*(?![\s\S])",
-        description="One line for people to read, without control characters.",
+        description="One line of text without control characters.",
     ),
 ]
 

@@ -7,6 +7,7 @@ release is refused. One process migrates at a time; the others wait and then fin
 
 import hashlib
 import importlib.util
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -71,35 +72,67 @@ def migrate(url: str, role: AppRole = USUAL_ROLE, audit: AuditSettings | None = 
     """Applies pending migrations and returns their names. Without `audit` the retention of the audit log is kept.
     A login that does not own the schema only checks that nothing is pending."""
     with psycopg.connect(url, autocommit=True, options=f"-c search_path={SCHEMA}") as connection:
-        ours = connection.execute(_OURS).fetchone()
-        if ours == (False,):
+        if not may_migrate(connection):
             _check_current(connection, role, audit)
             return []
-        connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
+        lock_migrations(connection)
         prepare_role(connection, role)
-        for schema in (SCHEMA, JOBS_SCHEMA):
-            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-        connection.execute(_CREATE)
-        applied: dict[str, str] = dict(connection.execute(_APPLIED).fetchall())
-        done = []
-        for script in _pending(applied):
-            with connection.transaction():
-                connection.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(script.schema)))
-                connection.execute(script.text.encode())
-                connection.execute(_RECORD, (script.name, script.sha256))
-            done.append(script.name)
+        done = apply_migrations(connection)
         # In one transaction: running processes keep their privileges at every moment.
         with connection.transaction():
-            for function in _scripts("functions"):
-                connection.execute(function.text.encode())
-            for grants in _scripts("grants"):
-                connection.execute(granted(grants.text, role))
-            close_database(connection)
-            if audit is not None and audit.keep_days is not None:
-                connection.execute(_KEEP_AUDIT_EVENTS, (audit.keep_days,))
-            elif audit is not None:
-                connection.execute(_KEEP_AUDIT_EVENTS_AT_FIRST)
+            apply_functions_and_grants(connection, role, audit)
     return done
+
+
+def may_migrate(connection: OwnConnection) -> bool:
+    """Whether this login owns the schema, or there is none yet."""
+    return connection.execute(_OURS).fetchone() != (False,)
+
+
+def lock_migrations(connection: OwnConnection) -> None:
+    """Until the connection is closed. Others that migrate wait."""
+    connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
+
+
+def applied_migrations(connection: OwnConnection) -> dict[str, str]:
+    """Names and SHA-256; empty before the first migration."""
+    if connection.execute(_KNOWN).fetchone() is None:
+        return {}
+    return dict(connection.execute(_APPLIED).fetchall())
+
+
+def check_known(applied: Mapping[str, str], source: str) -> None:
+    """Raises an error unless this release has all these migrations. `source` is what they were applied to."""
+    _pending(applied, source)
+
+
+def apply_migrations(connection: OwnConnection, only: Collection[str] | None = None) -> list[str]:
+    """Applies pending migrations, or those of them in `only`, and returns their names."""
+    for schema in (SCHEMA, JOBS_SCHEMA):
+        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+    connection.execute(_CREATE)
+    done = []
+    for script in _pending(dict(connection.execute(_APPLIED).fetchall())):
+        if only is not None and script.name not in only:
+            continue
+        with connection.transaction():
+            connection.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(script.schema)))
+            connection.execute(script.text.encode())
+            connection.execute(_RECORD, (script.name, script.sha256))
+        done.append(script.name)
+    return done
+
+
+def apply_functions_and_grants(connection: OwnConnection, role: AppRole, audit: AuditSettings | None) -> None:
+    for function in _scripts("functions"):
+        connection.execute(function.text.encode())
+    for grants in _scripts("grants"):
+        connection.execute(granted(grants.text, role))
+    close_database(connection)
+    if audit is not None and audit.keep_days is not None:
+        connection.execute(_KEEP_AUDIT_EVENTS, (audit.keep_days,))
+    elif audit is not None:
+        connection.execute(_KEEP_AUDIT_EVENTS_AT_FIRST)
 
 
 async def is_current(connection: Connection) -> bool:
@@ -115,21 +148,21 @@ def _check_current(connection: OwnConnection, role: AppRole, audit: AuditSetting
     connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role.name)))
     if _pending(dict(connection.execute(_APPLIED).fetchall())):
         raise MigrationError(
-            "the database is behind this release, and its login does not own the tables: "
-            "run `qd migrate` with QUARTERDECK_DATABASE_OWNER_URL"
+            "the database schema is outdated, and this login does not own the tables: run `qd migrate` with "
+            "QUARTERDECK_DATABASE_OWNER_URL"
         )
     keep_days = audit.keep_days if audit is not None else None
     if keep_days is not None and connection.execute(_AUDIT_EVENTS_KEPT).fetchone() != (keep_days,):
         raise MigrationError(
             f"the database does not keep the audit log for {keep_days} days (QUARTERDECK_AUDIT_KEEP_DAYS), "
-            "and its login may not change that: run `qd migrate` with QUARTERDECK_DATABASE_OWNER_URL"
+            "and this login may not change that: run `qd migrate` with QUARTERDECK_DATABASE_OWNER_URL"
         )
 
 
-def _pending(applied: dict[str, str]) -> list[_Script]:
+def _pending(applied: Mapping[str, str], source: str = "the database") -> list[_Script]:
     scripts = {script.name: script for script in _migrations()}
     if unknown := sorted(applied.keys() - scripts.keys()):
-        raise MigrationError(f"the database was migrated by a newer release ({unknown[-1]}); upgrade this one")
+        raise MigrationError(f"{source} was migrated by a newer release ({unknown[-1]}); upgrade this one")
     for name, sha256 in applied.items():
         if scripts[name].sha256 != sha256:
             raise MigrationError(f"migration {name} was changed after it was applied; restore the released file")

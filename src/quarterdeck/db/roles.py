@@ -57,6 +57,22 @@ WHERE p.pronamespace = 'pg_catalog'::regnamespace AND (
 ) AND has_function_privilege('public', p.oid, 'EXECUTE') AND pg_has_role(current_user, p.proowner, 'USAGE')
 """
 
+_PRIVILEGES = """
+WITH objects AS (
+    SELECT 'schema ' || nspname AS name, nspacl AS acl FROM pg_namespace WHERE nspname IN ('app', 'jobs')
+    UNION ALL
+    SELECT c.oid::regclass::text, c.relacl FROM pg_class c WHERE c.relnamespace::regnamespace::text IN ('app', 'jobs')
+    UNION ALL
+    SELECT c.oid::regclass || '.' || a.attname, a.attacl FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+    WHERE c.relnamespace::regnamespace::text IN ('app', 'jobs')
+    UNION ALL
+    SELECT p.oid::regprocedure::text, p.proacl FROM pg_proc p
+    WHERE p.pronamespace::regnamespace::text IN ('app', 'jobs')
+)
+SELECT o.name || ' ' || a.privilege_type FROM objects o, aclexplode(o.acl) a JOIN pg_roles r ON r.oid = a.grantee
+WHERE r.rolname = %s
+"""
+
 OwnConnection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -100,6 +116,12 @@ def close_database(connection: OwnConnection) -> None:
             connection.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO pg_signal_backend").format(sql.SQL(function)))
 
 
+def privileges(url: str, role: AppRole) -> set[str]:
+    """What the role was granted in our schemas."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        return {found for (found,) in connection.execute(_PRIVILEGES, (role.name,)).fetchall()}
+
+
 def granted(text: str, role: AppRole) -> bytes:
     """The text of a file of `grants/` for this role."""
     return text.replace("{role}", sql.Identifier(role.name).as_string()).encode()
@@ -114,8 +136,8 @@ def _prepare(connection: OwnConnection, role: AppRole) -> None:
         assert row is not None
         if row[0]:
             raise RoleError(
-                f"the role {role.name} is, or could become, one that may change the tables: "
-                "name another as QUARTERDECK_DATABASE_ROLE, and leave its making to `qd migrate`"
+                f"the role {role.name} has, or could get, the right to change the tables: set "
+                "QUARTERDECK_DATABASE_ROLE to another name, and let `qd migrate` create it"
             )
         _reset_defaults(connection, role)
         if role.password is not None:
@@ -128,8 +150,8 @@ def _prepare(connection: OwnConnection, role: AppRole) -> None:
         owner = sql.Identifier(connection.info.user).as_string()
         shown = name.as_string()
         raise RoleError(
-            "nothing was changed: this login may not make the role that the service runs as. Let a superuser run: "
-            f"CREATE ROLE {shown} NOLOGIN; GRANT {shown} TO {owner}; (without the first if the role is there)"
+            "nothing was changed: this login may not create the role of the service. Run as a superuser: CREATE ROLE "
+            f"{shown} NOLOGIN; GRANT {shown} TO {owner}; (omit the first if the role exists)"
         ) from fault
 
 

@@ -113,7 +113,7 @@ def _request_id(headers: Headers) -> str:
 def _check_host(headers: Headers) -> None:
     hosts = headers.getlist("host")
     if len(hosts) != 1 or not _HOST.fullmatch(hosts[0].strip()):
-        raise errors.invalid("The request needs exactly one Host header, with a host in it.")
+        raise errors.invalid("The request must have exactly one non-empty Host header.")
 
 
 def _check_transfer_encoding(headers: Headers) -> None:
@@ -122,7 +122,7 @@ def _check_transfer_encoding(headers: Headers) -> None:
     if codings and [coding.strip().lower() for coding in codings] != ["chunked"]:
         raise errors.unknown_coding()
     if codings and "content-length" in headers:
-        raise errors.malformed("A request has Transfer-Encoding or Content-Length, not both.")
+        raise errors.malformed("A request must not have both Transfer-Encoding and Content-Length.")
 
 
 def _check_path(scope: Scope) -> None:

@@ -105,7 +105,7 @@ class Request:
         if given is None and required:
             self._remember(f"{name} is required.")
         if given is not None and "\0" in given:
-            self._remember(f"{name} must not hold U+0000.")
+            self._remember(f"{name} must not contain U+0000.")
         if given is not None and most_characters is not None and len(given) > most_characters:
             self._remember(f"{name} must have at most {most_characters} characters.")
         return given
@@ -248,7 +248,7 @@ class Request:
     def _event_id(self, name: str, given: list[str]) -> int:
         number = int(given[0]) if len(given) == 1 and _DIGITS.fullmatch(given[0]) else MAX_EVENT_ID + 1
         if number > MAX_EVENT_ID:
-            self._remember(f"{name} must be the id of an event, or 0.")
+            self._remember(f"{name} must be an event ID or 0.")
         return number
 
     def _query_value(self, name: str) -> str | None:

@@ -88,7 +88,7 @@ def decode_json(raw: bytes, type_: type[T]) -> T:
         raw.decode()
         return _decoder(type_).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
-        raise errors.invalid(f"The body is not as expected: {fault}"[:_MESSAGE_CHARACTERS]) from None
+        raise errors.invalid(f"Invalid body: {fault}"[:_MESSAGE_CHARACTERS]) from None
     except RecursionError:
         raise errors.invalid("The body is nested too deeply.") from None
 

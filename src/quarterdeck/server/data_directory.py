@@ -116,8 +116,8 @@ def prepare(cluster: Cluster) -> Account | None:
         version = (cluster.pgdata / "PG_VERSION").read_text().strip()
         if version != MAJOR:
             raise EmbeddedError(
-                f"{cluster.pgdata} was made by PostgreSQL {version} and this release brings {MAJOR}: "
-                "dump it with the old release and restore it with this one"
+                f"{cluster.pgdata} was created by PostgreSQL {version}, but this release has {MAJOR}: use `qd admin "
+                "backup` with the old release and `qd admin restore` with this one"
             )
         if account is not None:
             _own_everything(cluster.pgdata, account)
@@ -164,8 +164,8 @@ def _system_account() -> Account:
         if subprocess.run(command, capture_output=True, check=False).returncode != 0:
             time.sleep(0.1)
     raise EmbeddedError(
-        f"PostgreSQL does not run as root and the user {SYSTEM_USER} cannot be added: "
-        "add it, run as an ordinary user, or set QUARTERDECK_DATABASE_URL"
+        f"PostgreSQL does not run as root, and the system user {SYSTEM_USER} cannot be created: create it, run as an "
+        "ordinary user, or set QUARTERDECK_DATABASE_URL"
     )
 
 
@@ -215,7 +215,7 @@ def _own_everything(pgdata: Path, account: Account) -> None:
 
 def _make_cluster(cluster: Cluster, account: Account | None) -> None:
     if cluster.pgdata.exists() and any(cluster.pgdata.iterdir()):
-        raise EmbeddedError(f"{cluster.pgdata} holds files but is no PostgreSQL cluster: move it away")
+        raise EmbeddedError(f"{cluster.pgdata} is not empty and not a PostgreSQL data directory: move it away")
     # Created beside its final place and renamed, so that a crash leaves no incomplete cluster.
     draft = cluster.data_dir / "postgres.new"
     shutil.rmtree(draft, ignore_errors=True)
@@ -247,7 +247,7 @@ def _make_cluster(cluster: Cluster, account: Account | None) -> None:
         lines = [line for line in made.stderr.splitlines() if "error" in line or "FATAL" in line]
         reason = lines[0] if lines else made.stderr.strip().rpartition("\n")[2]
         shutil.rmtree(draft, ignore_errors=True)
-        raise EmbeddedError(f"making the database in {cluster.pgdata} failed: {reason}")
+        raise EmbeddedError(f"cannot create the database in {cluster.pgdata}: {reason}")
     draft.rename(cluster.pgdata)
     sync_folder(cluster.data_dir)
 

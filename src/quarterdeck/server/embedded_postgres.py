@@ -30,7 +30,7 @@ from quarterdeck.server.data_directory import (
 )
 from quarterdeck.server.postgres_passwords import make_password
 
-__all__ = ["Claim", "EmbeddedError", "app_password", "app_url", "error_of", "running", "start_guard"]
+__all__ = ["Claim", "EmbeddedError", "app_password", "app_url", "error_of", "exists", "running", "start_guard"]
 
 POLL_SECONDS = 0.05
 # Enough to replay the WAL after a crash on a slow disk. A server that fails is noticed earlier: its guard ends.
@@ -50,6 +50,11 @@ def running(data_dir: Path) -> Iterator[str]:
         yield claim.url
     finally:
         claim.release()
+
+
+def exists(data_dir: Path) -> bool:
+    """Whether the folder has a database."""
+    return (Cluster(data_dir.resolve()).pgdata / "PG_VERSION").exists()
 
 
 def app_password(data_dir: Path) -> str:

@@ -68,7 +68,7 @@ def _set_owner_password(cluster: Cluster, account: Account | None, password: str
     faults = [line for line in done.stderr.splitlines() if "ERROR" in line or "FATAL" in line or "PANIC" in line]
     if done.returncode != 0 or faults:
         reason = faults[0] if faults else f"code {done.returncode}"
-        raise EmbeddedError(f"setting the password of the owner in {cluster.pgdata} failed: {reason}")
+        raise EmbeddedError(f"cannot set the owner's password in {cluster.pgdata}: {reason}")
 
 
 def read_password(path: Path) -> str | None:
@@ -78,7 +78,7 @@ def read_password(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     if entry is None:
-        raise EmbeddedError(f"{path} is no password file of ours: remove it, and a new password is made")
+        raise EmbeddedError(f"{path} is not a valid password file: delete it, and a new one is created")
     return entry[1]
 
 

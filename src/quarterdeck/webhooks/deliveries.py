@@ -19,8 +19,8 @@ from quarterdeck.webhooks.secret_encryption import SecretCipher, SecretKeyError
 from quarterdeck.webhooks.sender import Answered, Sender, SendError, UnreachableError
 
 _DISABLED = "The webhook was disabled."
-_GONE = "The receiver answered 410 Gone."
-_UNREADABLE = "The signing secret cannot be read. Whoever runs the service finds the reason in the log."
+_GONE = "The receiver responded with 410 Gone."
+_UNREADABLE = "The signing secret cannot be decrypted. The server's log has the reason."
 _HONOURS_RETRY_AFTER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 # The lease of an attempt, in multiples of the attempt's timeout. A worker that takes longer is considered dead.
 _LEASE_TIMEOUTS = 3
@@ -112,7 +112,7 @@ class DeliverySender:
         is_timed = True
         try:
             answered = await self._send(claimed, receiver)
-            error = None if _is_success(answered.status) else f"The receiver answered {answered.status}."
+            error = None if _is_success(answered.status) else f"The receiver responded with {answered.status}."
         except SendError as fault:
             error, detail = storable(str(fault)), fault.detail
             is_timed = not isinstance(fault, UnreachableError)
@@ -165,7 +165,7 @@ class DeliverySender:
             if outcome.disable is not None:
                 await store.disable(connection, receiver, outcome.disable)
             else:
-                await store.disable_failing(connection, receiver, f"Nothing was delivered for {days} days.", days)
+                await store.disable_failing(connection, receiver, f"No delivery has succeeded for {days} days.", days)
 
         await self._database.transaction(work, repeatable=True)
 

@@ -25,8 +25,8 @@ from quarterdeck.webhooks.secret_encryption import SecretCipher
 _DISABLED = Refusal(
     "disabled",
     errors.conflict("The webhook is disabled. Enable it first."),
-    "The webhook is disabled, by a person or because its receiver was gone or failed for days.",
-    "Enable it, then ask again.",
+    "The webhook is disabled: manually, or because its receiver is gone or failed for days.",
+    "Enable the webhook, then try again.",
 )
 
 
@@ -35,7 +35,7 @@ _DISABLED = Refusal(
     description="One page per call, newest first unless order=asc.",
     permission=Permission.WORKSPACE_READ,
     success_type=WebhookPage,
-    success="One page. next_cursor is null on the last.",
+    success="One page. next_cursor is null on the last page.",
     paged=True,
     cursor_must_exist=False,
 )
@@ -47,22 +47,22 @@ async def list_webhooks(request: Request, access: Access) -> WebhookPage:
 @operation(
     summary="Create a webhook",
     description=(
-        "Runs that end from now on are told of to its URL, signed as Standard Webhooks has it, at least once and in "
-        "no promised order."
+        "Sends an event to the URL for every run that ends from now on, signed according to Standard Webhooks. Each "
+        "event is delivered at least once; the order is not guaranteed."
     ),
     permission=Permission.KEY_MANAGE,
     payload=CreateWebhookBody,
     success_status=201,
     success_type=CreatedWebhookBody,
-    success="The new webhook, with its signing secret, which is shown only now.",
+    success="The new webhook, with its signing secret, which is shown only once.",
     idempotent=True,
     etag=True,
     refusals=(
         Refusal(
             "too_many",
-            errors.conflict("A workspace has at most 20 webhooks."),
-            "The workspace has as many webhooks as this server allows: 20 unless set otherwise.",
-            "Delete one that is not needed.",
+            errors.conflict("This workspace already has the maximum of 20 webhooks. Delete one first."),
+            "The workspace has the maximum number of webhooks (default: 20).",
+            "Delete a webhook that you no longer need.",
         ),
     ),
 )
@@ -85,14 +85,14 @@ async def get_webhook(request: Request, access: Access) -> WebhookBody:
 @operation(
     summary="Change a webhook",
     description=(
-        "What is left out stays as it is. Deliveries that wait go to the new URL. Those that fall due while it is "
-        "disabled have failed."
+        "Changes only the given fields. Pending deliveries go to the new URL. Deliveries that become due while the "
+        "webhook is disabled fail."
     ),
     permission=Permission.KEY_MANAGE,
     reads=True,
     payload=ChangeWebhookBody,
     success_type=WebhookBody,
-    success="The webhook as it is now.",
+    success="The changed webhook.",
     idempotent=True,
     etag=True,
     conditional=True,
@@ -104,11 +104,11 @@ async def change_webhook(request: Request, changes: Changes, settings: WebhookSe
 
 @operation(
     summary="Delete a webhook",
-    description="With its deliveries. One that is on its way may still arrive.",
+    description="Also deletes its deliveries. A delivery that is being sent may still arrive.",
     permission=Permission.KEY_MANAGE,
     success_status=204,
     success_type=None,
-    success="It is deleted.",
+    success="The webhook is deleted.",
     conditional=True,
 )
 async def delete_webhook(request: Request, changes: Changes) -> Answer:
@@ -117,16 +117,16 @@ async def delete_webhook(request: Request, changes: Changes) -> Answer:
 
 
 @operation(
-    summary="Give a webhook a new signing secret",
+    summary="Rotate the signing secret of a webhook",
     description=(
-        "During the overlap every delivery carries a signature by each of the two, so that a receiver can change over "
-        "at its own time. The secret before those two, if it was still used, ends now."
+        "During the overlap, deliveries are signed with both secrets, so that the receiver can switch at any time. An "
+        "even older secret ends now."
     ),
     permission=Permission.KEY_MANAGE,
     reads=True,
     payload=RotateWebhookSecretBody,
     success_type=CreatedWebhookBody,
-    success="The webhook with its new secret, which is shown only now.",
+    success="The webhook with its new secret, which is shown only once.",
     idempotent=True,
     etag=True,
     conditional=True,
@@ -137,12 +137,12 @@ async def rotate_webhook_secret(request: Request, changes: Changes, cipher: Secr
 
 
 @operation(
-    summary="Send a test to a webhook",
-    description="An event of the type webhook.test, by the same way as every other.",
+    summary="Send a test event to a webhook",
+    description="Sends an event of type webhook.test like any other event.",
     permission=Permission.KEY_MANAGE,
     success_status=201,
     success_type=WebhookDeliveryBody,
-    success="The delivery, which a worker sends within a second or so.",
+    success="The delivery. A worker sends it within about a second.",
     idempotent=True,
     refusals=(_DISABLED,),
 )
@@ -153,15 +153,13 @@ async def test_webhook(request: Request, changes: Changes) -> Answer:
 
 @operation(
     summary="List the deliveries of a webhook",
-    description="One page per call, newest first unless order=asc. They are kept for a month unless set otherwise.",
+    description="One page per call, newest first unless order=asc. Ended deliveries are kept for 30 days by default.",
     permission=Permission.WORKSPACE_READ,
     success_type=WebhookDeliveryPage,
-    success="One page. next_cursor is null on the last.",
+    success="One page. next_cursor is null on the last page.",
     paged=True,
     cursor_must_exist=False,
-    queries=(
-        Query("state", {"type": "string", "enum": list(DeliveryState)}, "Only deliveries that are in this state."),
-    ),
+    queries=(Query("state", {"type": "string", "enum": list(DeliveryState)}, "Only deliveries in this state."),),
 )
 async def list_webhook_deliveries(request: Request, access: Access) -> WebhookDeliveryPage:
     webhook_id, page = request.path_id("webhook_id"), request.page_request()
@@ -171,12 +169,11 @@ async def list_webhook_deliveries(request: Request, access: Access) -> WebhookDe
 
 @operation(
     summary="Send a delivery again",
-    description="The same bytes under the same webhook-id, whatever became of it before; at once, and by the whole "
-    "schedule if that fails.",
+    description="Sends the same payload with the same webhook-id again, immediately, and with all retries if it fails.",
     permission=Permission.KEY_MANAGE,
     reads=True,
     success_type=WebhookDeliveryBody,
-    success="The delivery, waiting to be sent.",
+    success="The pending delivery.",
     idempotent=True,
     refusals=(_DISABLED,),
 )

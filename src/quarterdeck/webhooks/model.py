@@ -18,13 +18,13 @@ Url = Annotated[
     Meta(
         max_length=MAX_URL_CHARACTERS,
         pattern="^https?://",
-        description="Where events are posted to: https, a public address, without user name and fragment.",
+        description="URL that receives the events: https with a public address, without user name and fragment.",
     ),
 ]
 
 
 class RunEvent(StrEnum):
-    """What a webhook can ask to be told."""
+    """Events that a webhook can subscribe to."""
 
     SUCCEEDED = "run.succeeded"
     FAILED = "run.failed"
@@ -44,7 +44,7 @@ class CreateWebhookBody(Struct, frozen=True):
 
 
 class ChangeWebhookBody(Struct, frozen=True):
-    """What is left out stays as it is."""
+    """Changes only the given fields."""
 
     url: Url | UnsetType = UNSET
     events: Events | UnsetType = UNSET
@@ -55,7 +55,7 @@ class ChangeWebhookBody(Struct, frozen=True):
 class RotateWebhookSecretBody(Struct, frozen=True):
     overlap_seconds: Annotated[
         int,
-        Meta(ge=0, le=7 * _DAY_SECONDS, description="For how long deliveries are signed with the old secret too."),
+        Meta(ge=0, le=7 * _DAY_SECONDS, description="How long deliveries are also signed with the old secret."),
     ] = _DAY_SECONDS
 
 
@@ -65,20 +65,20 @@ class WebhookBody(Struct, frozen=True, kw_only=True):
     events: list[RunEvent]
     description: str | None
     enabled: bool
-    disabled_reason: Annotated[str | None, Meta(description="Why the service turned it off, if it did.")]
+    disabled_reason: Annotated[str | None, Meta(description="Why the service disabled the webhook. null: it did not.")]
     previous_secret_expires_at: Annotated[
         Moment | None,
-        Meta(description="Until when deliveries are signed with the last secret too. May lie in the past."),
+        Meta(description="Until when deliveries are also signed with the previous secret. May be in the past."),
     ]
     created_at: Moment
     created_by: ActorBody
-    revision: Annotated[int, Meta(description="Counts the changes. The ETag is made of it.")]
+    revision: Annotated[int, Meta(description="Number of changes. The ETag is derived from it.")]
 
 
 class CreatedWebhookBody(WebhookBody, frozen=True, kw_only=True):
     secret: Annotated[
         str | UnsetType,
-        Meta(description="What deliveries are signed with. Shown once: a replayed answer does not hold it."),
+        Meta(description="Signing secret. Shown only once, never in a replayed response."),
     ] = UNSET
 
 
@@ -94,16 +94,16 @@ class DeliveryState(StrEnum):
 
 
 class WebhookDeliveryBody(Struct, frozen=True, kw_only=True):
-    id: Annotated[UUID, Meta(description="Sent as webhook-id, the same with every attempt.")]
+    id: Annotated[UUID, Meta(description="Sent as webhook-id, the same for every attempt.")]
     webhook_id: UUID
     event: str
-    run_id: Annotated[UUID | None, Meta(description="The run it tells of. null for a test.")]
+    run_id: Annotated[UUID | None, Meta(description="The run of the event. null for a test.")]
     state: DeliveryState
     attempts: int
     next_attempt_at: Moment | None
-    last_status: Annotated[int | None, Meta(description="What the receiver answered last, if it answered.")]
-    last_error: Annotated[str | None, Meta(description="Why the last attempt failed, if it did.")]
-    duration_ms: Annotated[int | None, Meta(description="How long the last attempt took. null without a connection.")]
+    last_status: Annotated[int | None, Meta(description="Status of the receiver's last response. null: no response.")]
+    last_error: Annotated[str | None, Meta(description="Why the last attempt failed. null: it did not.")]
+    duration_ms: Annotated[int | None, Meta(description="Duration of the last attempt. null: no connection.")]
     created_at: Moment
     delivered_at: Moment | None
 

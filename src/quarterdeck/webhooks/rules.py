@@ -58,14 +58,14 @@ def read_url(url: str, settings: WebhookSettings) -> Target:
     authority = _AUTHORITY.fullmatch(match[2]) if match else None
     if match is None or authority is None or not _TARGET.fullmatch(match[3]):
         raise errors.invalid(
-            "url must be https://host/path, without user name, fragment, blanks and characters that are not encoded."
+            "url must be https://host/path without user name, fragment, spaces or unencoded characters."
         )
     scheme = match[1].lower()
     if scheme == "http" and not settings.allow_http:
-        raise errors.invalid("url must begin with https://: this server posts nothing unencrypted.")
+        raise errors.invalid("url must start with https://.")
     port = int(authority[2]) if authority[2] else _PORTS[scheme]
     if port not in _PORTS.values() and not _FIRST_FREE_PORT <= port < 2**16:
-        raise errors.invalid(f"url must name the port 80, 443 or one from {_FIRST_FREE_PORT} to 65535.")
+        raise errors.invalid(f"url must use port 80, 443 or {_FIRST_FREE_PORT} to 65535.")
     path = match[3] if match[3].startswith("/") else f"/{match[3]}"
     return Target(scheme, _read_host(authority[1], settings), port, path)
 
@@ -81,7 +81,7 @@ def _read_host(text: str, settings: WebhookSettings) -> str:
     try:
         address = ip_address(host.strip("[]"))
     except ValueError:
-        raise errors.invalid("url must name a host, or an address as four decimal numbers or in brackets.") from None
+        raise errors.invalid("url must have a valid host name, IPv4 address or IPv6 address in brackets.") from None
     if not settings.allow_private_addresses and not is_public(address):
         raise _not_public()
     return str(address)
@@ -95,12 +95,12 @@ def _read_name(text: str) -> str:
     except idna.IDNAError:
         name = ""
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in name.split(".")):
-        raise errors.invalid("url must name a host.")
+        raise errors.invalid("url must have a host.")
     return name
 
 
 def _not_public() -> Exception:
-    return errors.invalid("url must lead to a public address.")
+    return errors.invalid("url must have a public address.")
 
 
 def is_public(address: IpAddress) -> bool:

@@ -47,13 +47,11 @@ class SecretCipher:
             self._load(create=False)
         key = self._keys.get(key_id)
         if key is None:
-            raise SecretKeyError(
-                f"the key {key_id.hex()}, which sealed this secret, is not among those of this process"
-            )
+            raise SecretKeyError(f"the key {key_id.hex()}, which encrypted this secret, is missing")
         try:
             return key.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], webhook_id.bytes)
         except InvalidTag:
-            raise SecretKeyError(f"the secret was changed after it was sealed with the key {key_id.hex()}") from None
+            raise SecretKeyError(f"the secret was changed after it was encrypted with the key {key_id.hex()}") from None
 
     def is_current(self, encrypted: bytes) -> bool:
         """Whether the first key encrypted it."""
@@ -68,7 +66,7 @@ class SecretCipher:
             texts, source = self._read_file(create=create).split(), str(self._file)
         keys = [_decoded(text.strip()) for text in texts]
         if not keys or None in keys:
-            raise SecretKeyError(f"{source} must hold keys of {_KEY_BYTES} bytes in base64, and holds something else")
+            raise SecretKeyError(f"{source} must contain base64-encoded keys of {_KEY_BYTES} bytes")
         self._keys = {hashlib.sha256(key).digest()[:_KEY_ID_BYTES]: AESGCM(key) for key in keys if key is not None}
 
     def _read_file(self, *, create: bool) -> str:
@@ -77,7 +75,7 @@ class SecretCipher:
                 _create(self._file)
             return self._file.read_text("ascii")
         except (OSError, UnicodeDecodeError) as fault:
-            raise SecretKeyError(f"{self._file} cannot be read or made ({type(fault).__name__})") from fault
+            raise SecretKeyError(f"{self._file} cannot be read or created ({type(fault).__name__})") from fault
 
 
 def _decoded(text: str) -> bytes | None:

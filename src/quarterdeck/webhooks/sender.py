@@ -73,7 +73,7 @@ class Sender:
             # The settings changed after the URL was stored.
             raise UnreachableError(fault.message) from None
         except TimeoutError:
-            raise SendError(f"There was no answer within {self._settings.timeout_seconds:g} seconds.") from None
+            raise SendError(f"No response within {self._settings.timeout_seconds:g} seconds.") from None
         except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as fault:
             raise SendError(_message(fault)) from fault
 
@@ -167,9 +167,9 @@ class _CheckedBackend(httpcore2.AsyncNetworkBackend):
 
 def _message(fault: Exception) -> str:
     if isinstance(fault, httpcore2.TimeoutException):
-        return "No connection could be made in time."
+        return "The connection timed out."
     if isinstance(fault, httpcore2.ConnectError):
-        return f"No connection could be made: {fault}"[:_ERROR_CHARACTERS]
+        return f"The connection failed: {fault}"[:_ERROR_CHARACTERS]
     if isinstance(fault, httpcore2.ProtocolError):
-        return "The answer was not HTTP, or ended early."
-    return "The connection broke before an answer came."
+        return "The response was invalid or incomplete."
+    return "The connection was closed before a response."

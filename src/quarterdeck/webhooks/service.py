@@ -59,7 +59,9 @@ async def create_webhook(
         target = rules.read_url(body.url, settings)
         await store.lock_workspace(connection, workspace_id)
         if await store.count(connection, workspace_id) >= settings.per_workspace:
-            raise errors.conflict(f"A workspace has at most {settings.per_workspace} webhooks.")
+            raise errors.conflict(
+                f"This workspace already has the maximum of {settings.per_workspace} webhooks. Delete one first."
+            )
         webhook_id, secret = new_id(), signatures.new_secret()
         webhook = NewWebhook(
             id=webhook_id,
@@ -203,7 +205,7 @@ async def reseal_webhooks(connection: Connection, cipher: SecretCipher) -> int:
             await store.set_secrets(connection, webhook_id, fresh, before)
             resealed += 1
     except SecretKeyError as fault:
-        raise errors.conflict(f"The secret of a webhook cannot be sealed anew: {fault}.") from fault
+        raise errors.conflict(f"A webhook secret cannot be re-encrypted: {fault}.") from fault
     return resealed
 
 
@@ -286,9 +288,7 @@ def _encrypt(cipher: SecretCipher, webhook_id: UUID, secret: bytes) -> bytes:
     try:
         return cipher.encrypt(webhook_id, secret)
     except SecretKeyError as fault:
-        raise errors.unavailable(
-            "Signing secrets cannot be sealed here. Whoever runs the service finds the reason in the log."
-        ) from fault
+        raise errors.unavailable("Webhook secrets cannot be encrypted. The server's log has the reason.") from fault
 
 
 def _check_enabled(webhook: WebhookBody) -> None:

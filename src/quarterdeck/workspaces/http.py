@@ -10,7 +10,7 @@ from quarterdeck.workspaces.model import MemberPage, WorkspaceBody
 
 @operation(
     summary="Get the workspace",
-    description="The one that the key belongs to.",
+    description="The workspace of the key.",
     permission=Permission.WORKSPACE_READ,
     success_type=WorkspaceBody,
     success="The workspace.",
@@ -21,11 +21,10 @@ async def get_workspace(request: Request, access: Access) -> WorkspaceBody:
 
 @operation(
     summary="List the members of the workspace",
-    description="One page per call, in the order in which the server first heard of them, latest first unless "
-    "order=asc. Those who have left are listed too.",
+    description="One page per call, newest users first unless order=asc. Includes former members.",
     permission=Permission.WORKSPACE_READ,
     success_type=MemberPage,
-    success="One page. next_cursor is null on the last.",
+    success="One page. next_cursor is null on the last page.",
     paged=True,
 )
 async def list_members(request: Request, access: Access) -> MemberPage:

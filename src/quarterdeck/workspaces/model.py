@@ -15,7 +15,7 @@ class WorkspaceBody(Struct, frozen=True):
     name: str
     created_at: Moment
     owner: ActorBody
-    max_key_days: Annotated[int | None, Meta(description="How long a new key may live. null: for ever.")]
+    max_key_days: Annotated[int | None, Meta(description="Maximum lifetime of new keys, in days. null: no maximum.")]
 
 
 class MemberRole(StrEnum):
@@ -26,7 +26,7 @@ class MemberRole(StrEnum):
 class MemberBody(Struct, frozen=True):
     user: ActorBody
     role: MemberRole
-    joined_at: Annotated[Moment, Meta(description="The last time, of somebody who came back.")]
+    joined_at: Annotated[Moment, Meta(description="When the person joined, or last rejoined.")]
     ended_at: Annotated[Moment | None, Meta(description="When the person left. null: still a member.")]
 
     @property

@@ -57,7 +57,7 @@ async def list_members(access: Access, call: Call[None], request: PageRequest) -
 async def show_workspace(connection: Connection, workspace_id: UUID) -> WorkspaceBody:
     workspace = await store.get(connection, workspace_id)
     if workspace is None:
-        raise errors.invalid("There is no workspace with that id.")
+        raise errors.invalid("There is no workspace with this ID.")
     return workspace
 
 
@@ -154,7 +154,7 @@ async def set_user(connection: Connection, email: str, display_name: str | None)
     async with connection.transaction():
         user = await store.lock_user(connection, email)
         if user is None:
-            raise errors.invalid(f"Nobody here has the address {email}.")
+            raise errors.invalid(f"There is no user with the email address {email}.")
         if user.display_name != display_name:
             await store.name_user(connection, user.user_id, display_name)
             for workspace_id in await store.workspaces_of_user(connection, user.user_id):
@@ -202,7 +202,7 @@ async def _add_key(
 async def _lock_workspace(connection: Connection, workspace_id: UUID) -> UUID:
     owner_id = await store.lock_workspace(connection, workspace_id)
     if owner_id is None:
-        raise errors.invalid("There is no workspace with that id.")
+        raise errors.invalid("There is no workspace with this ID.")
     return owner_id
 
 

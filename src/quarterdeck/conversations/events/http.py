@@ -25,20 +25,19 @@ _HEARTBEAT = b": still here\n\n"
 
 @operation(
     summary="Read the log of a session",
-    description="Oldest first: what was asked, what the agent did, how its runs ended. One page per call, or, "
-    "with `Accept: text/event-stream`, everything from `after` on and then what comes, as it comes.",
+    description="Inputs, answers, tool calls and run states, oldest first. One page per call. With `Accept: "
+    "text/event-stream`, streams all events after `after` and then new ones as they occur.",
     permission=Permission.WORKSPACE_READ,
     success_type=EventPage,
-    success="One page. next_cursor is null at the current end; go on later with the id of the last event.",
+    success="One page. next_cursor is null at the current end; continue later with the ID of the last event.",
     log=True,
     session_token=True,
     refusals=(
         Refusal(
             "too_many_streams",
             errors.too_many_streams("credential", StreamSettings().per_credential),
-            "The credential or its workspace has as many event streams open as this server's settings allow.",
-            "Close streams that are no longer read, or try again after the seconds in Retry-After. "
-            "Pages are not affected.",
+            "The credential or its workspace has the maximum number of open event streams.",
+            "Close unused streams, or retry after the seconds in Retry-After. Pages are not affected.",
         ),
     ),
 )

@@ -42,7 +42,7 @@ class EventBody(Struct, frozen=True):
 
 class EventPage(Struct, frozen=True):
     items: list[EventBody]
-    next_cursor: Annotated[int | None, Meta(description="null at the current end; go on later with the last id.")]
+    next_cursor: Annotated[int | None, Meta(description="null at the current end; continue later with the last ID.")]
 
 
 class DeltaBody(Struct, frozen=True):

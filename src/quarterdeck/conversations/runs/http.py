@@ -16,12 +16,12 @@ from quarterdeck.http.request import Request
 
 @operation(
     summary="Submit a user turn to a session",
-    description="Starts a run when none is active, and otherwise steers the active one, unless `delivery` says "
-    "something else. The answer says which.",
+    description="Starts a run, or steers the active run if there is one, unless `delivery` says otherwise. The response "
+    "says which.",
     permission=Permission.SESSION_MANAGE,
     payload=InputEvent,
     success_type=SubmitKindBody,
-    success="The input queued a new run or steered the active one. It is stored.",
+    success="The input is stored. It queued a new run or steered the active one.",
     idempotent=True,
     session_token=True,
     refusals=(
@@ -29,19 +29,19 @@ from quarterdeck.http.request import Request
             "archived",
             errors.archived_session(),
             "The session is archived.",
-            "Bring the session back, or talk in another.",
+            "Unarchive the session or use another one.",
         ),
         Refusal(
             "contended",
             errors.contended(),
-            "The active run changed twice while the input was being stored. Nothing was stored.",
-            "Send it again at once. Only this conflict carries Retry-After.",
+            "The active run changed twice during the request. Nothing was stored.",
+            "Retry immediately. Only this conflict has Retry-After.",
         ),
         Refusal(
             "run_full",
             errors.run_full(),
-            "The active run has as many inputs waiting as the server's settings allow. Nothing was stored.",
-            "Send it again after the seconds in Retry-After, or cancel the run.",
+            "The active run has too many waiting inputs. Nothing was stored.",
+            "Retry after the seconds in Retry-After, or cancel the run.",
         ),
         Refusal(
             "too_many_pending",
@@ -65,10 +65,10 @@ async def submit_input(
 
 
 @operation(
-    summary="Show a run",
+    summary="Get a run",
     permission=Permission.WORKSPACE_READ,
     success_type=RunBody,
-    success="The run as it is now.",
+    success="The run.",
     session_token=True,
 )
 async def get_run(request: Request, access: Access) -> RunBody:
@@ -81,7 +81,7 @@ async def get_run(request: Request, access: Access) -> RunBody:
     description="One page per call, newest first unless order=asc.",
     permission=Permission.WORKSPACE_READ,
     success_type=RunPage,
-    success="One page. next_cursor is null on the last.",
+    success="One page. next_cursor is null on the last page.",
     paged=True,
     session_token=True,
 )
@@ -92,10 +92,10 @@ async def list_session_runs(request: Request, access: Access) -> RunPage:
 
 @operation(
     summary="Cancel a run",
-    description="Ends it at once, wherever it is being worked on. Cancelling one that has ended changes nothing.",
+    description="Ends the run immediately. Cancelling an ended run changes nothing.",
     permission=Permission.SESSION_MANAGE,
     success_type=CancelledRunBody,
-    success="The run, and the inputs that it had not taken up.",
+    success="The run, and the inputs that it had not consumed.",
     idempotent=True,
     session_token=True,
 )

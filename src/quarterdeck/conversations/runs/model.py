@@ -100,19 +100,19 @@ class RunBody(Struct, frozen=True, kw_only=True):
     id: UUID
     session_id: UUID
     state: RunState
-    attempts: Annotated[int, Meta(description="How often a worker took it up.")]
-    steps: Annotated[int, Meta(description="Answers of the model that are stored.")]
+    attempts: Annotated[int, Meta(description="Number of attempts by workers.")]
+    steps: Annotated[int, Meta(description="Number of stored model responses.")]
     inputs_accepted: int
     inputs_consumed: int
     usage: Usage
-    failure: Annotated[str | None, Meta(description="Why it failed, if it did.")]
+    failure: Annotated[str | None, Meta(description="Why the run failed. null: it did not.")]
     created_at: Moment
     started_at: Moment | None
     finished_at: Moment | None
 
 
 class CancelledRunBody(RunBody, frozen=True, kw_only=True):
-    discarded_input_ids: Annotated[list[UUID], Meta(description="Inputs that the run had not taken up.")]
+    discarded_input_ids: Annotated[list[UUID], Meta(description="Inputs that the run had not consumed.")]
 
 
 class RunPage(Struct, frozen=True):

@@ -19,10 +19,10 @@ from quarterdeck.http.request import Request
 
 @operation(
     summary="List the tokens of a session",
-    description="One page per call, newest first unless order=asc. Ended tokens are listed too.",
+    description="One page per call, newest first unless order=asc. Includes expired and revoked tokens.",
     permission=Permission.WORKSPACE_READ,
     success_type=SessionTokenPage,
-    success="One page. next_cursor is null on the last.",
+    success="One page. next_cursor is null on the last page.",
     paged=True,
 )
 async def list_session_tokens(request: Request, access: Access) -> SessionTokenPage:
@@ -32,20 +32,20 @@ async def list_session_tokens(request: Request, access: Access) -> SessionTokenP
 
 @operation(
     summary="Create a token for one session",
-    description="It holds no permissions, works on its own session only, and ends when the key that made it is "
+    description="The token has no permissions, works only for its session, and ends when the key that created it is "
     "revoked.",
     permission=Permission.SESSION_MANAGE,
     payload=CreateSessionTokenBody,
     success_status=201,
     success_type=CreatedSessionTokenBody,
-    success="The new token, which is shown only now.",
+    success="The new token, which is shown only once.",
     idempotent=True,
     refusals=(
         Refusal(
             "exceeds_caller",
-            errors.exceeds_caller("A key cannot give a longer life than its own."),
-            "The token would outlive the calling key.",
-            "Ask for an earlier `expires_at`, or leave it out.",
+            errors.exceeds_caller("The lifetime must not exceed that of the calling key."),
+            "The token would have a longer lifetime than the calling key.",
+            "Request an earlier `expires_at` or omit it.",
         ),
     ),
 )
@@ -60,7 +60,7 @@ async def create_session_token(
 
 @operation(
     summary="Revoke a token of a session",
-    description="Takes effect at once, on open event streams too. Again is no error.",
+    description="Takes effect immediately, also for open event streams. Revoking again changes nothing.",
     permission=Permission.SESSION_MANAGE,
     success_type=SessionTokenBody,
     success="The revoked token.",

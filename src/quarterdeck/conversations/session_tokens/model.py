@@ -10,14 +10,14 @@ from quarterdeck.core.text_types import Moment
 
 
 class CreateSessionTokenBody(Struct, frozen=True):
-    expires_at: Annotated[Moment | None, Meta(description="By default and at most as the server is set.")] = None
+    expires_at: Annotated[Moment | None, Meta(description="Default and maximum are settings of the server.")] = None
 
 
 class SessionTokenBody(Struct, frozen=True, kw_only=True):
     id: UUID
     session_id: UUID
     prefix: str
-    api_key_id: Annotated[UUID, Meta(description="The key that made it. It ends when that key is revoked.")]
+    api_key_id: Annotated[UUID, Meta(description="The key that created the token. Revoking it ends the token.")]
     created_by: ActorBody
     created_at: Moment
     expires_at: Moment
@@ -25,7 +25,7 @@ class SessionTokenBody(Struct, frozen=True, kw_only=True):
 
 
 class CreatedSessionTokenBody(SessionTokenBody, frozen=True, kw_only=True):
-    token: Annotated[str | UnsetType, Meta(description="Shown once: a replayed answer does not hold it.")] = UNSET
+    token: Annotated[str | UnsetType, Meta(description="Shown only once, never in a replayed response.")] = UNSET
 
 
 class SessionTokenPage(Struct, frozen=True):

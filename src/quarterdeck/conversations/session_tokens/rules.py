@@ -15,6 +15,6 @@ def token_expiry(requested: datetime | None, now: datetime, principal: Principal
         return default if principal.expires_at is None else min(default, principal.expires_at)
     check_expiry(requested, now)
     if requested > now + timedelta(seconds=settings.max_life_seconds):
-        raise errors.invalid(f"expires_at is more than {settings.max_life_seconds} seconds away.")
+        raise errors.invalid(f"expires_at must be within the next {settings.max_life_seconds} seconds.")
     check_life(principal, requested)
     return requested

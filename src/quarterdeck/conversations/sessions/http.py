@@ -32,11 +32,11 @@ _SEARCH_CHARACTERS = 200
     description="One page per call, newest first unless order=asc.",
     permission=Permission.WORKSPACE_READ,
     success_type=SessionPage,
-    success="One page. next_cursor is null on the last.",
+    success="One page. next_cursor is null on the last page.",
     paged=True,
     cursor_must_exist=False,
     queries=(
-        Query("archived", {"type": "boolean", "default": False}, "Whether to list the archived ones instead."),
+        Query("archived", {"type": "boolean", "default": False}, "List archived ones instead of active ones."),
         Query(
             "search",
             {"type": "string", "maxLength": _SEARCH_CHARACTERS, "pattern": "^[^\\u0000]*$"},
@@ -120,10 +120,10 @@ async def fork_session(request: Request, changes: Changes, models: ModelCatalog,
 
 
 @operation(
-    summary="Show a session",
+    summary="Get a session",
     permission=Permission.WORKSPACE_READ,
     success_type=SessionBody,
-    success="The session. What is said in it is its log.",
+    success="The session. Its messages are in its log.",
     session_token=True,
     etag=True,
 )
@@ -134,12 +134,12 @@ async def get_session(request: Request, access: Access, models: ModelCatalog) ->
 
 @operation(
     summary="Change or archive a session",
-    description="What is left out stays as it is. A run that is under way goes on as it began; the next one takes up "
-    "the change. An archived session refuses input with 409; what it has accepted is still worked on.",
+    description="Changes only the given fields. The active run keeps its settings; the next run uses the new ones. An "
+    "archived session answers input with 409; inputs that it has accepted are still processed.",
     permission=Permission.SESSION_MANAGE,
     payload=ChangeSessionBody,
     success_type=SessionBody,
-    success="The session as it is now.",
+    success="The changed session.",
     idempotent=True,
     etag=True,
     conditional=True,
@@ -151,11 +151,12 @@ async def change_session(request: Request, changes: Changes, models: ModelCatalo
 
 @operation(
     summary="Delete a session",
-    description="With its log, its runs and its tokens, for good. Its active run is cancelled. Again is 404.",
+    description="Permanently deletes the session with its log, runs and tokens. Its active run is cancelled. Deleting "
+    "again returns 404.",
     permission=Permission.SESSION_MANAGE,
     success_status=204,
     success_type=None,
-    success="It is gone.",
+    success="The session is deleted.",
     conditional=True,
 )
 async def delete_session(request: Request, changes: Changes, models: ModelCatalog) -> Answer:

@@ -16,7 +16,7 @@ class SessionSkill(Struct, frozen=True):
     skill_id: UUID
     version: Annotated[
         Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
-        Meta(description="null follows the skill: its default version, or else its latest."),
+        Meta(description="null: the default version of the skill, or its latest."),
     ] = None
 
 
@@ -25,7 +25,7 @@ Model = Annotated[
     Line | None,
     Meta(description="`provider:name` of a configured provider, or `demo`. null: the default model of the server."),
 ]
-Instructions = Annotated[Text | None, Meta(description="What the agent is told before everything else.")]
+Instructions = Annotated[Text | None, Meta(description="Instructions for the agent.")]
 Skills = Annotated[list[SessionSkill], Meta(max_length=100)]
 
 
@@ -46,7 +46,7 @@ class ChangeSettings(Struct, frozen=True):
 
 
 class ChangeSessionBody(Struct, frozen=True):
-    """What is left out stays as it is."""
+    """Changes only the given fields."""
 
     title: Title | UnsetType = UNSET
     model: Model | UnsetType = UNSET
@@ -55,7 +55,7 @@ class ChangeSessionBody(Struct, frozen=True):
     settings: ChangeSettings | UnsetType = UNSET
     archived: Annotated[
         bool | UnsetType,
-        Meta(description="An archived session takes no input. It still reads, and can be brought back."),
+        Meta(description="An archived session accepts no input. It stays readable and can be unarchived."),
     ] = UNSET
 
 
@@ -84,7 +84,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     created_at: Moment
     created_by: ActorBody
     archived_at: Moment | None
-    revision: Annotated[int, Meta(ge=1, description="Counts changes. The ETag is made of it.")]
+    revision: Annotated[int, Meta(ge=1, description="Number of changes. The ETag is derived from it.")]
 
 
 class SessionBody(SessionSummary, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ class LastRun(Struct, frozen=True):
 
 
 class ListedSession(SessionSummary, frozen=True, kw_only=True):
-    active_run: Annotated[ActiveRun | None, Meta(description="What is going on in it now. null: nothing.")]
+    active_run: Annotated[ActiveRun | None, Meta(description="The active run. null: none.")]
     last_run: Annotated[LastRun | None, Meta(description="The newest run. null: there is none yet.")]
     last_activity_at: Annotated[Moment, Meta(description="Time of the last event, or of its creation.")]
 

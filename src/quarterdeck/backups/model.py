@@ -1,0 +1,85 @@
+"""What a backup holds. `backup_file.py` describes the file."""
+
+from collections.abc import Callable
+from datetime import datetime
+from uuid import UUID
+
+from msgspec import Struct
+
+# Called with the bytes done and the total, which may be an estimate.
+Progress = Callable[[int, int], None]
+
+
+KEYS_FILE = "webhook.keys"
+
+
+class BackupError(Exception):
+    """One line that says what to do."""
+
+
+class TableEntry(Struct, frozen=True):
+    # With its schema: `app.users`.
+    name: str
+    columns: list[str]
+    rows: int
+    bytes: int
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        return table_file(self.name)
+
+
+class ArchiveEntry(Struct, frozen=True):
+    sha256: str
+    generation: UUID
+    bytes: int
+
+    @property
+    def file(self) -> str:
+        return f"archives/{self.sha256}.{self.generation.hex}.tar.gz"
+
+
+class KeysEntry(Struct, frozen=True):
+    """The sealing keys of webhooks."""
+
+    bytes: int
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        return KEYS_FILE
+
+
+def table_file(name: str) -> str:
+    return f"tables/{name}.copy"
+
+
+class Manifest(Struct, frozen=True):
+    # Raised when older releases could not read the file.
+    format: int
+    release: str
+    created_at: datetime
+    # Names and SHA-256.
+    migrations: dict[str, str]
+    tables: list[TableEntry]
+    sequences: dict[str, int]
+    archives: list[ArchiveEntry]
+    keys: KeysEntry | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables)
+
+    @property
+    def has_webhooks(self) -> bool:
+        return any(table.name == "app.webhooks" and table.rows for table in self.tables)
+
+    @property
+    def entries(self) -> list[TableEntry | ArchiveEntry | KeysEntry]:
+        return [*self.tables, *self.archives, *([self.keys] if self.keys else [])]
+
+    @property
+    def bytes(self) -> int:
+        """Uncompressed, of all entries."""
+        return sum(entry.bytes for entry in self.entries)

@@ -1,0 +1,120 @@
+"""Writes a backup while the server runs: the tables in one snapshot, then the skill archives that they name."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from quarterdeck.backups.backup_file import FORMAT, BackupWriter, create_backup
+from quarterdeck.backups.model import (
+    KEYS_FILE,
+    ArchiveEntry,
+    BackupError,
+    KeysEntry,
+    Manifest,
+    Progress,
+    TableEntry,
+    table_file,
+)
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.db import table_data
+from quarterdeck.db.migrate import applied_migrations, check_known, may_migrate
+from quarterdeck.db.roles import OwnConnection
+from quarterdeck.skills.bundle_store import BundleStore
+
+_PIECE_BYTES = 256 * 1024
+
+
+def write_backup(url: str, path: Path, bundles: BundleStore, key_file: Path | None, progress: Progress) -> Manifest:
+    """`key_file` holds the sealing keys of webhooks; None leaves them out."""
+    with create_backup(path) as writer, table_data.connect(url) as connection:
+        check_owner(connection)
+        if not applied_migrations(connection):
+            raise BackupError("There is nothing to back up: the database is empty. Check QUARTERDECK_DATABASE_URL.")
+        archives = table_data.begin_snapshot(connection)
+        migrations = applied_migrations(connection)
+        check_known(migrations, "the database")
+        steps = _Steps(writer, connection, bundles, progress)
+        tables = table_data.tables(connection)
+        steps.expect(tables, archives)
+        entries = [steps.copy_table(table) for table in tables]
+        manifest = Manifest(
+            format=FORMAT,
+            release=version("quarterdeck"),
+            created_at=datetime.now(UTC),
+            migrations=migrations,
+            tables=entries,
+            sequences=table_data.sequences(connection),
+            archives=[steps.copy_archive(archive) for archive in archives],
+            keys=_copy_keys(writer, key_file),
+        )
+        writer.finish(manifest)
+        connection.rollback()
+    return manifest
+
+
+def check_owner(connection: OwnConnection) -> None:
+    if not may_migrate(connection):
+        raise BackupError("This login does not own the database. Set QUARTERDECK_DATABASE_OWNER_URL.")
+
+
+class _Steps:
+    def __init__(
+        self, writer: BackupWriter, connection: OwnConnection, bundles: BundleStore, progress: Progress
+    ) -> None:
+        self._writer = writer
+        self._connection = connection
+        self._bundles = bundles
+        self._progress = progress
+        self._done_bytes = 0
+        # Estimated: COPY writes more or less than the table has on disk.
+        self._left_bytes = 0
+
+    def expect(self, tables: list[table_data.Table], archives: list[table_data.StoredArchive]) -> None:
+        self._left_bytes = sum(table.estimated_bytes for table in tables) + sum(archive.bytes for archive in archives)
+
+    def copy_table(self, table: table_data.Table) -> TableEntry:
+        rows = self._counted(table_data.read_table(self._connection, table), table.estimated_bytes)
+        written = self._writer.add(table_file(table.name), rows, compress=True)
+        return TableEntry(table.name, table.columns, written.rows, written.bytes, written.sha256)
+
+    def copy_archive(self, archive: table_data.StoredArchive) -> ArchiveEntry:
+        entry = ArchiveEntry(archive.sha256, archive.generation, archive.bytes)
+        try:
+            written = self._writer.add(entry.file, self._counted(self._read(entry), archive.bytes), compress=False)
+        except FileNotFoundError as fault:
+            raise BackupError(
+                f"The skill archive {entry.sha256} is missing in the bundle store. Check QUARTERDECK_BUNDLE_STORE_URL"
+                " or --data."
+            ) from fault
+        except ServiceError as fault:
+            raise BackupError("The bundle store is unavailable. Try again later.") from fault
+        if (written.bytes, written.sha256) != (entry.bytes, entry.sha256):
+            raise BackupError(f"The skill archive {entry.sha256} in the bundle store is damaged.")
+        return entry
+
+    def _read(self, entry: ArchiveEntry) -> Iterator[bytes]:
+        with self._bundles.open(entry.sha256, entry.generation) as source:
+            while piece := source.read(_PIECE_BYTES):
+                yield piece
+
+    def _counted(self, pieces: Iterator[bytes], expected_bytes: int) -> Iterator[bytes]:
+        self._left_bytes -= expected_bytes
+        before = self._done_bytes
+        for piece in pieces:
+            self._done_bytes += len(piece)
+            left = max(0, expected_bytes - (self._done_bytes - before))
+            self._progress(self._done_bytes, self._done_bytes + left + self._left_bytes)
+            yield piece
+
+
+def _copy_keys(writer: BackupWriter, key_file: Path | None) -> KeysEntry | None:
+    try:
+        keys = key_file.read_bytes() if key_file else None
+    except FileNotFoundError:
+        # No webhook was created yet, or the keys are in a setting.
+        keys = None
+    if keys is None:
+        return None
+    written = writer.add(KEYS_FILE, [keys], compress=False)
+    return KeysEntry(written.bytes, written.sha256)

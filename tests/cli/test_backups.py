@@ -1,0 +1,348 @@
+"""`qd admin backup` and `qd admin restore`: everything comes back, and what cannot be restored changes nothing."""
+
+import asyncio
+import json
+import random
+import stat
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import obstore
+import psycopg
+import pytest
+from obstore.store import S3Store
+from psycopg.conninfo import make_conninfo
+
+import quarterdeck
+from quarterdeck.backups.backup_file import create_backup
+from quarterdeck.core.settings import WebhookSettings
+from quarterdeck.db.migrate import apply_migrations, queue_migrations
+from quarterdeck.db.table_data import begin_snapshot, connect, read_table, sequences, tables
+from quarterdeck.webhooks.secret_encryption import SecretCipher
+from tests.cli.command import qd_here, qd_serve
+from tests.contract.test_object_store import BUCKET, s3  # noqa: F401 - a fixture
+from tests.world import Server, World, app_url, bundle, drop_database, serving
+
+OK = 0
+REFUSED = 2
+
+
+@pytest.fixture
+def empty_url(postgres_url: str) -> Iterator[str]:
+    name = f"qd_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    url = make_conninfo(postgres_url, dbname=name)
+    yield url
+    drop_database(postgres_url, url)
+
+
+def contents(url: str) -> dict[str, Any]:
+    """Every table as COPY writes it, in the order of its text, and the sequences."""
+    with connect(url) as connection:
+        found: dict[str, Any] = {
+            table.name: sorted(b"".join(read_table(connection, table)).splitlines()) for table in tables(connection)
+        }
+        return found | {"sequences": sequences(connection)}
+
+
+def structure(url: str) -> list[tuple[Any, ...]]:
+    """Constraints, triggers and privileges of all tables."""
+    query = """
+    SELECT conrelid::regclass::text, conname::text, pg_get_constraintdef(oid) || convalidated FROM pg_constraint
+    WHERE connamespace IN ('app'::regnamespace, 'jobs'::regnamespace)
+    UNION ALL SELECT tgrelid::regclass::text, tgname::text, tgenabled::text FROM pg_trigger WHERE NOT tgisinternal
+    UNION ALL SELECT oid::regclass::text, relname::text, array(SELECT a::text FROM unnest(relacl) a ORDER BY 1)::text
+    FROM pg_class WHERE relnamespace IN ('app'::regnamespace, 'jobs'::regnamespace)
+    ORDER BY 1, 2, 3
+    """
+    with connect(url) as connection:
+        return connection.execute(query.encode()).fetchall()
+
+
+def schemas(url: str) -> set[str]:
+    with connect(url) as connection:
+        return {name for (name,) in connection.execute("SELECT nspname FROM pg_namespace").fetchall()} & {"app", "jobs"}
+
+
+async def command(*arguments: str, **settings: str) -> tuple[int, str, str]:
+    """In a thread: commands run an event loop of their own."""
+    done = await asyncio.to_thread(qd_here, "admin", *arguments, **settings)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.long
+async def test_everything_comes_back(world: World, server: Server, empty_url: str, tmp_path: Path) -> None:
+    session_id, skill_id = await world.new_session(), await world.new_skill()
+    archives = [bundle(text=text) for text in ("first", "second")]
+    archives.append(bundle(large=random.Random(1).randbytes(700_000).hex()))
+    for archive in archives:
+        assert (await world.push(skill_id, archive)).status_code == 201
+    version = f"/v1/skills/{skill_id}/versions/3"
+    assert (await world.get(f"{version}/file?path=SKILL.md")).status_code == 200
+    assert await world.fetch("SELECT 1 FROM bundle_blocks"), "the archive is stored in blocks, too"
+    await world.patch(f"/v1/skills/{skill_id}", {"default_version": 1})
+    await world.submit(session_id, "line\nand tab\t\\N ü \x85", idempotency_key="k")
+    await world.new_token(session_id)
+    webhook_id = UUID(await world.new_webhook())
+
+    file = tmp_path / "backup.qd"
+    source = {"DATABASE_URL": server.database_url, "SERVER_DATA_DIR": str(server.data_dir)}
+    code, out, err = await command("backup", str(file), "--json", **source)
+    assert code == OK, err
+    made = json.loads(out)
+    assert (made["bytes"], made["webhook_keys"]) == (file.stat().st_size, True)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["backup.qd"]
+    assert await command("backup", str(file), **source) == (
+        REFUSED,
+        "",
+        f"qd: {file} already exists. Choose another name.\n",
+    )
+
+    target = {"DATABASE_URL": empty_url, "SERVER_DATA_DIR": str(tmp_path / "data")}
+    code, out, err = await command("restore", str(file), **target)
+    assert (code, f"Restored {made['rows']:,} rows and {made['archives']:,} skill archives" in out) == (OK, True), err
+    # The server's own processes go on writing to these.
+    changing = {"app.api_keys", "app.bundles"}
+    before, after = contents(server.database_url), contents(empty_url)
+    assert {name for name in before if before[name] != after[name]} <= changing
+    assert {name: len(after[name]) for name in changing} == {name: len(before[name]) for name in changing}
+    assert structure(empty_url) == structure(server.database_url)
+    ((secret,),) = await world.fetch("SELECT secret FROM webhooks WHERE id = %s", webhook_id)
+    keys = SecretCipher(WebhookSettings(), tmp_path / "data")
+    assert keys.decrypt(webhook_id, secret) == SecretCipher(WebhookSettings(), server.data_dir).decrypt(
+        webhook_id, secret
+    )
+
+    paths = [
+        "/v1/workspace",
+        "/v1/sessions",
+        "/v1/skills",
+        "/v1/audit-events",
+        "/v1/webhooks",
+        f"{version}/file?path=large",
+    ]
+    paths += [f"/v1/sessions/{session_id}{rest}" for rest in ("", "/runs", "/events", "/tokens")]
+    paths += [f"/v1/skills/{skill_id}/versions", f"/v1/skills/{skill_id}/diff?base=1&head=2"]
+    with serving(empty_url, tmp_path / "data") as restored:
+        async with httpx.AsyncClient(base_url=restored.url, timeout=60) as http:
+            for path in paths:
+                same = await http.get(path, headers=world.headers())
+                assert (same.status_code, same.content) == (200, (await world.get(path)).content), path
+            for number, archive in enumerate(archives, 1):
+                path = f"/v1/skills/{skill_id}/versions/{number}/bundle"
+                assert (await http.get(path, headers=world.headers())).content == archive
+            # It goes on where the backup ended: receipts hold, numbers are not used twice.
+            body = {"type": "input", "text": "line\nand tab\t\\N ü \x85"}
+            path, headers = f"/v1/sessions/{session_id}/events", world.headers()
+            again = await http.post(path, json=body, headers=headers | {"Idempotency-Key": "k"})
+            assert again.headers["idempotency-replayed"] == "true"
+            assert (await http.post(path, json=body, headers=headers)).json()["outcome"] == "steered"
+        refused = await command("restore", str(file), **target)
+        assert (refused[0], "The database is not empty" in refused[2]) == (REFUSED, True), refused
+
+
+Change = Callable[[dict[str, Any], dict[str, bytes]], None]
+
+
+def rewrite(file: Path, target: Path, change: Change) -> Path:
+    """A complete backup with another content."""
+    with zipfile.ZipFile(file) as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+        entries = {name: archive.read(name) for name in archive.namelist() if name != "manifest.json"}
+    change(manifest, entries)
+    with create_backup(target) as writer:
+        for name, content in entries.items():
+            written = writer.add(name, [content], compress=True)
+            for table in manifest["tables"]:
+                if name == f"tables/{table['name']}.copy":
+                    table |= {"bytes": written.bytes, "rows": written.rows, "sha256": written.sha256}
+        writer.add("manifest.json", [json.dumps(manifest).encode()], compress=True)
+    return target
+
+
+def newer_migration(manifest: dict[str, Any], _: dict[str, bytes]) -> None:
+    manifest["migrations"]["9999_later"] = "0" * 64
+
+
+def newer_format(manifest: dict[str, Any], _: dict[str, bytes]) -> None:
+    manifest |= {"format": 2, "release": "9.0.0"}
+
+
+def no_users(_: dict[str, Any], entries: dict[str, bytes]) -> None:
+    entries["tables/app.users.copy"] = b""
+
+
+def damaged_archive(_: dict[str, Any], entries: dict[str, bytes]) -> None:
+    name = next(name for name in entries if name.startswith("archives/"))
+    entries[name] = entries[name][:-1] + b"x"
+
+
+async def test_what_cannot_be_restored_changes_nothing(
+    world: World, server: Server, empty_url: str, tmp_path: Path
+) -> None:
+    await world.push(await world.new_skill(), bundle(text=uuid4().hex))
+    await world.new_webhook()
+    file, data = tmp_path / "backup.qd", tmp_path / "data"
+    source = {"DATABASE_URL": server.database_url, "SERVER_DATA_DIR": str(server.data_dir)}
+    target = {"DATABASE_URL": empty_url, "SERVER_DATA_DIR": str(data)}
+    assert (await command("backup", str(file), **source))[0] == OK
+    whole = file.read_bytes()
+    half, torn, text = (tmp_path / name for name in ("half", "torn", "text"))
+    half.write_bytes(whole[: len(whole) // 2])
+    middle = whole.index(b"archives/") + 400
+    torn.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+    text.write_text("not a backup")
+    for path, says in [
+        (half, "incomplete or damaged"),
+        (torn, "incomplete or damaged"),
+        (text, "incomplete or damaged"),
+        (tmp_path / "missing", "No such file"),
+        (rewrite(file, tmp_path / "newer", newer_migration), "newer release (9999_later)"),
+        (rewrite(file, tmp_path / "format", newer_format), "newer release (9.0.0)"),
+        (rewrite(file, tmp_path / "archive", damaged_archive), "does not match the manifest"),
+    ]:
+        code, out, err = await command("restore", str(path), **target)
+        assert (code, out, err.count("\n"), says in err) == (REFUSED, "", 1, True), err
+        assert not data.exists()
+        assert schemas(empty_url) == set()
+
+    # A fault that only the database notices, while it is loaded.
+    code, _, err = await command("restore", str(rewrite(file, tmp_path / "no users", no_users)), **target)
+    assert (code, "foreign key" in err) == (REFUSED, True), err
+    assert [path for path in (data / "bundles").rglob("*") if path.is_file()] == []
+    assert not (data / "webhook.keys").exists()
+    assert not any(rows for name, rows in contents(empty_url).items())
+    with psycopg.connect(empty_url):
+        code, _, err = await command("restore", str(file), **target)
+        assert (code, "Stop the server" in err) == (REFUSED, True), err
+    code, _, err = await command("restore", str(file), **target)
+    assert code == OK, err
+
+
+async def test_what_cannot_be_backed_up_leaves_no_file(
+    world: World, server: Server, empty_url: str, tmp_path: Path
+) -> None:
+    """Archives are also kept while a backup reads them."""
+    archive = bundle(text=uuid4().hex)
+    await world.push(await world.new_skill(), archive)
+    file, data = tmp_path / "backup.qd", {"SERVER_DATA_DIR": str(server.data_dir)}
+    for url, says in [
+        (empty_url, "nothing to back up"),
+        (app_url(server.database_url), "QUARTERDECK_DATABASE_OWNER_URL"),
+    ]:
+        code, _, err = await command("backup", str(file), DATABASE_URL=url, **data)
+        assert (code, says in err) == (REFUSED, True), err
+    code, _, err = await command(
+        "backup", str(file), DATABASE_URL=server.database_url, SERVER_DATA_DIR=str(tmp_path / "x")
+    )
+    assert (code, "missing in the bundle store" in err) == (REFUSED, True), err
+    assert not file.exists()
+    assert not file.with_name("backup.qd.part").exists()
+
+    with connect(server.database_url) as backup:
+        begin_snapshot(backup)
+        await world.execute("UPDATE bundles SET touched_at = now() - interval '2 days'")
+        await world.execute(
+            "DELETE FROM skill_versions WHERE skill_id IN (SELECT id FROM skills WHERE workspace_id = %s)",
+            world.workspace_id,
+        )
+        assert (
+            await asyncio.to_thread(lambda: qd_here("sweep", DATABASE_URL=server.database_url, **data).returncode) == OK
+        )
+        stored = [
+            path for path in (server.data_dir / "bundles").rglob("*") if path.is_file() and path.read_bytes() == archive
+        ]
+        assert len(stored) == 1
+    assert await asyncio.to_thread(lambda: qd_here("sweep", DATABASE_URL=server.database_url, **data).returncode) == OK
+    assert not stored[0].exists()
+
+
+def migrated_halfway(url: str) -> None:
+    """A database of an earlier release, with one user."""
+    files = (Path(quarterdeck.__file__).parent / "db" / "migrations").glob("*.sql")
+    earlier = [file.stem for file in files if file.stem < "0020"]
+    queue = [f"jobs/{file.stem}" for file in queue_migrations().glob("*.sql")]
+    with connect(url) as connection:
+        assert "0019_ended_credentials" in apply_migrations(connection, [*queue, *earlier])
+        connection.execute("INSERT INTO app.users (id, email) VALUES (gen_random_uuid(), 'old@example.com')")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("s3")
+async def test_from_an_object_store_and_an_earlier_release(database_url: str, empty_url: str, tmp_path: Path) -> None:
+    store = {"BUNDLE_STORE_URL": f"s3://{BUCKET}/first"}
+    archive = bundle(noise=random.Random(2).randbytes(300_000).hex())
+    with serving(database_url, tmp_path, **store) as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+            world = await World.create(database_url, http)
+            skill_id = await world.new_skill()
+            await world.push(skill_id, archive)
+    file = tmp_path / "backup.qd"
+    code, _, err = await command("backup", str(file), DATABASE_URL=database_url, **store)
+    assert code == OK, err
+    # Into another prefix, by way of a database that was migrated already.
+    second = {"BUNDLE_STORE_URL": f"s3://{BUCKET}/second", "SERVER_DATA_DIR": str(tmp_path)}
+    assert (await asyncio.to_thread(qd_here, "migrate", DATABASE_URL=empty_url, **second)).returncode == OK
+    code, _, err = await command("restore", str(file), DATABASE_URL=empty_url, **second)
+    assert code == OK, err
+    assert contents(empty_url) == contents(database_url)
+    found = await obstore.list(S3Store(BUCKET, client_options={"allow_http": True}), "second/").collect_async()
+    assert [one["size"] for one in found] == [len(archive)]
+    with serving(empty_url, tmp_path, **second) as server:
+        answer = httpx.get(f"{server.url}/v1/skills/{skill_id}/versions/1/bundle", headers=world.headers(), timeout=60)
+        assert answer.content == archive
+
+    with connect(empty_url) as connection:
+        connection.execute("DROP SCHEMA app, jobs CASCADE")
+    migrated_halfway(empty_url)
+    old = tmp_path / "old.qd"
+    assert (await command("backup", str(old), DATABASE_URL=empty_url, SERVER_DATA_DIR=str(tmp_path)))[0] == OK
+    code, _, err = await command("restore", str(old), DATABASE_URL=database_url, **second)
+    assert (code, "not empty" in err) == (REFUSED, True), err
+    with connect(empty_url) as connection:
+        connection.execute("DROP SCHEMA app, jobs CASCADE")
+    assert (await command("restore", str(old), DATABASE_URL=empty_url, **second))[0] == OK
+    assert (await asyncio.to_thread(qd_here, "migrate", DATABASE_URL=empty_url)).stdout == "The schema is up to date.\n"
+    with connect(empty_url) as connection:
+        assert connection.execute("SELECT email FROM app.users").fetchall() == [("old@example.com",)]
+
+
+@pytest.mark.long
+def test_a_run_that_was_active_goes_on_in_a_restored_folder(tmp_path: Path) -> None:
+    first, second, file = tmp_path / "first", tmp_path / "second", str(tmp_path / "backup.qd")
+    archive = bundle()
+    with qd_serve(first, tmp_path / "output") as serving:
+        headers = {"Authorization": f"Bearer {serving.exported('QD_KEY')}"}
+        with httpx.Client(base_url=serving.url, headers=headers, timeout=60) as http:
+            skill = http.post("/v1/skills", json={"name": "demo"}).json()["id"]
+            gzip = {"Content-Type": "application/gzip"}
+            assert http.post(f"/v1/skills/{skill}/versions", content=archive, headers=gzip).status_code == 201
+            session = http.post("/v1/sessions", json={}).json()["id"]
+            body = {"type": "input", "text": "demo: slow 8"}
+            run = http.post(f"/v1/sessions/{session}/events", json=body).json()["run_id"]
+            wait_for(lambda: http.get(f"/v1/runs/{run}").json()["state"] == "running")
+        done = qd_here("admin", "backup", file, "--data", str(first))
+        assert (done.returncode, done.stderr) == (OK, ""), done.stderr
+        done = qd_here("admin", "restore", file, "--data", str(first))
+        assert (done.returncode, "not empty" in done.stderr) == (REFUSED, True), done.stderr
+    done = qd_here("admin", "restore", file, "--data", str(second))
+    assert done.returncode == OK, done.stderr
+    with qd_serve(second, tmp_path / "output", WORKER_LEASE_SECONDS="1") as serving:
+        with httpx.Client(base_url=serving.url, headers=headers, timeout=60) as http:
+            assert http.get(f"/v1/skills/{skill}/versions/1/bundle").content == archive
+            wait_for(lambda: http.get(f"/v1/runs/{run}").json()["state"] == "succeeded")
+        assert "QD_KEY" not in serving.output.read_text(), "the workspace was restored"
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
