@@ -16,8 +16,8 @@ from quarterdeck.http.request import Request
 
 @operation(
     summary="Submit a user turn to a session",
-    description="Starts a run, or steers the active run if there is one, unless `delivery` says otherwise. The response "
-    "says which.",
+    description="Starts a run, or steers the active run if there is one, unless `delivery` says otherwise. The "
+    "response says which.",
     permission=Permission.SESSION_MANAGE,
     payload=InputEvent,
     success_type=SubmitKindBody,
