@@ -32,6 +32,8 @@ export function drawLayout(path) {
     ),
     document.querySelector(".notices") ?? el("div", { class: "notices", role: "status", "aria-live": "polite" }),
   );
+  // On phones the navigation scrolls sideways.
+  document.querySelector(".sidebar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   return main;
 }
 

@@ -9,7 +9,7 @@ export function segments(legend, choices, selected, onChange) {
   if (!radios.some((radio) => radio.checked)) radios[0].checked = true;
   const labels = choices.map(([, label], index) => el("label", { for: radios[index].id }, label));
   return {
-    node: el("fieldset", { class: "segments" }, el("legend", { class: "visually-hidden" }, legend), radios.map((radio, index) => [radio, labels[index]])),
+    node: el("fieldset", { class: "segments" }, el("legend", { class: "visually-hidden" }, legend), radios.map((radio, index) => el("span", {}, radio, labels[index]))),
     value: () => radios.find((radio) => radio.checked).value,
   };
 }

@@ -112,7 +112,6 @@ function runsByState(signal) {
   const items = ({ runs_by_state: runs }) => STATES.map((state) => ({ name: capitalize(state), value: runs[state], series: `is-${state}` }));
   return chartCard({
     title: "Runs by state",
-    unit: "runs",
     signal,
     draw: (data, width) => barChart({ items: items(data), unit: "runs", width, label: STATES.map((state) => `${data.runs_by_state[state]} ${state}`).join(", ") }),
     columns: [{ name: "State", cell: ({ name }) => name }, { name: "Runs", class: "number", cell: ({ value }) => String(value) }],
@@ -124,7 +123,6 @@ function inputsPerMinute(signal) {
   const rate = ({ count }, data) => (count * 60) / data.bucket_seconds;
   return chartCard({
     title: "Inputs per minute",
-    unit: "inputs / min",
     signal,
     draw: (data, width) => timeChart({
       points: data.inputs.map((one) => ({ at: Date.parse(one.at), values: [rate(one, data)], tooltip: `${formatDateTime(one.at)}\n${one.count} inputs, ${formatRate(rate(one, data))} per minute` })),

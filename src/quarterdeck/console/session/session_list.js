@@ -15,9 +15,9 @@ const REFRESH_MS = 3000;
 const COLUMNS = [
   { name: "Title", class: "title", cell: (session) => el("a", { href: `#/sessions/${session.id}` }, sessionTitle(session)) },
   { name: "Last run", class: "state", cell: lastRun },
-  { name: "Last activity", class: "time", cell: (session) => relativeTime(session.last_activity_at ?? null) },
+  { name: "Last activity", class: "activity", cell: (session) => relativeTime(session.last_activity_at ?? null) },
   { name: "Model", class: "model", cell: (session) => session.model ?? el("span", { class: "muted" }, "Default") },
-  { name: "Created", class: "time", cell: (session) => relativeTime(session.created_at) },
+  { name: "Created", class: "created", cell: (session) => relativeTime(session.created_at) },
   { name: "Created by", class: "by", cell: (session) => userName(session.created_by) },
 ];
 const RUN_STATES = {
