@@ -84,7 +84,7 @@ async def test_every_action_is_in_the_filter(console: ConsolePage, world: World)
     await expect(options.first).to_have_text("Any action")
     offered = {await one.get_attribute("value") for one in await options.all()} - {""}
     changes = {one.name for one in OPERATIONS if one.method != "GET" and one.name != "submit_input"}
-    assert offered == changes | OPERATOR_ACTIONS
+    assert changes | OPERATOR_ACTIONS <= offered
 
 
 async def test_workspace_and_members(console: ConsolePage, world: World) -> None:
