@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.api.console import Console
 from quarterdeck.api.docs_page import serve_docs
 from quarterdeck.api.endpoint import Endpoint, Executor, Respond
@@ -110,6 +111,7 @@ class Services:
             BundleFiles: self.files,
             Uploads: self.uploads,
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
+            ModelCatalog: ModelCatalog(settings.model),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
             **{type(section): section for section in (settings.bundle, settings.stream)},

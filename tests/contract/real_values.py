@@ -132,6 +132,7 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         _set_skill_change(case, records)
         _set_expiry(case)
         _set_skills(case, records)
+        _set_model(case)
         _set_webhook(case, records)
         if isinstance(case.body, Junk):
             # Setting it is what tells schemathesis that this body is not a valid one.
@@ -251,6 +252,14 @@ def _set_skills(case: Case[Any], records: Records) -> None:
         return
     pairs = zip(skills, records.by_parameter["skill_id"], strict=False)
     case.body = body | {"skills": [one | {"skill_id": skill_id, "version": None} for one, skill_id in pairs]}
+
+
+def _set_model(case: Case[Any]) -> None:
+    """A model that can be used, for any text of the right form."""
+    body: Any = case.body
+    model = body.get("model") if isinstance(body, dict) else None
+    if isinstance(model, str) and 0 < len(model) <= 200 and model.isprintable():
+        case.body = body | {"model": "demo" if len(model) % 2 else f"openai:{model[:100]}x"}
 
 
 def _set_webhook(case: Case[Any], records: Records) -> None:

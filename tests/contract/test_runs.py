@@ -118,7 +118,9 @@ async def test_failed_run_has_a_reason_and_loses_no_input(world: World, worker: 
 
 
 async def test_a_missing_key_fails_at_once_and_names_the_setting(world: World, worker: Worker) -> None:
-    session = (await world.post("/v1/sessions", {"model": "anthropic:some-model"})).json()
+    session = (await world.post("/v1/sessions", {})).json()
+    # Its provider was removed.
+    await world.execute("UPDATE sessions SET model = 'anthropic:some-model' WHERE id = %s", session["id"])
     run = await ended(world, (await world.submit(session["id"])).json()["run_id"])
     assert run["state"] == "failed"
     assert "QUARTERDECK_MODEL_ANTHROPIC_API_KEY" in run["failure"]
@@ -190,6 +192,7 @@ async def test_a_session_with_skills_that_do_not_exist_is_400(world: World, skil
 
 async def test_session_shows_its_settings(world: World, server: Server) -> None:
     skill_id = await world.new_skill()
+    await world.push(skill_id, bundle())
     asked = {
         "title": "t",
         "model": "demo",

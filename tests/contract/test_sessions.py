@@ -1,6 +1,7 @@
 """Reading, listing, changing, archiving and deleting sessions."""
 
 import asyncio
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -22,7 +23,8 @@ async def created(world: World, **asked: Any) -> dict[str, Any]:
 
 def summary(session: dict[str, Any]) -> dict[str, Any]:
     """As it is listed while nothing goes on in it."""
-    return {name: value for name, value in session.items() if name != "instructions"} | {"active_run": None}
+    shown = {name: value for name, value in session.items() if name not in ("instructions", "usage")}
+    return shown | {"active_run": None, "last_run": None, "last_activity_at": session["created_at"]}
 
 
 async def walk(world: World, query: str = "") -> list[dict[str, Any]]:
@@ -84,6 +86,10 @@ async def test_paging_continues_after_its_cursor_is_deleted_or_archived(world: W
 async def test_list_shows_the_state_of_runs(world: World) -> None:
     resting, queued, running, done = [await created(world) for _ in range(4)]
     runs = {one["id"]: (await world.submit(one["id"])).json()["run_id"] for one in (queued, running, done)}
+    listed = {item["id"]: item for item in await walk(world)}
+    assert listed[resting["id"]]["last_activity_at"] == resting["created_at"]
+    ((accepted_at,),) = await world.fetch("SELECT created_at FROM session_events WHERE session_id = %s", queued["id"])
+    assert datetime.fromisoformat(listed[queued["id"]]["last_activity_at"]) == accepted_at
     await world.execute("UPDATE runs SET state = 'running' WHERE id = %s", runs[running["id"]])
     await world.post(f"/v1/runs/{runs[done['id']]}/cancel", None)
     expected = {
@@ -92,7 +98,16 @@ async def test_list_shows_the_state_of_runs(world: World) -> None:
         running["id"]: {"id": runs[running["id"]], "state": "running"},
         done["id"]: None,
     }
-    assert {item["id"]: item["active_run"] for item in await walk(world)} == expected
+    listed = {item["id"]: item for item in await walk(world)}
+    assert {session_id: item["active_run"] for session_id, item in listed.items()} == expected
+    expected_last = expected | {done["id"]: {"id": runs[done["id"]], "state": "cancelled"}}
+    assert {session_id: item["last_run"] for session_id, item in listed.items()} == expected_last
+    assert listed[done["id"]]["last_activity_at"] > listed[running["id"]]["last_activity_at"]
+    # The newest run counts, not the active one.
+    await world.submit(done["id"])
+    newest = {item["id"]: item["last_run"] for item in await walk(world)}[done["id"]]
+    assert newest["state"] == "queued"
+    await world.post(f"/v1/runs/{newest['id']}/cancel", None)
     await world.patch(f"/v1/sessions/{queued['id']}", {"archived": True})
     (archived,) = await walk(world, "&archived=true")
     assert archived["active_run"] == expected[queued["id"]]
@@ -154,7 +169,8 @@ async def test_a_search_stays_in_the_workspace(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["archived=yes", "archived=", "archived=true&archived=true", "after=x", "limit=0", LONG, NUL, TWICE]
+    "query",
+    ["archived=yes", "in=texts", "archived=", "archived=true&archived=true", "after=x", "limit=0", LONG, NUL, TWICE],
 )
 async def test_bad_queries_are_400(world: World, query: str) -> None:
     assert error_of(await world.get(f"/v1/sessions?{query}")) == (400, "invalid_request")
@@ -211,8 +227,13 @@ async def test_bad_changes_are_400_and_change_nothing(world: World, body: object
 async def test_skills_are_changed_as_a_whole(world: World) -> None:
     one, two = await world.new_skill(), await world.new_skill()
     await world.push(two, bundle())
-    session = await created(world, skills=[{"skill_id": one, "version": None}])
+    unversioned = [{"skill_id": one, "version": None}]
+    refused = await world.post("/v1/sessions", {"skills": unversioned})
+    assert refused.json()["error"]["message"] == "A skill has no versions yet. Push a version first."
+    session = await created(world, skills=[{"skill_id": two, "version": None}])
     path = f"/v1/sessions/{session['id']}"
+    assert error_of(await world.patch(path, {"skills": unversioned})) == (400, "invalid_request")
+    await world.push(one, bundle())
     wanted = [{"skill_id": two, "version": 1}, {"skill_id": one, "version": None}]
     assert (await world.patch(path, {"skills": wanted})).json()["skills"] == wanted
     twice = [{"skill_id": two}, {"skill_id": two, "version": 1}]
@@ -262,7 +283,8 @@ async def test_a_change_reaches_the_next_run(world: World, server: Server) -> No
     with working(server.database_url, server.data_dir):
         await world.submit(session["id"])
         await at_rest(world, session["id"])
-        await world.patch(f"/v1/sessions/{session['id']}", {"model": "nowhere:x"})
+        # The worker has no provider.
+        await world.patch(f"/v1/sessions/{session['id']}", {"model": "openai:x"})
         run_id = (await world.submit(session["id"])).json()["run_id"]
         await at_rest(world, session["id"])
     states = {
@@ -326,16 +348,19 @@ async def rows_of(world: World, session_id: str) -> int:
     ((count,),) = await world.fetch(
         "SELECT (SELECT count(*) FROM sessions WHERE id = %s) + (SELECT count(*) FROM runs WHERE session_id = %s)"
         " + (SELECT count(*) FROM session_events WHERE session_id = %s)"
+        " + (SELECT count(*) FROM conversation_words WHERE session_id = %s)"
         " + (SELECT count(*) FROM session_tokens WHERE session_id = %s)"
         " + (SELECT count(*) FROM session_skills WHERE session_id = %s)"
         " + (SELECT count(*) FROM receipts WHERE scope_id = %s)",
-        *[session_id] * 6,
+        *[session_id] * 7,
     )
     return int(count)
 
 
 async def test_deleted_session_is_deleted_with_its_data(world: World, server: Server) -> None:
-    session = await created(world, skills=[{"skill_id": await world.new_skill()}])
+    skill_id = await world.new_skill()
+    await world.push(skill_id, bundle())
+    session = await created(world, skills=[{"skill_id": skill_id}])
     session_id, path = session["id"], f"/v1/sessions/{session['id']}"
     token = await world.new_token(session_id)
     run_id = (await world.submit(session_id, key=token, idempotency_key="k")).json()["run_id"]

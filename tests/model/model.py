@@ -262,7 +262,7 @@ class Model:
             skill = self.skills.get(skill_id)
             if skill is None or skill.workspace != workspace or skill.is_archived:
                 raise Refused(Refusal.INVALID)
-            if version is not None and version > len(skill.versions):
+            if (version or 1) > len(skill.versions):
                 raise Refused(Refusal.INVALID)
 
     # --- inputs and runs ---

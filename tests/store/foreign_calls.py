@@ -6,14 +6,16 @@ from datetime import UTC, datetime, timedelta
 from quarterdeck.activity import rules as activity_rules
 from quarterdeck.activity import store as activity
 from quarterdeck.activity.model import Window
+from quarterdeck.agents.model import NO_OPTIONS
 from quarterdeck.api_keys import store as api_keys
 from quarterdeck.audit import store as audit
 from quarterdeck.audit.model import AuditFilter, ObjectType
 from quarterdeck.changes import store as receipts
 from quarterdeck.conversations.runs import lifecycle_store as lifecycle
 from quarterdeck.conversations.runs import store as runs
-from quarterdeck.conversations.runs.model import Submission, Verdict
+from quarterdeck.conversations.runs.model import Submission, Usage, Verdict
 from quarterdeck.conversations.session_tokens import store as session_tokens
+from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.conversations.sessions.model import SessionBody
 from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
@@ -39,7 +41,10 @@ def session_of(workspace: Workspace, session: Workspace) -> SessionBody:
         workspace_id=workspace.workspace,
         title="taken",
         model=None,
+        effective_model="demo",
+        settings=NO_OPTIONS,
         instructions=None,
+        usage=Usage(0, 0),
         skills=[],
         created_at=datetime.now(UTC),
         created_by=ActorBody(workspace.user, None, workspace.email),
@@ -117,7 +122,9 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: session_tokens.revoke(c, a.session, b.token)
 
     yield lambda c, a, b: sessions.change(c, session_of(a, b))
-    yield lambda c, a, b: returns(sessions.get(c, a.workspace, b.session), None)
+    yield lambda c, a, b: returns(sessions.get(c, a.workspace, b.session, "demo"), None)
+    for first in (True, False):
+        yield lambda c, a, b, n=first: sessions.found(c, a.workspace, [b.session], "demo", newest_first=n)  # type: ignore[misc]
     yield lambda c, a, b: sessions.delete(c, a.workspace, b.session)
 
     yield lambda c, a, b: returns(skills.get(c, a.workspace, b.skill), None)
@@ -173,8 +180,12 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
             )
         for archived in (True, False):
             yield lambda c, a, b, s=start, of=archived: sessions.page(  # type: ignore[misc]
-                c, a.workspace, s or b.session, 9, archived=of, search=None, **order
+                c, a.workspace, s or b.session, 9, "demo", archived=of, search=None, **order
             )
+            for most in (0, 9):
+                yield lambda c, a, b, s=start, of=archived, most=most: search_store.find(  # type: ignore[misc]
+                    c, a.workspace, s or LOWEST_ID, 9, archived=of, search="alpha or bravo", max_matches=most, **order
+                )
             yield lambda c, a, b, s=start, of=archived: skills.page(  # type: ignore[misc]
                 c, a.workspace, s or b.skill, 9, archived=of, **order
             )

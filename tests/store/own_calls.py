@@ -21,6 +21,7 @@ from quarterdeck.conversations.runs import turns_store as turns
 from quarterdeck.conversations.runs.model import Input
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.session_tokens.model import NewSessionToken
+from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.conversations.sessions.model import CreateSessionBody, SessionSkill
 from quarterdeck.core.actors import Credential, CredentialKind, Origin, Permission, Principal
@@ -89,6 +90,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: sessions.prevent_deletion(c, a.session)
     yield lambda c, a, b: sessions.agent_setup(c, a.session)
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
+    yield lambda c, a, b: search_store.purge(c, a.session, 9)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
     yield lambda c, a, b: skills.of_session(c, a.session)
     yield lambda c, a, b: skills.add_version(c, new_id(), a.workspace, a.skill, BUNDLE, a.user)
@@ -153,6 +155,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(audit.delete_old(c, 9), 0)
     yield lambda c, a, b: returns(receipts.delete_old(c, 7, 9), 0)
     yield lambda c, a, b: sessions.lock_deleted(c)
+    yield lambda c, a, b: returns(search_store.backfill(c, 9), 0)
     yield lambda c, a, b: returns(deliveries.delete_old(c, HIGHEST_ID, 9), 0)
     yield lambda c, a, b: recovery.prune_workers(c, 60)
     yield lambda c, a, b: recovery.replace_lost_jobs(c)

@@ -97,6 +97,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "webhooks/store _SET_SECRETS",
     ),
     "the deleted session whose log is being removed": (
+        "sessions/search_store _PURGE",
         "sessions/store _PURGE_EVENTS",
         "sessions/store _PURGE_RECEIPTS",
         "sessions/store _FORGET_DELETED",
@@ -118,6 +119,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "sessions/store _DELETED",
         "webhooks/delivery_store _DELETE_OLD",
     ),
+    "adds earlier conversations to the search": ("sessions/search_store _BACKFILL",),
     "repairs the jobs of all runs": (
         "runs/recovery_store _PRUNE",
         "runs/recovery_store _REPLACE_LOST",

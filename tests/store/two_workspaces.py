@@ -135,7 +135,7 @@ async def fill(connection: Connection, workspace: Workspace, due_in: str) -> Non
 
 
 # Tables without data of workspaces.
-NO_WORKSPACES = {"migrations", "audit_retention"}
+NO_WORKSPACES = {"migrations", "audit_retention", "conversation_words_backfill"}
 _TABLES = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 'app' ORDER BY 1"
 
 

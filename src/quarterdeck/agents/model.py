@@ -1,10 +1,10 @@
 """The interface between a run and any model: turns, tools, steps, failures."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 # The argument that holds the model's text if it wrote no JSON object. Tools answer such a call with an error, so that
 # the model can try again. pydantic-ai uses the same name towards providers.
@@ -45,6 +45,22 @@ class ToolSpec(Struct, frozen=True):
     description: str
     # JSON Schema of an object.
     parameters: dict[str, Any]
+
+
+Temperature = Annotated[float, Meta(ge=0, le=2)]
+MaxOutputTokens = Annotated[int, Meta(ge=1, le=1_000_000)]
+ReasoningEffort = Literal["low", "medium", "high"]
+
+
+class ModelOptions(Struct, frozen=True):
+    """null: not sent, so that the provider's default applies."""
+
+    temperature: Temperature | None = None
+    max_output_tokens: Annotated[MaxOutputTokens | None, Meta(description="Of one answer, reasoning included.")] = None
+    reasoning_effort: ReasoningEffort | None = None
+
+
+NO_OPTIONS = ModelOptions()
 
 
 class Step(Struct, frozen=True):

@@ -6,7 +6,9 @@ Imported only when such a model is used. Each provider's library is imported wit
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from http import HTTPStatus
+from typing import cast
 
 import httpx2
 from msgspec import Struct
@@ -36,9 +38,20 @@ from pydantic_ai.messages import (
     ThinkingPartDelta,
     ToolCallPartDelta,
 )
+from pydantic_ai.settings import ModelSettings
 
 from quarterdeck.agents.messages import to_definition, to_messages, to_turn
-from quarterdeck.agents.model import ContextExceeded, ModelFailure, OnText, Step, ToolSpec, TransientFailure, Turn
+from quarterdeck.agents.model import (
+    NO_OPTIONS,
+    ContextExceeded,
+    ModelFailure,
+    ModelOptions,
+    OnText,
+    Step,
+    ToolSpec,
+    TransientFailure,
+    Turn,
+)
 from quarterdeck.core.secrets import redact
 from quarterdeck.core.text_types import storable
 
@@ -47,6 +60,10 @@ ANTHROPIC_URL = "https://api.anthropic.com"
 # Twice the longest output of any model today. Bounds the memory that an endless answer can take.
 ANSWER_CHARACTERS = 4 * 1024 * 1024
 _REASON_CHARACTERS = 500
+# OpenAI's own: the common setting is not sent to models that pydantic-ai does not know, such as self-hosted ones.
+_OPENAI_EFFORT = "openai_reasoning_effort"
+# The common one: pydantic-ai turns it into the form that the model takes, an effort or a budget of tokens.
+_ANTHROPIC_EFFORT = "thinking"
 _TRANSIENT = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
 _FINAL = (ModelRequestRejectedError, ModelQuotaExceededError)
 
@@ -57,6 +74,8 @@ class Connection(Struct, frozen=True):
     model: Callable[[str], library.Model]
     close: Callable[[], Awaitable[None]]
     api_key: str | None
+    # The setting of pydantic-ai that takes the reasoning effort.
+    effort_setting: str
 
 
 def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool) -> Connection:
@@ -70,10 +89,10 @@ def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool) -> 
     client = AsyncOpenAI(api_key=api_key or "no-key", base_url=base_url or OPENAI_URL, max_retries=0)
     if base_url is not None:
         other = OpenAICompatibleProvider("openai-compatible", openai_client=client)
-        return Connection(lambda name: OpenAIChatModel(name, provider=other), client.close, api_key)
+        return Connection(lambda name: OpenAIChatModel(name, provider=other), client.close, api_key, _OPENAI_EFFORT)
     provider = OpenAIProvider(openai_client=client)
     kind = OpenAIChatModel if chat else OpenAIResponsesModel
-    return Connection(lambda name: kind(name, provider=provider), client.close, api_key)
+    return Connection(lambda name: kind(name, provider=provider), client.close, api_key, _OPENAI_EFFORT)
 
 
 def connect_anthropic(api_key: str, base_url: str | None) -> Connection:
@@ -83,7 +102,7 @@ def connect_anthropic(api_key: str, base_url: str | None) -> Connection:
 
     client = AsyncAnthropic(api_key=api_key, base_url=base_url or ANTHROPIC_URL, max_retries=0)
     provider = AnthropicProvider(anthropic_client=client)
-    return Connection(lambda name: AnthropicModel(name, provider=provider), client.close, api_key)
+    return Connection(lambda name: AnthropicModel(name, provider=provider), client.close, api_key, _ANTHROPIC_EFFORT)
 
 
 class ProviderModel:
@@ -91,7 +110,22 @@ class ProviderModel:
         self.name = name
         self._model = connection.model(name.partition(":")[2])
         self._api_key = connection.api_key
+        self._effort_setting = connection.effort_setting
         self._stall_seconds = stall_seconds
+        self._settings: ModelSettings = {}
+
+    def with_options(self, options: ModelOptions) -> "ProviderModel":
+        """The same model on the same connection, with these options in its requests."""
+        if options == NO_OPTIONS:
+            return self
+        values = {
+            "temperature": options.temperature,
+            "max_tokens": options.max_output_tokens,
+            self._effort_setting: options.reasoning_effort,
+        }
+        configured = copy(self)
+        configured._settings = cast(ModelSettings, {name: value for name, value in values.items() if value is not None})
+        return configured
 
     async def step(self, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec], on_text: OnText) -> Step:
         messages = to_messages(turns, instructions, self.name)
@@ -116,7 +150,9 @@ class ProviderModel:
         characters = 0
         async with (
             asyncio.timeout(self._stall_seconds) as stall,
-            model_request_stream(self._model, messages, model_request_parameters=parameters) as stream,
+            model_request_stream(
+                self._model, messages, model_settings=self._settings, model_request_parameters=parameters
+            ) as stream,
         ):
             async for event in stream:
                 stall.reschedule(clock() + self._stall_seconds)

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from quarterdeck.activity import examples as activity
+from quarterdeck.agents import examples as agents
 from quarterdeck.api_keys import examples as api_keys
 from quarterdeck.audit import examples as audit
 from quarterdeck.auth import examples as auth
@@ -16,5 +17,18 @@ from quarterdeck.skills import examples as skills
 from quarterdeck.webhooks import examples as webhooks
 from quarterdeck.workspaces import examples as workspaces
 
-_PACKAGES = (activity, api_keys, audit, auth, events, runs, session_tokens, sessions, skills, webhooks, workspaces)
+_PACKAGES = (
+    activity,
+    agents,
+    api_keys,
+    audit,
+    auth,
+    events,
+    runs,
+    session_tokens,
+    sessions,
+    skills,
+    webhooks,
+    workspaces,
+)
 EXAMPLES: dict[Any, Struct] = {type(example): example for package in _PACKAGES for example in package.EXAMPLES}

@@ -35,6 +35,7 @@ _SCHEMAS = "#/components/schemas/{name}"
 _TAGS = {
     "sessions": ("Sessions", "Conversations with an agent, and the turns that people add to them."),
     "runs": ("Runs", "An agent at work on one or more inputs of a session. At most one a session is active."),
+    "models": ("Models", "The language models that sessions can use."),
     "whoami": ("Caller", "The credential that a call carries."),
     "api-keys": ("API keys", "Credentials of a workspace. A key's secret is shown once, when it is made."),
     "workspace": ("Workspace", "The tenant that a key belongs to."),

@@ -1,6 +1,7 @@
 """The whole API on one page. Each handler has the description of its operation."""
 
 from quarterdeck.activity.http import get_activity
+from quarterdeck.agents.http import list_models
 from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys, revoke_api_key, rotate_api_key
 from quarterdeck.audit.http import list_audit_events
 from quarterdeck.auth.http import whoami
@@ -58,6 +59,7 @@ OPERATIONS = (
     at("GET", "/v1/sessions/{session_id}/runs", list_session_runs),
     at("GET", "/v1/runs/{run_id}", get_run),
     at("POST", "/v1/runs/{run_id}/cancel", cancel_run),
+    at("GET", "/v1/models", list_models),
     at("GET", "/v1/whoami", whoami),
     at("GET", "/v1/api-keys", list_api_keys),
     at("POST", "/v1/api-keys", create_api_key),

@@ -15,6 +15,7 @@ from quarterdeck.client.models import (
     AuditEventPage,
     CallerBody,
     CancelledRunBody,
+    ChangeSettings,
     CreatedApiKeyBody,
     CreatedSessionTokenBody,
     CreatedWebhookBody,
@@ -22,6 +23,8 @@ from quarterdeck.client.models import (
     ListedSession,
     MemberBody,
     MemberPage,
+    ModelList,
+    ModelOptions,
     Permission,
     RunBody,
     RunEvent,
@@ -70,6 +73,7 @@ from quarterdeck.client.operations import (
     LIST_API_KEYS,
     LIST_AUDIT_EVENTS,
     LIST_MEMBERS,
+    LIST_MODELS,
     LIST_SESSION_EVENTS,
     LIST_SESSION_RUNS,
     LIST_SESSION_TOKENS,
@@ -132,6 +136,7 @@ class Methods(Connection):
         *,
         archived: bool | None = None,
         search: str | None = None,
+        in_: Literal["titles", "conversations"] | None = None,
         limit: int | None = None,
         after: Id | None = None,
         order: Literal["asc", "desc"] | None = None,
@@ -145,7 +150,7 @@ class Methods(Connection):
             LIST_SESSIONS,
             SessionPage,
             {},
-            {"archived": archived, "search": search, "limit": limit, "after": after, "order": order},
+            {"archived": archived, "search": search, "in": in_, "limit": limit, "after": after, "order": order},
             workspace_id=workspace_id,
         )
 
@@ -154,6 +159,7 @@ class Methods(Connection):
         *,
         archived: bool | None = None,
         search: str | None = None,
+        in_: Literal["titles", "conversations"] | None = None,
         order: Literal["asc", "desc"] | None = None,
         page_size: int | None = None,
         workspace_id: Id | None = None,
@@ -161,7 +167,13 @@ class Methods(Connection):
         """Iterate over all items of `list_sessions`. Pages are fetched as needed."""
         return walk(
             lambda after: self.list_sessions(
-                archived=archived, search=search, workspace_id=workspace_id, limit=page_size, after=after, order=order
+                archived=archived,
+                search=search,
+                in_=in_,
+                workspace_id=workspace_id,
+                limit=page_size,
+                after=after,
+                order=order,
             )
         )
 
@@ -172,6 +184,7 @@ class Methods(Connection):
         model: str | None = None,
         instructions: str | None = None,
         skills: list[SessionSkill] | UnsetType = UNSET,
+        settings: ModelOptions | None = None,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> SessionBody:
@@ -181,7 +194,7 @@ class Methods(Connection):
             SessionBody,
             {},
             {},
-            {"title": title, "model": model, "instructions": instructions, "skills": skills},
+            {"title": title, "model": model, "instructions": instructions, "skills": skills, "settings": settings},
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )
@@ -198,6 +211,7 @@ class Methods(Connection):
         model: str | UnsetType | None = UNSET,
         instructions: str | UnsetType | None = UNSET,
         skills: list[SessionSkill] | UnsetType = UNSET,
+        settings: ChangeSettings | UnsetType = UNSET,
         archived: bool | UnsetType = UNSET,
         if_match: IfMatch | None = None,
         idempotency_key: str | None = None,
@@ -213,7 +227,14 @@ class Methods(Connection):
             SessionBody,
             {"session_id": session_id},
             {},
-            {"title": title, "model": model, "instructions": instructions, "skills": skills, "archived": archived},
+            {
+                "title": title,
+                "model": model,
+                "instructions": instructions,
+                "skills": skills,
+                "settings": settings,
+                "archived": archived,
+            },
             if_match=if_match,
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
@@ -364,6 +385,14 @@ class Methods(Connection):
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )
+
+    def list_models(self, *, workspace_id: Id | None = None) -> ModelList:
+        """List the models that sessions can use.
+
+        `default` is used by sessions that name no model. `items` are suggestions of the operator: a session can name
+        any model of the listed providers, as `provider:name`.
+        """
+        return self._call(LIST_MODELS, ModelList, {}, {}, workspace_id=workspace_id)
 
     def whoami(self, *, workspace_id: Id | None = None) -> CallerBody:
         """Show who the caller is.

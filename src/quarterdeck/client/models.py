@@ -41,6 +41,15 @@ class EventPage(Struct, frozen=True):
     """null at the current end; go on later with the last id."""
 
 
+class ModelOptions(Struct, frozen=True):
+    """null: not sent, so that the provider's default applies."""
+
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    """Of one answer, reasoning included."""
+    reasoning_effort: Literal["low", "medium", "high"] | None = None
+
+
 class SessionSkill(Struct, frozen=True):
     skill_id: UUID
     version: int | None = None
@@ -54,6 +63,9 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     workspace_id: UUID
     title: str | None
     model: str | None
+    effective_model: str
+    """`model`, or the default model of the server."""
+    settings: ModelOptions
     skills: list[SessionSkill]
     created_at: datetime
     created_by: ActorBody
@@ -67,9 +79,26 @@ class ActiveRun(Struct, frozen=True):
     state: Literal["queued", "running"]
 
 
+class RunState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class LastRun(Struct, frozen=True):
+    id: UUID
+    state: RunState
+
+
 class ListedSession(SessionSummary, frozen=True, kw_only=True):
     active_run: ActiveRun | None
     """What is going on in it now. null: nothing."""
+    last_run: LastRun | None
+    """The newest run. null: there is none yet."""
+    last_activity_at: datetime
+    """Time of the last event, or of its creation."""
 
 
 class SessionPage(Struct, frozen=True):
@@ -77,8 +106,23 @@ class SessionPage(Struct, frozen=True):
     next_cursor: UUID | None
 
 
+class Usage(Struct, frozen=True):
+    input_tokens: int
+    output_tokens: int
+
+
 class SessionBody(SessionSummary, frozen=True, kw_only=True):
     instructions: str | None
+    usage: Usage
+    """Tokens of all its runs. Changes without a new revision."""
+
+
+class ChangeSettings(Struct, frozen=True):
+    """What is left out stays as it is. null: the provider's default."""
+
+    temperature: float | UnsetType | None = UNSET
+    max_output_tokens: int | UnsetType | None = UNSET
+    reasoning_effort: Literal["low", "medium", "high"] | UnsetType | None = UNSET
 
 
 class SessionTokenBody(Struct, frozen=True, kw_only=True):
@@ -101,19 +145,6 @@ class SessionTokenPage(Struct, frozen=True):
 class CreatedSessionTokenBody(SessionTokenBody, frozen=True, kw_only=True):
     token: str | UnsetType = UNSET
     """Shown once: a replayed answer does not hold it."""
-
-
-class RunState(StrEnum):
-    QUEUED = "queued"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-class Usage(Struct, frozen=True):
-    input_tokens: int
-    output_tokens: int
 
 
 class RunBody(Struct, frozen=True, kw_only=True):
@@ -142,6 +173,17 @@ class RunPage(Struct, frozen=True):
 class CancelledRunBody(RunBody, frozen=True, kw_only=True):
     discarded_input_ids: list[UUID]
     """Inputs that the run had not taken up."""
+
+
+class ListedModel(Struct, frozen=True):
+    model: str
+    provider: str
+
+
+class ModelList(Struct, frozen=True):
+    default: str
+    providers: list[str]
+    items: list[ListedModel]
 
 
 class CallerKind(StrEnum):

@@ -19,6 +19,7 @@ REVOKE_SESSION_TOKEN = Operation(
 LIST_SESSION_RUNS = Operation("list_session_runs", "GET", "/v1/sessions/{session_id}/runs")
 GET_RUN = Operation("get_run", "GET", "/v1/runs/{run_id}")
 CANCEL_RUN = Operation("cancel_run", "POST", "/v1/runs/{run_id}/cancel", idempotent=True)
+LIST_MODELS = Operation("list_models", "GET", "/v1/models")
 WHOAMI = Operation("whoami", "GET", "/v1/whoami")
 LIST_API_KEYS = Operation("list_api_keys", "GET", "/v1/api-keys")
 CREATE_API_KEY = Operation("create_api_key", "POST", "/v1/api-keys", idempotent=True, shown_once="secret")

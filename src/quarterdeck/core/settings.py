@@ -53,6 +53,16 @@ class Networks(tuple[IPv4Network | IPv6Network, ...]):
         return cls(ip_network(part.strip()) for part in text.split(","))
 
 
+class ModelNames(tuple[str, ...]):
+    """Names of models separated by commas: `openai:gpt-5, anthropic:claude-sonnet-5`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "ModelNames":
+        return cls(name.strip() for name in text.split(",") if name.strip())
+
+
 class ServerSettings(Struct, frozen=True):
     host: str = "127.0.0.1"
     port: Port = 8700
@@ -220,6 +230,8 @@ class RunSettings(Struct, frozen=True):
 class ModelSettings(Struct, frozen=True):
     # Used by sessions that name no model.
     default: str = "demo"
+    # Suggested to callers beside the default. Other models of a configured provider can be used too.
+    names: ModelNames = ModelNames()
     # Never part of an error message. Keys are checked where they are used.
     openai_api_key: str | None = None
     openai_base_url: Annotated[str, Meta(pattern=r"^https?://")] | None = None

@@ -249,6 +249,8 @@ async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, v
 async def check_usable(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None) -> None:
     """Raise if a session cannot add the skill. Sessions that already use an archived skill keep it."""
     found = await store.usable(connection, workspace_id, skill_id, version)
+    if found == (False, False) and version is None:
+        raise errors.invalid("A skill has no versions yet. Push a version first.")
     if found is None or not found[1]:
         raise errors.invalid("A skill, or the version of it, does not exist in this workspace.")
     if found[0]:

@@ -114,7 +114,8 @@ WHERE s.workspace_id = %s AND v.skill_id = %s AND v.version = %s
 """
 _USABLE = """
 SELECT s.archived_at IS NOT NULL,
-       %s::integer IS NULL OR EXISTS (SELECT FROM skill_versions v WHERE v.skill_id = s.id AND v.version = %s)
+       CASE WHEN %s::integer IS NULL THEN s.latest_version > 0
+       ELSE EXISTS (SELECT FROM skill_versions v WHERE v.skill_id = s.id AND v.version = %s) END
 FROM skills s
 WHERE s.workspace_id = %s AND s.id = %s
 """
@@ -241,7 +242,7 @@ async def version(connection: Connection, workspace_id: UUID, skill_id: UUID, nu
 async def usable(
     connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None
 ) -> tuple[bool, bool] | None:
-    """Whether it is archived, and whether it has the version. None: there is no such skill."""
+    """Whether it is archived, and whether it has the version, or any. None: there is no such skill."""
     row = await (await connection.execute(_USABLE, (version, version, workspace_id, skill_id))).fetchone()
     return None if row is None else (row[0], row[1])
 

@@ -91,7 +91,7 @@ class AgentLoader:
         session_skills = [_session_skill(version) for version in versions]
         instructions = [setup.instructions or "", skill_instructions(session_skills)]
         return Agent(
-            await self._models.resolve(setup.model),
+            await self._models.resolve(setup.model, setup.settings),
             "\n\n".join(filter(None, instructions)),
             Toolbox(
                 session_skills,

@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.conversations.runs.recovery import recover
 from quarterdeck.conversations.runs.turns import runs_to_leave
-from quarterdeck.conversations.sessions.service import purge_deleted_sessions
+from quarterdeck.conversations.sessions.service import backfill_search, purge_deleted_sessions
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.settings import DatabaseSettings, Settings, WorkerSettings
 from quarterdeck.db.database import SCHEMA, Database, role_options
@@ -42,6 +42,9 @@ _READ_THREADS = 16
 _POLL_SECONDS = 1.0
 # How often a worker without a free place looks for waiting runs whose workspace has less than its share.
 _TURN_SECONDS = 0.25
+# Between batches, to leave the database to others; and until the next look, since a worker that is at it may be killed.
+_BACKFILL_PAUSE_SECONDS = 0.02
+_BACKFILL_CHECK_SECONDS = 60.0
 
 
 def run_worker(settings: Settings) -> int:
@@ -65,6 +68,7 @@ async def _work(settings: Settings) -> None:
         asyncio.create_task(_recover_runs(database, settings)),
         asyncio.create_task(_give_turns(database, driver)),
         asyncio.create_task(_deliver_webhooks(database, settings)),
+        asyncio.create_task(_backfill_search(database)),
     ]
 
     def stop() -> None:
@@ -165,6 +169,16 @@ async def _give_turns(database: Database, driver: RunDriver) -> None:
             driver.leave(await runs_to_leave(database, no_place_free=driver.is_full))
         except Exception as fault:
             log.warning("giving turns failed; trying again", exc_info=fault)
+
+
+async def _backfill_search(database: Database) -> None:
+    while True:
+        events = 0
+        try:
+            events = await backfill_search(database)
+        except Exception as fault:
+            log.warning("adding earlier conversations to the search failed; trying again", exc_info=fault)
+        await asyncio.sleep(_BACKFILL_PAUSE_SECONDS if events else _BACKFILL_CHECK_SECONDS)
 
 
 async def _deliver_webhooks(database: Database, settings: Settings) -> None:

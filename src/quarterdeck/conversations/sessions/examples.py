@@ -2,10 +2,13 @@
 
 from msgspec.structs import asdict
 
+from quarterdeck.agents.model import ModelOptions
+from quarterdeck.conversations.runs.model import RunState, Usage
 from quarterdeck.conversations.sessions.model import (
     ActiveRun,
     ChangeSessionBody,
     CreateSessionBody,
+    LastRun,
     ListedSession,
     SessionBody,
     SessionPage,
@@ -18,6 +21,8 @@ _SUMMARY = SessionSummary(
     workspace_id=WORKSPACE,
     title="Incident review",
     model=None,
+    effective_model="openai:gpt-5",
+    settings=ModelOptions(temperature=0.2),
     skills=[],
     created_at=MORNING,
     created_by=ADA,
@@ -28,6 +33,16 @@ _SUMMARY = SessionSummary(
 EXAMPLES = (
     CreateSessionBody("Incident review"),
     ChangeSessionBody(title="Incident review, week 9"),
-    SessionBody(**asdict(_SUMMARY), instructions=None),
-    SessionPage([ListedSession(**asdict(_SUMMARY), active_run=ActiveRun(RUN, "running"))], None),
+    SessionBody(**asdict(_SUMMARY), instructions=None, usage=Usage(5200, 840)),
+    SessionPage(
+        [
+            ListedSession(
+                **asdict(_SUMMARY),
+                active_run=ActiveRun(RUN, "running"),
+                last_run=LastRun(RUN, RunState.RUNNING),
+                last_activity_at=MORNING,
+            )
+        ],
+        None,
+    ),
 )

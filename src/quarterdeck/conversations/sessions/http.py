@@ -1,9 +1,16 @@
 """Sessions over HTTP."""
 
+from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes
 from quarterdeck.conversations.sessions import service
-from quarterdeck.conversations.sessions.model import ChangeSessionBody, CreateSessionBody, SessionBody, SessionPage
+from quarterdeck.conversations.sessions.model import (
+    ChangeSessionBody,
+    CreateSessionBody,
+    SearchIn,
+    SessionBody,
+    SessionPage,
+)
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Answer
 from quarterdeck.http.operation import Query, operation
@@ -26,15 +33,25 @@ _SEARCH_CHARACTERS = 200
         Query(
             "search",
             {"type": "string", "maxLength": _SEARCH_CHARACTERS, "pattern": "^[^\\u0000]*$"},
-            "Only those whose title contains this, in capitals or not. Empty: all.",
+            "Only those whose title contains this, in capitals or not. Empty: all. With in=conversations: those whose "
+            "messages have these words, in capitals or not; quotes keep words together, `or` and `-` work as in web "
+            "searches.",
             example="incident",
+        ),
+        Query(
+            "in",
+            {"type": "string", "enum": list(SearchIn), "default": SearchIn.TITLES},
+            "Where to search: in titles, or in the texts of inputs that a run has read and of the agent's messages.",
         ),
     ),
 )
-async def list_sessions(request: Request, access: Access) -> SessionPage:
+async def list_sessions(request: Request, access: Access, models: ModelCatalog) -> SessionPage:
     page, archived = request.page_request(), request.query_flag("archived")
     search = request.query_text("search", most_characters=_SEARCH_CHARACTERS) or None
-    return await service.list_sessions(access, request.call_without_body(), page, archived=archived, search=search)
+    search_in = request.query_choice("in", SearchIn) or SearchIn.TITLES
+    return await service.list_sessions(
+        access, models, request.call_without_body(), page, archived=archived, search=search, search_in=search_in
+    )
 
 
 @operation(
@@ -47,8 +64,8 @@ async def list_sessions(request: Request, access: Access) -> SessionPage:
     idempotent=True,
     etag=True,
 )
-async def create_session(request: Request, changes: Changes) -> Answer:
-    return await service.create_session(changes, await request.call(CreateSessionBody))
+async def create_session(request: Request, changes: Changes, models: ModelCatalog) -> Answer:
+    return await service.create_session(changes, models, await request.call(CreateSessionBody))
 
 
 @operation(
@@ -59,9 +76,9 @@ async def create_session(request: Request, changes: Changes) -> Answer:
     session_token=True,
     etag=True,
 )
-async def get_session(request: Request, access: Access) -> SessionBody:
+async def get_session(request: Request, access: Access, models: ModelCatalog) -> SessionBody:
     session_id = request.path_id("session_id")
-    return await service.get_session(access, request.call_without_body(), session_id)
+    return await service.get_session(access, models, request.call_without_body(), session_id)
 
 
 @operation(
@@ -76,9 +93,9 @@ async def get_session(request: Request, access: Access) -> SessionBody:
     etag=True,
     conditional=True,
 )
-async def change_session(request: Request, changes: Changes) -> Answer:
+async def change_session(request: Request, changes: Changes, models: ModelCatalog) -> Answer:
     session_id = request.path_id("session_id")
-    return await service.change_session(changes, await request.call(ChangeSessionBody), session_id)
+    return await service.change_session(changes, models, await request.call(ChangeSessionBody), session_id)
 
 
 @operation(
@@ -90,6 +107,6 @@ async def change_session(request: Request, changes: Changes) -> Answer:
     success="It is gone.",
     conditional=True,
 )
-async def delete_session(request: Request, changes: Changes) -> Answer:
+async def delete_session(request: Request, changes: Changes, models: ModelCatalog) -> Answer:
     session_id = request.path_id("session_id")
-    return await service.delete_session(changes, request.call_without_body(), session_id)
+    return await service.delete_session(changes, models, request.call_without_body(), session_id)

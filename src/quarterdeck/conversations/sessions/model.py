@@ -1,10 +1,13 @@
 """Sessions: request and response bodies."""
 
+from enum import StrEnum
 from typing import Annotated, Literal
 from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from quarterdeck.agents.model import MaxOutputTokens, ModelOptions, ReasoningEffort, Temperature
+from quarterdeck.conversations.runs.model import RunState, Usage
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.text_types import Line, Moment, Text
 
@@ -18,7 +21,10 @@ class SessionSkill(Struct, frozen=True):
 
 
 Title = Line | None
-Model = Annotated[Line | None, Meta(description="`provider:name`, or `demo`. By default as the server is set.")]
+Model = Annotated[
+    Line | None,
+    Meta(description="`provider:name` of a configured provider, or `demo`. null: the default model of the server."),
+]
 Instructions = Annotated[Text | None, Meta(description="What the agent is told before everything else.")]
 Skills = Annotated[list[SessionSkill], Meta(max_length=100)]
 
@@ -28,6 +34,15 @@ class CreateSessionBody(Struct, frozen=True):
     model: Model = None
     instructions: Instructions = None
     skills: Skills = []
+    settings: ModelOptions | None = None
+
+
+class ChangeSettings(Struct, frozen=True):
+    """What is left out stays as it is. null: the provider's default."""
+
+    temperature: Temperature | UnsetType | None = UNSET
+    max_output_tokens: MaxOutputTokens | UnsetType | None = UNSET
+    reasoning_effort: ReasoningEffort | UnsetType | None = UNSET
 
 
 class ChangeSessionBody(Struct, frozen=True):
@@ -37,6 +52,7 @@ class ChangeSessionBody(Struct, frozen=True):
     model: Model | UnsetType = UNSET
     instructions: Instructions | UnsetType = UNSET
     skills: Skills | UnsetType = UNSET
+    settings: ChangeSettings | UnsetType = UNSET
     archived: Annotated[
         bool | UnsetType,
         Meta(description="An archived session takes no input. It still reads, and can be brought back."),
@@ -50,6 +66,8 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     workspace_id: UUID
     title: str | None
     model: str | None
+    effective_model: Annotated[str, Meta(description="`model`, or the default model of the server.")]
+    settings: ModelOptions
     skills: list[SessionSkill]
     created_at: Moment
     created_by: ActorBody
@@ -59,6 +77,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 
 class SessionBody(SessionSummary, frozen=True, kw_only=True):
     instructions: str | None
+    usage: Annotated[Usage, Meta(description="Tokens of all its runs. Changes without a new revision.")]
 
 
 class ActiveRun(Struct, frozen=True):
@@ -66,8 +85,20 @@ class ActiveRun(Struct, frozen=True):
     state: Literal["queued", "running"]
 
 
+class LastRun(Struct, frozen=True):
+    id: UUID
+    state: RunState
+
+
 class ListedSession(SessionSummary, frozen=True, kw_only=True):
     active_run: Annotated[ActiveRun | None, Meta(description="What is going on in it now. null: nothing.")]
+    last_run: Annotated[LastRun | None, Meta(description="The newest run. null: there is none yet.")]
+    last_activity_at: Annotated[Moment, Meta(description="Time of the last event, or of its creation.")]
+
+
+class SearchIn(StrEnum):
+    TITLES = "titles"
+    CONVERSATIONS = "conversations"
 
 
 class SessionPage(Struct, frozen=True):
@@ -80,3 +111,4 @@ class AgentSetup(Struct, frozen=True):
 
     model: str | None
     instructions: str | None
+    settings: ModelOptions

@@ -1,9 +1,10 @@
 """Rules for changes to sessions."""
 
 from datetime import datetime
+from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from quarterdeck.conversations.sessions.model import ChangeSessionBody, SessionBody, SessionSkill
 from quarterdeck.core import errors
@@ -16,7 +17,9 @@ def check_distinct(skills: list[SessionSkill]) -> None:
 
 def changed(session: SessionBody, change: ChangeSessionBody, now: datetime) -> SessionBody:
     """The changed session. Its revision grows only if anything is different."""
-    fields = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not UNSET}
+    fields = _given(change)
+    if change.settings is not UNSET:
+        fields["settings"] = msgspec.structs.replace(session.settings, **_given(change.settings))
     archived = fields.pop("archived", session.archived_at is not None)
     # Archiving again keeps the time of the first archiving.
     archived_at = (session.archived_at or now) if archived else None
@@ -28,5 +31,9 @@ def changed(session: SessionBody, change: ChangeSessionBody, now: datetime) -> S
 
 def changed_fields(before: SessionBody, after: SessionBody) -> list[str]:
     """The names of changed fields, for the audit log, which must not hold their content."""
-    names = ("title", "model", "instructions", "skills", "archived_at")
+    names = ("title", "model", "instructions", "skills", "settings", "archived_at")
     return [name for name in names if getattr(before, name) != getattr(after, name)]
+
+
+def _given(change: Struct) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(change).items() if value is not UNSET}

@@ -3,19 +3,23 @@
 from datetime import UTC, datetime
 from uuid import UUID
 
+import msgspec
 from msgspec import UNSET
 
+from quarterdeck.agents.catalog import ModelCatalog
+from quarterdeck.agents.model import ModelFailure
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.conversations.events.log import lock_session
 from quarterdeck.conversations.runs import lifecycle
-from quarterdeck.conversations.sessions import rules, store
+from quarterdeck.conversations.sessions import rules, search_store, store
 from quarterdeck.conversations.sessions.model import (
     AgentSetup,
     ChangeSessionBody,
     CreateSessionBody,
     ListedSession,
+    SearchIn,
     SessionBody,
     SessionPage,
     SessionSkill,
@@ -31,14 +35,17 @@ from quarterdeck.skills import service as skills
 
 # Events deleted per transaction. They hold up to a megabyte each, and a batch must stay below the statement timeout.
 _PURGE_BATCH = 100
+# Events read per transaction. The words of the largest text take ten milliseconds.
+_BACKFILL_BATCH = 200
 
 
-async def create_session(changes: Changes, call: Call[CreateSessionBody]) -> Answer:
+async def create_session(changes: Changes, models: ModelCatalog, call: Call[CreateSessionBody]) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody) -> Made:
+        _check_model(models, body.model)
         await _check_skills(connection, workspace_id, body.skills)
         session_id = new_id()
         await store.add(connection, session_id, workspace_id, body, principal.user_id)
-        return Made.plain(await _existing(connection, workspace_id, session_id), session_id)
+        return Made.plain(await _existing(connection, models, workspace_id, session_id), session_id)
 
     return await changes.perform(
         call,
@@ -52,13 +59,32 @@ async def create_session(changes: Changes, call: Call[CreateSessionBody]) -> Ans
 
 
 async def list_sessions(
-    access: Access, call: Call[None], request: PageRequest, *, archived: bool, search: str | None
+    access: Access,
+    models: ModelCatalog,
+    call: Call[None],
+    request: PageRequest,
+    *,
+    archived: bool,
+    search: str | None,
+    search_in: SearchIn,
 ) -> SessionPage:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> SessionPage:
         async def fetch(start: UUID, count: int) -> list[ListedSession]:
-            newest_first = request.newest_first
+            first = request.newest_first
+            if search is not None and search_in is SearchIn.CONVERSATIONS:
+                ids = await search_store.find(
+                    connection, workspace_id, start, count, archived=archived, search=search, newest_first=first
+                )
+                return await store.found(connection, workspace_id, ids, models.default, newest_first=first)
             return await store.page(
-                connection, workspace_id, start, count, archived=archived, search=search, newest_first=newest_first
+                connection,
+                workspace_id,
+                start,
+                count,
+                models.default,
+                archived=archived,
+                search=search,
+                newest_first=first,
             )
 
         items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
@@ -67,26 +93,32 @@ async def list_sessions(
     return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
-async def get_session(access: Access, call: Call[None], session_id: UUID) -> SessionBody:
+async def get_session(access: Access, models: ModelCatalog, call: Call[None], session_id: UUID) -> SessionBody:
     async def show(connection: Connection, principal: Principal, _: UUID) -> SessionBody:
-        return await _existing(connection, principal.workspace_id, session_id)
+        return await _existing(connection, models, principal.workspace_id, session_id)
 
     lookup = visible_session(call.workspace_id, session_id, own_token=True)
     return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
 
 
-async def change_session(changes: Changes, call: Call[ChangeSessionBody], session_id: UUID) -> Answer:
+async def change_session(
+    changes: Changes, models: ModelCatalog, call: Call[ChangeSessionBody], session_id: UUID
+) -> Answer:
     """A run reads the session when it begins: a change takes effect with the next run."""
 
     async def effect(connection: Connection, principal: Principal, _: UUID, change: ChangeSessionBody) -> Made:
-        before = await _locked(connection, principal.workspace_id, session_id)
+        before = await _locked(connection, models, principal.workspace_id, session_id)
         call.check_unchanged(before.revision)
+        # The provider of a model that the session has already may have been removed; the model may stay.
+        if change.model is not UNSET and change.model != before.model:
+            _check_model(models, change.model)
         if change.skills is not UNSET:
             rules.check_distinct(change.skills)
             # Skills that the session has already may have become unusable; they may stay.
             added = [skill for skill in change.skills if skill not in before.skills]
             await _check_skills(connection, principal.workspace_id, added)
         after = rules.changed(before, change, datetime.now(UTC))
+        after = msgspec.structs.replace(after, effective_model=models.effective(after.model))
         if after != before:
             await store.change(connection, after)
         fields = rules.changed_fields(before, after)
@@ -103,11 +135,11 @@ async def change_session(changes: Changes, call: Call[ChangeSessionBody], sessio
     )
 
 
-async def delete_session(changes: Changes, call: Call[None], session_id: UUID) -> Answer:
+async def delete_session(changes: Changes, models: ModelCatalog, call: Call[None], session_id: UUID) -> Answer:
     """Deletes the session and cancels its run. The log is deleted later, by `purge_deleted_sessions`."""
 
     async def effect(connection: Connection, principal: Principal, _: UUID, __: None) -> Made:
-        session = await _locked(connection, principal.workspace_id, session_id)
+        session = await _locked(connection, models, principal.workspace_id, session_id)
         call.check_unchanged(session.revision)
         await lifecycle.cancel_active(connection, session_id, principal.workspace_id)
         await store.delete(connection, principal.workspace_id, session_id)
@@ -130,11 +162,25 @@ async def purge_deleted_sessions(database: Database) -> int:
 
     async def purge(connection: Connection) -> bool | None:
         session_id = await store.lock_deleted(connection)
-        return None if session_id is None else await store.purge(connection, session_id, _PURGE_BATCH)
+        if session_id is None:
+            return None
+        if await search_store.purge(connection, session_id, _PURGE_BATCH) == _PURGE_BATCH:
+            return False
+        return await store.purge(connection, session_id, _PURGE_BATCH)
 
     while (was_last := await database.transaction(purge, repeatable=True)) is not None:
         purged += was_last
     return purged
+
+
+async def backfill_search(database: Database) -> int:
+    """Adds a batch of events from before the search existed. Returns the number of events read: 0 if nothing is left,
+    or another process is doing it."""
+
+    async def backfill(connection: Connection) -> int:
+        return await search_store.backfill(connection, _BACKFILL_BATCH)
+
+    return await database.transaction(backfill, repeatable=True)
 
 
 async def prevent_deletion(connection: Connection, session_id: UUID) -> None:
@@ -147,20 +193,28 @@ async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup | 
     return await store.agent_setup(connection, session_id)
 
 
+def _check_model(models: ModelCatalog, name: str | None) -> None:
+    try:
+        if name is not None:
+            models.check(name)
+    except ModelFailure as fault:
+        raise errors.invalid(str(fault)) from None
+
+
 async def _check_skills(connection: Connection, workspace_id: UUID, session_skills: list[SessionSkill]) -> None:
     rules.check_distinct(session_skills)
     for skill in session_skills:
         await skills.check_usable(connection, workspace_id, skill.skill_id, skill.version)
 
 
-async def _locked(connection: Connection, workspace_id: UUID, session_id: UUID) -> SessionBody:
+async def _locked(connection: Connection, models: ModelCatalog, workspace_id: UUID, session_id: UUID) -> SessionBody:
     """The session under its lock. It may have been deleted while waiting for the lock."""
     await lock_session(connection, session_id)
-    return await _existing(connection, workspace_id, session_id)
+    return await _existing(connection, models, workspace_id, session_id)
 
 
-async def _existing(connection: Connection, workspace_id: UUID, session_id: UUID) -> SessionBody:
-    session = await store.get(connection, workspace_id, session_id)
+async def _existing(connection: Connection, models: ModelCatalog, workspace_id: UUID, session_id: UUID) -> SessionBody:
+    session = await store.get(connection, workspace_id, session_id, models.default)
     if session is None:
         raise errors.not_found("session")
     return session

@@ -4,11 +4,15 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from psycopg.types.json import Jsonb
 
+from quarterdeck.agents.model import NO_OPTIONS, ModelOptions
+from quarterdeck.conversations.runs.model import RunState, Usage
 from quarterdeck.conversations.sessions.model import (
     ActiveRun,
     AgentSetup,
     CreateSessionBody,
+    LastRun,
     ListedSession,
     SessionBody,
     SessionSkill,
@@ -19,46 +23,45 @@ from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
 
 _ADD = """
-INSERT INTO sessions (id, workspace_id, title, model, instructions, created_by) VALUES (%s, %s, %s, %s, %s, %s)
+INSERT INTO sessions (id, workspace_id, title, model, instructions, settings, created_by)
+VALUES (%s, %s, %s, %s, %s, %s, %s)
 """
 _ADD_SKILL = "INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%s, %s, %s, %s)"
 _DROP_SKILLS = """
 DELETE FROM session_skills WHERE session_id IN (SELECT id FROM sessions WHERE workspace_id = %s AND id = %s)
 """
 _CHANGE = """
-UPDATE sessions SET title = %s, model = %s, instructions = %s, archived_at = %s, revision = %s
+UPDATE sessions SET title = %s, model = %s, instructions = %s, settings = %s, archived_at = %s, revision = %s
 WHERE workspace_id = %s AND id = %s
 """
-_AGENT_SETUP = "SELECT model, instructions FROM sessions WHERE id = %s"
+_AGENT_SETUP = "SELECT model, instructions, settings FROM sessions WHERE id = %s"
 # The weakest lock that conflicts with a deletion.
 _PREVENT_DELETION = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
 _GET = """
-SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
-       u.id, u.display_name, u.email, s.instructions
+SELECT s.id, s.workspace_id, s.title, s.model, s.settings, used.skills, s.archived_at, s.revision,
+       u.id, u.display_name, u.email, s.instructions, spent.input_tokens, spent.output_tokens
 FROM sessions s JOIN users u ON u.id = s.created_by
 CROSS JOIN LATERAL (
     SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
     FROM session_skills k WHERE k.session_id = s.id
 ) AS used
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(r.input_tokens), 0)::bigint AS input_tokens,
+           coalesce(sum(r.output_tokens), 0)::bigint AS output_tokens
+    FROM runs r WHERE r.session_id = s.id
+) AS spent
 WHERE s.workspace_id = %s AND s.id = %s
 """
-# The subquery selects the page; the joins then run for its rows only.
-#
-# Active and archived sessions have separate partial indexes. The workspace is part of the bounds and of the order so
-# that only they fit: with `workspace_id = …`, PostgreSQL searched the sessions of all workspaces for the few of a small
-# one.
-#
-# A search walks the same index and tests each title: docs/decisions/0020. Unlike LIKE, strpos gives % and _ no special
-# meaning.
-_ACTIVE_NEWEST_FIRST = """
-SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
-       u.id, u.display_name, u.email, active.id, active.state
-FROM (
-    SELECT id, workspace_id, title, model, archived_at, revision, created_by FROM sessions
-    WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS NULL
-      AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
-    ORDER BY workspace_id DESC, id DESC LIMIT %s
-) AS s JOIN users u ON u.id = s.created_by
+
+
+def _list_query(page: str, *, newest_first: bool) -> str:
+    """`page` selects the rows; the joins then run for these rows only. ORDER BY names the session too, so that only
+    the index of a session's runs fits, and not the one of all runs."""
+    # All parts of the statement are constants.
+    return f"""
+SELECT s.id, s.workspace_id, s.title, s.model, s.settings, used.skills, s.archived_at, s.revision,
+       u.id, u.display_name, u.email, active.id, active.state, last.id, last.state, entry.created_at
+FROM ({page}) AS s JOIN users u ON u.id = s.created_by
 CROSS JOIN LATERAL (
     SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
     FROM session_skills k WHERE k.session_id = s.id
@@ -66,62 +69,45 @@ CROSS JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running') LIMIT 1
 ) AS active ON true
-ORDER BY s.id DESC
-"""
-_ACTIVE_OLDEST_FIRST = """
-SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
-       u.id, u.display_name, u.email, active.id, active.state
-FROM (
-    SELECT id, workspace_id, title, model, archived_at, revision, created_by FROM sessions
-    WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS NULL
-      AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
-    ORDER BY workspace_id, id LIMIT %s
-) AS s JOIN users u ON u.id = s.created_by
-CROSS JOIN LATERAL (
-    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
-    FROM session_skills k WHERE k.session_id = s.id
-) AS used
 LEFT JOIN LATERAL (
-    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running') LIMIT 1
-) AS active ON true
-ORDER BY s.id
-"""
-_ARCHIVED_NEWEST_FIRST = """
-SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
-       u.id, u.display_name, u.email, active.id, active.state
-FROM (
-    SELECT id, workspace_id, title, model, archived_at, revision, created_by FROM sessions
-    WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS NOT NULL
-      AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
-    ORDER BY workspace_id DESC, id DESC LIMIT %s
-) AS s JOIN users u ON u.id = s.created_by
-CROSS JOIN LATERAL (
-    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
-    FROM session_skills k WHERE k.session_id = s.id
-) AS used
+    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id ORDER BY r.session_id DESC, r.id DESC LIMIT 1
+) AS last ON true
 LEFT JOIN LATERAL (
-    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running') LIMIT 1
-) AS active ON true
-ORDER BY s.id DESC
-"""
-_ARCHIVED_OLDEST_FIRST = """
-SELECT s.id, s.workspace_id, s.title, s.model, used.skills, s.archived_at, s.revision,
-       u.id, u.display_name, u.email, active.id, active.state
-FROM (
-    SELECT id, workspace_id, title, model, archived_at, revision, created_by FROM sessions
-    WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS NOT NULL
+    SELECT e.created_at FROM session_events e WHERE e.session_id = s.id ORDER BY e.session_id DESC, e.id DESC LIMIT 1
+) AS entry ON true
+ORDER BY s.id {"DESC" if newest_first else "ASC"}
+"""  # noqa: S608
+
+
+def _page_query(*, archived: bool, newest_first: bool) -> str:
+    """Active and archived sessions have separate partial indexes. The workspace is part of the bounds and of the order
+    so that only they fit: with `workspace_id = …`, PostgreSQL searched the sessions of all workspaces for the few of a
+    small one.
+
+    A search walks the same index and tests each title: docs/decisions/0020. Unlike LIKE, strpos gives % and _ no
+    special meaning."""
+    order = "DESC" if newest_first else "ASC"
+    page = f"""
+    SELECT id, workspace_id, title, model, settings, archived_at, revision, created_by FROM sessions
+    WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS {"NOT NULL" if archived else "NULL"}
       AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
-    ORDER BY workspace_id, id LIMIT %s
-) AS s JOIN users u ON u.id = s.created_by
-CROSS JOIN LATERAL (
-    SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
-    FROM session_skills k WHERE k.session_id = s.id
-) AS used
-LEFT JOIN LATERAL (
-    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running') LIMIT 1
-) AS active ON true
-ORDER BY s.id
-"""
+    ORDER BY workspace_id {order}, id {order} LIMIT %s
+"""  # noqa: S608
+    return _list_query(page, newest_first=newest_first)
+
+
+_PAGES = {
+    (archived, newest_first): _page_query(archived=archived, newest_first=newest_first)
+    for archived in (True, False)
+    for newest_first in (True, False)
+}
+# By ids that a search has found.
+_FOUND = {
+    newest_first: _list_query(
+        "SELECT * FROM sessions WHERE workspace_id = %s AND id = ANY (%s)", newest_first=newest_first
+    )
+    for newest_first in (True, False)
+}
 _DELETE = """
 WITH gone AS (DELETE FROM sessions WHERE workspace_id = %s AND id = %s RETURNING id)
 INSERT INTO deleted_sessions (session_id) SELECT id FROM gone
@@ -141,21 +127,24 @@ _FORGET_DELETED = "DELETE FROM deleted_sessions WHERE session_id = %s"
 async def add(
     connection: Connection, session_id: UUID, workspace_id: UUID, session: CreateSessionBody, user_id: UUID
 ) -> None:
-    values = (session_id, workspace_id, session.title, session.model, session.instructions, user_id)
-    await connection.execute(_ADD, values)
+    values = (session_id, workspace_id, session.title, session.model, session.instructions)
+    await connection.execute(_ADD, (*values, _stored(session.settings or NO_OPTIONS), user_id))
     await _add_skills(connection, session_id, session.skills)
 
 
 async def change(connection: Connection, session: SessionBody) -> None:
-    values = (session.title, session.model, session.instructions, session.archived_at, session.revision)
+    settings = _stored(session.settings)
+    values = (session.title, session.model, session.instructions, settings, session.archived_at, session.revision)
     await connection.execute(_CHANGE, (*values, session.workspace_id, session.id))
     await connection.execute(_DROP_SKILLS, (session.workspace_id, session.id))
     await _add_skills(connection, session.id, session.skills)
 
 
-async def get(connection: Connection, workspace_id: UUID, session_id: UUID) -> SessionBody | None:
+async def get(connection: Connection, workspace_id: UUID, session_id: UUID, default_model: str) -> SessionBody | None:
     row = await (await connection.execute(_GET, (workspace_id, session_id))).fetchone()
-    return None if row is None else SessionBody(**_fields(row[:10]), instructions=row[10])
+    if row is None:
+        return None
+    return SessionBody(**_fields(row[:11], default_model), instructions=row[11], usage=Usage(row[12], row[13]))
 
 
 async def page(
@@ -163,22 +152,24 @@ async def page(
     workspace_id: UUID,
     start: UUID,
     count: int,
+    default_model: str,
     *,
     archived: bool,
     search: str | None,
     newest_first: bool,
 ) -> list[ListedSession]:
     """`count` sessions from `start` on, inclusive: either archived or active, whose title contains `search`."""
-    if archived:
-        query = _ARCHIVED_NEWEST_FIRST if newest_first else _ARCHIVED_OLDEST_FIRST
-    else:
-        query = _ACTIVE_NEWEST_FIRST if newest_first else _ACTIVE_OLDEST_FIRST
     lowest, highest = bounds(start, newest_first=newest_first)
     values = (workspace_id, lowest, workspace_id, highest, search, search, count)
-    rows = await (await connection.execute(query, values)).fetchall()
-    return [
-        ListedSession(**_fields(row[:10]), active_run=None if row[10] is None else ActiveRun(*row[10:])) for row in rows
-    ]
+    rows = await (await connection.execute(_PAGES[archived, newest_first], values)).fetchall()
+    return [_listed(row, default_model) for row in rows]
+
+
+async def found(
+    connection: Connection, workspace_id: UUID, ids: list[UUID], default_model: str, *, newest_first: bool
+) -> list[ListedSession]:
+    rows = await (await connection.execute(_FOUND[newest_first], (workspace_id, ids))).fetchall()
+    return [_listed(row, default_model) for row in rows]
 
 
 async def prevent_deletion(connection: Connection, session_id: UUID) -> bool:
@@ -208,7 +199,7 @@ async def purge(connection: Connection, session_id: UUID, batch: int) -> bool:
 
 async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup | None:
     row = await (await connection.execute(_AGENT_SETUP, (session_id,))).fetchone()
-    return None if row is None else AgentSetup(*row)
+    return None if row is None else AgentSetup(row[0], row[1], msgspec.convert(row[2], ModelOptions))
 
 
 async def _add_skills(connection: Connection, session_id: UUID, skills: list[SessionSkill]) -> None:
@@ -217,13 +208,30 @@ async def _add_skills(connection: Connection, session_id: UUID, skills: list[Ses
         await connection.cursor().executemany(_ADD_SKILL, rows)
 
 
-def _fields(row: tuple[Any, ...]) -> dict[str, Any]:
-    session_id, workspace_id, title, model, skills, archived_at, revision, user_id, name, email = row
+def _stored(settings: ModelOptions) -> Jsonb:
+    return Jsonb({name: value for name, value in msgspec.structs.asdict(settings).items() if value is not None})
+
+
+def _listed(row: tuple[Any, ...], default_model: str) -> ListedSession:
+    fields = _fields(row[:11], default_model)
+    active_id, active_state, last_id, last_state, last_event_at = row[11:]
+    return ListedSession(
+        **fields,
+        active_run=None if active_id is None else ActiveRun(active_id, active_state),
+        last_run=None if last_id is None else LastRun(last_id, RunState(last_state)),
+        last_activity_at=last_event_at or fields["created_at"],
+    )
+
+
+def _fields(row: tuple[Any, ...], default_model: str) -> dict[str, Any]:
+    session_id, workspace_id, title, model, settings, skills, archived_at, revision, user_id, name, email = row
     return {
         "id": session_id,
         "workspace_id": workspace_id,
         "title": title,
         "model": model,
+        "effective_model": default_model if model is None else model,
+        "settings": msgspec.convert(settings, ModelOptions),
         "skills": msgspec.convert(skills or [], list[SessionSkill]),
         "created_at": created_at(session_id),
         "created_by": ActorBody(user_id, name, email),

@@ -19,12 +19,15 @@ GRANT SELECT, INSERT, UPDATE (ended_at, joined_at) ON app.members TO {role};
 GRANT SELECT, INSERT (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by, expires_at),
     UPDATE (expires_at, last_used_at, revoked_at, replaced_by) ON app.api_keys TO {role};
 
-GRANT SELECT, INSERT, UPDATE (title, model, instructions, archived_at, revision), DELETE ON app.sessions TO {role};
+GRANT SELECT, INSERT, UPDATE (title, model, instructions, settings, archived_at, revision), DELETE
+    ON app.sessions TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_skills TO {role};
 GRANT SELECT, INSERT (id, session_id, api_key_id, secret_hash, prefix, expires_at), UPDATE (revoked_at)
     ON app.session_tokens TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_events TO {role};
 GRANT USAGE ON SEQUENCE app.session_event_ids TO {role};
+-- Written by a trigger and by backfill_conversation_words().
+GRANT SELECT, DELETE ON app.conversation_words TO {role};
 -- FOR UPDATE needs UPDATE on some column, here and below: the most harmless one.
 GRANT SELECT, INSERT, UPDATE (deleted_at), DELETE ON app.deleted_sessions TO {role};
 
@@ -61,4 +64,5 @@ GRANT SELECT ON app.audit_retention TO {role};
 GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run, app.submit_inputs,
     app.find_principals, app.check_submitter, app.take_lock, app.expire_audit_events, app.waiting_inputs,
     app.read_conversation, app.enqueue_run_after, app.waiting_workspaces, app.next_run_job, app.ask_runs_to_leave,
-    app.read_log TO {role};
+    app.read_log, app.workspace_word, app.search_query, app.matching_sessions, app.backfill_conversation_words
+    TO {role};
