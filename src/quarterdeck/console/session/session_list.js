@@ -15,8 +15,8 @@ const REFRESH_MS = 3000;
 const COLUMNS = [
   { name: "Title", class: "title", cell: (session) => el("a", { href: `#/sessions/${session.id}` }, sessionTitle(session)) },
   { name: "Last run", class: "state", cell: lastRun },
-  { name: "Last activity", class: "activity", cell: (session) => relativeTime(session.last_activity_at ?? null) },
-  { name: "Model", class: "model", cell: (session) => session.model ?? el("span", { class: "muted" }, "Default") },
+  { name: "Last activity", class: "activity", cell: (session) => relativeTime(session.last_activity_at) },
+  { name: "Model", class: "model", cell: (session) => session.model ?? el("span", { class: "muted" }, `Default (${session.effective_model})`) },
   { name: "Created", class: "created", cell: (session) => relativeTime(session.created_at) },
   { name: "Created by", class: "by", cell: (session) => userName(session.created_by) },
 ];
@@ -30,7 +30,7 @@ const RUN_STATES = {
 };
 
 function lastRun({ last_run: run }) {
-  if (!run) return el("span", { class: "muted" }, "No runs");
+  if (run === null) return el("span", { class: "muted" }, "No runs");
   const [tone, label] = RUN_STATES[run.state] ?? ["", run.state];
   return el("span", { class: `tag ${tone}` }, label);
 }
