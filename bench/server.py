@@ -100,7 +100,7 @@ class Caller:
         return [UUID((await self.post("/v1/sessions", body))["id"]) for _ in range(count)]
 
     async def new_skills(self, count: int) -> list[UUID]:
-        names = (msgspec.json.encode({"name": f"bench {number}"}) for number in range(count))
+        names = (msgspec.json.encode({"name": f"bench {uuid4()}"}) for _ in range(count))
         return [UUID((await self.post("/v1/skills", name))["id"]) for name in names]
 
     async def get(self, path: str) -> Any:

@@ -205,7 +205,7 @@ class World:
         return token
 
     async def new_skill(self) -> str:
-        answer = await self.post("/v1/skills", {"name": "demo"})
+        answer = await self.post("/v1/skills", {"name": f"demo-{uuid4().hex[:12]}"})
         assert answer.status_code == 201, answer.text
         skill_id: str = answer.json()["id"]
         return skill_id

@@ -11,7 +11,7 @@ from quarterdeck.conversations.sessions.service import purge_deleted_sessions
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Database
 from quarterdeck.skills.bundle_store import BundleStore
-from quarterdeck.skills.service import sweep_bundles
+from quarterdeck.skills.sweep import sweep_bundles
 from quarterdeck.webhooks.service import sweep_deliveries
 
 

@@ -34,6 +34,7 @@ _MARK_CHARACTERS = 8
 # What can be done to a record once is done to one of a crowd: those of the others are to last.
 _ONCE = {
     ("DELETE /v1/sessions/{session_id}", "session_id"): "session to delete",
+    ("DELETE /v1/skills/{skill_id}", "skill_id"): "skill to delete",
     ("DELETE /v1/webhooks/{webhook_id}", "webhook_id"): "webhook to delete",
     ("POST /v1/api-keys/{api_key_id}/rotate", "api_key_id"): "key to rotate",
 }
@@ -86,6 +87,7 @@ async def create_records(world: World) -> Records:
             "session_token_id": tokens,
             "webhook to delete": [await world.new_webhook() for _ in range(30)],
             "session to delete": [await world.new_session() for _ in range(30)],
+            "skill to delete": [await world.new_skill() for _ in range(30)],
             "key to rotate": [str((await world.new_key_record(EVERY_PERMISSION))[1]) for _ in range(30)],
             "run_id": [(await world.submit(session_id)).json()["run_id"] for session_id in sessions],
             "skill_id": skills,

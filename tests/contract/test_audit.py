@@ -200,6 +200,11 @@ async def test_the_log_holds_no_secret_and_no_content(world: World) -> None:
     )
     assert session_id in log
     assert "marked" not in log
+    # The title is shown while the session has one, and is not stored.
+    (shown,) = await listed(world, "?action=create_session")
+    assert shown["object_name"] == "marked title"
+    await world.delete(f"/v1/sessions/{session_id}")
+    assert [event["object_name"] for event in await listed(world, "?object_type=session")] == [None, None]
     for secret in (world.key, token, key):
         # All but the prefix, which people know a key by.
         assert secret[-38:] not in log
@@ -298,11 +303,48 @@ async def test_an_entry_has_exactly_these_fields(world: World) -> None:
     session_id = await world.new_session()
     (event,) = await listed(world, f"?object_id={session_id}")
     assert set(event) == {
-        "id", "created_at", "action", "object_type", "object_id", "actor", "api_key_id", "session_token_id", "address",
-        "request_id", "detail",
+        "id", "created_at", "action", "object_type", "object_id", "object_name", "actor", "api_key_id",
+        "session_token_id", "address", "request_id", "detail",
     }  # fmt: skip
     assert set(event["actor"]) == {"user_id", "display_name", "primary_email"}
     assert event["created_at"].endswith("Z")
+
+
+async def test_entries_have_the_names_of_their_objects(world: World) -> None:
+    skill = (await world.post("/v1/skills", {"name": "before"})).json()
+    await world.push(skill["id"], bundle())
+    await world.patch(f"/v1/skills/{skill['id']}", {"name": "after"})
+    await world.delete(f"/v1/skills/{skill['id']}")
+    key = (await world.post("/v1/api-keys", {"label": "ci", "permissions": []})).json()
+    await world.post(f"/v1/api-keys/{key['id']}/rotate", {})
+    await world.post(f"/v1/api-keys/{key['id']}/revoke", None)
+    webhook_id = await world.new_webhook("https://hooks.example.com/secret")
+    await world.patch(f"/v1/webhooks/{webhook_id}", {"description": "chat"})
+    await world.post(f"/v1/webhooks/{webhook_id}/test", None)
+    token = (await world.post(f"/v1/sessions/{await world.new_session()}/tokens", {})).json()
+    async with await world.connect() as connection:
+        email = f"{uuid4()}@example.com"
+        await workspaces.add_member(connection, world.workspace_id, email)
+        await workspaces.set_user(connection, email, "Ann Other")
+        await workspaces.remove_member(connection, world.workspace_id, email, revoke_keys=True)
+    names = [(event["action"], event["object_name"]) for event in await listed(world, "?order=asc&limit=200")]
+    assert names[-15:] == [
+        ("create_skill", "before"),
+        ("push_skill_version", "before"),
+        ("change_skill", "after"),
+        ("delete_skill", "after"),
+        ("create_api_key", "ci"),
+        ("rotate_api_key", "ci"),
+        ("revoke_api_key", "ci"),
+        ("create_webhook", "hooks.example.com"),
+        ("change_webhook", "chat"),
+        ("test_webhook", "chat"),
+        ("create_session", None),
+        ("create_session_token", token["prefix"]),
+        ("add_member", email),
+        ("set_user", "Ann Other"),
+        ("remove_member", email),
+    ]
 
 
 async def test_each_filter_and_all_together(world: World) -> None:

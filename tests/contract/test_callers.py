@@ -57,7 +57,11 @@ class Objects(Struct, frozen=True):
                 "webhook_id": webhook_id,
                 "delivery_id": (await world.post(f"/v1/webhooks/{webhook_id}/test", None)).json()["id"],
             },
-            {"webhook_id": doomed_id, "session_id": await world.new_session()},
+            {
+                "webhook_id": doomed_id,
+                "session_id": await world.new_session(),
+                "skill_id": await world.new_skill(),
+            },
         )
 
 

@@ -262,7 +262,7 @@ class Model:
             skill = self.skills.get(skill_id)
             if skill is None or skill.workspace != workspace or skill.is_archived:
                 raise Refused(Refusal.INVALID)
-            if (version or 1) > len(skill.versions):
+            if not skill.versions or (version is not None and version > len(skill.versions)):
                 raise Refused(Refusal.INVALID)
 
     # --- inputs and runs ---
@@ -352,6 +352,8 @@ class Model:
     # --- skills ---
 
     def _create_skill(self, caller: Key, _: None, request: Request, __: datetime) -> Learn:
+        self._check_name_free(caller.workspace, (request.body or {})["name"])
+
         def learn(answer: Json) -> None:
             skill = Skill(str(answer["id"]), caller.workspace, (request.body or {})["name"])
             assert skill.id not in self.skills, "an id was given twice"
@@ -371,6 +373,8 @@ class Model:
         if default is not None and default > len(skill.versions):
             raise Refused(Refusal.INVALID)
         wanted = (asked.get("name", skill.name), default, asked.get("archived", skill.is_archived))
+        if not wanted[2] and (skill.is_archived or wanted[0] != skill.name):
+            self._check_name_free(skill.workspace, wanted[0])
 
         def learn(answer: Json) -> None:
             if wanted != (skill.name, skill.default_version, skill.is_archived):
@@ -380,6 +384,11 @@ class Model:
             responses.check_skill(skill, answer)
 
         return learn
+
+    def _check_name_free(self, workspace: str, name: str) -> None:
+        active = [skill for skill in self.skills.values() if skill.workspace == workspace and not skill.is_archived]
+        if any(skill.name == name for skill in active):
+            raise Refused(Refusal.CONFLICT)
 
     def _push_skill_version(self, _: Key, skill: Skill, request: Request, __: datetime) -> Learn:
         _check_unchanged(request, skill.revision)

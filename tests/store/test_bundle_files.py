@@ -27,7 +27,7 @@ from quarterdeck.skills.blocks import BLOCK_BYTES, BlockIndex
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
 from quarterdeck.skills.model import Archive, ManifestFile, StoredBundle
-from quarterdeck.skills.service import sweep_bundles
+from quarterdeck.skills.sweep import sweep_bundles
 from tests.world import AS_OWNER, app_url
 
 NOISE = random.Random(1)

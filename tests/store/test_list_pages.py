@@ -48,7 +48,7 @@ INSERT INTO sessions (id, workspace_id, created_by) VALUES ('{big}', '{big}', '{
 INSERT INTO sessions (id, workspace_id, created_by, archived_at)
 SELECT id, owner, '{one}', CASE WHEN n %% 50 = 7 THEN now() END FROM rows;
 INSERT INTO skills (id, workspace_id, name, created_by, archived_at)
-SELECT id, owner, 's', '{one}', CASE WHEN n %% 50 = 7 THEN now() END FROM rows;
+SELECT id, owner, 's' || n, '{one}', CASE WHEN n %% 50 = 7 THEN now() END FROM rows;
 INSERT INTO webhooks (id, workspace_id, url, host, events, secret, created_by)
 SELECT id, owner, 'u', 'h', '{{}}', '', '{one}' FROM rows;
 INSERT INTO webhook_deliveries (id, webhook_id, event, payload, state)

@@ -77,6 +77,7 @@ async def add_version(connection: Connection, archive: bytes) -> None:
     await store.add(connection, skill_id, workspace_id, "x", owner_id)
     read = read_bundle(io.BytesIO(archive), Settings().bundle)
     before = await store.add_version(connection, new_id(), workspace_id, skill_id, read, owner_id)
+    assert before is not None
     assert before.latest_version == 0
 
 

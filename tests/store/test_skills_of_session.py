@@ -15,7 +15,7 @@ _FILL = (
     "INSERT INTO sessions (id, workspace_id, created_by) SELECT id, id, owner_id FROM workspaces",
     "INSERT INTO bundles (sha256, generation, bytes) VALUES (sha256('x'), gen_random_uuid(), 1)",
     "INSERT INTO skills (id, workspace_id, name, created_by, latest_version)"
-    f" SELECT gen_random_uuid(), id, 'x', owner_id, 1 FROM workspaces, generate_series(1, {SKILLS})",
+    f" SELECT gen_random_uuid(), id, 'x' || n, owner_id, 1 FROM workspaces, generate_series(1, {SKILLS}) n",
     "INSERT INTO skill_versions"
     " (id, skill_id, version, bundle_sha256, bundle_bytes, frontmatter, manifest, created_by)"
     ' SELECT gen_random_uuid(), s.id, 1, sha256(\'x\'), 1, \'{"name": "a", "description": "b"}\', m, s.created_by'

@@ -23,6 +23,7 @@ from quarterdeck.http.operation import at
 from quarterdeck.skills.http import (
     change_skill,
     create_skill,
+    delete_skill,
     diff_skill_versions,
     download_skill_bundle,
     download_skill_file,
@@ -70,6 +71,7 @@ OPERATIONS = (
     at("GET", "/v1/skills", list_skills),
     at("GET", "/v1/skills/{skill_id}", get_skill),
     at("PATCH", "/v1/skills/{skill_id}", change_skill),
+    at("DELETE", "/v1/skills/{skill_id}", delete_skill),
     at("POST", "/v1/skills/{skill_id}/versions", push_skill_version),
     at("GET", "/v1/skills/{skill_id}/versions", list_skill_versions),
     at("GET", "/v1/skills/{skill_id}/versions/{version}", get_skill_version),

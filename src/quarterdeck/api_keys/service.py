@@ -56,7 +56,9 @@ async def create_api_key(changes: Changes, key_settings: KeySettings, call: Call
         rules.check_within(principal, body.permissions, body.expires_at)
         created = await issue_api_key(connection, key_settings.environment, workspace_id, principal.user_id, body)
         kept = msgspec.structs.replace(created, secret=msgspec.UNSET)
-        return Made(shown=created, kept=kept, object_id=created.id, detail=audit_detail(created))
+        return Made(
+            shown=created, kept=kept, object_id=created.id, object_name=created.label, detail=audit_detail(created)
+        )
 
     return await changes.perform(
         call,
@@ -93,7 +95,7 @@ async def rotate_api_key(
         await store.replace(connection, principal.workspace_id, old.id, created.id, body.overlap_seconds)
         kept = msgspec.structs.replace(created, secret=msgspec.UNSET)
         detail = audit_detail(created) | {"replaced_by": str(created.id), "overlap_seconds": body.overlap_seconds}
-        return Made(shown=created, kept=kept, object_id=old.id, detail=detail)
+        return Made(shown=created, kept=kept, object_id=old.id, object_name=old.label, detail=detail)
 
     return await changes.perform(
         call,
@@ -149,7 +151,14 @@ async def revoke_api_key(changes: Changes, call: Call[None], api_key_id: UUID) -
         changed = await store.revoke(connection, principal.workspace_id, key.id)
         revoked = await store.get(connection, principal.workspace_id, key.id)
         assert revoked is not None
-        return Made(shown=revoked, kept=revoked, object_id=key.id, detail={"label": key.label}, changed=changed)
+        return Made(
+            shown=revoked,
+            kept=revoked,
+            object_id=key.id,
+            object_name=key.label,
+            detail={"label": key.label},
+            changed=changed,
+        )
 
     return await changes.perform(
         call,

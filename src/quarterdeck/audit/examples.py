@@ -11,6 +11,7 @@ _EVENT = AuditEventBody(
     action="create_session_token",
     object_type=ObjectType.SESSION_TOKEN,
     object_id=UUID("0192f0d4-1f2b-7d90-8c46-7e3b5a0d9f08"),
+    object_name="qds_live_8hR2mVc5",
     actor=ADA,
     api_key_id=API_KEY,
     session_token_id=None,

@@ -29,6 +29,8 @@ class Change(Struct, frozen=True):
     object_type: ObjectType
     object_id: UUID
     detail: dict[str, Any]
+    # The name or label at this time. None for sessions, whose titles are looked up when the log is read.
+    object_name: str | None = None
 
 
 class AuditEventBody(Struct, frozen=True):
@@ -43,6 +45,13 @@ class AuditEventBody(Struct, frozen=True):
     ]
     object_type: ObjectType
     object_id: UUID
+    object_name: Annotated[
+        str | None,
+        Meta(
+            description="Name or label of the object at the time of the event; of a session its current title. null: "
+            "it has none, the session was deleted, or the event was recorded before version 0.2.0."
+        ),
+    ]
     actor: Annotated[ActorBody | None, Meta(description="null: the operator, who works on the database itself.")]
     api_key_id: Annotated[UUID | None, Meta(description="The key that was used, or that made the token that was.")]
     session_token_id: UUID | None

@@ -12,10 +12,12 @@ from quarterdeck.db.database import Connection
 
 _ADD = """
 INSERT INTO audit_events
-    (id, workspace_id, action, object_type, object_id, user_id, api_key_id, session_token_id, address, request_id,
-     detail)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+    (id, workspace_id, action, object_type, object_id, object_name, user_id, api_key_id, session_token_id, address,
+     request_id, detail)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
+# Titles are content: they are not stored here, so that they are gone with their session.
+_TITLE = "(SELECT s.title FROM sessions s WHERE s.id = a.object_id AND s.workspace_id = a.workspace_id)"
 # Filters with an index of their own, most selective first. A list is searched by the first one that is given; the other
 # filters are applied to the rows found.
 _INDEXED_FILTERS = ("object_id", "action", "user_id", "object_type")
@@ -32,8 +34,9 @@ def _page_query(indexed: str | None, *, newest_first: bool) -> str:
     equal = "a.workspace_id = %s AND " if indexed else ""
     # All parts of the statement are constants above.
     return f"""
-SELECT a.id, a.action, a.object_type, a.object_id, a.user_id, u.display_name, u.email, a.api_key_id,
-       a.session_token_id, a.address, a.request_id, a.detail
+SELECT a.id, a.action, a.object_type, a.object_id,
+       CASE a.object_type WHEN 'session' THEN {_TITLE} ELSE a.object_name END,
+       a.user_id, u.display_name, u.email, a.api_key_id, a.session_token_id, a.address, a.request_id, a.detail
 FROM audit_events a LEFT JOIN users u ON u.id = a.user_id
 WHERE {equal}{place} >= {bound} AND {place} < {bound}
   AND coalesce(a.action = %s, %s::text IS NULL) AND coalesce(a.user_id = %s, %s::uuid IS NULL)
@@ -69,6 +72,7 @@ async def add(
             change.action,
             change.object_type,
             change.object_id,
+            change.object_name,
             *actor,
             origin.address,
             origin.request_id,
@@ -123,13 +127,14 @@ def _span(filters: AuditFilter, start: UUID, *, newest_first: bool) -> tuple[UUI
 
 
 def _body(row: tuple[Any, ...]) -> AuditEventBody:
-    event_id, action, object_type, object_id, *actor, api_key_id, token_id, address, request_id, detail = row
+    event_id, action, object_type, object_id, name, *actor, api_key_id, token_id, address, request_id, detail = row
     return AuditEventBody(
         id=event_id,
         created_at=created_at(event_id),
         action=action,
         object_type=ObjectType(object_type),
         object_id=object_id,
+        object_name=name,
         actor=None if actor[0] is None else ActorBody(*actor),
         api_key_id=api_key_id,
         session_token_id=token_id,

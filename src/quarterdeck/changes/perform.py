@@ -30,12 +30,13 @@ class Made(Struct, frozen=True, kw_only=True):
     kept: Struct | None
     # For the audit log. `changed` is False if everything was as requested already.
     object_id: UUID
+    object_name: str | None = None
     detail: dict[str, Any] = {}
     changed: bool = True
 
     @classmethod
-    def plain(cls, shown: Struct, object_id: UUID, **detail: object) -> "Made":
-        return cls(shown=shown, kept=shown, object_id=object_id, detail=detail)
+    def plain(cls, shown: Struct, object_id: UUID, object_name: str | None = None, **detail: object) -> "Made":
+        return cls(shown=shown, kept=shown, object_id=object_id, object_name=object_name, detail=detail)
 
 
 Effect = Callable[[Connection, Principal, Subject, Body], Awaitable[Made]]
@@ -83,7 +84,7 @@ class Changes:
                     return Answer(receipt.body, replayed=True)
             made = await effect(connection, principal, subject, body)
             if made.changed:
-                change = Change(operation, about, made.object_id, made.detail)
+                change = Change(operation, about, made.object_id, made.detail, made.object_name)
                 await record_change(connection, principal, call.origin, change)
             first_attempt = _encoded(made.shown, principal), _encoded(made.kept, principal)
             if claim is not None:

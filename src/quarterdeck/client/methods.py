@@ -58,6 +58,7 @@ from quarterdeck.client.operations import (
     CREATE_SKILL,
     CREATE_WEBHOOK,
     DELETE_SESSION,
+    DELETE_SKILL,
     DELETE_WEBHOOK,
     DIFF_SKILL_VERSIONS,
     DOWNLOAD_SKILL_BUNDLE,
@@ -503,7 +504,7 @@ class Methods(Connection):
     ) -> SkillBody:
         """Create a skill.
 
-        Its content comes with its versions.
+        Its name is unique among the active skills of the workspace. Its content comes with its versions.
         """
         return self._call(
             CREATE_SKILL, SkillBody, {}, {}, {"name": name}, idempotency_key=idempotency_key, workspace_id=workspace_id
@@ -574,6 +575,16 @@ class Methods(Connection):
             if_match=if_match,
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
+        )
+
+    def delete_skill(self, skill_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None) -> None:
+        """Delete a skill.
+
+        With its versions, permanently. Only a skill that no session uses, archived sessions included. Repeating the
+        request is 404.
+        """
+        return self._call(
+            DELETE_SKILL, type(None), {"skill_id": skill_id}, {}, if_match=if_match, workspace_id=workspace_id
         )
 
     def push_skill_version(

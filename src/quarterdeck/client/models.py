@@ -240,6 +240,8 @@ class SkillBody(Struct, frozen=True):
     id: UUID
     workspace_id: UUID
     name: str
+    description: str | None
+    """From the SKILL.md of the version that sessions use. null until one is pushed."""
     latest_version: int | None
     """null until a version is pushed."""
     default_version: int | None
@@ -408,6 +410,9 @@ class AuditEventBody(Struct, frozen=True):
     remove_member and set_user."""
     object_type: ObjectType
     object_id: UUID
+    object_name: str | None
+    """Name or label of the object at the time of the event; of a session its current title. null: it has none, the
+    session was deleted, or the event was recorded before version 0.2.0."""
     actor: ActorBody | None
     """null: the operator, who works on the database itself."""
     api_key_id: UUID | None

@@ -34,6 +34,7 @@ _SKILL = SkillBody(
     id=SKILL,
     workspace_id=WORKSPACE,
     name="incident-report",
+    description="Writes the weekly incident report.",
     latest_version=2,
     default_version=1,
     revision=4,

@@ -15,7 +15,7 @@ from quarterdeck.http.downloads import Content, Downloads, safe_name
 from quarterdeck.http.operation import Payload, Query, Refusal, operation
 from quarterdeck.http.request import GZIP, Request
 from quarterdeck.http.schemas import NUMBER
-from quarterdeck.skills import service
+from quarterdeck.skills import rules, service
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.bundle_store import BundleStore
 from quarterdeck.skills.model import (
@@ -32,10 +32,17 @@ from quarterdeck.skills.uploads import Uploads
 # For every file: a browser must never render an uploaded file as a page of this server.
 _BYTES = "application/octet-stream"
 
+_NAME_TAKEN = Refusal(
+    "name_taken",
+    errors.conflict(rules.NAME_TAKEN),
+    "Another active skill of the workspace has this name.",
+    "Choose another name, or push a version to that skill.",
+)
+
 
 @operation(
     summary="Create a skill",
-    description="Its content comes with its versions.",
+    description="Its name is unique among the active skills of the workspace. Its content comes with its versions.",
     permission=Permission.SKILL_MANAGE,
     payload=CreateSkillBody,
     success_status=201,
@@ -43,6 +50,7 @@ _BYTES = "application/octet-stream"
     success="The new skill.",
     etag=True,
     idempotent=True,
+    refusals=(_NAME_TAKEN,),
 )
 async def create_skill(request: Request, changes: Changes) -> Answer:
     return await service.create_skill(changes, await request.call(CreateSkillBody))
@@ -55,6 +63,7 @@ async def create_skill(request: Request, changes: Changes) -> Answer:
     success_type=SkillPage,
     success="One page. next_cursor is null on the last.",
     paged=True,
+    cursor_must_exist=False,
     queries=(Query("archived", {"type": "boolean", "default": False}, "Whether to list the archived ones instead."),),
 )
 async def list_skills(request: Request, access: Access) -> SkillPage:
@@ -86,10 +95,34 @@ async def get_skill(request: Request, access: Access) -> SkillBody:
     etag=True,
     conditional=True,
     idempotent=True,
+    refusals=(_NAME_TAKEN,),
 )
 async def change_skill(request: Request, changes: Changes) -> Answer:
     skill_id = request.path_id("skill_id")
     return await service.change_skill(changes, await request.call(ChangeSkillBody), skill_id)
+
+
+@operation(
+    summary="Delete a skill",
+    description="With its versions, permanently. Only a skill that no session uses, archived sessions included. "
+    "Repeating the request is 404.",
+    permission=Permission.SKILL_MANAGE,
+    success_status=204,
+    success_type=None,
+    success="The skill is deleted.",
+    conditional=True,
+    refusals=(
+        Refusal(
+            "in_use",
+            errors.conflict(rules.IN_USE),
+            "A session uses the skill.",
+            "Archive the skill, or remove it from its sessions.",
+        ),
+    ),
+)
+async def delete_skill(request: Request, changes: Changes) -> Answer:
+    skill_id = request.path_id("skill_id")
+    return await service.delete_skill(changes, request.call_without_body(), skill_id)
 
 
 @operation(
@@ -105,9 +138,9 @@ async def change_skill(request: Request, changes: Changes) -> Answer:
     refusals=(
         Refusal(
             "archived",
-            errors.conflict("This skill is archived and takes no further versions."),
+            errors.conflict(rules.ARCHIVED),
             "The skill is archived.",
-            "Bring it back by setting `archived` to false.",
+            "Restore it by setting `archived` to false.",
         ),
     ),
 )

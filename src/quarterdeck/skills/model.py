@@ -21,6 +21,9 @@ class SkillBody(Struct, frozen=True):
     id: UUID
     workspace_id: UUID
     name: str
+    description: Annotated[
+        str | None, Meta(description="From the SKILL.md of the version that sessions use. null until one is pushed.")
+    ]
     latest_version: Annotated[int | None, Meta(description="null until a version is pushed.")]
     default_version: Annotated[
         int | None, Meta(description="What sessions use that pin no version. null: the latest, whichever that is.")

@@ -17,7 +17,7 @@ from quarterdeck.core.ids import new_id
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.skills import blocks_store, rules, store
+from quarterdeck.skills import rules, store
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.bundle_store import BundleStore
 from quarterdeck.skills.model import (
@@ -30,6 +30,7 @@ from quarterdeck.skills.model import (
     SkillBody,
     SkillDiffBody,
     SkillPage,
+    SkillState,
     SkillVersionBody,
     SkillVersionItem,
     SkillVersionPage,
@@ -40,7 +41,6 @@ from quarterdeck.skills.model import (
 from quarterdeck.skills.uploads import Uploads
 from quarterdeck.skills.version_diff import Comparison, compare
 
-_SWEEP_BATCH = 100
 # How much of a download is in memory at a time.
 _PIECE_BYTES = 256 * 1024
 
@@ -48,10 +48,11 @@ _PIECE_BYTES = 256 * 1024
 async def create_skill(changes: Changes, call: Call[CreateSkillBody]) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSkillBody) -> Made:
         skill_id = new_id()
+        await _check_name_free(connection, workspace_id, body.name)
         await store.add(connection, skill_id, workspace_id, body.name, principal.user_id)
         skill = await store.get(connection, workspace_id, skill_id)
         assert skill is not None
-        return Made.plain(skill, skill_id, name=body.name)
+        return Made.plain(skill, skill_id, body.name, name=body.name)
 
     return await changes.perform(
         call,
@@ -70,7 +71,7 @@ async def list_skills(access: Access, call: Call[None], request: PageRequest, *,
             first = request.newest_first
             return await store.page(connection, workspace_id, start, count, archived=archived, newest_first=first)
 
-        items, next_cursor = await take_page(request, fetch)
+        items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
         return SkillPage(items, next_cursor)
 
     return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
@@ -84,22 +85,54 @@ async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: 
     """A request that changes nothing keeps the revision and writes no audit entry."""
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, body: ChangeSkillBody) -> Made:
+        workspace_id = principal.workspace_id
         # A separate statement, so that the next one sees what the previous holder of the lock committed.
-        state = await store.lock(connection, principal.workspace_id, skill_id)
+        state = _existing(await store.lock(connection, workspace_id, skill_id))
         call.check_unchanged(state.revision)
         changes = rules.changed(state, body)
         new = msgspec.structs.replace(state, **changes)
         rules.check_default_version(new)
+        if rules.needs_free_name(state, new):
+            await _check_name_free(connection, workspace_id, new.name)
         if changes:
-            workspace_id, default = principal.workspace_id, new.default_version
-            await store.change(connection, workspace_id, skill_id, new.name, default, archived=new.archived)
-        skill = await store.get(connection, principal.workspace_id, skill_id)
-        assert skill is not None
-        return Made(shown=skill, kept=skill, object_id=skill_id, detail=changes, changed=bool(changes))
+            await store.change(connection, workspace_id, skill_id, new.name, new.default_version, archived=new.archived)
+        skill = await store.get(connection, workspace_id, skill_id)
+        return Made(
+            shown=skill,
+            kept=skill,
+            object_id=skill_id,
+            object_name=new.name,
+            detail=changes,
+            changed=bool(changes),
+        )
 
     return await changes.perform(
         call,
         operation="change_skill",
+        lookup=_visible_skill(call.workspace_id, skill_id),
+        permission=Permission.SKILL_MANAGE,
+        resource=(skill_id,),
+        about=ObjectType.SKILL,
+        effect=effect,
+    )
+
+
+async def delete_skill(changes: Changes, call: Call[None], skill_id: UUID) -> Answer:
+    """Deletes a skill that no session uses, with its versions. The sweep deletes their archives."""
+
+    async def effect(connection: Connection, principal: Principal, _: SkillBody, __: None) -> Made:
+        workspace_id = principal.workspace_id
+        state = _existing(await store.lock_to_delete(connection, workspace_id, skill_id))
+        call.check_unchanged(state.revision)
+        # A statement of its own: it must see sessions that were committed while the lock was waited for.
+        rules.check_unused(in_use=await store.is_in_use(connection, workspace_id, skill_id))
+        await store.delete(connection, workspace_id, skill_id)
+        detail = {"name": state.name, "latest_version": state.latest_version or None}
+        return Made(shown=None, kept=None, object_id=skill_id, object_name=state.name, detail=detail)
+
+    return await changes.perform(
+        call,
+        operation="delete_skill",
         lookup=_visible_skill(call.workspace_id, skill_id),
         permission=Permission.SKILL_MANAGE,
         resource=(skill_id,),
@@ -135,13 +168,15 @@ async def push_skill_version(
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, __: str) -> Made:
         version_id, workspace_id = new_id(), principal.workspace_id
-        before = await store.add_version(connection, version_id, workspace_id, skill_id, bundle, principal.user_id)
+        before = _existing(
+            await store.add_version(connection, version_id, workspace_id, skill_id, bundle, principal.user_id)
+        )
         # Raising rolls the new version back.
         call.check_unchanged(before.revision)
         rules.check_takes_versions(before)
         version = before.latest_version + 1
         made = SkillVersionBody(version_id, skill_id, version, bundle.bundle_bytes, bundle.frontmatter, bundle.manifest)
-        return Made.plain(made, version_id, skill_id=str(skill_id), version=version)
+        return Made.plain(made, version_id, before.name, skill_id=str(skill_id), version=version)
 
     # Two pushes are the same request if their archives have the same bytes.
     archive_sha256 = bundle.manifest.archive_sha256
@@ -247,60 +282,26 @@ async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, v
 
 
 async def check_usable(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None) -> None:
-    """Raise if a session cannot add the skill. Sessions that already use an archived skill keep it."""
-    found = await store.usable(connection, workspace_id, skill_id, version)
-    if found == (False, False) and version is None:
-        raise errors.invalid("A skill has no versions yet. Push a version first.")
-    if found is None or not found[1]:
-        raise errors.invalid("A skill, or the version of it, does not exist in this workspace.")
-    if found[0]:
-        raise errors.invalid("A skill is archived: no further session can use it.")
+    """Raise if a session cannot add the skill. Sessions that already use an archived skill keep it. A usable skill
+    cannot be deleted until the transaction ends."""
+    found = await store.usable(connection, workspace_id, skill_id)
+    if found is None:
+        raise errors.invalid("No such skill in this workspace.")
+    is_archived, latest_version = found
+    rules.check_usable(latest_version, version, is_archived=is_archived)
 
 
-async def sweep_bundles(database: Database, bundles: BundleStore, orphan_hours: int) -> int:
-    """Delete archives that no version refers to and no push has touched for `orphan_hours`. The row is deleted before
-    the archive, in a transaction of its own, so that no transaction waits for the bundle store."""
-
-    async def condemn(connection: Connection) -> int:
-        found = await store.old_bundles(connection, orphan_hours, _SWEEP_BATCH)
-        condemned = [one for one in found if await store.lock_unused_bundle(connection, one, orphan_hours)]
-        for sha256 in condemned:
-            await store.condemn_bundle(connection, sha256)
-        return len(condemned)
-
-    async def find_condemned(connection: Connection) -> list[tuple[bytes, UUID]]:
-        return await store.condemned_bundles(connection, _SWEEP_BATCH)
-
-    while await database.transaction(condemn, repeatable=True):
-        pass
-    removed = 0
-    while condemned := await database.read(find_condemned):
-        for sha256, generation in condemned:
-            await bundles.delete(sha256.hex(), generation)
-
-            async def forget(connection: Connection, sha256: bytes = sha256, generation: UUID = generation) -> None:
-                await store.forget_bundle(connection, sha256, generation)
-
-            await database.transaction(forget, repeatable=True)
-        removed += len(condemned)
-    await _sweep_blocks(database, bundles, orphan_hours)
-    return removed
+async def _check_name_free(connection: Connection, workspace_id: UUID, name: str) -> None:
+    """For a clear message. Of two concurrent changes the index refuses the second, which then comes here again."""
+    if await store.is_name_taken(connection, workspace_id, name):
+        raise errors.conflict(rules.NAME_TAKEN)
 
 
-async def _sweep_blocks(database: Database, bundles: BundleStore, orphan_hours: int) -> None:
-    """The row is deleted after the blocks: without it, nothing would say that they are there."""
-
-    async def find(connection: Connection) -> list[tuple[UUID, bytes]]:
-        return await blocks_store.unused(connection, orphan_hours, _SWEEP_BATCH)
-
-    while unused := await database.read(find):
-        for blocks_id, sha256 in unused:
-            await bundles.delete(sha256.hex(), blocks_id)
-
-            async def forget(connection: Connection, blocks_id: UUID = blocks_id) -> None:
-                await blocks_store.forget(connection, blocks_id)
-
-            await database.statement(forget, repeatable=True)
+def _existing(state: SkillState | None) -> SkillState:
+    """The skill may have been deleted since the check of visibility."""
+    if state is None:
+        raise errors.not_found("skill")
+    return state
 
 
 def _visible_skill(named: UUID | None, skill_id: UUID) -> Lookup[SkillBody]:

@@ -23,64 +23,56 @@ from quarterdeck.skills.model import (
 
 _ADD = "INSERT INTO skills (id, workspace_id, name, created_by) VALUES (%s, %s, %s, %s)"
 _GET = """
-SELECT s.id, s.workspace_id, s.name, s.latest_version, s.default_version, s.revision, s.archived_at,
-       u.id, u.display_name, u.email
+SELECT s.id, s.workspace_id, s.name, v.frontmatter->>'description', s.latest_version, s.default_version, s.revision,
+       s.archived_at, u.id, u.display_name, u.email
 FROM skills s JOIN users u ON u.id = s.created_by
+LEFT JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(s.default_version, s.latest_version)
 WHERE s.workspace_id = %s AND s.id = %s
 """
-# The row of the cursor is fetched as well, even if it was archived or restored since: a page that does not begin with
-# it was requested with a cursor of another workspace. The other rows come from the partial index of the list; the
-# workspace is part of the bounds and of the order, so that PostgreSQL uses no other index.
+# From the partial index of the list: the workspace is part of the bounds and of the order, so that PostgreSQL uses no
+# other index.
 _ACTIVE_NEWEST_FIRST = """
-SELECT s.id, s.workspace_id, s.name, s.latest_version, s.default_version, s.revision, s.archived_at,
-       u.id, u.display_name, u.email
+SELECT s.id, s.workspace_id, s.name, v.frontmatter->>'description', s.latest_version, s.default_version, s.revision,
+       s.archived_at, u.id, u.display_name, u.email
 FROM (
-    SELECT * FROM skills WHERE workspace_id = %s AND id = %s
-    UNION ALL (
-        SELECT * FROM skills
-        WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NULL
-        ORDER BY workspace_id DESC, id DESC LIMIT %s
-    )
+    SELECT * FROM skills
+    WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NULL
+    ORDER BY workspace_id DESC, id DESC LIMIT %s
 ) AS s JOIN users u ON u.id = s.created_by
+LEFT JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(s.default_version, s.latest_version)
 ORDER BY s.id DESC
 """
 _ACTIVE_OLDEST_FIRST = """
-SELECT s.id, s.workspace_id, s.name, s.latest_version, s.default_version, s.revision, s.archived_at,
-       u.id, u.display_name, u.email
+SELECT s.id, s.workspace_id, s.name, v.frontmatter->>'description', s.latest_version, s.default_version, s.revision,
+       s.archived_at, u.id, u.display_name, u.email
 FROM (
-    SELECT * FROM skills WHERE workspace_id = %s AND id = %s
-    UNION ALL (
-        SELECT * FROM skills
-        WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NULL
-        ORDER BY workspace_id, id LIMIT %s
-    )
+    SELECT * FROM skills
+    WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NULL
+    ORDER BY workspace_id, id LIMIT %s
 ) AS s JOIN users u ON u.id = s.created_by
+LEFT JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(s.default_version, s.latest_version)
 ORDER BY s.id
 """
 _ARCHIVED_NEWEST_FIRST = """
-SELECT s.id, s.workspace_id, s.name, s.latest_version, s.default_version, s.revision, s.archived_at,
-       u.id, u.display_name, u.email
+SELECT s.id, s.workspace_id, s.name, v.frontmatter->>'description', s.latest_version, s.default_version, s.revision,
+       s.archived_at, u.id, u.display_name, u.email
 FROM (
-    SELECT * FROM skills WHERE workspace_id = %s AND id = %s
-    UNION ALL (
-        SELECT * FROM skills
-        WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NOT NULL
-        ORDER BY workspace_id DESC, id DESC LIMIT %s
-    )
+    SELECT * FROM skills
+    WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NOT NULL
+    ORDER BY workspace_id DESC, id DESC LIMIT %s
 ) AS s JOIN users u ON u.id = s.created_by
+LEFT JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(s.default_version, s.latest_version)
 ORDER BY s.id DESC
 """
 _ARCHIVED_OLDEST_FIRST = """
-SELECT s.id, s.workspace_id, s.name, s.latest_version, s.default_version, s.revision, s.archived_at,
-       u.id, u.display_name, u.email
+SELECT s.id, s.workspace_id, s.name, v.frontmatter->>'description', s.latest_version, s.default_version, s.revision,
+       s.archived_at, u.id, u.display_name, u.email
 FROM (
-    SELECT * FROM skills WHERE workspace_id = %s AND id = %s
-    UNION ALL (
-        SELECT * FROM skills
-        WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NOT NULL
-        ORDER BY workspace_id, id LIMIT %s
-    )
+    SELECT * FROM skills
+    WHERE (workspace_id, id) > (%s, %s) AND (workspace_id, id) < (%s, %s) AND archived_at IS NOT NULL
+    ORDER BY workspace_id, id LIMIT %s
 ) AS s JOIN users u ON u.id = s.created_by
+LEFT JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(s.default_version, s.latest_version)
 ORDER BY s.id
 """
 _CHANGE = """
@@ -112,13 +104,8 @@ JOIN skills s ON s.id = v.skill_id
 JOIN bundles b ON b.sha256 = v.bundle_sha256
 WHERE s.workspace_id = %s AND v.skill_id = %s AND v.version = %s
 """
-_USABLE = """
-SELECT s.archived_at IS NOT NULL,
-       CASE WHEN %s::integer IS NULL THEN s.latest_version > 0
-       ELSE EXISTS (SELECT FROM skill_versions v WHERE v.skill_id = s.id AND v.version = %s) END
-FROM skills s
-WHERE s.workspace_id = %s AND s.id = %s
-"""
+# The lock keeps the skill from being deleted until the session that will use it is committed.
+_USABLE = "SELECT archived_at IS NOT NULL, latest_version FROM skills WHERE workspace_id = %s AND id = %s FOR KEY SHARE"
 # Leaves out a skill without a pinned version that has no version yet.
 _OF_SESSION = """
 SELECT v.skill_id, v.version, v.frontmatter->>'name', v.frontmatter->>'description', b.sha256, b.generation
@@ -131,6 +118,24 @@ WHERE u.session_id = %s ORDER BY u.position
 _LOCK = """
 SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL
 FROM skills WHERE workspace_id = %s AND id = %s FOR NO KEY UPDATE
+"""
+# Conflicts with _USABLE and with the foreign key of session_skills: no further session can start to use the skill.
+_LOCK_TO_DELETE = """
+SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL
+FROM skills WHERE workspace_id = %s AND id = %s FOR UPDATE
+"""
+_NAME_TAKEN = """
+SELECT EXISTS (SELECT FROM skills WHERE workspace_id = %s AND name = %s AND archived_at IS NULL)
+"""
+_IN_USE = """
+SELECT EXISTS (
+    SELECT FROM session_skills k JOIN skills s ON s.id = k.skill_id WHERE s.workspace_id = %s AND s.id = %s
+)
+"""
+# In one statement: a skill refers to its default version, and versions refer to their skill.
+_DELETE = """
+WITH deleted AS (DELETE FROM skills WHERE workspace_id = %s AND id = %s RETURNING id)
+DELETE FROM skill_versions WHERE skill_id IN (SELECT id FROM deleted)
 """
 # Pushes to one skill queue on the lock of its row, and the number is committed with the version: there are no gaps. One
 # statement is enough: it reads no other row, so the snapshot from before the wait does no harm. Returns the skill as it
@@ -185,13 +190,13 @@ async def get(connection: Connection, workspace_id: UUID, skill_id: UUID) -> Ski
 async def page(
     connection: Connection, workspace_id: UUID, start: UUID, count: int, *, archived: bool, newest_first: bool
 ) -> list[SkillBody]:
-    """The skill with the id `start`, if there is one, and up to `count` more after it."""
+    """`count` skills after the position of `start`, which may have been deleted, archived or restored."""
     if archived:
         query = _ARCHIVED_NEWEST_FIRST if newest_first else _ARCHIVED_OLDEST_FIRST
     else:
         query = _ACTIVE_NEWEST_FIRST if newest_first else _ACTIVE_OLDEST_FIRST
     lowest, highest = bounds(start, newest_first=newest_first)
-    values = (workspace_id, start, workspace_id, lowest, workspace_id, highest, count)
+    values = (workspace_id, lowest, workspace_id, highest, count)
     rows = await (await connection.execute(query, values)).fetchall()
     return [_body(row) for row in rows]
 
@@ -239,11 +244,10 @@ async def version(connection: Connection, workspace_id: UUID, skill_id: UUID, nu
     return StoredVersion(body, name, workspace_id, Archive(sha256.hex(), generation))
 
 
-async def usable(
-    connection: Connection, workspace_id: UUID, skill_id: UUID, version: int | None
-) -> tuple[bool, bool] | None:
-    """Whether it is archived, and whether it has the version, or any. None: there is no such skill."""
-    row = await (await connection.execute(_USABLE, (version, version, workspace_id, skill_id))).fetchone()
+async def usable(connection: Connection, workspace_id: UUID, skill_id: UUID) -> tuple[bool, int] | None:
+    """Whether it is archived, and its latest version or 0. None: there is no such skill. A skill that is returned
+    cannot be deleted until the transaction ends."""
+    row = await (await connection.execute(_USABLE, (workspace_id, skill_id))).fetchone()
     return None if row is None else (row[0], row[1])
 
 
@@ -255,17 +259,38 @@ async def of_session(connection: Connection, session_id: UUID) -> list[UsableVer
     ]
 
 
-async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> SkillState:
-    """Locks the skill until the transaction ends."""
+async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> SkillState | None:
+    """Locks the skill until the transaction ends. None: it was deleted."""
     row = await (await connection.execute(_LOCK, (workspace_id, skill_id))).fetchone()
-    assert row is not None
-    return SkillState(*row)
+    return None if row is None else SkillState(*row)
+
+
+async def lock_to_delete(connection: Connection, workspace_id: UUID, skill_id: UUID) -> SkillState | None:
+    """Waits for sessions that start to use the skill, and then keeps further ones from it. None: it was deleted."""
+    row = await (await connection.execute(_LOCK_TO_DELETE, (workspace_id, skill_id))).fetchone()
+    return None if row is None else SkillState(*row)
+
+
+async def is_name_taken(connection: Connection, workspace_id: UUID, name: str) -> bool:
+    """By an active skill."""
+    row = await (await connection.execute(_NAME_TAKEN, (workspace_id, name))).fetchone()
+    return row is not None and row[0]
+
+
+async def is_in_use(connection: Connection, workspace_id: UUID, skill_id: UUID) -> bool:
+    row = await (await connection.execute(_IN_USE, (workspace_id, skill_id))).fetchone()
+    return row is not None and row[0]
+
+
+async def delete(connection: Connection, workspace_id: UUID, skill_id: UUID) -> None:
+    """With its versions. The sweep deletes archives that no other version uses."""
+    await connection.execute(_DELETE, (workspace_id, skill_id))
 
 
 async def add_version(
     connection: Connection, version_id: UUID, workspace_id: UUID, skill_id: UUID, bundle: Bundle, user_id: UUID
-) -> SkillState:
-    """Returns the skill as it was before. The number of the version is `latest_version + 1`."""
+) -> SkillState | None:
+    """Returns the skill as it was before, or None if it was deleted. The version's number is `latest_version + 1`."""
     cursor = await connection.execute(
         _ADD_VERSION,
         (
@@ -280,8 +305,7 @@ async def add_version(
         ),
     )
     row = await cursor.fetchone()
-    assert row is not None
-    return SkillState(*row)
+    return None if row is None else SkillState(*row)
 
 
 async def touch_bundle(connection: Connection, sha256: bytes, generation: UUID, size: int) -> UUID:
@@ -318,11 +342,13 @@ async def forget_bundle(connection: Connection, sha256: bytes, generation: UUID)
 
 
 def _body(row: tuple[Any, ...]) -> SkillBody:
-    skill_id, workspace_id, name, latest_version, default_version, revision, archived_at, *actor = row
+    skill_id, workspace_id, name, description, latest_version, default_version, revision, archived_at, *actor = row
     return SkillBody(
         id=skill_id,
         workspace_id=workspace_id,
         name=name,
+        # A block scalar ends with a line break.
+        description=None if description is None else description.strip(),
         latest_version=latest_version or None,
         default_version=default_version,
         revision=revision,

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import msgspec
@@ -102,7 +103,8 @@ async def change_webhook(
         host = rules.read_url(wanted.url, settings).host if moved else None
         await store.change(connection, principal.workspace_id, wanted, host)
         changed = await _stored(connection, principal.workspace_id, webhook_id)
-        return Made.plain(changed, webhook_id, changed=sorted(given), **({"host": host} if moved else {}))
+        moved_to = {"host": host} if moved else {}
+        return Made.plain(changed, webhook_id, _name(changed), changed=sorted(given), **moved_to)
 
     return await _perform_on(changes, call, "change_webhook", webhook_id, effect, reads=True)
 
@@ -111,7 +113,8 @@ async def delete_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -
     async def effect(connection: Connection, principal: Principal, _: WebhookBody, __: None) -> Made:
         found = await _locked(connection, call, principal, webhook_id)
         await store.delete(connection, principal.workspace_id, webhook_id)
-        return Made(shown=None, kept=None, object_id=webhook_id, detail={"description": found.description})
+        detail = {"description": found.description}
+        return Made(shown=None, kept=None, object_id=webhook_id, object_name=_name(found), detail=detail)
 
     return await _perform_on(changes, call, "delete_webhook", webhook_id, effect)
 
@@ -139,7 +142,8 @@ async def test_webhook(changes: Changes, call: Call[None], webhook_id: UUID) -> 
         _check_enabled(webhook)
         workspace_id = principal.workspace_id
         delivery_id = await outbox.add_test_delivery(connection, TestData(webhook_id, workspace_id))
-        return Made.plain(await _delivery(connection, workspace_id, webhook_id, delivery_id), webhook_id)
+        delivery = await _delivery(connection, workspace_id, webhook_id, delivery_id)
+        return Made.plain(delivery, webhook_id, _name(webhook))
 
     return await _perform_on(changes, call, "test_webhook", webhook_id, effect)
 
@@ -169,10 +173,11 @@ async def redeliver_webhook(changes: Changes, call: Call[None], webhook_id: UUID
 
     async def effect(connection: Connection, principal: Principal, _: WebhookDeliveryBody, __: None) -> Made:
         workspace_id = principal.workspace_id
-        _check_enabled(await _stored(connection, workspace_id, webhook_id))
+        webhook = await _stored(connection, workspace_id, webhook_id)
+        _check_enabled(webhook)
         await delivery_store.send_again(connection, webhook_id, delivery_id)
         shown = await _delivery(connection, workspace_id, webhook_id, delivery_id)
-        return Made.plain(shown, webhook_id, delivery_id=str(delivery_id))
+        return Made.plain(shown, webhook_id, _name(webhook), delivery_id=str(delivery_id))
 
     return await changes.perform(
         call,
@@ -269,7 +274,12 @@ def _made_with_secret(webhook: WebhookBody, secret: bytes, **detail: object) -> 
     kept = CreatedWebhookBody(**msgspec.structs.asdict(webhook))
     shown = msgspec.structs.replace(kept, secret=signatures.encode_secret(secret))
     logged = {"events": webhook.events, "description": webhook.description} | detail
-    return Made(shown=shown, kept=kept, object_id=webhook.id, detail=logged)
+    return Made(shown=shown, kept=kept, object_id=webhook.id, object_name=_name(webhook), detail=logged)
+
+
+def _name(webhook: WebhookBody) -> str | None:
+    """For the audit log. Never the URL, which may hold a secret of the receiver."""
+    return webhook.description or urlsplit(webhook.url).hostname
 
 
 def _encrypt(cipher: SecretCipher, webhook_id: UUID, secret: bytes) -> bytes:

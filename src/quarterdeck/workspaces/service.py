@@ -99,7 +99,7 @@ async def change_workspace(
         old = _audit_detail(before)
         changes = {field: value for field, value in _audit_detail(after).items() if value != old[field]}
         if changes:
-            change = Change("change_workspace", ObjectType.WORKSPACE, workspace_id, changes)
+            change = Change("change_workspace", ObjectType.WORKSPACE, workspace_id, changes, after.name)
             await record_operator_change(connection, workspace_id, change)
         return after
 
@@ -122,7 +122,7 @@ async def add_member(connection: Connection, workspace_id: UUID, email: str) -> 
         await _lock_workspace(connection, workspace_id)
         user_id = await store.add_user(connection, new_id(), email)
         if await store.add_member(connection, workspace_id, user_id):
-            change = Change("add_member", ObjectType.MEMBER, user_id, {"email": email})
+            change = Change("add_member", ObjectType.MEMBER, user_id, {"email": email}, email)
             await record_operator_change(connection, workspace_id, change)
         return user_id
 
@@ -138,13 +138,13 @@ async def remove_member(
         if user_id == owner_id:
             raise errors.invalid("The owner of a workspace cannot be removed from it.")
         if await store.end_member(connection, workspace_id, user_id):
-            change = Change("remove_member", ObjectType.MEMBER, user_id, {"email": email})
+            change = Change("remove_member", ObjectType.MEMBER, user_id, {"email": email}, email)
             await record_operator_change(connection, workspace_id, change)
         revoked = await api_keys.revoke_keys_of(connection, workspace_id, user_id) if revoke_keys else []
         keys = await api_keys.keys_of(connection, workspace_id, user_id)
         for key in keys:
             if key.id in revoked:
-                change = Change("revoke_api_key", ObjectType.API_KEY, key.id, {"label": key.label})
+                change = Change("revoke_api_key", ObjectType.API_KEY, key.id, {"label": key.label}, key.label)
                 await record_operator_change(connection, workspace_id, change)
         return keys
 
@@ -158,7 +158,8 @@ async def set_user(connection: Connection, email: str, display_name: str | None)
         if user.display_name != display_name:
             await store.name_user(connection, user.user_id, display_name)
             for workspace_id in await store.workspaces_of_user(connection, user.user_id):
-                change = Change("set_user", ObjectType.MEMBER, user.user_id, {"display_name": display_name})
+                detail = {"display_name": display_name}
+                change = Change("set_user", ObjectType.MEMBER, user.user_id, detail, display_name or email)
                 await record_operator_change(connection, workspace_id, change)
         return ActorBody(user.user_id, display_name, user.primary_email)
 
@@ -183,7 +184,7 @@ async def _add_workspace(connection: Connection, name: str, owner_email: str) ->
     await store.add_workspace(connection, workspace_id, name, owner_id)
     await store.add_member(connection, workspace_id, owner_id)
     detail = _audit_detail(await show_workspace(connection, workspace_id))
-    change = Change("create_workspace", ObjectType.WORKSPACE, workspace_id, detail)
+    change = Change("create_workspace", ObjectType.WORKSPACE, workspace_id, detail, name)
     await record_operator_change(connection, workspace_id, change)
     return workspace_id
 
@@ -192,7 +193,8 @@ async def _add_key(
     connection: Connection, environment: str, workspace_id: UUID, creator: UUID, body: CreateApiKeyBody
 ) -> CreatedApiKeyBody:
     created = await api_keys.issue_api_key(connection, environment, workspace_id, creator, body)
-    change = Change("create_api_key", ObjectType.API_KEY, created.id, api_keys.audit_detail(created))
+    detail = api_keys.audit_detail(created)
+    change = Change("create_api_key", ObjectType.API_KEY, created.id, detail, created.label)
     await record_operator_change(connection, workspace_id, change)
     return created
 

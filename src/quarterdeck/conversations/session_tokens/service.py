@@ -58,7 +58,9 @@ async def create_session_token(
         assert stored is not None
         created = CreatedSessionTokenBody(**msgspec.structs.asdict(stored), token=secret.text)
         kept = msgspec.structs.replace(created, token=msgspec.UNSET)
-        return Made(shown=created, kept=kept, object_id=token.id, detail=_audit_detail(stored))
+        return Made(
+            shown=created, kept=kept, object_id=token.id, object_name=token.prefix, detail=_audit_detail(stored)
+        )
 
     return await changes.perform(
         call,
@@ -81,7 +83,14 @@ async def revoke_session_token(changes: Changes, call: Call[None], session_id: U
         if revoked is None:
             # Deleted with its session after the lookup.
             raise errors.not_found("session token")
-        return Made(shown=revoked, kept=revoked, object_id=token.id, detail=_audit_detail(token), changed=changed)
+        return Made(
+            shown=revoked,
+            kept=revoked,
+            object_id=token.id,
+            object_name=token.prefix,
+            detail=_audit_detail(token),
+            changed=changed,
+        )
 
     return await changes.perform(
         call,

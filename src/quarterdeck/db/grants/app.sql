@@ -39,8 +39,9 @@ GRANT SELECT, INSERT,
 
 GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};
 
-GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at) ON app.skills TO {role};
-GRANT SELECT, INSERT ON app.skill_versions TO {role};
+GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at), DELETE ON app.skills
+    TO {role};
+GRANT SELECT, INSERT, DELETE ON app.skill_versions TO {role};
 GRANT SELECT, INSERT, UPDATE (touched_at), DELETE ON app.bundles TO {role};
 GRANT SELECT, INSERT, DELETE ON app.condemned_bundles TO {role};
 GRANT SELECT, INSERT, UPDATE (block_index), DELETE ON app.bundle_blocks TO {role};
