@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures
 
 async def test_create_a_session_with_a_skill(console: ConsolePage, world: World) -> None:
     page = console.page
-    skill_id = await world.new_skill()
+    skill_id = await world.new_skill("demo")
     for text in ("one", "two"):
         assert (await world.push(skill_id, bundle("weather", **{"notes.txt": text}))).status_code == 201
     await console.sign_in(world.key)
