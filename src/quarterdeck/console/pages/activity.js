@@ -19,7 +19,6 @@ const RANGES = [
   [10080, "7 days"],
 ];
 const REFRESH_MS = 15_000;
-const STATES = ["queued", "running", "succeeded", "failed", "cancelled"];
 
 export async function show(view) {
   if (!can("workspace.read")) {
@@ -73,7 +72,7 @@ export async function show(view) {
 
   function draw(data) {
     if (!content.contains(chartsNode)) fill(content, totalsNode, emptyNode, chartsNode, updated);
-    const isEmpty = STATES.every((state) => data.runs_by_state[state] === 0) && data.inputs.every(({ count }) => count === 0);
+    const isEmpty = Object.values(data.runs_by_state).every((count) => count === 0) && data.inputs.every(({ count }) => count === 0);
     chartsNode.hidden = totalsNode.hidden = isEmpty;
     if (isEmpty !== emptyNode.hasChildNodes()) fill(emptyNode, isEmpty && noActivity());
     for (const chart of charts) chart.show(data);
@@ -100,20 +99,20 @@ function noActivity() {
 function totals({ runs_by_state: runs, inputs }) {
   const ended = runs.succeeded + runs.failed + runs.cancelled;
   const pairs = [
-    ["Runs", STATES.reduce((sum, state) => sum + runs[state], 0).toLocaleString()],
+    ["Runs", Object.values(runs).reduce((sum, count) => sum + count, 0).toLocaleString()],
     ["Active now", (runs.queued + runs.running).toLocaleString()],
     ["Inputs", inputs.reduce((sum, { count }) => sum + count, 0).toLocaleString()],
-    ["Failed", ended === 0 ? "–" : `${Math.round((100 * runs.failed) / ended)} %`],
+    ["Failed", ended === 0 ? "–" : `${Math.round((100 * runs.failed) / ended)}%`],
   ];
   return pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
 }
 
 function runsByState(signal) {
-  const items = ({ runs_by_state: runs }) => STATES.map((state) => ({ name: capitalize(state), value: runs[state], series: `is-${state}` }));
+  const items = ({ runs_by_state: runs }) => Object.entries(runs).map(([state, value]) => ({ name: capitalize(state), value, series: `is-${state}` }));
   return chartCard({
     title: "Runs by state",
     signal,
-    draw: (data, width) => barChart({ items: items(data), unit: "runs", width, label: STATES.map((state) => `${data.runs_by_state[state]} ${state}`).join(", ") }),
+    draw: (data, width) => barChart({ items: items(data), unit: "runs", width, label: Object.entries(data.runs_by_state).map(([state, count]) => `${count} ${state}`).join(", ") }),
     columns: [{ name: "State", cell: ({ name }) => name }, { name: "Runs", class: "number", cell: ({ value }) => String(value) }],
     rows: items,
   });

@@ -21,7 +21,7 @@ const COLUMNS = [
   { name: "Description", cell: description },
   { name: "Version in use", class: "short", cell: versionInUse },
   { name: "Latest", class: "short", cell: (skill) => skill.latest_version ?? "–" },
-  { name: "Created by", cell: (skill) => userName(skill.created_by) },
+  { name: "Created by", class: "short", cell: (skill) => userName(skill.created_by) },
   { name: "Created", class: "short", cell: (skill) => relativeTime(skill.created_at) },
 ];
 

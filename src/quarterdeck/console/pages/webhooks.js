@@ -16,7 +16,7 @@ const COLUMNS = [
   { name: "Events", cell: (webhook) => el("ul", { class: "tags" }, webhook.events.map((event) => el("li", { class: "tag" }, event))) },
   { name: "State", class: "short", cell: webhookState },
   { name: "Created", class: "short", cell: (webhook) => relativeTime(webhook.created_at) },
-  { name: "Created by", cell: (webhook) => userName(webhook.created_by) },
+  { name: "Created by", class: "short", cell: (webhook) => userName(webhook.created_by) },
 ];
 
 export async function show(view) {

@@ -16,7 +16,7 @@ const MEMBER_COLUMNS = [
   { name: "Email", cell: (member) => member.user.primary_email ?? el("span", { class: "muted" }, "None") },
   { name: "Role", cell: (member) => el("span", { class: "tag" }, capitalize(member.role)) },
   { name: "Joined", cell: (member) => relativeTime(member.joined_at) },
-  { name: "Left", cell: (member) => relativeTime(member.ended_at, "Active") },
+  { name: "Status", cell: (member) => (member.ended_at === null ? "Active" : el("span", {}, "Left ", relativeTime(member.ended_at))) },
 ];
 
 export async function show(view) {
