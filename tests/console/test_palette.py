@@ -45,7 +45,8 @@ async def test_command_palette(console: ConsolePage, world: World) -> None:
     assert page.url.endswith(f"#/skills/{skill['id']}")
     await page.keyboard.press("Control+k")
     await page.keyboard.type("march")
-    await options.filter(has_text="Invoices of March").click()
+    # Before the answer of the search.
+    await page.keyboard.press("Enter")
     await console.heading("Invoices of March")
     assert page.url.endswith(f"#/sessions/{session['id']}")
 
@@ -57,7 +58,6 @@ async def test_command_palette(console: ConsolePage, world: World) -> None:
     ):
         await page.keyboard.press("Control+k")
         await page.keyboard.type(command)
-        await expect(options).to_have_count(1)
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("dialog", name=title)).to_be_visible()
         # The palette does not open over another dialog.

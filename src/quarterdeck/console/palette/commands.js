@@ -14,11 +14,16 @@ export function staticGroups(text) {
   const openTab = (url) => () => window.open(url, "_blank", "noopener");
   const actions = ACTIONS.filter(({ permission }) => can(permission)).map(({ name, icon, path }) => ({ name, icon, run: goTo(path) }));
   const signOut = { name: "Sign out", icon: "signOut", run: () => window.dispatchEvent(new Event("quarterdeck:sign-out")) };
-  return [
+  const groups = [
     { name: "Go to", commands: PAGES.map(({ name, icon, path }) => ({ name, icon, run: goTo(path) })) },
     { name: "Actions", commands: [...actions, signOut] },
     { name: "Help", commands: HELP_LINKS.map(({ name, icon, url }) => ({ name, icon, run: openTab(url) })) },
-  ].map(({ name, commands }) => ({ name, commands: commands.filter((one) => matches(one.name, text)) }));
+  ];
+  return matchingGroups(groups, text);
+}
+
+export function matchingGroups(groups, text) {
+  return groups.map(({ name, commands }) => ({ name, commands: commands.filter((one) => matches(one.name, text)) }));
 }
 
 /** Returns `async (text, signal) => groups`. The skills are loaded once, because the API has no search for them. */

@@ -4,7 +4,7 @@ import { sleep } from "../api.js";
 import { tokenSessionId, whoami } from "../credential.js";
 import { el, fill, uniqueId } from "../dom.js";
 import { icon } from "../icons.js";
-import { objectSearch, staticGroups } from "./commands.js";
+import { matchingGroups, objectSearch, staticGroups } from "./commands.js";
 
 const IS_MAC = /Mac|iPhone|iPad/.test(navigator.userAgent);
 const SEARCH_DELAY_MS = 120;
@@ -45,38 +45,40 @@ export function openPalette() {
   );
   const searchObjects = objectSearch();
   let currentSearch = new AbortController();
+  /** Groups of the last search. */
+  let found = [];
   /** The shown commands with their elements, in order. */
   let options = [];
   let selected = 0;
+  /** Enter was pressed before anything was found. */
+  let isRunPending = false;
 
   async function search() {
     currentSearch.abort();
     currentSearch = new AbortController();
     const { signal } = currentSearch;
     const text = input.value.trim();
-    const groups = staticGroups(text);
-    // Keep the objects that were found before until the new ones arrive.
-    if (text === "" || options.length === 0) draw(groups);
+    selected = 0;
+    isRunPending = false;
+    // Until the answer arrives, of what was found before.
+    draw(text, matchingGroups(found, text));
     try {
       await sleep(SEARCH_DELAY_MS, signal);
-      const objects = await searchObjects(text, signal);
+      found = await searchObjects(text, signal);
       if (signal.aborted) return;
-      draw(text === "" ? [...groups, ...objects] : [...objects, ...groups]);
+      draw(text, found);
       status.textContent = options.length === 0 ? "No results" : "";
+      if (isRunPending && options.length > 0) run(options[0].command);
     } catch (error) {
-      if (signal.aborted) return;
-      draw(groups);
-      status.textContent = error.message;
+      if (!signal.aborted) status.textContent = error.message;
     }
   }
 
-  function draw(groups) {
-    const name = options[selected]?.command.name;
+  /** Objects follow the other commands, so that an answer does not move the selection. */
+  function draw(text, objects) {
     options = [];
-    fill(list, groups.filter((group) => group.commands.length > 0).map(groupNode));
-    // The selection stays on the same command only if the user has not typed since.
-    const kept = input.value === "" ? options.findIndex((one) => one.command.name === name) : 0;
-    select(Math.max(0, kept));
+    fill(list, [...staticGroups(text), ...objects].filter((group) => group.commands.length > 0).map(groupNode));
+    select(Math.min(selected, Math.max(0, options.length - 1)));
   }
 
   function groupNode({ name, commands }) {
@@ -108,8 +110,9 @@ export function openPalette() {
     const last = options.length - 1;
     const targets = { ArrowDown: selected >= last ? 0 : selected + 1, ArrowUp: selected <= 0 ? last : selected - 1 };
     if (event.key in targets && last >= 0) select(targets[event.key]);
-    else if (event.key === "Enter" && !event.isComposing && last >= 0) run(options[selected].command);
-    else return;
+    else if (event.key !== "Enter" || event.isComposing) return;
+    else if (last >= 0) run(options[selected].command);
+    else isRunPending = true;
     event.preventDefault();
   }
 
