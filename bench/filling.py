@@ -64,10 +64,22 @@ FROM planned_runs run CROSS JOIN LATERAL (VALUES
     (0, 'input.accepted', interval '0', jsonb_build_object('input_id', input_id, 'text', 'What is on deck? ' || j)),
     (1, 'run.started', interval '10 ms', '{"attempt": 1}'),
     (2, 'input.consumed', interval '11 ms', jsonb_build_object('input_id', input_id, 'step', 1)),
-    (3, 'message', interval '4 s', jsonb_build_object('role', 'assistant', 'text', 'Well. ' || repeat('x', j %% 200))),
+    (3, 'message', interval '4 s', jsonb_build_object('role', 'assistant', 'text', 'Well. ' || CASE
+        WHEN %(searchable)s
+        THEN (SELECT string_agg('word' || (j * 7919 + n * n * 104729) %% 20000, ' ') FROM generate_series(1, 30) n)
+        ELSE repeat('x', j %% 200)
+    END)),
     (4, 'run.succeeded', interval '4 s', '{}')
 ) AS entry (place, type, later, data)
 WHERE NOT active
+"""
+# What the trigger does row by row, which is disabled meanwhile.
+_WORDS = """
+INSERT INTO conversation_words (session_id, event_id, words)
+SELECT e.session_id, e.id, words_of(%(workspace)s, e.data->>'text')
+FROM planned_runs run JOIN session_events e
+  ON e.session_id = run.session_id AND e.id IN (run.first_event, run.first_event + 3)
+WHERE NOT run.active AND %(searchable)s
 """
 _ACTIVE_RUNS = """
 INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, updated_at)
@@ -127,10 +139,12 @@ def fill(
     events: int,
     receipts: int,
     first: int = 1,
+    searchable: bool = False,
     tell: Tell = lambda _: None,
 ) -> None:
     """By the owner of a migrated database whose workspace has a key. Session number n, from `first` on, has the id
-    `session_id(n)`. `events` are rounded down to whole runs. The newest receipt is of now, the oldest a week old."""
+    `session_id(n)`. `events` are rounded down to whole runs. The newest receipt is of now, the oldest a week old.
+    `searchable`: messages have words, and the search finds them and the inputs."""
     active = sessions // ACTIVE_EVERY
     ended = (events - active) // EVENTS_A_RUN
     with _connected(url) as connection:
@@ -148,7 +162,9 @@ def fill(
                 "ended": ended,
                 "events_a_run": EVENTS_A_RUN,
                 "active_every": ACTIVE_EVERY,
+                "searchable": searchable,
             }
+            connection.execute("ALTER TABLE session_events DISABLE TRIGGER session_events_words")
             with _bare(connection, ["sessions", "runs", "session_events", "receipts"], tell):
                 for name, statement in (
                     ("sessions", _SESSIONS),
@@ -160,6 +176,9 @@ def fill(
                     ("receipts", _RECEIPTS),
                 ):
                     _insert(connection, name, statement, values, tell)
+            with _bare(connection, ["conversation_words"], tell):
+                _insert(connection, "words of ended runs", _WORDS, values, tell)
+            connection.execute("ALTER TABLE session_events ENABLE TRIGGER session_events_words")
             # With indexes again: the workspace of each run is looked up.
             _insert(connection, "jobs of active runs", _ACTIVE_JOBS, values, tell)
         _settle(connection, tell)

@@ -9,6 +9,7 @@ import httpx
 
 from tests.cli.command import QD
 from tests.cli.people import WAIT_SECONDS, nearby
+from tests.contract.test_session_events import add_events
 from tests.workers import working
 from tests.world import Server, World, bundle, serving
 
@@ -27,6 +28,23 @@ async def test_create_show_list_archive_delete(tmp_path: Path, server: Server, w
     assert "Plan" in shown.stdout
     assert "No runs yet." in shown.stderr
     assert session_id in person.done("sessions", "list")
+    await world.patch(f"/v1/sessions/{session_id}", {"model": None, "settings": {"temperature": 0.5}})
+    shown = person.qd("sessions", "show", session_id)
+    for part in ("Default (demo)", "temperature: 0.5", "0 in, 0 out"):
+        assert part in shown.stdout
+    assert session_id in person.done("sessions", "list", "--search", "PLA")
+    nothing = person.qd("sessions", "list", "--search", "plan", "--in", "conversations")
+    assert (nothing.stdout, nothing.stderr) == ("", "No sessions found.\n")
+    await add_events(world, session_id, 1, "barnacle")
+    assert session_id in person.done("sessions", "list", "--search", "barnacle", "--in", "conversations")
+    assert person.refused("sessions", "list", "--search", "plan", "--in", "texts")[0] == 2
+    models = person.qd("models")
+    assert [line.split() for line in models.stdout.splitlines()] == [
+        ["MODEL", "PROVIDER", "DEFAULT"],
+        ["demo", "demo", "yes"],
+    ]
+    assert models.stderr == "Other models can be used as openai:NAME or openai-chat:NAME.\n"
+    assert person.json("models")["default"] == "demo"
 
     person.done("sessions", "archive", session_id)
     assert session_id in person.done("sessions", "list", "--archived")

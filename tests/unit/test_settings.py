@@ -61,6 +61,7 @@ def test_empty_variable_means_unset() -> None:
         ("QUARTERDECK_HTTP_JSON_BODY_BYTES", "1.5"),
         ("QUARTERDECK_HTTP_MIN_CLIENT_VERSION", "1.x"),
         ("QUARTERDECK_HTTP_MIN_CLIENT_VERSION", "v1"),
+        ("QUARTERDECK_MODEL_NAMES", "openai:gpt,claude"),
         *(
             ("QUARTERDECK_HTTP_CORS_ORIGINS", text)
             for text in (

@@ -45,7 +45,7 @@ class ModelCatalog:
     def listed(self) -> ModelList:
         """The default model first, then those of the setting `model.names`. A provider may serve others too."""
         providers = self.providers()
-        named = [name for name in (*self._settings.names, DEMO) if _provider_of(name) in providers]
+        named = [name for name in (*(self._settings.names or ()), DEMO) if _provider_of(name) in providers]
         names = dict.fromkeys([self.default, *named])
         return ModelList(self.default, providers, [ListedModel(name, _provider_of(name)) for name in names])
 

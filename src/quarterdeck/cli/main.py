@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from quarterdeck.cli import admin, chat, keys, login, runs, sessions, skills
+from quarterdeck.cli import admin, chat, keys, login, models, runs, sessions, skills
 from quarterdeck.cli.exit_codes import ExitCode
 from quarterdeck.cli.output import printable
 from quarterdeck.core.settings import Settings, read_settings, with_server
@@ -32,6 +32,7 @@ app.command()(login.whoami)
 app.add_typer(sessions.app, name="sessions")
 app.command()(sessions.send)
 app.add_typer(runs.app, name="runs")
+app.command()(models.models)
 app.add_typer(skills.app, name="skills")
 app.add_typer(keys.app, name="keys")
 app.add_typer(admin.app, name="admin")

@@ -1,5 +1,6 @@
 """`qd sessions` and `qd send`."""
 
+from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,9 +26,15 @@ from quarterdeck.cli.output import (
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
-    from quarterdeck.client.models import SessionSkill, SessionSummary, SubmitKindBody
+    from quarterdeck.client.models import ModelOptions, SessionSkill, SessionSummary, SubmitKindBody
 
 app = typer.Typer(rich_markup_mode=None, help="Manage sessions.")
+
+
+class SearchIn(StrEnum):
+    TITLES = "titles"
+    CONVERSATIONS = "conversations"
+
 
 SessionId = Annotated[UUID, typer.Argument(parser=uuid, metavar="SESSION", help="ID of the session.")]
 _LAST_RUNS = 5
@@ -36,6 +43,12 @@ _LAST_RUNS = 5
 @app.command("list")
 def list_(
     archived: Annotated[bool, typer.Option("--archived", help="List archived sessions.")] = False,
+    search: Annotated[
+        str | None, typer.Option(parser=text, metavar="TEXT", help="Only sessions with this in their title.")
+    ] = None,
+    search_in: Annotated[
+        SearchIn, typer.Option("--in", metavar="PLACE", help="Where to search: titles or conversations.")
+    ] = SearchIn.TITLES,
     limit: Limit = 50,
     profile: Profile = None,
     as_json: AsJson = False,
@@ -43,12 +56,12 @@ def list_(
     """List sessions, newest first."""
     with open_client(profile) as client:
         print_list(
-            client.iter_sessions(archived=archived),
+            client.iter_sessions(archived=archived, search=search, in_=search_in.value if search else None),
             limit,
             ("ID", "TITLE", "MODEL", "CREATED"),
             _row,
             as_json=as_json,
-            empty="No archived sessions." if archived else "No sessions yet.",
+            empty="No sessions found." if search else "No archived sessions." if archived else "No sessions yet.",
         )
 
 
@@ -99,7 +112,9 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
         [
             ("session", str(session.id)),
             ("title", session.title),
-            ("model", session.model or "Default"),
+            ("model", session.model or f"Default ({session.effective_model})"),
+            ("settings", "\n".join(_settings(session.settings)) or None),
+            ("tokens", f"{session.usage.input_tokens} in, {session.usage.output_tokens} out"),
             ("instructions", session.instructions),
             ("skills", "\n".join(used) or None),
             ("created", f"{date_text(session.created_at)} by {actor_name(session.created_by)}"),
@@ -189,6 +204,15 @@ def _skill(client: "Client", given: str) -> "SessionSkill":
     if at and version.isascii() and version.isdigit():
         return SessionSkill(find_skill(client, name).id, int(version))
     return SessionSkill(find_skill(client, given).id)
+
+
+def _settings(settings: "ModelOptions") -> list[str]:
+    values = {
+        "temperature": settings.temperature,
+        "max output tokens": settings.max_output_tokens,
+        "reasoning effort": settings.reasoning_effort,
+    }
+    return [f"{name}: {value}" for name, value in values.items() if value is not None]
 
 
 def _read_file(name: str) -> str:

@@ -172,6 +172,10 @@ def unavailable(reason: str = "The service cannot reach a part it needs. Try aga
     return ServiceError(Kind.UNAVAILABLE, reason)
 
 
+def search_too_slow() -> ServiceError:
+    return unavailable("The search took too long. Use more words, or words that are less common.")
+
+
 def outcome_unknown() -> ServiceError:
     return unavailable(
         "The connection to the database was lost while the request was being stored: it may or may not have "

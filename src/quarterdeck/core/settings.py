@@ -60,7 +60,11 @@ class ModelNames(tuple[str, ...]):
 
     @classmethod
     def parse(cls, text: str) -> "ModelNames":
-        return cls(name.strip() for name in text.split(",") if name.strip())
+        names = [name.strip() for name in text.split(",")]
+        for name in names:
+            if name != "demo" and re.fullmatch(r"[^:]+:.+", name) is None:
+                raise ValueError(f"{name!r} is not provider:name or demo")
+        return cls(names)
 
 
 class ServerSettings(Struct, frozen=True):
@@ -231,7 +235,7 @@ class ModelSettings(Struct, frozen=True):
     # Used by sessions that name no model.
     default: str = "demo"
     # Suggested to callers beside the default. Other models of a configured provider can be used too.
-    names: ModelNames = ModelNames()
+    names: ModelNames | None = None
     # Never part of an error message. Keys are checked where they are used.
     openai_api_key: str | None = None
     openai_base_url: Annotated[str, Meta(pattern=r"^https?://")] | None = None

@@ -13,6 +13,9 @@ LOCKED = pg.LockNotAvailable
 # The statement was rolled back because of concurrent transactions. Repeating it may succeed.
 CONTENTION = (LOCKED, pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
 
+# PostgreSQL's statement_timeout has passed.
+TIMED_OUT = pg.QueryCanceled
+
 # The pool had no connection to lend. Nothing was sent.
 NO_CONNECTION = (PoolTimeout, PoolClosed, TooManyRequests)
 

@@ -2,7 +2,9 @@
 
 from uuid import UUID
 
+from quarterdeck.core import errors
 from quarterdeck.core.pages import bounds
+from quarterdeck.db import driver_errors
 from quarterdeck.db.database import Connection
 
 # Of texts. So many are fetched and sorted in a few hundredths of a second.
@@ -59,6 +61,23 @@ async def find(
     All matches come from the index, which has no order. If there are too many to sort, matches are frequent, and the
     first sessions that have one are soon found in order."""
     lowest, highest = bounds(start, newest_first=newest_first)
+    among = (lowest, highest, archived, newest_first)
+    try:
+        found = await _find(connection, workspace_id, search, among, count, max_matches)
+    except driver_errors.TIMED_OUT as fault:
+        raise errors.search_too_slow() from fault
+    return sorted(found, reverse=newest_first)[:count]
+
+
+async def _find(
+    connection: Connection,
+    workspace_id: UUID,
+    search: str,
+    among: tuple[UUID, UUID, bool, bool],
+    count: int,
+    max_matches: int,
+) -> list[UUID]:
+    lowest, highest, archived, newest_first = among
     rows = await (await connection.execute(_MATCHING, (workspace_id, search, max_matches))).fetchall()
     matching = [session_id for (session_id,) in rows]
     if matching == [None]:
@@ -66,7 +85,7 @@ async def find(
         rows = await (await connection.execute(_WALKS[archived, newest_first], values)).fetchall()
     elif matching:
         rows = await (await connection.execute(_AMONG, (workspace_id, matching, lowest, highest, archived))).fetchall()
-    return sorted((session_id for (session_id,) in rows), reverse=newest_first)[:count]
+    return [session_id for (session_id,) in rows]
 
 
 async def backfill(connection: Connection, batch: int) -> int:

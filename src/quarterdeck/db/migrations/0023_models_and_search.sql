@@ -37,6 +37,9 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
 BEGIN
+    IF NEW.type NOT IN ('message', 'input.consumed') THEN
+        RETURN NULL;
+    END IF;
     INSERT INTO conversation_words (session_id, event_id, words)
     SELECT e.session_id, e.id, words_of(s.workspace_id, e.data->>'text')
     FROM session_events e JOIN sessions s ON s.id = e.session_id
@@ -47,8 +50,10 @@ BEGIN
     RETURN NULL;
 END;
 $$;
+-- Only input.accepted has a workspace. The condition is read anew for each INSERT, so it is as short as possible: a
+-- submitted input pays for it.
 CREATE TRIGGER session_events_words AFTER INSERT ON session_events
-FOR EACH ROW WHEN (NEW.type IN ('message', 'input.consumed')) EXECUTE FUNCTION add_conversation_words();
+FOR EACH ROW WHEN (NEW.workspace_id IS NULL) EXECUTE FUNCTION add_conversation_words();
 
 -- How far the words of earlier conversations have been added: up to this event, of the sessions up to the last one.
 -- Workers go on with it in the background (functions/conversation_words.sql) and remove the row at the end.
