@@ -206,8 +206,8 @@ class World:
         token: str = answer.json()["token"]
         return token
 
-    async def new_skill(self) -> str:
-        answer = await self.post("/v1/skills", {"name": f"demo-{uuid4().hex[:12]}"})
+    async def new_skill(self, name: str | None = None) -> str:
+        answer = await self.post("/v1/skills", {"name": name or f"demo-{uuid4().hex[:12]}"})
         assert answer.status_code == 201, answer.text
         skill_id: str = answer.json()["id"]
         return skill_id

@@ -33,6 +33,7 @@ class SampleWorkspace(Struct, frozen=True):
     session_id: str
     busy_id: str
     skill_id: str
+    webhook_id: str
 
     @property
     def pages(self) -> dict[str, str]:
@@ -45,6 +46,8 @@ class SampleWorkspace(Struct, frozen=True):
             "skill-version": f"/skills/{self.skill_id}/versions/2",
             "skill-diff": f"/skills/{self.skill_id}/diff?from=1&to=2",
             "keys": "/keys",
+            "webhooks": "/webhooks",
+            "webhook": f"/webhooks/{self.webhook_id}",
             "activity": "/activity",
             "audit": "/audit",
             "workspace": "/workspace",
@@ -65,7 +68,8 @@ async def create_sample(database_url: str, http: httpx.AsyncClient) -> SampleWor
     busy = await _session(world, "Draft the March invoice run")
     await _submit(world, busy, "Go through the open orders.\ndemo: steps 40\ndemo: slow 60")
     await started(world, busy)
-    return SampleWorkspace(world, world.key, token, session_id, busy, skill_id)
+    webhook_id = await _webhooks(world)
+    return SampleWorkspace(world, world.key, token, session_id, busy, skill_id, webhook_id)
 
 
 async def _members(world: World) -> None:
@@ -109,6 +113,15 @@ async def _skill(world: World) -> str:
         answer = await world.push(skill_id, bundle("release-notes", **files))
         assert answer.status_code == 201, answer.text
     return skill_id
+
+
+async def _webhooks(world: World) -> str:
+    alerts = {"url": "https://alerts.harbour.example/runs", "events": ["run.failed"], "description": "Alerts"}
+    await _post(world, "/v1/webhooks", alerts)
+    every = {"url": "https://ci.harbour.example/quarterdeck", "events": ["run.succeeded", "run.failed"]}
+    webhook_id: str = (await _post(world, "/v1/webhooks", every))["id"]
+    await _post(world, f"/v1/webhooks/{webhook_id}/test")
+    return webhook_id
 
 
 async def _conversation(world: World, session_id: str) -> None:

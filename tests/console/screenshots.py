@@ -44,15 +44,24 @@ async def _ask_for_a_key(page: Page) -> None:
     await page.get_by_role("dialog").get_by_label("Label").fill("Night shift")
 
 
+async def _open_palette(page: Page) -> None:
+    await page.get_by_role("button", name="Search").click()
+    await expect(page.get_by_role("dialog").get_by_role("group", name="Recent sessions")).to_be_attached()
+
+
 async def _nothing(_: Page) -> None:
     pass
 
 
-PREPARED: dict[str, Callable[[Page], Awaitable[None]]] = {"audit": _unfold, "key-create": _ask_for_a_key}
+PREPARED: dict[str, Callable[[Page], Awaitable[None]]] = {
+    "audit": _unfold,
+    "key-create": _ask_for_a_key,
+    "palette": _open_palette,
+}
 
 
 async def take_all(browser: Browser, url: str, sample: SampleWorkspace) -> None:
-    shots = sample.pages | {"key-create": sample.pages["keys"]}
+    shots = sample.pages | {"key-create": sample.pages["keys"], "palette": sample.pages["sessions"]}
     for size, (width, height) in SIZES.items():
         for scheme in SCHEMES:
             async with open_console(browser, url, width=width, height=height, scheme=scheme) as console:

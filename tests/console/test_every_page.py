@@ -48,7 +48,13 @@ DIALOGS = [
     ("skills", "New skill"),
     ("skill", "Rename"),
     ("skill", "Archive"),
+    ("skill", "Delete"),
     ("skill", "Roll back to version 1"),
+    ("webhooks", "Create webhook"),
+    ("webhook", "Edit"),
+    ("webhook", "Rotate secret"),
+    ("webhook", "Delete"),
+    ("webhook", "Search"),
 ]
 
 

@@ -5,7 +5,7 @@ from playwright.async_api import expect
 
 from quarterdeck.core.actors import Permission
 from tests.console.browser import NARROW, ConsolePage, open_console
-from tests.workers import started
+from tests.workers import at_rest, started
 from tests.world import Server, World, bundle
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures("worker")]
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures
 
 async def test_create_a_session_with_a_skill(console: ConsolePage, world: World) -> None:
     page = console.page
-    skill_id = await world.new_skill()
+    skill_id = await world.new_skill("demo")
     for text in ("one", "two"):
         assert (await world.push(skill_id, bundle("weather", **{"notes.txt": text}))).status_code == 201
     await console.sign_in(world.key)
@@ -40,23 +40,46 @@ async def test_create_a_session_with_a_skill(console: ConsolePage, world: World)
 
 
 @pytest.mark.long
-async def test_search_is_in_the_address(console: ConsolePage, world: World) -> None:
+async def test_search_last_run_and_last_activity(console: ConsolePage, world: World) -> None:
     page = console.page
-    for title in ("Plan the release", "100 % sure", "Release notes", "Something else"):
-        await world.post("/v1/sessions", {"title": title})
+    ids = [
+        (await world.post("/v1/sessions", {"title": title})).json()["id"]
+        for title in ("Plan the release", "100 % sure", "Release notes", "Something else")
+    ]
+    for session_id, text in zip(ids, ("Where is the lighthouse?", "lighthouse\ndemo: fail"), strict=False):
+        await world.submit(session_id, text)
+        await at_rest(world, session_id)
     await console.sign_in(world.key, "/sessions")
     rows = page.get_by_role("table").get_by_role("link")
     await expect(rows).to_have_text(["Something else", "Release notes", "100 % sure", "Plan the release"])
-    await page.get_by_label("Search by title").fill("release")
+    await page.get_by_label("Search sessions").fill("release")
     await expect(rows).to_have_text(["Release notes", "Plan the release"])
     assert page.url.endswith("#/sessions?search=release")
     await page.reload()
     await expect(rows).to_have_text(["Release notes", "Plan the release"])
-    await expect(page.get_by_label("Search by title")).to_have_value("release")
-    await page.get_by_label("Search by title").fill("no such thing")
+    await expect(page.get_by_label("Search sessions")).to_have_value("release")
+    await page.get_by_label("Search sessions").fill("no such thing")
     await expect(page.get_by_role("heading", name="No matching sessions")).to_be_visible()
-    await page.get_by_label("Search by title").fill("")
+    await page.get_by_label("Search sessions").fill("")
     await expect(rows).to_have_count(4)
+    for title, state in (("Plan the release", "Completed"), ("100 % sure", "Failed"), ("Something else", "No runs")):
+        await expect(page.get_by_role("row").filter(has_text=title)).to_contain_text(state)
+    (last,) = [one for one in (await world.get("/v1/sessions")).json()["items"] if one["id"] == ids[0]]
+    activity = page.get_by_role("row").filter(has_text="Plan the release").locator("td.activity time")
+    await expect(activity).to_have_attribute("datetime", last["last_activity_at"])
+    await expect(page.get_by_role("columnheader")).to_have_text(
+        ["Title", "Last run", "Last activity", "Model", "Created", "Created by"]
+    )
+
+    await page.get_by_label("Search sessions").fill("lighthouse")
+    await expect(page.get_by_role("heading", name="No matching sessions")).to_be_visible()
+    await page.get_by_role("radio", name="Conversations").check()
+    await expect(rows).to_have_text(["100 % sure", "Plan the release"])
+    assert page.url.endswith("#/sessions?search=lighthouse&in=conversations")
+    await page.reload()
+    await expect(rows).to_have_count(2)
+    await page.get_by_role("radio", name="Titles").check()
+    await expect(page.get_by_text("No session title contains this text.")).to_be_visible()
 
 
 @pytest.mark.long
@@ -87,7 +110,7 @@ async def test_list_updates_and_keeps_focus_and_pages(console: ConsolePage, worl
     await links.last.focus()
     before = await page.evaluate("document.activeElement.getBoundingClientRect().top")
     row = page.get_by_role("row").filter(has=page.locator(f'a[href="#/sessions/{oldest}"]'))
-    await expect(row).to_contain_text("Idle")
+    await expect(row).to_contain_text("No runs")
     await world.submit(oldest, "demo: slow 60")
     await started(world, oldest)
     await expect(row).to_contain_text("Running")

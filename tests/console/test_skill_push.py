@@ -105,9 +105,42 @@ async def test_folder_is_packed_as_by_qd(console: ConsolePage, world: World, tmp
 
 
 @pytest.mark.long
+async def test_folder_of_an_existing_skill_is_offered_as_a_new_version(
+    console: ConsolePage, world: World, tmp_path: Path
+) -> None:
+    page = console.page
+    skill_id = await world.new_skill("demo")
+    await world.push(skill_id, bundle())
+    await console.sign_in(world.key, "/skills")
+    await expect(page.get_by_role("row", name="demo")).to_contain_text("Latest (auto-update)")
+    await choose(page, skill(tmp_path / "copy"))
+    dialog = page.get_by_role("dialog", name="“demo” already exists")
+    await expect(dialog.get_by_label("Push as version 2 of demo")).to_be_checked()
+    assert await console.accessibility_problems() == []
+    # Another skill needs another name.
+    await dialog.get_by_label("Create another skill").check()
+    await dialog.get_by_label("Name").fill("demo")
+    await dialog.get_by_role("button", name="Push").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("A skill with this name already exists.")
+    await dialog.get_by_label("Push as version 2 of demo").check()
+    await dialog.get_by_role("button", name="Push").click()
+    await console.heading("demo")
+    await expect(page.get_by_text("Version 2 pushed")).to_be_visible()
+    assert [one["version"] for one in await versions(world, skill_id)] == [2, 1]
+
+    await console.load("/skills")
+    await choose(page, skill(tmp_path / "other"))
+    await dialog.get_by_label("Create another skill").check()
+    await dialog.get_by_label("Name").fill("demo-two")
+    await dialog.get_by_role("button", name="Push").click()
+    await console.heading("demo-two")
+    await expect(page.get_by_text("Version 1 pushed")).to_be_visible()
+
+
+@pytest.mark.long
 async def test_ignore_files_are_pushed_with_a_warning(console: ConsolePage, world: World, tmp_path: Path) -> None:
     page = console.page
-    skill_id = await world.new_skill()
+    skill_id = await world.new_skill("demo")
     await console.sign_in(world.key, f"/skills/{skill_id}")
     await choose(page, skill(tmp_path / "plain"))
     await expect(page.get_by_role("button", name="Push", exact=True)).to_be_visible()
@@ -124,7 +157,7 @@ async def test_ignore_files_are_pushed_with_a_warning(console: ConsolePage, worl
 @pytest.mark.long
 async def test_archive_is_pushed_or_refused_with_a_reason(console: ConsolePage, world: World, tmp_path: Path) -> None:
     page = console.page
-    skill_id = await world.new_skill()
+    skill_id = await world.new_skill("demo")
     await console.sign_in(world.key, f"/skills/{skill_id}")
     await expect(page.get_by_role("heading", name="No versions")).to_be_visible()
 
@@ -176,7 +209,7 @@ async def test_archive_is_pushed_or_refused_with_a_reason(console: ConsolePage, 
 async def test_push_over_a_failing_connection_creates_one_version(
     browser: Browser, server: Server, world: World
 ) -> None:
-    skill_id = await world.new_skill()
+    skill_id = await world.new_skill("demo")
     async with Proxy(server, []).running() as proxy, open_console(browser, proxy.url) as console:
         page = console.page
         await console.sign_in(world.key, f"/skills/{skill_id}")

@@ -16,7 +16,7 @@ HEAD = "---\nname: demo\ndescription: d\n---\n"
 
 
 async def pushed(world: World, *archives: bytes) -> str:
-    skill_id = await world.new_skill()
+    skill_id = await world.new_skill("demo")
     for archive in archives:
         answer = await world.push(skill_id, archive)
         assert answer.status_code == 201, answer.text
@@ -46,6 +46,7 @@ async def test_create_rename_roll_back_and_archive(console: ConsolePage, world: 
     first = page.get_by_role("row", name="Version 1")
     await expect(page.get_by_role("row", name="Version 3")).to_contain_text("In use Latest (auto-update)")
     await expect(page.get_by_role("row")).to_have_count(4)
+    await expect(page.locator(".skill-description")).to_have_text("A test skill.")
 
     await first.get_by_role("button", name="Roll back to version 1").click()
     dialog = page.get_by_role("dialog", name="Use version 1?")
@@ -89,6 +90,17 @@ async def test_create_rename_roll_back_and_archive(console: ConsolePage, world: 
     await page.get_by_role("dialog").get_by_role("button", name="Unarchive").click()
     await expect(page.get_by_role("button", name="Choose folder…")).to_be_visible()
 
+    # A skill that a session uses cannot be deleted.
+    session_id = (await world.post("/v1/sessions", {"skills": [{"skill_id": skill["id"]}]})).json()["id"]
+    await page.get_by_role("button", name="Delete").click()
+    dialog = page.get_by_role("dialog", name=f"Delete {long}?")
+    await dialog.get_by_role("button", name="Delete skill").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("This skill is used by a session.")
+    await world.delete(f"/v1/sessions/{session_id}")
+    await dialog.get_by_role("button", name="Delete skill").click()
+    await expect(page.get_by_role("heading", name="No skills yet")).to_be_visible()
+    assert (await world.get(f"/v1/skills/{skill['id']}")).status_code == 404
+
 
 async def test_read_only_key_has_no_actions(console: ConsolePage, world: World) -> None:
     skill_id = await pushed(world, bundle(), bundle(more="x"))
@@ -97,7 +109,7 @@ async def test_read_only_key_has_no_actions(console: ConsolePage, world: World) 
     await expect(console.page.get_by_text("your key does not have the permission skill.manage")).to_be_visible()
     await console.open(f"/skills/{skill_id}")
     await expect(console.page.get_by_role("row", name="Version 1")).to_be_visible()
-    for name in ("Rename", "Archive", "Roll back to version 1", "Choose folder…"):
+    for name in ("Rename", "Archive", "Delete", "Roll back to version 1", "Choose folder…"):
         assert await console.page.get_by_role("button", name=name).count() == 0
 
 

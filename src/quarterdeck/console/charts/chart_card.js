@@ -7,7 +7,7 @@ import { table } from "../tables.js";
  * `draw(data, width)` returns `{height, label, nodes}`; `columns` and `rows(data)` define the table. Returns
  * `{node, show(data), asTable(isShown)}`. The table is always available to screen readers.
  */
-export function chartCard({ title, unit, legend = [], draw, columns, rows, signal }) {
+export function chartCard({ title, unit = null, legend = [], draw, columns, rows, signal }) {
   const headingId = uniqueId("chart");
   const picture = el("div", { class: "chart-picture" });
   const legendNode = legend.length > 0 && legendList(legend);
@@ -15,7 +15,7 @@ export function chartCard({ title, unit, legend = [], draw, columns, rows, signa
   const node = el(
     "section",
     { class: "card chart", "aria-labelledby": headingId },
-    el("div", { class: "chart-head" }, el("h2", { id: headingId }, title), el("span", { class: "muted small-text" }, unit)),
+    el("div", { class: "chart-head" }, el("h2", { id: headingId }, title), unit && el("span", { class: "muted small-text" }, unit)),
     picture,
     legendNode,
     tablePlace,

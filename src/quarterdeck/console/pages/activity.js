@@ -9,6 +9,7 @@ import { el, fill, uniqueId } from "../dom.js";
 import { capitalize } from "../format.js";
 import { emptyState, errorBox, loading, missingPermission } from "../notices.js";
 import { replaceQuery } from "../router.js";
+import { segments } from "../segments.js";
 import { formatDateTime, formatDuration, relativeTime } from "../time_format.js";
 
 const RANGES = [
@@ -18,7 +19,6 @@ const RANGES = [
   [10080, "7 days"],
 ];
 const REFRESH_MS = 15_000;
-const STATES = ["queued", "running", "succeeded", "failed", "cancelled"];
 
 export async function show(view) {
   if (!can("workspace.read")) {
@@ -27,6 +27,7 @@ export async function show(view) {
   }
   const { signal } = view;
   let minutes = RANGES.find(([value]) => String(value) === view.query.get("minutes"))?.[0] ?? RANGES[0][0];
+  const range = segments("Time range", RANGES, minutes, () => { minutes = Number(range.value()); replaceQuery({ minutes }); refresh(); });
   let lastRequest = 0;
   const charts = [runsByState(signal), inputsPerMinute(signal), timeToStart(signal)];
   const chartsNode = el("div", { class: "charts" }, charts.map((one) => one.node));
@@ -42,7 +43,7 @@ export async function show(view) {
     el(
       "div",
       { class: "toolbar activity-choice" },
-      rangeChoice(minutes, (value) => { minutes = value; replaceQuery({ minutes }); refresh(); }),
+      range.node,
       el("div", { class: "choice" }, asTables, el("label", { for: asTables.id }, "Show as tables")),
     ),
     errorPlace,
@@ -71,7 +72,7 @@ export async function show(view) {
 
   function draw(data) {
     if (!content.contains(chartsNode)) fill(content, totalsNode, emptyNode, chartsNode, updated);
-    const isEmpty = STATES.every((state) => data.runs_by_state[state] === 0) && data.inputs.every(({ count }) => count === 0);
+    const isEmpty = Object.values(data.runs_by_state).every((count) => count === 0) && data.inputs.every(({ count }) => count === 0);
     chartsNode.hidden = totalsNode.hidden = isEmpty;
     if (isEmpty !== emptyNode.hasChildNodes()) fill(emptyNode, isEmpty && noActivity());
     for (const chart of charts) chart.show(data);
@@ -87,14 +88,6 @@ export async function show(view) {
   refresh();
 }
 
-function rangeChoice(selected, onSelect) {
-  const radios = RANGES.map(([value, label]) => {
-    const radio = el("input", { type: "radio", name: "range", value: String(value), id: uniqueId("range"), checked: value === selected, on: { change: () => onSelect(value) } });
-    return [radio, el("label", { for: radio.id }, label)];
-  });
-  return el("fieldset", { class: "segments" }, el("legend", { class: "visually-hidden" }, "Time range"), radios);
-}
-
 function noActivity() {
   return emptyState(
     "No activity",
@@ -106,21 +99,20 @@ function noActivity() {
 function totals({ runs_by_state: runs, inputs }) {
   const ended = runs.succeeded + runs.failed + runs.cancelled;
   const pairs = [
-    ["Runs", STATES.reduce((sum, state) => sum + runs[state], 0).toLocaleString()],
+    ["Runs", Object.values(runs).reduce((sum, count) => sum + count, 0).toLocaleString()],
     ["Active now", (runs.queued + runs.running).toLocaleString()],
     ["Inputs", inputs.reduce((sum, { count }) => sum + count, 0).toLocaleString()],
-    ["Failed", ended === 0 ? "–" : `${Math.round((100 * runs.failed) / ended)} %`],
+    ["Failed", ended === 0 ? "–" : `${Math.round((100 * runs.failed) / ended)}%`],
   ];
   return pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
 }
 
 function runsByState(signal) {
-  const items = ({ runs_by_state: runs }) => STATES.map((state) => ({ name: capitalize(state), value: runs[state], series: `is-${state}` }));
+  const items = ({ runs_by_state: runs }) => Object.entries(runs).map(([state, value]) => ({ name: capitalize(state), value, series: `is-${state}` }));
   return chartCard({
     title: "Runs by state",
-    unit: "runs",
     signal,
-    draw: (data, width) => barChart({ items: items(data), unit: "runs", width, label: STATES.map((state) => `${data.runs_by_state[state]} ${state}`).join(", ") }),
+    draw: (data, width) => barChart({ items: items(data), unit: "runs", width, label: Object.entries(data.runs_by_state).map(([state, count]) => `${count} ${state}`).join(", ") }),
     columns: [{ name: "State", cell: ({ name }) => name }, { name: "Runs", class: "number", cell: ({ value }) => String(value) }],
     rows: items,
   });
@@ -130,7 +122,6 @@ function inputsPerMinute(signal) {
   const rate = ({ count }, data) => (count * 60) / data.bucket_seconds;
   return chartCard({
     title: "Inputs per minute",
-    unit: "inputs / min",
     signal,
     draw: (data, width) => timeChart({
       points: data.inputs.map((one) => ({ at: Date.parse(one.at), values: [rate(one, data)], tooltip: `${formatDateTime(one.at)}\n${one.count} inputs, ${formatRate(rate(one, data))} per minute` })),

@@ -4,6 +4,7 @@ import { ApiError, get } from "../api.js";
 import * as credential from "../credential.js";
 import { field, replacePage } from "../dialogs.js";
 import { el, fill } from "../dom.js";
+import { HELP_LINKS } from "../navigation.js";
 import { errorBox } from "../notices.js";
 
 const INVALID = "This key is invalid, expired or revoked.";
@@ -50,7 +51,7 @@ export function show(reason, onSignIn) {
         el("div", { class: "buttons" }, submit),
       ),
       el("p", { class: "muted" }, "The server prints a key when it first starts. Create more with ", el("code", {}, "qd admin create-key"), "."),
-      el("p", { class: "muted" }, el("a", { href: "docs" }, "API reference")),
+      el("p", { class: "muted" }, HELP_LINKS.map(({ url, name }, index) => [index > 0 && " · ", el("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, name)])),
     ),
   );
   input.focus();
