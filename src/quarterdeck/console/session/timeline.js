@@ -20,7 +20,7 @@ export function timeline(runs, signal) {
   let lastDrawn = null;
 
   function draw() {
-    const isActive = runs.all.at(-1)?.until === null;
+    const { isActive } = runs;
     const state = `${runs.revision} ${maxCount} ${width} ${isActive ? Date.now() : ""}`;
     if (state === lastDrawn || width === 0) return;
     lastDrawn = state;
@@ -94,6 +94,7 @@ function steerMark(x, time) {
 
 function stateIcon(state, x, y) {
   const icons = {
+    pending: () => svg("circle", { cx: x, cy: y, r: 4, class: "sign hollow" }),
     queued: () => svg("circle", { cx: x, cy: y, r: 4, class: "sign hollow" }),
     running: () => svg("circle", { cx: x, cy: y, r: 4.5, class: "sign full run" }),
     succeeded: () => svg("path", { d: `M${x - 5} ${y} l4 4 l7 -8`, class: "sign line good" }),
