@@ -46,6 +46,17 @@ export const patch = (path, body, signal) => call("PATCH", path, { body, signal,
 /** Not retried: a second DELETE of the same object returns 404. */
 export const remove = (path, signal) => call("DELETE", path, { signal, attempts: 1 });
 
+/** Submitting the same form again after a lost response reuses its Idempotency-Key, so nothing is created twice. */
+export function idempotentPost(path) {
+  let lastBody = null;
+  let key = null;
+  return (body) => {
+    const text = JSON.stringify(body);
+    if (text !== lastBody) [lastBody, key] = [text, newIdempotencyKey()];
+    return call("POST", path, { body, key });
+  };
+}
+
 /** `crypto.randomUUID` is not available on pages without TLS. */
 export function newIdempotencyKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");

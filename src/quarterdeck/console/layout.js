@@ -3,23 +3,17 @@
 import { tokenSessionId, whoami } from "./credential.js";
 import { replacePage } from "./dialogs.js";
 import { el } from "./dom.js";
+import { icon } from "./icons.js";
+import { HELP_LINKS, PAGES } from "./navigation.js";
+import { openPalette, SHORTCUT } from "./palette/palette.js";
 import { visibleName } from "./visible_text.js";
-
-const NAVIGATION = [
-  ["/sessions", "Sessions"],
-  ["/skills", "Skills"],
-  ["/keys", "Keys"],
-  ["/activity", "Activity"],
-  ["/audit", "Audit log"],
-  ["/workspace", "Workspace"],
-];
 
 /** Draws the layout for a path and returns its empty `main` element. */
 export function drawLayout(path) {
   const main = el("main", { id: "main", tabindex: "-1", "aria-busy": "true" });
   // A plain link would change the hash, which holds the address of the page.
   const skip = (event) => { event.preventDefault(); main.focus(); };
-  const links = NAVIGATION.map(([target, name]) => navigationLink(target, name, path));
+  const isKey = tokenSessionId() === null;
   replacePage(
     el("a", { class: "skip", href: "#main", on: { click: skip } }, "Skip to content"),
     el(
@@ -29,7 +23,9 @@ export function drawLayout(path) {
         "div",
         { class: "sidebar" },
         el("a", { class: "brand", href: "#/sessions" }, el("span", { class: "brand-mark", "aria-hidden": "true" }), "Quarterdeck"),
-        tokenSessionId() === null && el("nav", { "aria-label": "Main" }, el("ul", {}, links)),
+        isKey && searchButton(),
+        isKey && el("nav", { "aria-label": "Main" }, el("ul", {}, PAGES.map((page) => navigationLink(page, path)))),
+        el("ul", { class: "help-links" }, HELP_LINKS.map(helpLink)),
         account(),
       ),
       main,
@@ -39,9 +35,23 @@ export function drawLayout(path) {
   return main;
 }
 
-function navigationLink(target, name, path) {
+function searchButton() {
+  return el(
+    "button",
+    { class: "search-button", type: "button", "aria-haspopup": "dialog", "aria-keyshortcuts": "Control+K Meta+K", on: { click: openPalette } },
+    icon("search"),
+    el("span", {}, "Search"),
+    el("kbd", { "aria-hidden": "true" }, SHORTCUT),
+  );
+}
+
+function navigationLink({ path: target, name, icon: iconName }, path) {
   const isCurrent = path === target || path.startsWith(`${target}/`) || (path === "/" && target === "/sessions");
-  return el("li", {}, el("a", { href: `#${target}`, "aria-current": isCurrent ? "page" : null }, name));
+  return el("li", {}, el("a", { href: `#${target}`, "aria-current": isCurrent ? "page" : null }, icon(iconName), name));
+}
+
+function helpLink({ url, name, icon: iconName }) {
+  return el("li", {}, el("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, icon(iconName), name));
 }
 
 function account() {
@@ -51,7 +61,8 @@ function account() {
     "div",
     { class: "account" },
     el("div", { class: "account-name" }, visibleName(workspace)),
-    el("div", { class: "muted" }, visibleName(label ?? "Session token"), " · ", el("code", {}, `${prefix}…`)),
+    el("div", { class: "muted" }, visibleName(label ?? "Session token")),
+    el("code", {}, `${prefix}…`),
     el("button", { class: "plain", type: "button", on: { click: signOut } }, "Sign out"),
   );
 }

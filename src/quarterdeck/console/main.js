@@ -6,6 +6,7 @@ import { replacePage } from "./dialogs.js";
 import { el, fill } from "./dom.js";
 import { drawLayout } from "./layout.js";
 import { errorBox } from "./notices.js";
+import { listenForShortcut } from "./palette/palette.js";
 import { show as showSignIn } from "./pages/sign_in.js";
 import { currentRoute, matchRoute } from "./router.js";
 
@@ -18,6 +19,8 @@ const ROUTES = [
   ["/skills/:id/versions/:version", () => import("./pages/skill_version.js")],
   ["/skills/:id/diff", () => import("./pages/skill_diff.js")],
   ["/keys", () => import("./pages/keys.js")],
+  ["/webhooks", () => import("./pages/webhooks.js")],
+  ["/webhooks/:id", () => import("./pages/webhook.js")],
   ["/audit", () => import("./pages/audit.js")],
   ["/workspace", () => import("./pages/workspace.js")],
   ["/activity", () => import("./pages/activity.js")],
@@ -95,4 +98,5 @@ window.addEventListener("pageshow", ({ persisted }) => {
   document.body.replaceChildren();
   window.location.reload();
 });
+listenForShortcut();
 showPage();

@@ -80,11 +80,13 @@ function entry(item, showHistory) {
 
 function details(item, showHistory) {
   const link = objectLink(item);
+  const name = objectName(item);
   const rows = [
     ["Time", formatDateTime(item.created_at)],
     ["Action", el("code", {}, item.action)],
-    ["User", item.actor ? [userName(item.actor), item.actor.display_name && item.actor.primary_email && ` (${item.actor.primary_email})`] : "Operator, directly in the database"],
-    ["Object", [item.object_type.replaceAll("_", " "), " ", idWithCopy(item.object_id, "object ID")]],
+    ["User", item.actor ? [userName(item.actor), item.actor.display_name && item.actor.primary_email && ` (${item.actor.primary_email})`] : "Operator"],
+    ["Object", [capitalize(item.object_type.replaceAll("_", " ")), name !== null && ` “${visibleName(name)}”`]],
+    ["Object ID", idWithCopy(item.object_id, "object ID")],
     item.api_key_id && ["API key", idWithCopy(item.api_key_id, "key ID")],
     item.session_token_id && ["Session token", idWithCopy(item.session_token_id, "token ID")],
     item.address && ["IP address", el("code", {}, item.address)],

@@ -1,25 +1,25 @@
 // Labels for the actions and object types of the audit log.
 
-/** Action: [phrase after the user's name, label in the filter]. */
+/** Action: [phrase after the user's name, label in the filter]. The name of the object follows the phrase. */
 const ACTIONS = {
   create_api_key: ["created the API key", "Key created"],
   rotate_api_key: ["rotated the API key", "Key rotated"],
   revoke_api_key: ["revoked the API key", "Key revoked"],
-  create_session: ["created a session", "Session created"],
-  change_session: ["changed a session", "Session changed"],
-  delete_session: ["deleted a session", "Session deleted"],
-  create_session_token: ["created a session token", "Session token created"],
-  revoke_session_token: ["revoked a session token", "Session token revoked"],
+  create_session: ["created the session", "Session created"],
+  change_session: ["changed the session", "Session changed"],
+  delete_session: ["deleted the session", "Session deleted"],
+  create_session_token: ["created the session token", "Session token created"],
+  revoke_session_token: ["revoked the session token", "Session token revoked"],
   cancel_run: ["cancelled a run", "Run cancelled"],
   create_skill: ["created the skill", "Skill created"],
-  change_skill: ["changed a skill", "Skill changed"],
-  push_skill_version: ["pushed a skill version", "Skill version pushed"],
-  create_webhook: ["created a webhook", "Webhook created"],
-  change_webhook: ["changed a webhook", "Webhook changed"],
-  delete_webhook: ["deleted a webhook", "Webhook deleted"],
-  rotate_webhook_secret: ["rotated a webhook secret", "Webhook secret rotated"],
-  test_webhook: ["tested a webhook", "Webhook tested"],
-  redeliver_webhook: ["redelivered a webhook", "Webhook redelivered"],
+  change_skill: ["changed the skill", "Skill changed"],
+  push_skill_version: ["pushed a version of the skill", "Skill version pushed"],
+  create_webhook: ["created the webhook", "Webhook created"],
+  change_webhook: ["changed the webhook", "Webhook changed"],
+  delete_webhook: ["deleted the webhook", "Webhook deleted"],
+  rotate_webhook_secret: ["rotated the secret of the webhook", "Webhook secret rotated"],
+  test_webhook: ["tested the webhook", "Webhook tested"],
+  redeliver_webhook: ["redelivered an event of the webhook", "Webhook redelivered"],
   create_workspace: ["created the workspace", "Workspace created"],
   change_workspace: ["changed the workspace", "Workspace changed"],
   add_member: ["added the member", "Member added"],
@@ -43,15 +43,20 @@ const OBJECT_TYPES = {
 export const ACTION_CHOICES = Object.entries(ACTIONS).map(([action, [, label]]) => [action, label]);
 export const TYPE_CHOICES = Object.entries(OBJECT_TYPES);
 
-/** Unknown actions, from a newer server, are shown by their name. */
-export function actionPhrase({ action, detail }) {
-  if (action === "push_skill_version") return `pushed version ${detail.version} of a skill`;
+/** `changed the session`, or `changed a session` if it has no name. Unknown actions, from a newer server, are shown by their name. */
+export function actionPhrase(event) {
+  const phrase = phraseBeforeName(event);
+  return objectName(event) === null ? phrase.replace(" the ", " a ") : phrase;
+}
+
+function phraseBeforeName({ action, detail }) {
+  if (action === "push_skill_version") return `pushed version ${detail.version} of the skill`;
   return ACTIONS[action]?.[0] ?? action.replaceAll("_", " ");
 }
 
-/** The name of the object, or null if the entry does not contain it. */
-export function objectName({ detail }) {
-  return detail.label ?? detail.name ?? detail.email ?? detail.display_name ?? detail.description ?? null;
+/** The name of the object, or null if it has none. */
+export function objectName({ object_name: name, detail }) {
+  return name ?? detail.label ?? detail.name ?? detail.email ?? detail.display_name ?? detail.description ?? null;
 }
 
 /** The address of the object in the console, or null if it has no page. */
@@ -62,5 +67,5 @@ export function objectLink({ object_type: type, object_id: id, action, detail })
   if (type === "skill") return `#/skills/${id}`;
   if (type === "skill_version") return `#/skills/${detail.skill_id}/versions/${detail.version}`;
   if (type === "api_key") return "#/keys";
-  return type === "webhook" ? null : "#/workspace";
+  return type === "webhook" ? `#/webhooks/${id}` : "#/workspace";
 }

@@ -1,6 +1,6 @@
 // Dialogs that create, rotate and revoke a key.
 
-import { call, get, newIdempotencyKey, post } from "../api.js";
+import { get, idempotentPost, post } from "../api.js";
 import { can, setCaller, storeSecret, whoami } from "../credential.js";
 import { field, formDialog } from "../dialogs.js";
 import { el, uniqueId } from "../dom.js";
@@ -86,17 +86,6 @@ export async function revokeKey(key) {
   });
   if (revoked !== null && !isOwn) notice(`“${visibleName(key.label)}” was revoked.`);
   return revoked;
-}
-
-/** Submitting the same form again after a lost response reuses its Idempotency-Key, so no second key is created. */
-function idempotentPost(path) {
-  let lastBody = null;
-  let key = null;
-  return (body) => {
-    const text = JSON.stringify(body);
-    if (text !== lastBody) [lastBody, key] = [text, newIdempotencyKey()];
-    return call("POST", path, { body, key });
-  };
 }
 
 function withoutSecret({ secret, ...rest }) {

@@ -9,6 +9,7 @@ import { el, fill, uniqueId } from "../dom.js";
 import { capitalize } from "../format.js";
 import { emptyState, errorBox, loading, missingPermission } from "../notices.js";
 import { replaceQuery } from "../router.js";
+import { segments } from "../segments.js";
 import { formatDateTime, formatDuration, relativeTime } from "../time_format.js";
 
 const RANGES = [
@@ -27,6 +28,7 @@ export async function show(view) {
   }
   const { signal } = view;
   let minutes = RANGES.find(([value]) => String(value) === view.query.get("minutes"))?.[0] ?? RANGES[0][0];
+  const range = segments("Time range", RANGES, minutes, () => { minutes = Number(range.value()); replaceQuery({ minutes }); refresh(); });
   let lastRequest = 0;
   const charts = [runsByState(signal), inputsPerMinute(signal), timeToStart(signal)];
   const chartsNode = el("div", { class: "charts" }, charts.map((one) => one.node));
@@ -42,7 +44,7 @@ export async function show(view) {
     el(
       "div",
       { class: "toolbar activity-choice" },
-      rangeChoice(minutes, (value) => { minutes = value; replaceQuery({ minutes }); refresh(); }),
+      range.node,
       el("div", { class: "choice" }, asTables, el("label", { for: asTables.id }, "Show as tables")),
     ),
     errorPlace,
@@ -85,14 +87,6 @@ export async function show(view) {
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });
   document.addEventListener("visibilitychange", refreshIfVisible, { signal });
   refresh();
-}
-
-function rangeChoice(selected, onSelect) {
-  const radios = RANGES.map(([value, label]) => {
-    const radio = el("input", { type: "radio", name: "range", value: String(value), id: uniqueId("range"), checked: value === selected, on: { change: () => onSelect(value) } });
-    return [radio, el("label", { for: radio.id }, label)];
-  });
-  return el("fieldset", { class: "segments" }, el("legend", { class: "visually-hidden" }, "Time range"), radios);
 }
 
 function noActivity() {

@@ -27,7 +27,7 @@ export async function show(view) {
   };
   const labels = { action: "Action", object_type: "Object type", user_id: "User", since: "From", until: "To", object_id: "Object ID" };
   const status = el("p", { class: "muted", role: "status" });
-  const clear = el("button", { class: "small", type: "button", on: { click: clearFilters } }, "Clear filters");
+  const clear = el("button", { class: "small", type: "button", hidden: true, on: { click: clearFilters } }, "Clear filters");
   const form = el(
     "form",
     { class: "toolbar audit-filters", "aria-label": "Filters", on: { change: load, submit: (event) => { event.preventDefault(); load(); } } },
@@ -45,7 +45,7 @@ export async function show(view) {
     const values = Object.entries(controls).map(([name, control]) => [name, control.value.trim()]);
     const filters = Object.fromEntries(values.filter(([, value]) => value !== ""));
     replaceQuery(filters);
-    clear.disabled = Object.keys(filters).length === 0;
+    clear.hidden = Object.keys(filters).length === 0;
     const query = { ...filters, since: startOfDay(filters.since, 0), until: startOfDay(filters.until, 1) };
     const signal = AbortSignal.any([view.signal, currentQuery.signal]);
     auditEntries({ place, query, signal, onLoad, showHistory, empty });
@@ -70,7 +70,7 @@ export async function show(view) {
 
   function empty() {
     const button = el("button", { type: "button", on: { click: clearFilters } }, "Clear filters");
-    if (!clear.disabled) return emptyState("No matching entries", el("p", {}, "No entry matches these filters."), button);
+    if (!clear.hidden) return emptyState("No matching entries", el("p", {}, "No entry matches these filters."), button);
     return emptyState("No entries yet", el("p", {}, "Every change in the workspace is recorded here."));
   }
 }

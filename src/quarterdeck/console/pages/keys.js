@@ -4,7 +4,9 @@ import { get } from "../api.js";
 import { can, whoami } from "../credential.js";
 import { el, fill } from "../dom.js";
 import { createKey, revokeKey, rotateKey } from "../keys/key_dialogs.js";
+import { PERMISSIONS } from "../keys/permissions.js";
 import { emptyState, missingPermission } from "../notices.js";
+import { replaceQuery } from "../router.js";
 import { pagedTable, tableRow } from "../tables.js";
 import { relativeTime } from "../time_format.js";
 import { userLabel } from "../users.js";
@@ -16,10 +18,10 @@ export async function show(view) {
   const columns = [
     { name: "Key", class: "key-name", cell: keyName },
     { name: "Permissions", cell: permissions },
-    { name: "Created", class: "key-created", cell: created },
-    { name: "Last used", cell: (key) => relativeTime(key.last_used_at) },
-    { name: "Expires", cell: (key) => relativeTime(key.expires_at) },
-    { name: "State", cell: state },
+    { name: "Created", class: "short", cell: created },
+    { name: "Last used", class: "short", cell: (key) => relativeTime(key.last_used_at) },
+    { name: "Expires", class: "short", cell: (key) => relativeTime(key.expires_at) },
+    { name: "State", class: "short", cell: state },
   ];
   if (can("key.manage")) columns.push({ name: "Actions", class: "actions", cell: actions });
 
@@ -35,6 +37,12 @@ export async function show(view) {
     el("p", { class: "muted" }, "A key acts on behalf of the user who created it, limited to its permissions."),
     list,
   );
+
+  if (view.query.has("new") && can("key.manage")) {
+    replaceQuery({});
+    // After the heading has received the focus, to which the dialog returns it.
+    setTimeout(create);
+  }
 
   async function create() {
     if (isCreating) return;
@@ -91,7 +99,7 @@ function keyName(key) {
   return el(
     "div",
     {},
-    el("strong", {}, visibleName(key.label)),
+    el("span", { class: "name" }, visibleName(key.label)),
     key.id === whoami().id && [" ", tag("This key", "run")],
     el("div", {}, el("code", {}, `${key.prefix}…`)),
   );
@@ -103,11 +111,12 @@ function created(key) {
 
 function permissions(key) {
   if (key.permissions.length === 0) return el("span", { class: "muted" }, "None");
+  if (key.permissions.length === PERMISSIONS.length) return el("span", { class: "tag", title: key.permissions.join(", ") }, "All permissions");
   return el("ul", { class: "tags" }, key.permissions.map((name) => el("li", { class: "tag" }, name)));
 }
 
 function state(key) {
-  if (key.revoked_at !== null) return el("div", {}, tag("Revoked", "bad"), " ", relativeTime(key.revoked_at));
+  if (key.revoked_at !== null) return el("div", {}, tag("Revoked", "bad"), el("div", { class: "muted small-text" }, relativeTime(key.revoked_at)));
   if (hasEnded(key)) return tag("Expired", "bad");
   const expiresSoon = key.expires_at !== null && Date.parse(key.expires_at) - Date.now() < EXPIRES_SOON_MS;
   return expiresSoon ? tag("Expires soon", "warn") : tag("Active", "good");

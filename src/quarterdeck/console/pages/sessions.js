@@ -1,21 +1,26 @@
 // The list of sessions.
 
 import { can } from "../credential.js";
-import { field } from "../dialogs.js";
 import { el, fill } from "../dom.js";
+import { segments } from "../segments.js";
 import { emptyState, missingPermission } from "../notices.js";
 import { navigate, replaceQuery } from "../router.js";
 import { createSession } from "../session/create_dialog.js";
 import { sessionList } from "../session/session_list.js";
 
 const SEARCH_DELAY_MS = 250;
+const SEARCH_IN = [["titles", "Titles"], ["conversations", "Conversations"]];
 
 export async function show(view) {
   if (!can("workspace.read")) {
     fill(view.main, view.title("Sessions", newButton()), missingPermission("sessions", "workspace.read"));
     return;
   }
-  const search = el("input", { type: "search", maxlength: 200, value: view.query.get("search") ?? "", on: { input: onInput } });
+  const search = el("input", {
+    type: "search", maxlength: 200, value: view.query.get("search") ?? "", "aria-label": "Search sessions", placeholder: "Search sessions",
+    on: { input: onInput },
+  });
+  const searchIn = segments("Search in", SEARCH_IN, view.query.get("in") ?? "titles", load);
   const isArchived = view.query.get("archived") === "true";
   const archived = el("input", { type: "checkbox", role: "switch", checked: isArchived, on: { change: load } });
   const list = sessionList(view.signal, empty);
@@ -30,6 +35,7 @@ export async function show(view) {
     if (view.signal.aborted) return;
     const query = {};
     if (search.value.trim() !== "") query.search = search.value.trim();
+    if (searchIn.value() !== "titles") query.in = searchIn.value();
     if (archived.checked) query.archived = "true";
     replaceQuery(query);
     list.load(query);
@@ -49,7 +55,7 @@ export async function show(view) {
 
   function empty(query) {
     const text = (content) => el("p", {}, content);
-    if (query.search) return emptyState("No matching sessions", text("No session title contains this text."));
+    if (query.search) return emptyState("No matching sessions", text(query.in ? "No message contains these words." : "No session title contains this text."));
     if (query.archived) return emptyState("No archived sessions");
     return emptyState("No sessions yet", text("A session is a conversation with an agent."), newButton());
   }
@@ -60,10 +66,13 @@ export async function show(view) {
     el(
       "div",
       { class: "toolbar" },
-      field("Search by title", search),
+      el("div", { class: "field" }, search),
+      searchIn.node,
       el("label", { class: "choice switch" }, archived, "Show archived"),
     ),
     list.node,
   );
   load();
+  // After the heading has received the focus, to which the dialog returns it.
+  if (view.query.has("new") && can("session.manage")) setTimeout(create);
 }

@@ -1,19 +1,20 @@
 // One skill: its versions and the form to push a new one.
 
-import { get, patch } from "../api.js";
+import { get, patch, remove } from "../api.js";
 import { copyButton } from "../clipboard.js";
 import { can } from "../credential.js";
 import { el, fill } from "../dom.js";
 import { emptyState, notice } from "../notices.js";
 import { dropZone } from "../skills/drop_zone.js";
-import { archiveDialog, renameDialog, useVersionDialog } from "../skills/edit_dialogs.js";
+import { archiveDialog, deleteDialog, renameDialog, useVersionDialog } from "../skills/edit_dialogs.js";
 import { takePendingBundle } from "../skills/pending_bundle.js";
 import { pushPanel } from "../skills/push_panel.js";
 import { compareForm, pushResult, versionColumns } from "../skills/versions.js";
+import { navigate } from "../router.js";
 import { pagedTable } from "../tables.js";
 import { formatDateTime, relativeTime } from "../time_format.js";
 import { userName } from "../users.js";
-import { visibleName } from "../visible_text.js";
+import { visibleName, visibleText } from "../visible_text.js";
 
 export async function show(view, { id }) {
   const path = `/skills/${encodeURIComponent(id)}`;
@@ -30,8 +31,7 @@ export async function show(view, { id }) {
       header(),
       push,
       details(skill, use),
-      skill.latest_version > 1 && compareForm(skill),
-      el("h2", { class: "above-table" }, "Versions"),
+      el("div", { class: "section-head" }, el("h2", {}, "Versions"), skill.latest_version > 1 && compareForm(skill)),
       versions(),
     );
     view.main.querySelector(focused)?.focus();
@@ -41,11 +41,22 @@ export async function show(view, { id }) {
     const button = (text, act) => el("button", { type: "button", on: { click: act } }, text);
     const rename = () => redrawAfter(renameDialog(skill, change));
     const archive = () => redrawAfter(archiveDialog(skill, change));
-    const actions = [button("Rename", rename), button(skill.archived_at ? "Unarchive" : "Archive", archive)];
-    return [
-      view.title(visibleName(skill.name), canChange && el("div", { class: "buttons" }, actions)),
-      el("p", { class: "crumbs" }, el("a", { href: "#/skills" }, "All skills")),
+    const actions = [
+      button("Rename", rename),
+      button(skill.archived_at ? "Unarchive" : "Archive", archive),
+      el("button", { type: "button", class: "danger-text", on: { click: destroy } }, "Delete"),
     ];
+    return [
+      el("p", { class: "crumbs" }, el("a", { href: "#/skills" }, "All skills")),
+      view.title(visibleName(skill.name), canChange && el("div", { class: "buttons" }, actions)),
+      skill.description && el("p", { class: "skill-description" }, el("bdi", {}, visibleText(skill.description))),
+    ];
+  }
+
+  async function destroy() {
+    if ((await deleteDialog(skill, () => remove(path))) === null) return;
+    notice(`${visibleName(skill.name)} was deleted.`);
+    navigate("/skills");
   }
 
   async function change(body, message) {
@@ -121,5 +132,5 @@ function details(skill, use) {
 
 function versionInUse({ default_version: pinned, latest_version: latest }) {
   if (latest === null) return "No versions";
-  return pinned === null ? `Version ${latest}, latest (auto-update)` : `Pinned to version ${pinned}`;
+  return pinned === null ? `Latest (auto-update), now version ${latest}` : `Pinned to version ${pinned}`;
 }

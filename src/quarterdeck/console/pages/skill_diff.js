@@ -22,7 +22,6 @@ export async function show(view, { id }) {
   const result = el("div", {});
   fill(
     view.main,
-    view.title(hasDiff ? `${visibleName(skill.name)}: version ${from} to ${to}` : visibleName(skill.name)),
     el(
       "p",
       { class: "crumbs" },
@@ -30,6 +29,7 @@ export async function show(view, { id }) {
       " › ",
       el("a", { href: `#${path}` }, el("bdi", {}, visibleName(skill.name))),
     ),
+    view.title(hasDiff ? `${visibleName(skill.name)}: version ${from} to ${to}` : visibleName(skill.name)),
     hasDiff && compareForm(skill, from, to),
     result,
   );

@@ -40,16 +40,16 @@ export async function show(view, { id, version: number }) {
   const tree = fileTree(files, link, open);
   fill(
     view.main,
-    view.title(
-      `${visibleName(skill.name)}, version ${version.version}`,
-      downloadButton("Download bundle", `${path}/bundle`, {}, `${skill.name}-${version.version}.tar.gz`),
-    ),
     el(
       "p",
       { class: "crumbs" },
       el("a", { href: "#/skills" }, "All skills"),
       " › ",
       el("a", { href: `#${skillPath}` }, el("bdi", {}, visibleName(skill.name))),
+    ),
+    view.title(
+      `${visibleName(skill.name)}, version ${version.version}`,
+      downloadButton("Download bundle", `${path}/bundle`, {}, `${skill.name}-${version.version}.tar.gz`),
     ),
     details(skill, version),
     el("h2", { class: "above-table" }, "Frontmatter"),

@@ -1,6 +1,6 @@
 // The list of skills.
 
-import { post } from "../api.js";
+import { listAll, post } from "../api.js";
 import { can } from "../credential.js";
 import { field, formDialog } from "../dialogs.js";
 import { el, fill } from "../dom.js";
@@ -17,9 +17,10 @@ import { visibleName, visibleText } from "../visible_text.js";
 
 const NO_VERSIONS = () => el("span", { class: "muted" }, "No versions");
 const COLUMNS = [
-  { name: "Name", cell: (skill) => el("a", { href: `#/skills/${skill.id}` }, el("bdi", {}, visibleName(skill.name))) },
-  { name: "Version in use", cell: versionInUse },
-  { name: "Latest version", cell: (skill) => skill.latest_version ?? NO_VERSIONS() },
+  { name: "Name", class: "skill-name", cell: (skill) => el("a", { href: `#/skills/${skill.id}` }, el("bdi", {}, visibleName(skill.name))) },
+  { name: "Description", cell: description },
+  { name: "Version in use", class: "short", cell: versionInUse },
+  { name: "Latest", class: "short", cell: (skill) => skill.latest_version ?? "–" },
   { name: "Created by", cell: (skill) => userName(skill.created_by) },
   { name: "Created", class: "short", cell: (skill) => relativeTime(skill.created_at) },
 ];
@@ -46,16 +47,30 @@ export async function show(view) {
     fill(list, pagedTable({ caption: "Skills", columns: COLUMNS, path: "/skills", query, signal: view.signal, empty }));
   }
 
+  /** A bundle with the name of an active skill is offered as its next version. */
+  async function onBundle(bundle) {
+    const existing = await findByName(bundle.suggestedName, view.signal);
+    if (view.signal.aborted) return;
+    if (existing === null) createSkill(bundle.suggestedName, bundle);
+    else pushOrCreate(existing, bundle);
+  }
+
   fill(
     view.main,
     view.title("Skills", create),
     canChange
-      ? dropZone({ heading: "Upload a skill", signal: view.signal, onBundle: (bundle) => createSkill(bundle.suggestedName, bundle) })
+      ? dropZone({ heading: "Upload a skill", signal: view.signal, onBundle })
       : el("p", { class: "muted" }, "Read-only: your key does not have the permission ", el("code", {}, "skill.manage"), "."),
     el("div", { class: "toolbar" }, el("label", { class: "choice switch" }, archived, "Show archived")),
     list,
   );
   load();
+  // After the heading has received the focus, to which the dialog returns it.
+  if (view.query.has("new") && canChange) setTimeout(() => createSkill("", null));
+}
+
+function description({ description: text }) {
+  return text ? el("bdi", { class: "clamped" }, visibleText(text)) : el("span", { class: "muted" }, "–");
 }
 
 function versionInUse({ default_version: pinned, latest_version: latest }) {
@@ -83,6 +98,41 @@ async function createSkill(suggestedName, bundle) {
   if (created === null) return;
   if (bundle) setPendingBundle(created.id, bundle);
   navigate(`/skills/${created.id}`);
+}
+
+async function findByName(name, signal) {
+  for await (const skill of listAll("/skills", {}, signal)) if (skill.name === name) return skill;
+  return null;
+}
+
+async function pushOrCreate(existing, bundle) {
+  const name = visibleName(existing.name);
+  const radio = (value, checked) => el("input", { type: "radio", name: "target", value, checked, on: { change: toggleName } });
+  const input = el("input", { name: "name", maxlength: 200, autocomplete: "off" });
+  const nameField = el("div", { hidden: true }, field("Name", input));
+  function toggleName(event) {
+    nameField.hidden = event.currentTarget.value !== "new";
+    input.required = !nameField.hidden;
+  }
+  const target = await formDialog({
+    title: `“${name}” already exists`,
+    fields: [
+      bundleSummary(bundle),
+      el(
+        "fieldset",
+        {},
+        el("legend", { class: "visually-hidden" }, "Push to"),
+        el("label", { class: "choice" }, radio("existing", true), `Push as version ${(existing.latest_version ?? 0) + 1} of ${name}`),
+        el("label", { class: "choice" }, radio("new", false), "Create another skill"),
+      ),
+      nameField,
+    ],
+    confirm: "Push",
+    act: (data) => (data.get("target") === "existing" ? existing : post("/skills", { name: data.get("name").trim() })),
+  });
+  if (target === null) return;
+  setPendingBundle(target.id, bundle);
+  navigate(`/skills/${target.id}`);
 }
 
 function bundleSummary({ source, files, bytes, skipped, hasIgnoreFiles }) {

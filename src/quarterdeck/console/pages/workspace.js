@@ -12,9 +12,9 @@ import { userName } from "../users.js";
 import { visibleName } from "../visible_text.js";
 
 const MEMBER_COLUMNS = [
-  { name: "Name", cell: (member) => el("strong", {}, userName(member.user)) },
+  { name: "Name", cell: (member) => el("span", { class: "name" }, userName(member.user)) },
   { name: "Email", cell: (member) => member.user.primary_email ?? el("span", { class: "muted" }, "None") },
-  { name: "Role", cell: (member) => el("span", { class: member.role === "owner" ? "tag run" : "tag" }, capitalize(member.role)) },
+  { name: "Role", cell: (member) => el("span", { class: "tag" }, capitalize(member.role)) },
   { name: "Joined", cell: (member) => relativeTime(member.joined_at) },
   { name: "Left", cell: (member) => relativeTime(member.ended_at, "Active") },
 ];

@@ -13,17 +13,26 @@ const MAX_PAGE_SIZE = 200;
 const REFRESH_MS = 3000;
 
 const COLUMNS = [
-  { name: "Title", cell: (session) => el("a", { href: `#/sessions/${session.id}` }, sessionTitle(session)) },
-  { name: "State", cell: state, class: "state" },
-  { name: "Model", class: "model", cell: (session) => session.model ?? el("span", { class: "muted" }, "Default model") },
-  { name: "Created", class: "created", cell: (session) => relativeTime(session.created_at) },
+  { name: "Title", class: "title", cell: (session) => el("a", { href: `#/sessions/${session.id}` }, sessionTitle(session)) },
+  { name: "Last run", class: "state", cell: lastRun },
+  { name: "Last activity", class: "time", cell: (session) => relativeTime(session.last_activity_at ?? null) },
+  { name: "Model", class: "model", cell: (session) => session.model ?? el("span", { class: "muted" }, "Default") },
+  { name: "Created", class: "time", cell: (session) => relativeTime(session.created_at) },
   { name: "Created by", class: "by", cell: (session) => userName(session.created_by) },
 ];
+const RUN_STATES = {
+  pending: ["warn", "Pending"],
+  queued: ["warn", "Queued"],
+  running: ["run live", "Running"],
+  succeeded: ["good", "Completed"],
+  failed: ["bad", "Failed"],
+  cancelled: ["", "Cancelled"],
+};
 
-function state({ active_run: run, archived_at: archivedAt }) {
-  if (run?.state === "running") return el("span", { class: "tag run live" }, "Running");
-  if (run?.state === "queued") return el("span", { class: "tag warn" }, "Queued");
-  return el("span", { class: "tag" }, archivedAt === null ? "Idle" : "Archived");
+function lastRun({ last_run: run }) {
+  if (!run) return el("span", { class: "muted" }, "No runs");
+  const [tone, label] = RUN_STATES[run.state] ?? ["", run.state];
+  return el("span", { class: `tag ${tone}` }, label);
 }
 
 /** Returns `{node, load(query)}`. `empty(query)` is shown if no session matches. */

@@ -1,6 +1,7 @@
 // The area where the user drops or chooses a skill.
 
 import { el, fill, uniqueId } from "../dom.js";
+import { icon } from "../icons.js";
 import { errorBox } from "../notices.js";
 import { archiveBundle, folderBundle, isArchive } from "./bundles.js";
 import { chosenFolder, droppedEntry, fileEntry, fileList } from "./file_entries.js";
@@ -10,12 +11,12 @@ export function dropZone({ heading, signal, onBundle }) {
   const headingId = uniqueId("drop");
   const folder = el("input", { type: "file", webkitdirectory: true, hidden: true });
   const archive = el("input", { type: "file", accept: ".gz,.tgz,application/gzip", hidden: true });
-  const status = el("div", {});
+  const status = el("div", { class: "drop-status" });
   const zone = el(
     "section",
     { class: "drop-zone", "aria-labelledby": headingId },
-    el("h2", { id: headingId }, heading),
-    el("p", {}, "Drop a folder with a SKILL.md or a .tar.gz archive here."),
+    icon("upload"),
+    el("div", { class: "drop-text" }, el("h2", { id: headingId }, heading), el("p", {}, "Drop a folder with a SKILL.md or a .tar.gz archive here.")),
     el("div", { class: "buttons" }, fileButton("Choose folder…", folder), fileButton("Choose .tar.gz…", archive)),
     el(
       "p",
@@ -32,9 +33,8 @@ export function dropZone({ heading, signal, onBundle }) {
   async function read(load) {
     fill(status, el("p", { role: "status" }, "Reading…"));
     try {
-      const bundle = await load();
+      await onBundle(await load());
       fill(status);
-      onBundle(bundle);
     } catch (error) {
       if (!signal.aborted) fill(status, errorBox(error));
     }

@@ -33,6 +33,18 @@ export function archiveDialog(skill, change) {
   });
 }
 
+/** The server refuses to delete a skill that a session uses, and says so. */
+export function deleteDialog(skill, destroy) {
+  const name = visibleName(skill.name);
+  return formDialog({
+    title: `Delete ${name}?`,
+    fields: el("p", {}, "This deletes the skill with all its versions. Skills that a session uses can only be archived. This can't be undone."),
+    confirm: "Delete skill",
+    danger: true,
+    act: destroy,
+  });
+}
+
 /** `version` null: always use the latest version. */
 export function useVersionDialog(skill, version, change) {
   const isLatest = version === null;

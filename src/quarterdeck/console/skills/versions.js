@@ -16,13 +16,13 @@ export function usedVersion(skill) {
 /** `use(version)` opens the dialog to use a version; null if the key is not allowed to. */
 export function versionColumns(skill, use) {
   const used = usedVersion(skill);
-  const link = ({ version }) => el("a", { href: `#/skills/${skill.id}/versions/${version}` }, `Version ${version}`);
+  const link = ({ version }) => el("a", { class: "name", href: `#/skills/${skill.id}/versions/${version}` }, `Version ${version}`);
   const description = ({ frontmatter }) => visibleText(String(frontmatter?.description ?? ""));
   const columns = [
-    { name: "Version", cell: (one) => el("div", {}, el("div", {}, link(one)), el("div", {}, tags(skill, one.version))) },
+    { name: "Version", class: "short", cell: (one) => el("div", {}, link(one), " ", tags(skill, one.version)) },
     { name: "Description", cell: (one) => el("bdi", { class: "clamped" }, description(one)) },
     { name: "Size", class: "short", cell: (one) => formatBytes(one.bundle_bytes) },
-    { name: "Pushed by", cell: (one) => userName(one.created_by) },
+    { name: "Pushed by", class: "short", cell: (one) => userName(one.created_by) },
     { name: "Pushed", class: "short", cell: (one) => relativeTime(one.created_at) },
   ];
   if (use) columns.push({ name: "Actions", class: "actions", cell: ({ version }) => version !== used && useButton(version, used, use) });

@@ -1,0 +1,24 @@
+// The icons of the console: paths in a 16 × 16 box, drawn as lines in the colour of the text.
+
+import { svg } from "./dom.js";
+
+const PATHS = {
+  activity: "M1.5 8h3l2-5 3 10 2-5h3",
+  api: "M5.5 4 2 8l3.5 4M10.5 4 14 8l-3.5 4",
+  audit: "M5.5 4h8M5.5 8h8M5.5 12h8M2.5 4h.01M2.5 8h.01M2.5 12h.01",
+  docs: "M3 11.5v-7a2 2 0 0 1 2-2h8v11H5a2 2 0 0 1 0-4h8",
+  keys: "M8.5 10.5a3 3 0 1 1-6 0 3 3 0 0 1 6 0zM7.7 8.3l5.8-5.8M11 5l2 2",
+  plus: "M8 3v10M3 8h10",
+  search: "M11.5 7a4.5 4.5 0 1 1-9 0 4.5 4.5 0 0 1 9 0zM10.3 10.3 14 14",
+  sessions: "M2.5 3h11v8H8l-3 2.5V11H2.5z",
+  signOut: "M6 2.5H3v11h3M10.5 5l3 3-3 3M13 8H6.5",
+  skills: "m8 2 6 3-6 3-6-3zM2 8l6 3 6-3M2 11l6 3 6-3",
+  upload: "M8 10.5v-8M4.5 6 8 2.5 11.5 6M2.5 10.5v3h11v-3",
+  webhooks: "M9 1.5 3.5 9H8l-1 5.5L12.5 7H8z",
+  workspace: "M2.5 13.5V3h6v10.5M8.5 6.5h5v7M1 13.5h14M5 5.5h1M5 8h1M5 10.5h1",
+};
+
+/** Hidden from screen readers: every icon has a label next to it or is in a labelled button. */
+export function icon(name) {
+  return svg("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("path", { d: PATHS[name] }));
+}

@@ -1,0 +1,25 @@
+// The pages of the navigation and the links to the documentation.
+
+export const PAGES = [
+  { path: "/sessions", name: "Sessions", icon: "sessions" },
+  { path: "/skills", name: "Skills", icon: "skills" },
+  { path: "/activity", name: "Activity", icon: "activity" },
+  { path: "/keys", name: "Keys", icon: "keys" },
+  { path: "/webhooks", name: "Webhooks", icon: "webhooks" },
+  { path: "/audit", name: "Audit log", icon: "audit" },
+  { path: "/workspace", name: "Workspace", icon: "workspace" },
+];
+
+/** The API reference is served by this server, relative to the address of the console. */
+export const HELP_LINKS = [
+  { url: "https://github.com/quarterdeck/quarterdeck/tree/main/docs", name: "Documentation", icon: "docs" },
+  { url: "docs", name: "API reference", icon: "api" },
+];
+
+/** Actions of the command palette. `?new` opens the form of the page. */
+export const ACTIONS = [
+  { path: "/sessions?new", name: "New session", icon: "plus", permission: "session.manage" },
+  { path: "/skills?new", name: "New skill", icon: "plus", permission: "skill.manage" },
+  { path: "/keys?new", name: "Create key", icon: "plus", permission: "key.manage" },
+  { path: "/webhooks?new", name: "Create webhook", icon: "plus", permission: "key.manage" },
+];
