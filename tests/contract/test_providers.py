@@ -14,6 +14,7 @@ from quarterdeck.agents.model import (
     ContextExceeded,
     Model,
     ModelFailure,
+    RequestRefused,
     Step,
     ToolCall,
     ToolResult,
@@ -361,14 +362,17 @@ async def test_a_refusal_fails_at_once_in_few_words(dialect: Dialect, status: in
     async with talking(dialect, refuses(status, dialect.error("invalid", "no such thing " * 1000))) as talk:
         with pytest.raises(ModelFailure, match="no such thing") as failed:
             await talk.step()
+        # A missing permission or an unknown model has nothing to do with the message.
+        assert isinstance(failed.value, RequestRefused) == (status not in (403, 404))
         assert len(str(failed.value)) < 700
         assert len(talk.served.requests) == 1
 
 
 async def test_an_empty_account_is_not_waited_for() -> None:
     async with talking(OPENAI, refuses(429, OPENAI.error("insufficient_quota", "You exceeded your quota"))) as talk:
-        with pytest.raises(ModelFailure, match="You exceeded your quota"):
+        with pytest.raises(ModelFailure, match="You exceeded your quota") as failed:
             await talk.step()
+        assert not isinstance(failed.value, RequestRefused)
         assert len(talk.served.requests) == 1
 
 

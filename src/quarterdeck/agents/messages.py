@@ -28,6 +28,8 @@ from quarterdeck.core.text_types import storable
 
 # Providers reject messages without a visible character; sessions accept them.
 _EMPTY = "(an empty message)"
+# Providers require that a conversation starts with the user.
+_REMOVED = "(an earlier message was removed)"
 # Fields that later requests do not need.
 _NOT_RECORDED = ("usage", "timestamp", "run_id", "conversation_id", "metadata", "provider_details")
 _MALFORMED_CHARACTERS = 2000
@@ -59,6 +61,8 @@ def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> li
                 close_request()
                 messages += _answer(turn, model_name)
     close_request()
+    if messages and isinstance(messages[0], ModelResponse):
+        messages.insert(0, ModelRequest([UserPromptPart(_REMOVED)], instructions=instructions or None))
     return messages
 
 

@@ -73,7 +73,11 @@ class ModelFailure(Exception):
     """Ends the run as failed. The text goes to the session's log: no secrets, no traceback."""
 
 
-class ContextExceeded(ModelFailure):
+class RequestRefused(ModelFailure):
+    """The provider refused the request because of its content, so the same turns would be refused again."""
+
+
+class ContextExceeded(RequestRefused):
     """The conversation is longer than the model's context window. Fewer turns may fit."""
 
 

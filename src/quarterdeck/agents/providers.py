@@ -38,7 +38,16 @@ from pydantic_ai.messages import (
 )
 
 from quarterdeck.agents.messages import to_definition, to_messages, to_turn
-from quarterdeck.agents.model import ContextExceeded, ModelFailure, OnText, Step, ToolSpec, TransientFailure, Turn
+from quarterdeck.agents.model import (
+    ContextExceeded,
+    ModelFailure,
+    OnText,
+    RequestRefused,
+    Step,
+    ToolSpec,
+    TransientFailure,
+    Turn,
+)
 from quarterdeck.core.secrets import redact
 from quarterdeck.core.text_types import storable
 
@@ -49,6 +58,17 @@ ANSWER_CHARACTERS = 4 * 1024 * 1024
 _REASON_CHARACTERS = 500
 _TRANSIENT = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
 _FINAL = (ModelRequestRejectedError, ModelQuotaExceededError)
+# Statuses that say something about the account, the model or the moment and nothing about the content of the request:
+# docs/decisions/0050.
+_NOT_ABOUT_CONTENT = (
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.PAYMENT_REQUIRED,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.TOO_MANY_REQUESTS,
+)
 
 
 class Connection(Struct, frozen=True):
@@ -142,7 +162,9 @@ class ProviderModel:
         transient = isinstance(fault, _TRANSIENT) or status in (None, HTTPStatus.REQUEST_TIMEOUT)
         if transient and not isinstance(fault, _FINAL):
             return TransientFailure(reason, fault.retry_after)
-        return ModelFailure(reason)
+        if status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _NOT_ABOUT_CONTENT:
+            return ModelFailure(reason)
+        return ModelFailure(reason) if isinstance(fault, ModelQuotaExceededError) else RequestRefused(reason)
 
     def _reason(self, fault: Exception) -> str:
         """One sentence of bounded length, without secrets."""

@@ -5,7 +5,7 @@ from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys
 from quarterdeck.audit.http import list_audit_events
 from quarterdeck.auth.http import whoami
 from quarterdeck.conversations.events.http import list_session_events
-from quarterdeck.conversations.runs.http import cancel_run, get_run, list_session_runs, submit_input
+from quarterdeck.conversations.runs.http import cancel_run, discard_input, get_run, list_session_runs, submit_input
 from quarterdeck.conversations.session_tokens.http import (
     create_session_token,
     list_session_tokens,
@@ -55,6 +55,7 @@ OPERATIONS = (
     at("GET", "/v1/sessions/{session_id}/tokens", list_session_tokens),
     at("POST", "/v1/sessions/{session_id}/tokens", create_session_token),
     at("POST", "/v1/sessions/{session_id}/tokens/{session_token_id}/revoke", revoke_session_token),
+    at("DELETE", "/v1/sessions/{session_id}/inputs/{input_id}", discard_input),
     at("GET", "/v1/sessions/{session_id}/runs", list_session_runs),
     at("GET", "/v1/runs/{run_id}", get_run),
     at("POST", "/v1/runs/{run_id}/cancel", cancel_run),

@@ -120,6 +120,16 @@ def archived_session() -> ServiceError:
     return conflict("This session is archived and takes no input. Bring it back to go on.")
 
 
+def input_discarded() -> ServiceError:
+    return conflict("This input was discarded before.")
+
+
+def input_in_use() -> ServiceError:
+    return conflict(
+        "A run has consumed this input and has not failed. Only inputs that wait or failed can be discarded."
+    )
+
+
 def precondition_failed() -> ServiceError:
     return ServiceError(
         Kind.PRECONDITION, "It was changed since it was read: the ETag is not the one in If-Match. Read it again."

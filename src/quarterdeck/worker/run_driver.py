@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from quarterdeck.agents.context import BYTES_PER_TOKEN, newest_turns
-from quarterdeck.agents.model import ModelFailure, Step, Turn, UserTurn
+from quarterdeck.agents.model import ModelFailure, RequestRefused, Step, Turn, UserTurn
 from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.core.errors import ServiceError
@@ -94,7 +94,8 @@ class RunDriver:
             async with asyncio.timeout(self._settings.max_seconds - lease.seconds):
                 await attempt.run()
         except ModelFailure as failure:
-            await lifecycle.fail(self._database, lease, str(failure))
+            refused = isinstance(failure, RequestRefused)
+            await lifecycle.fail(self._database, lease, str(failure), refused=refused)
         except TimeoutError:
             await lifecycle.fail(self._database, lease, lifecycle.overdue(self._settings))
         finally:

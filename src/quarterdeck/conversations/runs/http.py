@@ -86,3 +86,32 @@ async def list_session_runs(request: Request, access: Access) -> RunPage:
 async def cancel_run(request: Request, changes: Changes) -> Answer:
     run_id = request.path_id("run_id")
     return await service.cancel_run(changes, request.call_without_body(), run_id)
+
+
+@operation(
+    summary="Withdraw or drop an input",
+    description="Withdraws an input that no run has consumed; a run that is left without any input is cancelled. Drops "
+    "an input whose run failed: the model no longer sees it. The log keeps the input and says that it was discarded.",
+    permission=Permission.SESSION_MANAGE,
+    success_status=204,
+    success_type=None,
+    success="The input is discarded.",
+    session_token=True,
+    refusals=(
+        Refusal(
+            "input_discarded",
+            errors.input_discarded(),
+            "The input was withdrawn, dropped, or discarded when its run was cancelled.",
+            "Nothing: no run will consume it.",
+        ),
+        Refusal(
+            "input_in_use",
+            errors.input_in_use(),
+            "A run has consumed the input, and the run is active, has succeeded or was cancelled.",
+            "Cancel the run, or fork the session before the input.",
+        ),
+    ),
+)
+async def discard_input(request: Request, changes: Changes) -> Answer:
+    session_id, input_id = request.path_id("session_id"), request.path_id("input_id")
+    return await service.discard_input(changes, request.call_without_body(), session_id, input_id)

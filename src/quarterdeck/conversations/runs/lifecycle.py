@@ -5,6 +5,7 @@ works. Every write carries the number of the attempt, so that a worker whose run
 """
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from msgspec import Struct
@@ -144,12 +145,14 @@ async def finish(database: Database, lease: Lease) -> bool:
     return await database.transaction(work, repeatable=False)
 
 
-async def fail(database: Database, lease: Lease, reason: str) -> None:
-    """Ends the run with a reason. Inputs that it has not consumed start the next run, in the same transaction."""
+async def fail(database: Database, lease: Lease, reason: str, *, refused: bool = False) -> None:
+    """Ends the run with a reason. Inputs that it has not consumed start the next run, in the same transaction.
+    `refused`: the provider refused the request, so later runs leave out the turns after the last stored answer."""
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
-        await _fail(connection, (lease.run_id, lease.session_id, lease.workspace_id, lease.attempt), reason)
+        run = (lease.run_id, lease.session_id, lease.workspace_id, lease.attempt)
+        await _fail(connection, run, reason, refused=refused)
 
     await database.transaction(work, repeatable=True)
 
@@ -211,14 +214,19 @@ async def _take(connection: Connection, lease: Lease, step: int, budget_bytes: i
     return inputs
 
 
-async def _fail(connection: Connection, run: tuple[UUID, UUID, UUID, int], reason: str) -> None:
+async def _fail(
+    connection: Connection, run: tuple[UUID, UUID, UUID, int], reason: str, *, refused: bool = False
+) -> None:
     run_id, session_id, workspace_id, attempt = run
     failed = await store.fail(connection, run_id, attempt, reason)
     if failed is None:
         raise Superseded
+    if refused:
+        await store.leave_out_unanswered(connection, run_id)
     last_input, consumed_through = failed
     next_run_id = new_id() if last_input > consumed_through else None
-    data = {"reason": reason} | ({} if next_run_id is None else {"next_run_id": str(next_run_id)})
+    data: dict[str, Any] = {"reason": reason} | ({} if next_run_id is None else {"next_run_id": str(next_run_id)})
+    data |= {"refused_by_provider": True} if refused else {}
     await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_FAILED, data)])
     await _notify_webhooks(connection, workspace_id, run_id, RunEvent.FAILED)
     if next_run_id is not None:

@@ -18,6 +18,8 @@ ENTRY_BYTES = 32
 # Far more than the turns that fit into a context. It bounds the time to read a log that holds other events only.
 _CONVERSATION_EVENTS = 50_000
 _DISCARD_BATCH = 500
+# The type of a last row with the number of turns that the model shall not see: see read_conversation().
+_LEFT_OUT = "left_out"
 
 _FIND = "SELECT session_id, workspace_id FROM runs WHERE id = %s"
 _ACTIVE = """
@@ -48,11 +50,16 @@ INSERT INTO session_events (session_id, run_id, type, data, input_event_id)
 SELECT %s, %s, 'input.consumed', jsonb_build_object('input_id', taken.input_id, 'step', %s::integer), taken.event_id
 FROM unnest(%s::text[], %s::bigint[]) AS taken (input_id, event_id) ORDER BY taken.event_id
 """
-# Returns the ids of the inputs only: their texts may be large.
+# Returns the ids of the inputs only: their texts may be large. Withdrawn inputs are discarded already.
 _DISCARD = """
 WITH waiting AS (
-    SELECT id, data->>'input_id' AS input_id FROM session_events
-    WHERE session_id = %s AND id > %s AND id <= %s AND type = 'input.accepted' ORDER BY id LIMIT %s
+    SELECT e.id, e.data->>'input_id' AS input_id FROM session_events e
+    WHERE e.session_id = %s AND e.id > %s AND e.id <= %s AND e.type = 'input.accepted' AND NOT EXISTS (
+        SELECT FROM session_events d
+        WHERE d.session_id = e.session_id AND d.data->>'input_id' = e.data->>'input_id'
+          AND d.type LIKE 'input.%%' AND d.type = 'input.discarded'
+    )
+    ORDER BY e.id LIMIT %s
 ), discarded AS (
     INSERT INTO session_events (session_id, run_id, type, data)
     SELECT %s, %s, 'input.discarded', jsonb_build_object('input_id', input_id, 'reason', %s::text)
@@ -76,6 +83,7 @@ UPDATE runs SET state = 'failed', failure = %s, finished_at = clock_timestamp(),
 WHERE id = %s AND attempt = %s AND state IN ('queued', 'running')
 RETURNING last_input, consumed_through
 """
+_LEAVE_OUT_UNANSWERED = "UPDATE runs SET unanswered_left_out = true WHERE id = %s"
 _CANCEL = """
 UPDATE runs
 SET state = 'cancelled', parked = false, finished_at = clock_timestamp(), updated_at = clock_timestamp()
@@ -209,6 +217,11 @@ async def fail(connection: Connection, run_id: UUID, attempt: int, reason: str) 
     return None if row is None else (row[0], row[1])
 
 
+async def leave_out_unanswered(connection: Connection, run_id: UUID) -> None:
+    """The model no longer sees what the run consumed after its last answer."""
+    await connection.execute(_LEAVE_OUT_UNANSWERED, (run_id,))
+
+
 async def cancel(connection: Connection, run_id: UUID) -> tuple[int, int] | None:
     """The columns last_input and consumed_through, or None if the run has ended before."""
     row = await (await connection.execute(_CANCEL, (run_id,))).fetchone()
@@ -225,13 +238,15 @@ async def continue_in(connection: Connection, run_id: UUID, next_run_id: UUID) -
 
 
 async def conversation(connection: Connection, session_id: UUID, budget_bytes: int) -> tuple[list[Entry], int]:
-    """The newest entries, oldest first, until the budget is used up, and the number of turns that were left out."""
+    """The newest entries, oldest first, until the budget is used up, and the number of older turns. Neither has turns
+    that the model shall not see."""
     values = (session_id, budget_bytes, ENTRY_BYTES, _CONVERSATION_EVENTS)
     rows = await (await connection.execute(_CONVERSATION, values)).fetchall()
     row = await (await connection.execute(_TURNS, (session_id, _CONVERSATION_EVENTS))).fetchone()
     assert row is not None
+    hidden = rows.pop()[2] if rows and rows[-1][1] == _LEFT_OUT else 0
     entries = [Entry(*row) for row in reversed(rows)]
-    return entries, max(0, row[0] - sum(entry.type != EventType.TOOL_CALL for entry in entries))
+    return entries, max(0, row[0] - hidden - sum(entry.type != EventType.TOOL_CALL for entry in entries))
 
 
 async def enqueue(connection: Connection, session_id: UUID, run_id: UUID) -> None:

@@ -8,7 +8,8 @@ from quarterdeck.audit.model import ObjectType
 from quarterdeck.auth.access import Access, Lookup
 from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.changes.perform import Changes, Made
-from quarterdeck.conversations.runs import lifecycle, store
+from quarterdeck.conversations.events.log import lock_session
+from quarterdeck.conversations.runs import discards, lifecycle, store
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
 from quarterdeck.conversations.runs.model import (
     CancelledRunBody,
@@ -112,6 +113,28 @@ async def cancel_run(changes: Changes, call: Call[None], run_id: UUID) -> Answer
         permission=Permission.SESSION_MANAGE,
         resource=(run_id,),
         about=ObjectType.RUN,
+        effect=effect,
+    )
+
+
+async def discard_input(changes: Changes, call: Call[None], session_id: UUID, input_id: UUID) -> Answer:
+    lookup = visible_session(call.workspace_id, session_id, own_token=True)
+
+    async def effect(connection: Connection, principal: Principal, _: UUID, __: None) -> Made:
+        await lock_session(connection, session_id)
+        # Again: the session may have been deleted while this waited for its lock.
+        await lookup(connection, principal)
+        reason = await discards.discard(connection, session_id, principal.workspace_id, input_id)
+        detail = {"input_id": str(input_id), "reason": reason}
+        return Made(shown=None, kept=None, object_id=session_id, detail=detail)
+
+    return await changes.perform(
+        call,
+        operation="discard_input",
+        lookup=lookup,
+        permission=Permission.SESSION_MANAGE,
+        resource=(session_id, input_id),
+        about=ObjectType.SESSION,
         effect=effect,
     )
 

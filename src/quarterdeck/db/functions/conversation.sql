@@ -2,7 +2,7 @@
 -- outside of its row. A loop reads those parts of the rows that it returns and of no others: the cost depends on the
 -- budget and not on what is stored.
 
--- The oldest inputs that the run has not consumed. They end with the one that uses up the budget, so there is at least one
+-- The oldest inputs that the run has not consumed, without discarded ones. They end with the one that uses up the budget, so there is at least one
 -- if any waits. Each counts as its text and `overhead_bytes`.
 CREATE OR REPLACE FUNCTION waiting_inputs(target_run_id uuid, budget_bytes bigint, overhead_bytes integer)
 RETURNS TABLE (event_id bigint, input_id text, content text)
@@ -26,6 +26,12 @@ BEGIN
         EXIT WHEN used_bytes >= budget_bytes;
         event_id := event.id;
         input_id := event.data->>'input_id';
+        -- LIKE: only then the index session_events_of_input is used.
+        CONTINUE WHEN EXISTS (
+            SELECT FROM session_events d
+            WHERE d.session_id = run.session_id AND d.data->>'input_id' = event.data->>'input_id'
+              AND d.type LIKE 'input.%' AND d.type = 'input.discarded'
+        );
         content := event.data->>'text';
         used_bytes := used_bytes + octet_length(content) + overhead_bytes;
         RETURN NEXT;
@@ -37,6 +43,9 @@ $$;
 -- tool is followed by the message that called it. Two parts are there whatever their size: the newest input, which is the
 -- task of the model, and the newest step, which may have calls that are still to be carried out. At most `max_events`
 -- events of the log are considered.
+--
+-- Not returned are discarded inputs, and what a run with `unanswered_left_out` consumed after its last answer. They
+-- use nothing of the budget. If there are any, the last row has the type 'left_out' and their number as `data`.
 --
 -- `content` is the text of a consumed input. The text is in the event input.accepted, which input_event_id names. In rows
 -- of earlier releases it is NULL: there the event is searched. Inputs are consumed in the order in which they were
@@ -61,6 +70,9 @@ DECLARE
     in_step boolean := false;
     first_event_id bigint;
     accepted_before bigint;
+    -- The run of which no answer was met yet, if its unanswered turns are left out.
+    left_out_run uuid;
+    left_out_turns integer := 0;
     event record;
 BEGIN
     SELECT min(newest.id) INTO first_event_id FROM (
@@ -71,9 +83,29 @@ BEGIN
         SELECT e.id, e.run_id, e.type, e.data, e.record, e.input_event_id
         FROM session_events e
         WHERE e.session_id = target_session_id AND e.id >= first_event_id
-          AND e.type IN ('input.consumed', 'message', 'tool.call', 'tool.result')
+          AND e.type IN ('input.consumed', 'message', 'tool.call', 'tool.result', 'run.failed', 'run.cancelled')
         ORDER BY e.id DESC
     LOOP
+        IF event.type IN ('run.failed', 'run.cancelled') THEN
+            left_out_run := NULL;
+            SELECT r.id INTO left_out_run FROM runs r WHERE r.id = event.run_id AND r.unanswered_left_out;
+            CONTINUE;
+        END IF;
+        IF event.type = 'message' AND event.run_id = left_out_run THEN
+            left_out_run := NULL;
+        END IF;
+        -- A fork marks in `record` what its origin leaves out.
+        IF event.type IN ('input.consumed', 'tool.result') AND (
+            event.run_id = left_out_run OR event.record IS NOT NULL
+            OR (event.type = 'input.consumed' AND EXISTS (
+                SELECT FROM session_events d
+                WHERE d.session_id = target_session_id AND d.data->>'input_id' = event.data->>'input_id'
+                  AND d.type LIKE 'input.%' AND d.type = 'input.discarded'
+            ))
+        ) THEN
+            left_out_turns := left_out_turns + 1;
+            CONTINUE;
+        END IF;
         IF used_bytes >= budget_bytes AND NOT in_step THEN
             EXIT WHEN has_input AND has_message;
             CONTINUE WHEN CASE event.type WHEN 'input.consumed' THEN has_input ELSE has_message END;
@@ -117,5 +149,14 @@ BEGIN
         used_bytes := used_bytes + overhead_bytes;
         RETURN NEXT;
     END LOOP;
+    IF left_out_turns > 0 THEN
+        event_id := NULL;
+        run_id := NULL;
+        type := 'left_out';
+        data := to_jsonb(left_out_turns);
+        record := NULL;
+        content := NULL;
+        RETURN NEXT;
+    END IF;
 END;
 $$;

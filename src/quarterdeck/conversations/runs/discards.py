@@ -1,0 +1,48 @@
+"""Discards an input: withdraws one that no run has consumed, or drops one whose run failed."""
+
+from uuid import UUID
+
+from quarterdeck.conversations.events import log as events
+from quarterdeck.conversations.events.model import EventType, NewEvent
+from quarterdeck.conversations.events.notifications import event_payloads, notify
+from quarterdeck.conversations.runs import discards_store as store
+from quarterdeck.conversations.runs import lifecycle
+from quarterdeck.core import errors
+from quarterdeck.db.database import Connection
+
+WITHDRAWN, DROPPED = "withdrawn", "dropped"
+
+
+async def discard(connection: Connection, session_id: UUID, workspace_id: UUID, input_id: UUID) -> str:
+    """Returns the reason that was logged. Part of the caller's transaction, which holds the session's lock."""
+    found = {event.type: event for event in await store.events_of(connection, session_id, input_id)}
+    accepted = found.get(EventType.INPUT_ACCEPTED)
+    if accepted is None:
+        raise errors.not_found("input")
+    if EventType.INPUT_DISCARDED in found:
+        raise errors.input_discarded()
+    consumed = found.get(EventType.INPUT_CONSUMED)
+    if consumed is None:
+        return await _withdraw(connection, session_id, workspace_id, input_id, accepted)
+    if await store.end_of_run(connection, session_id, consumed) != EventType.RUN_FAILED:
+        raise errors.input_in_use()
+    await _log(connection, session_id, consumed.run_id, input_id, DROPPED)
+    return DROPPED
+
+
+async def _withdraw(
+    connection: Connection, session_id: UUID, workspace_id: UUID, input_id: UUID, accepted: store.InputEvent
+) -> str:
+    run_id = await store.waits_in(connection, session_id, accepted)
+    if run_id is None:
+        raise errors.input_in_use()
+    await _log(connection, session_id, run_id, input_id, WITHDRAWN)
+    if await store.withdraw(connection, run_id, accepted.text_bytes):
+        await lifecycle.cancel(connection, run_id, session_id, workspace_id)
+    return WITHDRAWN
+
+
+async def _log(connection: Connection, session_id: UUID, run_id: UUID, input_id: UUID, reason: str) -> None:
+    data = {"input_id": str(input_id), "reason": reason}
+    await events.append(connection, session_id, run_id, [NewEvent(EventType.INPUT_DISCARDED, data)])
+    await notify(connection, event_payloads([session_id]))

@@ -1,0 +1,69 @@
+"""SQL for inputs that are discarded by their id. Callers hold the lock of the session."""
+
+from uuid import UUID
+
+from msgspec import Struct
+
+from quarterdeck.db.database import Connection
+
+# LIKE: only then the index session_events_of_input is used.
+_EVENTS = """
+SELECT type, id, run_id, coalesce(octet_length(data->>'text'), 0) FROM session_events
+WHERE session_id = %s AND data->>'input_id' = %s AND type LIKE 'input.%%' ORDER BY id
+"""
+# The run that accepted the input, or the active one if that run has failed and passed the input on.
+_WAITS_IN = """
+SELECT id FROM runs
+WHERE session_id = %s AND state NOT IN ('succeeded', 'failed', 'cancelled')
+  AND (id = %s OR state IN ('queued', 'running')) AND consumed_through < %s AND last_input >= %s
+ORDER BY id = %s DESC LIMIT 1
+"""
+# last_input is the last input that waits, or else consumed_through: then the run can succeed.
+_WITHDRAW = """
+UPDATE runs r
+SET inputs_accepted = r.inputs_accepted - 1, unconsumed_bytes = greatest(r.unconsumed_bytes - %s, 0),
+    last_input = coalesce((SELECT max(w.event_id) FROM waiting_inputs(r.id, %s, 0) w), r.consumed_through),
+    updated_at = clock_timestamp()
+WHERE r.id = %s
+RETURNING r.consumed_through = r.last_input AND r.inputs_consumed = 0
+"""
+_END_OF_RUN = """
+SELECT type FROM session_events
+WHERE session_id = %s AND id > %s AND run_id = %s AND type IN ('run.succeeded', 'run.failed', 'run.cancelled')
+ORDER BY id LIMIT 1
+"""
+_ALL_BYTES = 2**63 - 1
+
+
+class InputEvent(Struct, frozen=True):
+    """An event of one input."""
+
+    type: str
+    id: int
+    run_id: UUID
+    text_bytes: int
+
+
+async def events_of(connection: Connection, session_id: UUID, input_id: UUID) -> list[InputEvent]:
+    rows = await (await connection.execute(_EVENTS, (session_id, str(input_id)))).fetchall()
+    return [InputEvent(*row) for row in rows]
+
+
+async def waits_in(connection: Connection, session_id: UUID, accepted: InputEvent) -> UUID | None:
+    """The run that is to consume the input."""
+    values = (session_id, accepted.run_id, accepted.id, accepted.id, accepted.run_id)
+    row = await (await connection.execute(_WAITS_IN, values)).fetchone()
+    return None if row is None else row[0]
+
+
+async def withdraw(connection: Connection, run_id: UUID, text_bytes: int) -> bool:
+    """After an input was logged as discarded. True if the run has consumed nothing and has nothing to consume."""
+    row = await (await connection.execute(_WITHDRAW, (text_bytes, _ALL_BYTES, run_id))).fetchone()
+    assert row is not None
+    return bool(row[0])
+
+
+async def end_of_run(connection: Connection, session_id: UUID, consumed: InputEvent) -> str | None:
+    """The type of the event that ended the run, as the log has it: the runs of a fork are only in its log."""
+    row = await (await connection.execute(_END_OF_RUN, (session_id, consumed.id, consumed.run_id))).fetchone()
+    return None if row is None else row[0]

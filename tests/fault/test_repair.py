@@ -1,0 +1,168 @@
+"""Conversations that are repaired: refused requests, inputs that are withdrawn or dropped, and forks. With a worker of
+its own and a model in the test's hands."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from tests.contract.provider_server import OPENAI, Reply, refuses, streams
+from tests.fault.stand_in import FIRST, LAST, Gate, StandIn, asking, call_then_answer, new_session
+from tests.workers import at_rest, check_log, ended, log_of, working
+from tests.world import PATIENT, Server, World, clone_database, drop_database, error_of, serving
+
+NO_RESULT = "Not carried out: the run ended before."
+
+
+@pytest.fixture(scope="module")
+def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    url = clone_database(postgres_url, template)
+    with serving(url, tmp_path_factory.mktemp("api"), **PATIENT) as server:
+        yield server
+    drop_database(postgres_url, url)
+
+
+@pytest.fixture(scope="module")
+def door(server: Server) -> Iterator[socket.socket]:
+    """With the one worker of this file, which asks whoever is behind it."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as door,
+        working(server.database_url, server.data_dir, MODEL_REQUEST_RETRIES=0, **asking(door)),
+    ):
+        yield door
+
+
+@pytest.fixture
+async def stand_in(door: socket.socket) -> AsyncIterator[StandIn]:
+    async with StandIn.running(door) as stand_in:
+        yield stand_in
+
+
+def refusal(status: int = 400) -> Reply:
+    return refuses(status, OPENAI.error("invalid_request_error", "I do not take this."))
+
+
+async def talk(world: World, session_id: str, text: str) -> dict[str, Any]:
+    """The run of this input, when it has ended."""
+    answer = await world.submit(session_id, text)
+    assert answer.status_code == 200, answer.text
+    return await ended(world, answer.json()["run_id"])
+
+
+def of_type(entries: list[dict[str, Any]], type_: str) -> list[dict[str, Any]]:
+    return [entry for entry in entries if entry["type"] == type_]
+
+
+async def test_a_session_goes_on_after_a_refused_message(world: World, stand_in: StandIn) -> None:
+    session_id = await new_session(world, "refuses")
+    stand_in.replies["refuses"] = [streams(OPENAI.text("One.")), refusal()]
+    assert (await talk(world, session_id, "first"))["state"] == "succeeded"
+    assert (await talk(world, session_id, "poison"))["state"] == "failed"
+    assert (await talk(world, session_id, "next"))["state"] == "succeeded"
+    assert stand_in.texts("refuses") == [["first"], ["first", "poison"], ["first", "next"]]
+    log = await log_of(world, session_id)
+    check_log(log)
+    assert of_type(log, "run.failed")[0]["data"]["refused_by_provider"] is True
+    assert not of_type(log, "context.trimmed"), "nothing was too long"
+
+
+@pytest.mark.parametrize("status", [503, 401])
+async def test_turns_stay_when_the_message_was_not_refused(world: World, stand_in: StandIn, status: int) -> None:
+    model = f"away-{status}"
+    session_id = await new_session(world, model)
+    stand_in.replies[model] = [refusal(status)]
+    assert (await talk(world, session_id, "first"))["state"] == "failed"
+    assert (await talk(world, session_id, "next"))["state"] == "succeeded"
+    assert stand_in.texts(model) == [["first"], ["first", "next"]]
+    assert "refused_by_provider" not in of_type(await log_of(world, session_id), "run.failed")[0]["data"]
+
+
+async def test_only_the_turns_since_the_last_answer_are_left_out(world: World, stand_in: StandIn) -> None:
+    """The second request is refused, perhaps because of the tool's result: the answer with its call stays."""
+    session_id = await new_session(world, "later")
+    stand_in.replies["later"] = [*call_then_answer()[:1], refusal()]
+    assert (await talk(world, session_id, "first"))["state"] == "failed"
+    assert (await talk(world, session_id, "next"))["state"] == "succeeded"
+    user, assistant, tool, last = stand_in.asked["later"][-1]
+    assert (user["content"], assistant["content"], last["content"]) == ("first", FIRST, "next")
+    assert tool == {"role": "tool", "tool_call_id": "call_1", "content": NO_RESULT}
+
+
+async def inputs_of(world: World, session_id: str) -> list[str]:
+    """The paths of the inputs, oldest first."""
+    accepted = of_type(await log_of(world, session_id), "input.accepted")
+    return [f"/v1/sessions/{session_id}/inputs/{entry['data']['input_id']}" for entry in accepted]
+
+
+async def test_a_running_run_succeeds_without_a_withdrawn_input(world: World, stand_in: StandIn) -> None:
+    session_id = await new_session(world, "withdraws")
+    gate = Gate()
+    stand_in.replies["withdraws"] = [gate.reply(OPENAI.text(LAST))]
+    running = asyncio.create_task(talk(world, session_id, "first"))
+    await gate.is_reached()
+    await world.submit(session_id, "second")
+    first, second = await inputs_of(world, session_id)
+    assert error_of(await world.delete(first)) == (409, "conflict"), "it is being answered"
+    assert (await world.delete(second)).status_code == 204
+    gate.opened.set()
+    run = await running
+    assert (run["state"], run["inputs_accepted"], run["inputs_consumed"]) == ("succeeded", 1, 1)
+    assert stand_in.texts("withdraws") == [["first"]]
+    assert error_of(await world.delete(first)) == (409, "conflict"), "it was answered"
+    check_log(await log_of(world, session_id))
+
+
+async def test_a_failed_run_does_not_pass_on_a_withdrawn_input(world: World, stand_in: StandIn) -> None:
+    session_id = await new_session(world, "passes on")
+    gate = Gate()
+    stand_in.replies["passes on"] = [gate.reply(after=refusal())]
+    running = asyncio.create_task(talk(world, session_id, "first"))
+    await gate.is_reached()
+    for text in ("second", "third"):
+        await world.submit(session_id, text)
+    _, _, third = await inputs_of(world, session_id)
+    assert (await world.delete(third)).status_code == 204
+    gate.opened.set()
+    assert (await running)["state"] == "failed"
+    await at_rest(world, session_id)
+    assert stand_in.texts("passes on") == [["first"], ["second"]]
+    check_log(await log_of(world, session_id))
+
+
+async def test_the_model_no_longer_sees_a_dropped_input(world: World, stand_in: StandIn) -> None:
+    session_id = await new_session(world, "drops")
+    stand_in.replies["drops"] = [*call_then_answer()[:1], refusal(503)]
+    assert (await talk(world, session_id, "first"))["state"] == "failed"
+    (first,) = await inputs_of(world, session_id)
+    assert (await world.delete(first)).status_code == 204
+    assert error_of(await world.delete(first)) == (409, "conflict")
+    assert (await talk(world, session_id, "next"))["state"] == "succeeded"
+    # The answer stays, and a conversation starts with the user.
+    assert stand_in.texts("drops")[-1] == ["(an earlier message was removed)", "next"]
+    log = await log_of(world, session_id)
+    check_log(log)
+    assert [entry["data"]["reason"] for entry in of_type(log, "input.discarded")] == ["dropped"]
+
+
+async def test_an_input_is_either_consumed_or_withdrawn(world: World, stand_in: StandIn) -> None:
+    """Inputs are withdrawn while a worker takes them."""
+
+    async def race(model: str) -> None:
+        session_id = await new_session(world, model)
+        stand_in.replies[model] = call_then_answer()
+        for text in ("first", "second"):
+            await world.submit(session_id, text)
+        paths = await inputs_of(world, session_id)
+        answers = await asyncio.gather(*map(world.delete, paths))
+        await at_rest(world, session_id)
+        log = await log_of(world, session_id)
+        check_log(log)
+        withdrawn = {entry["data"]["input_id"] for entry in of_type(log, "input.discarded")}
+        assert {path.rsplit("/", 1)[1]: answer.status_code for path, answer in zip(paths, answers, strict=True)} == {
+            entry["data"]["input_id"]: 204 if entry["data"]["input_id"] in withdrawn else 409
+            for entry in of_type(log, "input.accepted")
+        }
+
+    await asyncio.gather(*(race(f"race-{number}") for number in range(12)))
