@@ -63,10 +63,10 @@ function input(block, { edit, withdraw, drop }) {
     el(
       "div",
       { class: "meta" },
+      timestamp(block.at),
       isStored && edit && !isUnread && button("Edit", () => edit(block), "Edit in a new session"),
       block.canDrop && drop && button("Remove", () => drop(block), "Hide this message from the model"),
       isStored && isUnread && withdraw && button("Withdraw", () => withdraw(block)),
-      timestamp(block.at),
       el("p", { class: "stage" }, block.note),
       block.isLeftOut && el("p", { class: "left-out-note" }, NOT_VISIBLE),
     ),
@@ -112,7 +112,7 @@ function fork({ sessionId, at }) {
 
 function end(block, { retry }) {
   const [tone, sign] = RUN_ENDS[block.state];
-  const canRetry = retry && block.state !== "succeeded" && block.isKnown && !block.isRetried;
+  const canRetry = retry && block.state !== "succeeded" && block.hasInputs && block.isKnown && !block.isRetried;
   const facts = [
     block.durationMs !== null && formatDuration(block.durationMs),
     block.usage && formatTokens(block.usage),

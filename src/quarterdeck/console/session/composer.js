@@ -1,8 +1,7 @@
 // The message box of a session.
 
 import { post } from "../api.js";
-import { field } from "../dialogs.js";
-import { el, fill } from "../dom.js";
+import { el, fill, uniqueId } from "../dom.js";
 import { errorBox } from "../notices.js";
 import { draft, setDraft } from "./drafts.js";
 
@@ -20,7 +19,9 @@ const DELIVERIES = [
  */
 export function composer(sessionId, signal, send, isArchived) {
   let runId = null;
-  const text = el("textarea", { rows: 1, value: draft(sessionId), on: { input: onInput, keydown: onKeydown } });
+  const hint = el("span", { class: "hint", id: uniqueId("hint") }, "Enter to send, Shift+Enter for a new line");
+  const attributes = { rows: 1, placeholder: "Message", "aria-label": "Message", "aria-describedby": hint.id };
+  const text = el("textarea", { ...attributes, value: draft(sessionId), on: { input: onInput, keydown: onKeydown } });
   const submit = el("button", { type: "submit", class: "primary" }, "Send");
   const options = DELIVERIES.map(([value, label]) => el("option", { value }, label));
   const delivery = el("select", { class: "delivery", "aria-label": "Delivery", hidden: true, on: { change: updateLabel } }, options);
@@ -33,8 +34,8 @@ export function composer(sessionId, signal, send, isArchived) {
     errorPlace,
     isArchived
       ? el("p", { class: "muted" }, "This session is archived. Unarchive it to send messages.")
-      : field("Message", text, "Enter to send, Shift+Enter for a new line"),
-    el("div", { class: "buttons" }, !isArchived && [submit, delivery], cancel, state),
+      : text,
+    el("div", { class: "buttons" }, !isArchived && [submit, delivery], cancel, !isArchived && hint, state),
   );
 
   function onInput() {

@@ -142,10 +142,18 @@ export class Conversation {
   #inputDiscarded(event) {
     const { input_id: inputId, reason = "" } = event.data;
     const note = DISCARD_NOTES[reason] ?? `Discarded: ${reason}`;
+    if (reason in DISCARD_NOTES) this.#inputRemoved(event.run_id);
     const input = this.#unread.take(inputId);
     if (input !== undefined) this.#addInput(input, "discarded", note);
     else if (!this.#context.drop(inputId)) return;
     this.#announce(`Input ${note}`);
+  }
+
+  /** A run whose inputs are all withdrawn or dropped cannot be retried. */
+  #inputRemoved(runId) {
+    this.runs.inputDiscarded(runId);
+    const end = this.#ends.get(runId);
+    if (end !== undefined) Object.assign(end, { hasInputs: this.runs.get(runId).inputs > 0, revision: end.revision + 1 });
   }
 
   #runStarted(event) {
@@ -195,11 +203,11 @@ export class Conversation {
     const { reason = "", next_run_id: next, refused_by_provider: isRefused } = event.data;
     this.#context.failed(event.run_id);
     if (isRefused) this.#context.leaveOut(event.run_id);
+    const moved = next === undefined ? [] : this.#unread.ofRun(event.run_id);
+    if (next !== undefined) this.runs.followUp(next, event, moved.length);
     this.#runEnded(event, "failed", `Failed: ${reason}`);
     if (next === undefined) return;
     this.activeRun = next;
-    this.runs.followUp(next, event);
-    const moved = this.#unread.ofRun(event.run_id);
     for (const input of moved) Object.assign(input, { runId: next, stage: MOVED });
     this.#note(event, `${pluralize(moved.length, "input")} moved to the next run.`);
   }
@@ -208,10 +216,11 @@ export class Conversation {
     const wasActive = this.activeRun === null || this.activeRun === event.run_id;
     if (wasActive) this.#stopWriting(event);
     const durationMs = this.runs.ended(event, state);
-    const end = { kind: "end", state, text, durationMs, usage: null, isKnown: this.#isLive, isRetried: false };
+    const hasInputs = this.runs.get(event.run_id)?.inputs > 0;
+    const end = { kind: "end", state, text, durationMs, hasInputs, usage: null, isKnown: this.#isLive, isRetried: false };
     this.#ends.set(event.run_id, this.#add(event, end));
     // The server starts the next run in the transaction that ends this one.
-    if (wasActive) this.activeRun = this.runs.activateNext();
+    if (wasActive) this.activeRun = this.runs.oldestPending;
     this.#announce(`Run: ${text}`);
   }
 

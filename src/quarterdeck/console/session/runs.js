@@ -19,23 +19,29 @@ export class Runs {
       return false;
     }
     run.steered.push(at);
+    run.inputs += 1;
     run.texts.push(event.data.text);
     return true;
   }
 
   /** The run that takes over the unread inputs of a failed run. */
-  followUp(runId, event) {
+  followUp(runId, event, count) {
     this.#create(runId, Date.parse(event.created_at), [], "queued");
+    this.#byId.get(runId).inputs = count;
+    const failed = this.#byId.get(event.run_id);
+    if (failed !== undefined) failed.inputs -= count;
     this.revision += 1;
   }
 
-  /** Makes the oldest pending run the active one. Returns its id, or null if none is pending. */
-  activateNext() {
-    const next = this.all.slice(this.#firstOpen()).find((run) => run.state === "pending");
-    if (next === undefined) return null;
-    next.state = "queued";
-    this.revision += 1;
-    return next.id;
+  /** The run that starts when the active one ends, or null. */
+  get oldestPending() {
+    return this.all.slice(this.#firstOpen()).find((run) => run.state === "pending")?.id ?? null;
+  }
+
+  /** An input was withdrawn or dropped: a retry does not repeat it. */
+  inputDiscarded(runId) {
+    const run = this.#byId.get(runId);
+    if (run !== undefined) run.inputs -= 1;
   }
 
   get(runId) {
@@ -88,6 +94,8 @@ export class Runs {
       until: null,
       phases: [{ state: "queued", from, until: null }],
       steered: [],
+      /** The number of inputs that a retry would repeat. */
+      inputs: texts.length,
       texts,
     };
     this.#byId.set(id, run);

@@ -15,9 +15,9 @@ export function sessionFields(session, signal) {
   const skills = el("div", { class: "skill-choices" }, loading("skills"));
   listSkills(skills, session?.skills ?? [], signal);
   return [
-    field("Title", title, "Optional."),
+    field("Title", title),
     modelField(session, signal),
-    field("Instructions", instructions, "Optional. Instructions that the agent always follows."),
+    field("Instructions", instructions, "Instructions that the agent always follows."),
     el("fieldset", {}, el("legend", {}, "Skills"), skills),
     settingsFields(session?.settings ?? {}),
   ];

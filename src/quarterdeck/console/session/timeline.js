@@ -109,7 +109,8 @@ function legend() {
     ["Queued", svg("rect", { class: "queued", x: 1, y: 7, width: 18, height: 6 })],
     ["Running", svg("rect", { class: "running", x: 1, y: 4, width: 18, height: 12, rx: 1.5 })],
     ["Steered", svg("path", { class: "steered", d: "M10 14 l5 -8 h-10 z" })],
-    ...["succeeded", "failed", "cancelled"].map((state) => [capitalize(state), stateIcon(state, 10, 10)]),
+    ["Completed", stateIcon("succeeded", 10, 10)],
+    ...["failed", "cancelled"].map((state) => [capitalize(state), stateIcon(state, 10, 10)]),
   ];
   const icon = (shape) => svg("svg", { width: 20, height: 20, "aria-hidden": "true" }, shape);
   return el("p", { class: "legend" }, entries.map(([name, shape]) => el("span", {}, icon(shape), name)));
