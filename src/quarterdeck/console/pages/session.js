@@ -127,8 +127,7 @@ class SessionPage {
     this.#setUsage = details.setUsage;
     this.#transcript.node.classList.toggle("archived", isArchived);
     const onChange = (changed) => {
-      // The response to a change has no usage.
-      this.#session = { usage: this.#session.usage, ...changed };
+      this.#session = changed;
       this.#drawSession();
       this.#draw();
       this.#header.querySelector("h1").focus();

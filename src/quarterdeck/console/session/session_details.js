@@ -12,7 +12,7 @@ import { formatTokens } from "./token_usage.js";
 /** `setUsage(usage)` updates the tokens. */
 export function sessionDetails(session, signal) {
   const tokens = el("dd", {});
-  const setUsage = (usage = { input_tokens: 0, output_tokens: 0 }) => fill(tokens, formatTokens(usage) ?? "None yet");
+  const setUsage = (usage) => fill(tokens, formatTokens(usage) ?? "None yet");
   setUsage(session.usage);
   const node = el(
     "dl",
@@ -33,7 +33,7 @@ function row(name, ...value) {
 }
 
 /** Only the settings that are not the model's own. */
-function settings({ temperature, max_output_tokens: maxTokens, reasoning_effort: effort } = { temperature: null, max_output_tokens: null, reasoning_effort: null }) {
+function settings({ temperature, max_output_tokens: maxTokens, reasoning_effort: effort }) {
   const all = [
     ["Temperature", temperature],
     ["Max output tokens", maxTokens?.toLocaleString("en") ?? null],
