@@ -6,7 +6,7 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-ver
 
 ARGS ?=
 
-.PHONY: setup serve test test-all coverage fault model availability soak fuzz browser screenshots bench bench-smoke bench-peers costs check audit sbom format openapi client lock clean
+.PHONY: setup serve test test-all coverage fault model availability soak fuzz browser screenshots bench bench-smoke bench-peers costs check audit sbom format openapi client vendor lock clean
 
 setup: .venv/.runtime
 
@@ -95,6 +95,10 @@ openapi: .venv/.dev
 # After the same change: the methods of the Python client are written from the route table.
 client: .venv/.dev
 	$(BIN)/python -m codegen.client
+
+# Copies the libraries of the console from npm, in the versions of codegen/console_vendor/package-lock.json.
+vendor:
+	codegen/console_vendor/update.sh
 
 # Adds and removes packages; versions stay as they are locked. `make lock ARGS=--upgrade` takes newer ones.
 lock: .venv/.dev

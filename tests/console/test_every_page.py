@@ -41,6 +41,7 @@ DIALOGS = [
     ("keys", "Rotate Ada's browser"),
     ("keys", "Revoke Ada's browser"),
     ("sessions", "New session"),
+    ("session", "Edit session"),
     ("session", "Share"),
     ("session", "More", "Rename…"),
     ("session", "More", "Archive…"),

@@ -20,25 +20,44 @@ _APPEND = """
 INSERT INTO session_events (session_id, run_id, type, data)
 SELECT %s, (entry->>'run_id')::uuid, entry->>'type', entry->'data' FROM jsonb_array_elements(%s::jsonb) AS entry
 """
-# Markdown and the expected HTML.
+# Markdown and the expected HTML, without line breaks between elements, `rel` and `target`.
 MARKDOWN = [
-    ("a **b** and *c* and ***d***", "<p>a <strong>b</strong> and <em>c</em> and <strong><em>d</em></strong></p>"),
+    ("a **b** and *c* and ***d***", "<p>a <strong>b</strong> and <em>c</em> and <em><strong>d</strong></em></p>"),
     ("snake_case_name and 2 * 3 * 4", "<p>snake_case_name and 2 * 3 * 4</p>"),
     ("_so_ \\*not so\\* `a*b*` ``a`b``", "<p><em>so</em> *not so* <code>a*b*</code> <code>a`b</code></p>"),
     ("**open *and [open", "<p>**open *and [open</p>"),
+    ("two\nlines", "<p>two<br>lines</p>"),
     ("## Two\n\ntext", "<h4>Two</h4><p>text</p>"),
     (
         "- a\n- b\n  - c\n\n3. d\n4. e",
         '<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul><ol start="3"><li>d</li><li>e</li></ol>',
     ),
-    ("> q\n> r\n\n---", "<blockquote><p>q\nr</p></blockquote><hr>"),
-    ("```js\n<b> *x*\n```\nafter", '<pre tabindex="0"><code>&lt;b&gt; *x*</code></pre><p>after</p>'),
-    ("```\nnever closed", '<pre tabindex="0"><code>never closed</code></pre>'),
+    ("> q\n> r\n\n---", "<blockquote><p>q<br>r</p></blockquote><hr>"),
+    (
+        "|a|b|\n|-|-:|\n|1|~~2~~|",
+        '<div class="table-scroll" tabindex="0"><table><thead><tr><th>a</th><th class="align-right">b</th></tr></thead>'
+        '<tbody><tr><td>1</td><td class="align-right"><s>2</s></td></tr></tbody></table></div>',
+    ),
     ("<b>x</b> <script>y()</script>", "<p>&lt;b&gt;x&lt;/b&gt; &lt;script&gt;y()&lt;/script&gt;</p>"),
     ("[x](javascript:alert(1)) [y](data:text/html,z)", "<p>[x](javascript:alert(1)) [y](data:text/html,z)</p>"),
+    ("[x](JaVaScRiPt&colon;alert(1)) <javascript:z>", "<p>[x](JaVaScRiPt:alert(1)) &lt;javascript:z&gt;</p>"),
+    ("[x](/v1/keys) [y](//e.org)", "<p>[x](/v1/keys) [y](//e.org)</p>"),
     ("[a *b*](http://e.org/x_(y))", '<p><a href="http://e.org/x_(y)">a <em>b</em></a></p>'),
+    ('[a](http://e.org/"onx=1 "t")', '<p><a href="http://e.org/%22onx=1">a</a></p>'),
+    ("[a][r]\n\n[r]: http://e.org 'onclick=x'", '<p><a href="http://e.org">a</a></p>'),
     ("![alt](https://e.org/i.png)", '<p><a href="https://e.org/i.png">Image: alt</a></p>'),
-    ("see https://e.org/a_b_c.", '<p>see <a href="https://e.org/a_b_c">https://e.org/a_b_c</a>.</p>'),
+    ("[![alt](https://e.org/i.png)](https://f.org)", '<p><a href="https://f.org">Image: alt</a></p>'),
+    (
+        "see https://e.org/a_b_c. README.md",
+        '<p>see <a href="https://e.org/a_b_c">https://e.org/a_b_c</a>. README.md</p>',
+    ),
+]
+# Language, code and the expected parts of a code block.
+CODE = [
+    ("py", "def f():\n    return '<b>'", "Python", ["hljs-keyword", "hljs-string"]),
+    ("unknown", "<b> *x*", "unknown", []),
+    ("", "plain", "", []),
+    ('js" onclick="x', "let a = 1", 'js"', []),
 ]
 HOSTILE = [
     "*",
@@ -48,11 +67,9 @@ HOSTILE = [
     "](",
     "[](",
     "![a](http://a ",
-    "**a ",
     "*a*",
     "> ",
     "- ",
-    "1. ",
     "# ",
     "\n",
     "a\n\n",
@@ -60,15 +77,23 @@ HOSTILE = [
     "~~~\n",
     "``` ",
     "http://",
-    "http://a!",
     "\\",
     "*a _b ",
-    "(",
-    "[a](b)",
     "` `` ",
-    " * a\n\n",
     "a",
     "<b>",
+    "|a",
+    "|a|b|\n|-|-|\n",
+    "|",
+    "~~a",
+    "![",
+    "**_a",
+    "<!--",
+    "[a]: b\n",
+    "- a\n  ",
+    "a@b.c ",
+    "![a](http://a) ",
+    "```py\n1 1 'a' \n```\n",
 ]
 # Many opening marks, followed by as many closing marks.
 HOSTILE_PAIRS = [
@@ -77,6 +102,25 @@ HOSTILE_PAIRS = [
     ("[a ", "b](http://e) "),
     ("![a ", "b](http://e) "),
     ("[ *a *b *c *d *e *f *g *h ", " http://x"),
+    ("> ", "a\n"),
+]
+# As much code as is highlighted.
+HOSTILE_CODE = [
+    f"```{language}\n{code * (19_000 // len(code))}"
+    for language in (
+        "bash",
+        "cpp",
+        "css",
+        "javascript",
+        "json",
+        "markdown",
+        "python",
+        "sql",
+        "typescript",
+        "xml",
+        "yaml",
+    )
+    for code in ("'", "1 ", "/*", "<a ", "((", "${`")
 ]
 
 
@@ -105,14 +149,14 @@ async def test_markdown(console: ConsolePage) -> None:
         """async ([source, texts]) => {
             const { markdown } = await import(source);
             return texts.map((text) => {
-                const place = document.createElement("div");
-                place.append(...markdown(text));
+                const place = markdown(text);
                 for (const link of place.querySelectorAll("a")) {
                     if (link.rel !== "noopener noreferrer" || link.target !== "_blank") throw new Error(link.outerHTML);
                     link.removeAttribute("rel");
                     link.removeAttribute("target");
                 }
-                return place.innerHTML;
+                const blocks = [...place.querySelectorAll(".md-block")];
+                return blocks.map((block) => block.innerHTML).join("").replaceAll("\\n", "");
             });
         }""",
         [await module(console, "session/markdown.js"), [text for text, _ in MARKDOWN]],
@@ -120,23 +164,57 @@ async def test_markdown(console: ConsolePage) -> None:
     assert list(zip([text for text, _ in MARKDOWN], found, strict=True)) == MARKDOWN
 
 
-async def test_hostile_markdown_takes_linear_time(console: ConsolePage) -> None:
-    """Quadratic time would take hours for a megabyte."""
+async def test_code_blocks_and_growing_text(console: ConsolePage) -> None:
+    """Code has its language, colours and a copy button. While a text grows, finished blocks stay in the page."""
+    page = console.page
+    await console.open()
+    source = await module(console, "session/markdown.js")
+    for language, code, label, classes in CODE:
+        await page.evaluate(
+            "async ([source, text]) => document.body.replaceChildren((await import(source)).markdown(text))",
+            [source, f"```{language}\n{code}\n```"],
+        )
+        await expect(page.locator(".language")).to_have_text(label)
+        await expect(page.locator("pre[tabindex='0'] > code")).to_have_text(code)
+        for name in classes:
+            await expect(page.locator(f"pre .{name}").first).to_be_visible()
+        assert await page.locator("[onclick]").count() == 0
+        await page.get_by_role("button", name="Copy code").click()
+        assert await page.evaluate("navigator.clipboard.readText()") == code
+    kept = await page.evaluate(
+        """async (source) => {
+            const { MarkdownView } = await import(source);
+            const view = new MarkdownView();
+            view.update("# One\\n\\ntwo **th");
+            const [first, second] = view.node.children;
+            view.update("# One\\n\\ntwo **three**\\n\\n[four][r]");
+            const isKept = view.node.children[0] === first && view.node.children[1] !== second;
+            view.update("# One\\n\\ntwo **three**\\n\\n[four][r]\\n\\n[r]: http://e.org");
+            return [isKept, view.node.textContent.replaceAll("\\n", ""), view.node.querySelectorAll("a").length];
+        }""",
+        source,
+    )
+    assert kept == [True, "Onetwo threefour", 1]
+
+
+async def test_hostile_markdown_takes_bounded_time(console: ConsolePage) -> None:
+    """A megabyte of any text. Quadratic time would take hours."""
     await console.open()
     work = console.page.evaluate(
-        """async ([source, texts, length]) => {
+        """async ([source, texts, length, codes]) => {
             const { markdown } = await import(source);
-            return texts.map((parts) => {
-                const place = document.createElement("div");
-                const share = length / parts.length;
-                place.append(...markdown(parts.map((part) => part.repeat(share / part.length)).join("")));
-                return place.querySelectorAll("*").length;
-            });
+            const repeat = (parts) => parts.map((part) => part.repeat(length / parts.length / part.length)).join("");
+            return [...texts.map(repeat), ...codes].map((text) => markdown(text).querySelectorAll("*").length);
         }""",
-        [await module(console, "session/markdown.js"), [*[(part,) for part in HOSTILE], *HOSTILE_PAIRS], MEGABYTE],
+        [
+            await module(console, "session/markdown.js"),
+            [*[(part,) for part in HOSTILE], *HOSTILE_PAIRS],
+            MEGABYTE,
+            HOSTILE_CODE,
+        ],
     )
-    counts = await asyncio.wait_for(work, 120)
-    assert max(counts) < 10_000, "the number of elements must be limited"
+    counts = await asyncio.wait_for(work, 240)
+    assert max(counts) < 30_000, "the number of elements must be limited"
 
 
 async def test_hostile_text_of_others_is_harmless(world: World, browser: Browser, server: Server) -> None:
@@ -171,9 +249,8 @@ async def test_hostile_text_of_others_is_harmless(world: World, browser: Browser
         assert await console.overflow() <= 0
         await page.get_by_role("button", name="Show all 1,048,576 characters").click()
         await expect(page.get_by_role("button", name="Show all 1,048,576 characters")).to_have_count(0)
-        shown = (
-            await transcript.get_by_role("article", name="Answer").nth(1).evaluate("node => node.textContent.length")
-        )
+        answer = transcript.get_by_role("article", name="Answer").nth(1).locator(".markdown")
+        shown = await answer.evaluate("node => node.textContent.replaceAll('\\n', '').length")
         assert shown == MEGABYTE
         assert await console.overflow() <= 0
         assert await console.accessibility_problems() == []

@@ -37,8 +37,8 @@ function parseJson(text) {
 }
 
 /** Fetches a file and saves it under this name. */
-export async function download(path, query, name) {
-  const response = await send("GET", apiUrl(path, query));
+export async function download(path, query, name, headers = {}) {
+  const response = await send("GET", apiUrl(path, query), { headers });
   const url = URL.createObjectURL(await response.blob());
   const link = document.createElement("a");
   link.href = url;

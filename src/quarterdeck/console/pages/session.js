@@ -8,7 +8,9 @@ import { emptyState, errorBox, loading } from "../notices.js";
 import { composer } from "../session/composer.js";
 import { connectionStatus } from "../session/connection_status.js";
 import { Conversation } from "../session/conversation.js";
+import { editSession } from "../session/edit_dialog.js";
 import { getOutbox } from "../session/outbox.js";
+import { NO_ACTIONS, sessionActions } from "../session/session_actions.js";
 import { sessionDetails } from "../session/session_details.js";
 import { sessionMenu, sessionTitle } from "../session/session_menu.js";
 import { shareDialog } from "../session/share_dialog.js";
@@ -16,14 +18,21 @@ import { timeline } from "../session/timeline.js";
 import { Transcript } from "../session/transcript.js";
 
 const ANNOUNCED_CHARACTERS = 300;
-const EMPTY_HINT = "Send a message to start a run. Messages you send during a run steer it.";
+const EMPTY_HINT = "Send a message to start a run. You can send more messages while it is running.";
+const RUN_ENDS = ["run.succeeded", "run.failed", "run.cancelled"];
 
 export async function show(view, { id }) {
   fill(view.main, loading("session"));
   const path = `/sessions/${encodeURIComponent(id)}`;
   const conversation = new Conversation();
   const { signal } = view;
-  const [session] = await Promise.all([get(path, {}, signal), loadEvents(path, conversation, signal)]);
+  const [session, runs] = await Promise.all([
+    get(path, {}, signal),
+    // The newest runs, for their tokens.
+    get(`${path}/runs`, { limit: 200 }, signal),
+    loadEvents(path, conversation, signal),
+  ]);
+  for (const run of runs.items) conversation.setRun(run);
   if (!signal.aborted) new SessionPage(view, session, conversation).open();
 }
 
@@ -47,6 +56,8 @@ class SessionPage {
   #outbox;
   #isDrawScheduled = false;
   #header = el("div", {});
+  #details = el("div", {});
+  #setUsage = (_usage) => {};
   #footer = el("div", { class: "conversation-footer" });
   #empty = emptyState("No messages yet", canWrite() && el("p", {}, EMPTY_HINT));
   #announcer = el("p", { class: "visually-hidden", role: "status", "aria-live": "polite" });
@@ -56,7 +67,9 @@ class SessionPage {
     this.#view = view;
     this.#session = session;
     this.#conversation = conversation;
-    this.#transcript = new Transcript(conversation, view.signal, () => this.#updateJump());
+    const onError = (error) => this.#composer.showError(error);
+    const actions = canWrite() ? sessionActions(session.id, view.signal, onError) : NO_ACTIONS;
+    this.#transcript = new Transcript(conversation, actions, view.signal, () => this.#updateJump());
     this.#timeline = timeline(conversation.runs, view.signal);
     this.#outbox = getOutbox(session.id);
   }
@@ -79,7 +92,7 @@ class SessionPage {
           { "aria-label": "About this session" },
           el("h2", {}, "Runs"),
           this.#timeline.node,
-          sessionDetails(this.#session, signal),
+          this.#details,
         ),
         el("div", { class: "conversation" }, this.#empty, this.#transcript.node, this.#footer),
       ),
@@ -104,30 +117,43 @@ class SessionPage {
 
   // --- rendering ---
 
-  /** Draws the parts that depend on the session itself: header and composer. */
+  /** Draws the parts that depend on the session itself: header, details and composer. */
   #drawSession() {
     const session = this.#session;
+    const { signal } = this.#view;
     const isArchived = session.archived_at !== null;
+    const details = sessionDetails(session, signal);
+    fill(this.#details, details.node);
+    this.#setUsage = details.setUsage;
+    this.#transcript.node.classList.toggle("archived", isArchived);
     const onChange = (changed) => {
       this.#session = changed;
       this.#drawSession();
       this.#draw();
       this.#header.querySelector("h1").focus();
     };
-    const actions = can("session.manage") && [
-      el("button", { type: "button", on: { click: () => shareDialog(session.id, this.#view.signal) } }, "Share"),
-      sessionMenu(session, onChange),
+    const edit = async () => {
+      const changed = await editSession(session, signal);
+      if (changed !== null) onChange(changed);
+    };
+    const onError = (error) => this.#footer.prepend(errorBox(error));
+    const actions = [
+      can("session.manage") && [
+        el("button", { type: "button", on: { click: edit } }, "Edit session"),
+        el("button", { type: "button", on: { click: () => shareDialog(session.id, signal) } }, "Share"),
+      ],
+      sessionMenu(session, onChange, onError),
     ];
     const tag = isArchived && el("span", { class: "tag" }, "Archived");
     fill(this.#header, this.#view.title(sessionTitle(session), tag, actions));
-    this.#composer = canWrite() ? composer(session.id, this.#view.signal, (text) => this.#send(text), isArchived) : null;
+    this.#composer = canWrite() ? composer(session.id, signal, (text, delivery) => this.#send(text, delivery), isArchived) : null;
     const readOnly = "Read-only: your key does not have the permission session.manage.";
     const content = this.#composer?.node ?? el("p", { class: "card muted" }, readOnly);
     fill(this.#footer, this.#jump, this.#connection.node, content);
   }
 
-  #send(text) {
-    this.#conversation.send(this.#outbox.put(text));
+  #send(text, delivery) {
+    this.#conversation.send(this.#outbox.put(text, delivery));
     this.#transcript.jumpToEnd();
     this.#scheduleDraw();
   }
@@ -144,11 +170,26 @@ class SessionPage {
       for await (const { type, data } of streamEvents(path, this.#conversation.position, signal, onConnection)) {
         if (type === "message.delta") this.#conversation.delta(data);
         else this.#conversation.event(data);
+        if (RUN_ENDS.includes(type)) this.#loadUsage(data.run_id);
         this.#scheduleDraw();
       }
     } catch (error) {
       // Keep the composer: the user may want to copy the draft.
       if (!signal.aborted) this.#footer.prepend(errorBox(error));
+    }
+  }
+
+  /** The tokens of a run that has ended, and of the session. Without them the page is complete, too. */
+  async #loadUsage(runId) {
+    const { signal } = this.#view;
+    try {
+      const [run, { usage }] = await Promise.all([get(`/runs/${runId}`, {}, signal), get(`/sessions/${this.#session.id}`, {}, signal)]);
+      this.#conversation.setRun(run);
+      this.#session = { ...this.#session, usage };
+      this.#setUsage(usage);
+      this.#scheduleDraw();
+    } catch {
+      // The next run, or the next visit, loads them.
     }
   }
 

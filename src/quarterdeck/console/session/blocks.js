@@ -1,62 +1,85 @@
 // Renders the blocks of a conversation.
 
-import { el } from "../dom.js";
+import { el, fill } from "../dom.js";
 import { formatDuration } from "../time_format.js";
 import { visibleName } from "../visible_text.js";
 import { longText, MAX_CHARACTERS } from "./long_text.js";
-import { markdown } from "./markdown.js";
+import { markdown, MarkdownView } from "./markdown.js";
+import { formatTokens } from "./token_usage.js";
+import { timestamp } from "./timestamp.js";
 
 const RUN_ENDS = { succeeded: ["good", "✓"], failed: ["bad", "✕"], cancelled: ["warn", "■"] };
 const TOOL_STATES = { running: "Running…", done: "", unfinished: "No result" };
+const NOT_VISIBLE = "Not visible to the model";
 
 const RENDER = {
-  input: (block) => input(block.text, block.note, block.state),
-  answer: (block) => answer(longText(block.text, markdown), block.isPartial && "Stopped; partial text not saved"),
+  input,
+  answer: (block) => answer(longText(block.text, markdown), block),
   tool,
-  note: (block) => el("p", { class: "block note" }, block.text),
+  note: (block) => el("p", { class: "block note" }, block.text, timestamp(block.at)),
+  fork,
   end,
 };
 
-export function renderBlock(block) {
-  return RENDER[block.kind](block);
+/** `actions`: `edit(block)`, `withdraw(block)`, `drop(block)`, `retry(block)`; null if the user is not allowed to. */
+export function renderBlock(block, actions) {
+  return RENDER[block.kind](block, actions);
 }
 
 /** Replaces a rendered block. Keeps the open state and the focus. */
-export function updateBlock(node, block) {
-  const fresh = renderBlock(block);
+export function updateBlock(node, block, actions) {
+  const fresh = renderBlock(block, actions);
   const hadFocus = node.contains(document.activeElement);
   fresh.open = node.open;
   node.replaceWith(fresh);
-  if (hadFocus) fresh.querySelector("summary")?.focus({ preventScroll: true });
+  if (hadFocus) fresh.querySelector("summary, button")?.focus({ preventScroll: true });
   return fresh;
 }
 
-export function pendingInput({ text, note, isSending }) {
-  return input(text, note, isSending ? "sending" : "accepted");
-}
-
 /** The answer while it is written. Of a long answer only the end is shown. */
-export function streamingAnswer(text) {
-  if (text.length <= MAX_CHARACTERS) return answer(markdown(text), false);
-  return answer(el("p", {}, `… ${text.slice(-MAX_CHARACTERS)}`), false);
+export class StreamingAnswer {
+  #view = new MarkdownView();
+  #end = el("p", { class: "preformatted" });
+  #content = el("div", {}, this.#view.node);
+  node = answer(this.#content, { isPartial: false, at: null });
+
+  update(text) {
+    this.node.hidden = text === "";
+    const isLong = text.length > MAX_CHARACTERS;
+    if (isLong) this.#end.textContent = `… ${text.slice(-MAX_CHARACTERS)}`;
+    else this.#view.update(text);
+    const shown = isLong ? this.#end : this.#view.node;
+    if (shown.parentNode === null) fill(this.#content, shown);
+  }
 }
 
-function input(text, note, state) {
-  const content = longText(text, (part) => el("p", { class: "preformatted" }, part));
+function input(block, { edit, withdraw, drop }) {
+  const isUnread = block.state === "accepted";
+  const isStored = block.eventId !== null;
   return el(
     "article",
-    { class: `block input ${state}`, "aria-label": "Input" },
-    el("div", { class: "bubble" }, content),
-    el("p", { class: "stage" }, note),
+    { class: `block input ${block.state} ${block.isLeftOut ? "left-out" : ""}`, "aria-label": "Input" },
+    el("div", { class: "bubble" }, longText(block.text, (part) => el("p", { class: "preformatted" }, part))),
+    el(
+      "div",
+      { class: "meta" },
+      timestamp(block.at),
+      isStored && edit && !isUnread && button("Edit", () => edit(block), "Edit in a new session"),
+      block.canDrop && drop && button("Remove", () => drop(block), "Hide this message from the model"),
+      isStored && isUnread && withdraw && button("Withdraw", () => withdraw(block)),
+      el("p", { class: "stage" }, block.note),
+      block.isLeftOut && el("p", { class: "left-out-note" }, NOT_VISIBLE),
+    ),
   );
 }
 
-function answer(content, note) {
+function answer(content, { isPartial, at }) {
   return el(
     "article",
     { class: "block answer", "aria-label": "Answer" },
     el("div", { class: "prose" }, content),
-    note && el("p", { class: "stage" }, note),
+    isPartial && el("p", { class: "stage" }, "Stopped; partial text not saved"),
+    timestamp(at),
   );
 }
 
@@ -65,8 +88,15 @@ function tool(block) {
   const state = TOOL_STATES[block.state];
   return el(
     "details",
-    { class: `block tool ${block.state}` },
-    el("summary", {}, el("code", {}, visibleName(block.name)), state && el("span", { class: "muted" }, ` ${state}`)),
+    { class: `block tool ${block.state} ${block.isLeftOut ? "left-out" : ""}` },
+    el(
+      "summary",
+      {},
+      el("code", {}, visibleName(block.name)),
+      state && el("span", { class: "muted" }, ` ${state}`),
+      block.isLeftOut && el("span", { class: "left-out-note" }, NOT_VISIBLE),
+      timestamp(block.at),
+    ),
     callArguments === null ? el("p", { class: "muted" }, "No arguments") : [el("h3", {}, "Arguments"), longText(callArguments, pre)],
     block.result !== null && [el("h3", {}, "Result"), longText(block.result, pre)],
   );
@@ -76,13 +106,29 @@ function pre(text) {
   return el("pre", { tabindex: "0" }, text);
 }
 
-function end(block) {
+function fork({ sessionId, at }) {
+  return el("p", { class: "block note" }, "Forked from ", el("a", { href: `#/sessions/${sessionId}` }, "another session"), timestamp(at));
+}
+
+function end(block, { retry }) {
   const [tone, sign] = RUN_ENDS[block.state];
+  const canRetry = retry && block.state !== "succeeded" && block.hasInputs && block.isKnown && !block.isRetried;
+  const facts = [
+    block.durationMs !== null && formatDuration(block.durationMs),
+    block.usage && formatTokens(block.usage),
+    block.isRetried && "Retried",
+  ];
   return el(
-    "p",
+    "div",
     { class: `block end ${tone}` },
-    el("span", { "aria-hidden": "true" }, `${sign} `),
-    block.text,
-    block.durationMs !== null && el("span", { class: "muted" }, ` ${formatDuration(block.durationMs)}`),
+    el("p", {}, el("span", { "aria-hidden": "true" }, `${sign} `), block.text),
+    el("span", { class: "muted" }, facts.filter(Boolean).join(" · ")),
+    canRetry && button("Retry", () => retry(block), "Run the same messages again"),
+    timestamp(block.at),
   );
+}
+
+function button(label, act, title = null) {
+  const onClick = (event) => act(event.currentTarget);
+  return el("button", { type: "button", class: `small ${label.toLowerCase()}`, title, on: { click: onClick } }, label);
 }

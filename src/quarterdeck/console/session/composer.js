@@ -1,21 +1,30 @@
 // The message box of a session.
 
 import { post } from "../api.js";
-import { field } from "../dialogs.js";
-import { el, fill } from "../dom.js";
+import { el, fill, uniqueId } from "../dom.js";
 import { errorBox } from "../notices.js";
 import { draft, setDraft } from "./drafts.js";
 
 const MAX_SCREEN_SHARE = 0.4;
+/** What happens to a message during a run: the value for the API, the choice and the label of the button. */
+const DELIVERIES = [
+  ["steer", "Send to current run", "Send to current run"],
+  ["queue", "Queue after current run", "Queue message"],
+  ["interrupt", "Interrupt current run", "Interrupt and send"],
+];
 
 /**
- * `send(text)` is called for each message. `update(conversation)` shows the state of the run; `restore(error)` shows
- * the draft again after a refused message. In an archived session only the current run can be cancelled.
+ * `send(text, delivery)` is called for each message. `update(conversation)` shows the state of the run; `restore(error)`
+ * shows the draft again after a refused message. In an archived session only the current run can be cancelled.
  */
 export function composer(sessionId, signal, send, isArchived) {
   let runId = null;
-  const text = el("textarea", { rows: 1, value: draft(sessionId), on: { input: onInput, keydown: onKeydown } });
+  const hint = el("span", { class: "hint", id: uniqueId("hint") }, "Enter to send, Shift+Enter for a new line");
+  const attributes = { rows: 1, placeholder: "Message", "aria-label": "Message", "aria-describedby": hint.id };
+  const text = el("textarea", { ...attributes, value: draft(sessionId), on: { input: onInput, keydown: onKeydown } });
   const submit = el("button", { type: "submit", class: "primary" }, "Send");
+  const options = DELIVERIES.map(([value, label]) => el("option", { value }, label));
+  const delivery = el("select", { class: "delivery", "aria-label": "Delivery", hidden: true, on: { change: updateLabel } }, options);
   const cancel = el("button", { type: "button", hidden: true, on: { click: cancelRun } }, "Cancel run");
   const state = el("span", { class: "tag" });
   const errorPlace = el("div", {});
@@ -25,8 +34,8 @@ export function composer(sessionId, signal, send, isArchived) {
     errorPlace,
     isArchived
       ? el("p", { class: "muted" }, "This session is archived. Unarchive it to send messages.")
-      : field("Message", text, "Enter to send, Shift+Enter for a new line"),
-    el("div", { class: "buttons" }, !isArchived && submit, cancel, state),
+      : text,
+    el("div", { class: "buttons" }, !isArchived && [submit, delivery], cancel, !isArchived && hint, state),
   );
 
   function onInput() {
@@ -50,10 +59,19 @@ export function composer(sessionId, signal, send, isArchived) {
     text.focus();
     const message = text.value;
     if (message.trim() === "") return;
+    const chosen = runId === null ? "steer" : delivery.value;
     text.value = "";
     onInput();
     fill(errorPlace);
-    send(message);
+    // Each choice is for one message.
+    delivery.value = "steer";
+    updateLabel();
+    send(message, chosen);
+  }
+
+  function updateLabel() {
+    const [, , label] = DELIVERIES.find(([value]) => value === delivery.value);
+    submit.textContent = runId === null ? "Send" : label;
   }
 
   async function cancelRun() {
@@ -73,8 +91,10 @@ export function composer(sessionId, signal, send, isArchived) {
     node,
     update({ activeRun, runs }) {
       runId = activeRun;
-      const isQueued = runs.all.at(-1)?.state === "queued";
-      submit.textContent = runId === null ? "Send" : "Send to current run";
+      const isQueued = runs.get(runId)?.state !== "running";
+      updateLabel();
+      if (runId === null && document.activeElement === delivery) text.focus({ preventScroll: true });
+      delivery.hidden = runId === null;
       cancel.hidden = runId === null;
       state.className = `tag ${runId === null ? "" : isQueued ? "warn" : "run live"}`;
       state.textContent = runId === null ? "Idle" : isQueued ? "Queued" : "Running";
@@ -83,6 +103,9 @@ export function composer(sessionId, signal, send, isArchived) {
       text.value = draft(sessionId);
       resize();
       text.focus();
+      this.showError(error);
+    },
+    showError(error) {
       fill(errorPlace, errorBox(error));
     },
     ready() {

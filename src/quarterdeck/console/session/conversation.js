@@ -1,42 +1,35 @@
 // The state of a conversation: events go in, blocks come out. Nothing is rendered here.
 
 import { pluralize } from "../format.js";
+import { ModelContext } from "./model_context.js";
 import { Runs } from "./runs.js";
-
-/** The progress of an input. */
-const SENDING = "Sending…";
-const STARTED = "Started a run";
-const STEERED = "Sent to current run";
-const MOVED = "Moved to the next run";
-/** The note under an input that no run has read yet. */
-const PENDING_NOTES = {
-  [SENDING]: SENDING,
-  [STARTED]: `${STARTED} · Queued`,
-  [STEERED]: "Queued for the current run",
-  [MOVED]: `${MOVED} · Queued`,
-};
+import { MOVED, QUEUED, RETRIED, SENDING, STARTED, STEERED, UnreadInputs, withOrigin } from "./unread_inputs.js";
 
 // Announcements are not taken while the tab is hidden, so their number is limited.
 const MAX_ANNOUNCEMENTS = 20;
+const DISCARD_NOTES = { withdrawn: "Withdrawn", dropped: "Removed" };
 
 export class Conversation {
-  /** Blocks in their final order. A tool call still changes while it runs and then increments its `revision`. */
+  /** Blocks in their final order. A block that changes increments its `revision`. */
   blocks = [];
   runs = new Runs();
   activeRun = null;
   /** The id of the last processed event. */
   position = 0;
 
-  /** Inputs that no run has read. `entry`: the outbox entry if this page sent the input, else null. */
-  #inputs = [];
+  #unread = new UnreadInputs();
+  #context = new ModelContext();
   /** False while the stored log is loaded: nothing is announced then. */
   #isLive = false;
   #announcements = [];
   #calls = new Map();
+  /** The end of each run. */
+  #ends = new Map();
   #attempt = 0;
   #streamed = "";
   #isTextMissing = false;
   #handlers = {
+    "session.forked": (event) => this.#add(event, { kind: "fork", sessionId: event.data.session_id }),
     "input.accepted": (event) => this.#inputAccepted(event),
     "input.consumed": (event) => this.#inputConsumed(event),
     "input.discarded": (event) => this.#inputDiscarded(event),
@@ -56,13 +49,9 @@ export class Conversation {
     return this.#streamed && this.#isTextMissing ? `… ${this.#streamed}` : this.#streamed;
   }
 
-  /** `{text, note, isSending}` of the inputs that no run has read. */
+  /** Blocks of the inputs that no run has read. */
   get pending() {
-    return this.#inputs.map(({ text, stage, isRemote }) => ({
-      text,
-      note: withOrigin(isRemote, PENDING_NOTES[stage]),
-      isSending: stage === SENDING,
-    }));
+    return this.#unread.blocks;
   }
 
   /** Texts for screen readers since the last call. */
@@ -72,27 +61,33 @@ export class Conversation {
 
   // --- user actions ---
 
-  /** `isResent`: the entry was sent before this page was opened, so the log may already contain it. */
   send(entry, isResent = false) {
-    this.#inputs.push({ entry, text: entry.text, isResent, inputId: null, runId: null, stage: SENDING, isRemote: false });
+    this.#unread.send(entry, isResent);
   }
 
   /** The response to a submitted input. The event stream may have delivered the input earlier. */
   accepted(entry, outcome, runId) {
-    const input = this.#inputs.find((one) => one.entry === entry);
+    const input = this.#unread.withEntry(entry);
     if (input === undefined || input.stage !== SENDING) return;
     if (input.isResent && this.runs.hasInput(runId, input.text)) {
-      this.#drop(input);
+      this.#unread.drop(input);
       return;
     }
     input.runId = runId;
-    this.activeRun = runId;
-    this.#setStage(input, outcome === "new_run" ? STARTED : STEERED);
+    const isWaiting = outcome === "new_run" && entry.delivery === "queue" && this.activeRun !== null && this.activeRun !== runId;
+    if (!isWaiting) this.activeRun = runId;
+    this.#setStage(input, isWaiting ? QUEUED : outcome === "new_run" ? STARTED : STEERED);
   }
 
   refused(entry) {
-    const input = this.#inputs.find((one) => one.entry === entry);
-    if (input !== undefined) this.#drop(input);
+    const input = this.#unread.withEntry(entry);
+    if (input !== undefined) this.#unread.drop(input);
+  }
+
+  /** The response of `GET /v1/runs/{id}`, for the tokens of the run. Only known runs can be retried: a fork shows others. */
+  setRun({ id, usage }) {
+    const end = this.#ends.get(id);
+    if (end !== undefined) Object.assign(end, { usage, isKnown: true, revision: end.revision + 1 });
   }
 
   // --- connection ---
@@ -117,37 +112,48 @@ export class Conversation {
   }
 
   #inputAccepted(event) {
-    const { text, input_id: inputId } = event.data;
-    let input = this.#inputs.find((one) => isSameInput(one, text, event.run_id));
-    if (input === undefined) {
-      input = { entry: null, text, isResent: false, inputId, runId: null, stage: SENDING, isRemote: this.#isLive };
-      this.#inputs.push(input);
-    } else {
-      input.entry.isStored = true;
-    }
-    input.inputId = inputId;
-    input.runId = event.run_id;
-    this.activeRun = event.run_id;
-    const isSteering = this.runs.inputAccepted(event);
-    if (input.stage === SENDING) this.#setStage(input, isSteering ? STEERED : STARTED);
+    const input = this.#unread.accept(event, this.#isLive);
+    const { retried_from: retriedFrom } = event.data;
+    const isWaiting = this.activeRun !== null && this.activeRun !== event.run_id;
+    const isSteering = this.runs.inputAccepted(event, isWaiting);
+    if (!isWaiting) this.activeRun = event.run_id;
+    if (retriedFrom !== undefined) this.#retried(retriedFrom);
+    if (retriedFrom !== undefined) this.#setStage(input, RETRIED);
+    else if (input.stage === SENDING) this.#setStage(input, isSteering ? STEERED : isWaiting ? QUEUED : STARTED);
+  }
+
+  #retried(runId) {
+    this.#context.leaveOut(runId);
+    const end = this.#ends.get(runId);
+    if (end !== undefined && !end.isRetried) Object.assign(end, { isRetried: true, revision: end.revision + 1 });
   }
 
   #inputConsumed(event) {
-    const input = this.#takeInput(event);
+    const input = this.#unread.take(event.data.input_id);
     if (input === undefined) return;
     const { step } = event.data;
     const read = step === undefined ? "Read" : `Read at step ${step}`;
-    const note = withOrigin(input.isRemote, `${input.stage} · ${read}`);
-    this.#add({ kind: "input", text: input.text, state: "read", note });
+    const stage = input.stage === QUEUED ? STARTED : input.stage;
+    this.#context.add(event.run_id, this.#addInput(input, "read", withOrigin(input.isRemote, `${stage} · ${read}`)));
     this.#announce(`${input.isRemote ? "Input from another client" : "Your input"}: ${read}.`);
   }
 
+  /** Withdrawn before a run has read it, discarded with its run, or dropped after its run has failed. */
   #inputDiscarded(event) {
-    const input = this.#takeInput(event);
-    if (input === undefined) return;
-    const note = `Discarded: ${event.data.reason ?? ""}`;
-    this.#add({ kind: "input", text: input.text, state: "discarded", note });
+    const { input_id: inputId, reason = "" } = event.data;
+    const note = DISCARD_NOTES[reason] ?? `Discarded: ${reason}`;
+    if (reason in DISCARD_NOTES) this.#inputRemoved(event.run_id);
+    const input = this.#unread.take(inputId);
+    if (input !== undefined) this.#addInput(input, "discarded", note);
+    else if (!this.#context.drop(inputId)) return;
     this.#announce(`Input ${note}`);
+  }
+
+  /** A run whose inputs are all withdrawn or dropped cannot be retried. */
+  #inputRemoved(runId) {
+    this.runs.inputDiscarded(runId);
+    const end = this.#ends.get(runId);
+    if (end !== undefined) Object.assign(end, { hasInputs: this.runs.get(runId).inputs > 0, revision: end.revision + 1 });
   }
 
   #runStarted(event) {
@@ -161,57 +167,70 @@ export class Conversation {
     // The next attempt writes the answer again.
     this.#clearStreamed();
     this.runs.requeued(event);
-    this.#note(`The run was requeued: ${event.data.reason ?? ""}`);
+    this.#note(event, `The run was requeued: ${event.data.reason ?? ""}`);
   }
 
   #message(event) {
     this.#clearStreamed();
     this.activeRun = event.run_id;
+    this.#context.answered(event.run_id);
     const text = event.data.text ?? "";
     if (text.trim() === "") return;
-    this.#add({ kind: "answer", text, isPartial: false });
+    this.#add(event, { kind: "answer", text, isPartial: false });
     this.#announce(text);
   }
 
   #toolCall(event) {
     const { call_id: callId, name, arguments: callArguments } = event.data;
-    const block = this.#add({ kind: "tool", name, arguments: callArguments ?? {}, result: null, state: "running" });
+    const block = this.#add(event, { kind: "tool", name, arguments: callArguments ?? {}, result: null, state: "running" });
+    this.#context.add(event.run_id, block);
     this.#calls.set(callId, block);
     this.#announce(`Calling the tool ${name}.`);
   }
 
   #toolResult(event) {
     const { call_id: callId, name, text } = event.data;
-    const block = this.#calls.get(callId) ?? this.#add({ kind: "tool", name, arguments: {} });
+    const block = this.#calls.get(callId) ?? this.#add(event, { kind: "tool", name, arguments: {} });
     this.#calls.delete(callId);
     Object.assign(block, { result: text ?? "", state: "done", revision: block.revision + 1 });
   }
 
   #contextTrimmed(event) {
-    this.#note(`${pluralize(event.data.dropped_turns ?? 0, "earlier turn")} removed to fit the model's context.`);
+    this.#note(event, `${pluralize(event.data.dropped_turns ?? 0, "earlier turn")} removed to fit the model's context.`);
   }
 
   #runFailed(event) {
-    this.#runEnded(event, "failed", `Failed: ${event.data.reason ?? ""}`);
-    const next = event.data.next_run_id;
+    const { reason = "", next_run_id: next, refused_by_provider: isRefused } = event.data;
+    this.#context.failed(event.run_id);
+    if (isRefused) this.#context.leaveOut(event.run_id);
+    const moved = next === undefined ? [] : this.#unread.ofRun(event.run_id);
+    if (next !== undefined) this.runs.followUp(next, event, moved.length);
+    this.#runEnded(event, "failed", `Failed: ${reason}`);
     if (next === undefined) return;
     this.activeRun = next;
-    this.runs.followUp(next, event);
-    const moved = this.#inputs.filter((one) => one.runId === event.run_id);
     for (const input of moved) Object.assign(input, { runId: next, stage: MOVED });
-    this.#note(`${pluralize(moved.length, "input")} moved to the next run.`);
+    this.#note(event, `${pluralize(moved.length, "input")} moved to the next run.`);
+  }
+
+  #runEnded(event, state, text) {
+    const wasActive = this.activeRun === null || this.activeRun === event.run_id;
+    if (wasActive) this.#stopWriting(event);
+    const durationMs = this.runs.ended(event, state);
+    const hasInputs = this.runs.get(event.run_id)?.inputs > 0;
+    const end = { kind: "end", state, text, durationMs, hasInputs, usage: null, isKnown: this.#isLive, isRetried: false };
+    this.#ends.set(event.run_id, this.#add(event, end));
+    // The server starts the next run in the transaction that ends this one.
+    if (wasActive) this.activeRun = this.runs.oldestPending;
+    this.#announce(`Run: ${text}`);
   }
 
   /** Unfinished text and tool calls are marked as such: they are not stored. */
-  #runEnded(event, state, text) {
+  #stopWriting(event) {
     for (const block of this.#calls.values()) Object.assign(block, { state: "unfinished", revision: block.revision + 1 });
-    if (this.#streamed.trim() !== "") this.#add({ kind: "answer", text: this.streaming, isPartial: true });
+    if (this.#streamed.trim() !== "") this.#add(event, { kind: "answer", text: this.streaming, isPartial: true });
     this.#clearStreamed();
     this.#calls.clear();
     this.#attempt = 0;
-    this.activeRun = null;
-    this.#add({ kind: "end", state, text, durationMs: this.runs.ended(event, state) });
-    this.#announce(`Run: ${text}`);
   }
 
   #setStage(input, stage) {
@@ -219,28 +238,23 @@ export class Conversation {
     this.#announce(`${stage}.`);
   }
 
-  #takeInput(event) {
-    const input = this.#inputs.find((one) => one.inputId !== null && one.inputId === event.data.input_id);
-    if (input !== undefined) this.#drop(input);
-    return input;
-  }
-
-  #drop(input) {
-    this.#inputs.splice(this.#inputs.indexOf(input), 1);
-  }
-
   #clearStreamed() {
     this.#streamed = "";
     this.#isTextMissing = false;
   }
 
-  #note(text) {
-    this.#add({ kind: "note", text });
+  #note(event, text) {
+    this.#add(event, { kind: "note", text });
     this.#announce(text);
   }
 
-  #add(block) {
-    const added = { ...block, revision: 0 };
+  #addInput({ text, inputId, eventId, runId, at }, state, note) {
+    const source = { id: eventId, run_id: runId, created_at: at };
+    return this.#add(source, { kind: "input", text, inputId, state, note });
+  }
+
+  #add({ id, run_id: runId, created_at: at }, block) {
+    const added = { ...block, eventId: id, runId, at, isLeftOut: false, canDrop: false, revision: 0 };
     this.blocks.push(added);
     return added;
   }
@@ -250,16 +264,4 @@ export class Conversation {
     this.#announcements.push(text);
     if (this.#announcements.length > MAX_ANNOUNCEMENTS) this.#announcements.shift();
   }
-}
-
-function withOrigin(isRemote, note) {
-  return isRemote ? `Sent from another client · ${note}` : note;
-}
-
-/**
- * Whether a logged input is one that this page sent. The response to a submit has no input id, so inputs are matched by
- * text; the outbox sends one at a time, so the first match is the right one.
- */
-function isSameInput(one, text, runId) {
-  return one.entry !== null && one.inputId === null && one.text === text && (one.runId === null || one.runId === runId);
 }

@@ -1,137 +1,102 @@
-// Renders Markdown as DOM elements: headings, lists, quotes, code and inline marks. HTML in the text stays text, images
-// become links, and the time is linear for any input.
+// Renders Markdown as DOM elements. HTML in the text stays text, and everything passes DOMPurify. Large or deeply nested
+// parts are shown as plain text, so that no text can block the page.
 
+import { copyButton } from "../clipboard.js";
 import { el } from "../dom.js";
-import { inline } from "./inline_markdown.js";
+import DOMPurify from "../vendor/dompurify.js";
+import { visibleText } from "../visible_text.js";
+import { languageName, parseBlocks } from "./markdown_html.js";
 
-// The rest of a text with more elements is shown as plain text.
+const MAX_CHARACTERS = 100_000;
 const MAX_ELEMENTS = 4000;
-const MAX_DEPTH = 6;
-const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`\s]*)/;
-const HEADING = /^ {0,3}(#{1,6})[ \t]+(\S.*)$/;
-const RULE = /^ {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$/;
-const QUOTE = /^ {0,3}> ?/;
-const ITEM = /^( {0,40})([-*+]|\d{1,9}[.)])(?:[ \t]+|$)/;
-// Longer lines are plain text. This bounds the time of the patterns above.
-const MAX_MARKED_LINE = 5000;
+// Browsers lay out nested elements recursively.
+const MAX_DEPTH = 64;
+/** @type {any} */
+const purifier = DOMPurify;
+purifier.setConfig({
+  ALLOWED_TAGS: [
+    ...["p", "br", "hr", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "span"],
+    ...["strong", "em", "s", "a", "table", "thead", "tbody", "tr", "th", "td"],
+  ],
+  ALLOWED_ATTR: ["class", "href", "start"],
+  // All values must match, except those of `class` and `start`.
+  ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  ADD_URI_SAFE_ATTR: ["start"],
+  ALLOW_ARIA_ATTR: false,
+  ALLOW_DATA_ATTR: false,
+  RETURN_DOM_FRAGMENT: true,
+});
 
 export function markdown(text) {
-  const budget = { left: MAX_ELEMENTS };
-  return blocks(text.replaceAll("\r\n", "\n").split("\n"), budget, 0);
+  const view = new MarkdownView();
+  view.update(text);
+  return view.node;
 }
 
-function blocks(lines, budget, depth) {
-  const found = [];
-  let at = 0;
-  while (at < lines.length && budget.left > 0) {
-    const taken = depth < MAX_DEPTH ? block(lines, at, budget, depth) : null;
-    const [node, next] = taken ?? paragraph(lines, at, budget, depth);
-    if (node !== null) {
-      found.push(node);
-      budget.left -= 1;
+/** A text that grows: `update` replaces only the blocks that have changed. */
+export class MarkdownView {
+  node = el("div", { class: "markdown" });
+  /** `{key, node}` of each block. */
+  #shown = [];
+
+  update(text) {
+    const parts = splitText(text);
+    while (this.#shown.length > parts.length) this.#shown.pop().node.remove();
+    for (const [index, part] of parts.entries()) {
+      const old = this.#shown[index];
+      if (old?.key === part.key) continue;
+      const node = part.render();
+      if (old) old.node.replaceWith(node);
+      else this.node.append(node);
+      this.#shown[index] = { key: part.key, node };
     }
-    at = next;
   }
-  if (at < lines.length) found.push(el("p", {}, lines.slice(at).join("\n")));
-  return found;
 }
 
-/** Returns `[node, next line]` if a marked block starts at this line, else null. */
-function block(lines, at, budget, depth) {
-  const line = lines[at];
-  if (line.length > MAX_MARKED_LINE) return null;
-  const fence = FENCE.exec(line);
-  if (fence) return code(lines, at, fence[1]);
-  const heading = HEADING.exec(line);
-  if (heading) {
-    // The page itself uses levels 1 and 2.
-    const level = Math.min(heading[1].length + 2, 6);
-    return [el(`h${level}`, {}, inline(heading[2].replace(/[ \t]#+[ \t]*$/, ""), budget)), at + 1];
+/** Returns `{key, render()}` for each block. Blocks with the same key look the same. */
+function splitText(text) {
+  const clean = text.replace(/\r\n?/g, "\n");
+  const end = clean.length <= MAX_CHARACTERS ? clean.length : splitIndex(clean);
+  const marked = clean.slice(0, end);
+  const parts = [];
+  let left = MAX_ELEMENTS;
+  let rest = clean.slice(end);
+  for (const block of parseBlocks(marked)) {
+    left -= block.elements + 1;
+    if (left < 0 || block.depth > MAX_DEPTH) {
+      rest = marked.split("\n").slice(block.line).join("\n") + rest;
+      break;
+    }
+    parts.push({ key: block.key, render: () => sanitize(block.html()) });
   }
-  if (RULE.test(line)) return [el("hr"), at + 1];
-  if (QUOTE.test(line)) return quote(lines, at, budget, depth);
-  return ITEM.test(line) ? list(lines, at, budget, depth) : null;
+  if (rest !== "") parts.push({ key: `text:${rest}`, render: () => el("p", { class: "preformatted" }, rest) });
+  return parts;
 }
 
-function code(lines, at, mark) {
-  let end = at + 1;
-  while (end < lines.length && !closes(lines[end], mark)) end += 1;
-  const inside = lines.slice(at + 1, end).join("\n");
-  return [el("pre", { tabindex: "0" }, el("code", {}, inside)), end + 1];
+/** The end of the last line before the limit, or the limit itself in a very long line. */
+function splitIndex(text) {
+  return text.lastIndexOf("\n", MAX_CHARACTERS) + 1 || MAX_CHARACTERS;
 }
 
-function closes(line, mark) {
-  const text = line.trim();
-  return text.length >= mark.length && text.startsWith(mark) && text === mark[0].repeat(text.length);
-}
-
-function quote(lines, at, budget, depth) {
-  let end = at;
-  while (end < lines.length && QUOTE.test(lines[end])) end += 1;
-  const inside = lines.slice(at, end).map((line) => line.replace(QUOTE, ""));
-  return [el("blockquote", {}, blocks(inside, budget, depth + 1)), end];
-}
-
-function list(lines, at, budget, depth) {
-  const [, indent, mark] = ITEM.exec(lines[at]);
-  const isNumbered = /\d/.test(mark);
-  const items = [];
-  let next = at;
-  while (next < lines.length && budget.left > 0 && startsItem(lines[next], indent.length, isNumbered)) {
-    const end = itemEnd(lines, next, indent.length);
-    items.push(el("li", {}, item(lines.slice(next, end), budget, depth)));
-    budget.left -= 1;
-    next = end;
+function sanitize(html) {
+  const fragment = purifier.sanitize(html);
+  for (const link of fragment.querySelectorAll("a")) Object.assign(link, { rel: "noopener noreferrer", target: "_blank" });
+  for (const code of fragment.querySelectorAll("pre > code")) decorateCode(code);
+  for (const table of fragment.querySelectorAll("table")) {
+    const scroller = el("div", { class: "table-scroll", tabindex: "0" });
+    table.replaceWith(scroller);
+    scroller.append(table);
   }
-  const start = isNumbered ? Number.parseInt(mark, 10) : null;
-  return [el(isNumbered ? "ol" : "ul", { start: start === 1 ? null : start }, items), next];
+  return el("div", { class: "md-block" }, fragment);
 }
 
-function startsItem(line, indent, isNumbered) {
-  const found = line.length > MAX_MARKED_LINE ? null : ITEM.exec(line);
-  return found !== null && found[1].length <= indent + 1 && /\d/.test(found[2]) === isNumbered;
-}
-
-/** Deeper indented lines belong to the item, also after an empty line. */
-function itemEnd(lines, at, indent) {
-  let end = at + 1;
-  while (end < lines.length) {
-    const isBlank = lines[end].trim() === "";
-    const following = isBlank ? lines[end + 1] : lines[end];
-    if (following === undefined || following.trim() === "" || indentOf(following) <= indent) break;
-    end += 1;
-  }
-  return end;
-}
-
-function indentOf(line) {
-  return line.length - line.trimStart().length;
-}
-
-function item(lines, budget, depth) {
-  const width = ITEM.exec(lines[0])[0].length;
-  const rest = lines.slice(1);
-  const indents = rest.filter((line) => line.trim() !== "").map(indentOf);
-  const inner = indents.reduce((least, one) => Math.min(least, one), width);
-  const inside = [lines[0].slice(width), ...rest.map((line) => line.slice(inner))];
-  return tight(blocks(inside, budget, depth + 1));
-}
-
-/** Unwraps the first paragraph of a list item. */
-function tight(nodes) {
-  if (nodes[0]?.tagName !== "P") return nodes;
-  return [...nodes[0].childNodes, ...nodes.slice(1)];
-}
-
-/** Ends at an empty line or at the start of another block. Line breaks are kept. */
-function paragraph(lines, at, budget, depth) {
-  if (lines[at].trim() === "") return [null, at + 1];
-  let end = at + 1;
-  while (end < lines.length && lines[end].trim() !== "" && !(depth < MAX_DEPTH && interrupts(lines[end]))) end += 1;
-  return [el("p", {}, inline(lines.slice(at, end).join("\n"), budget)), end];
-}
-
-function interrupts(line) {
-  if (line.length > MAX_MARKED_LINE) return false;
-  return FENCE.test(line) || HEADING.test(line) || QUOTE.test(line) || ITEM.test(line) || RULE.test(line);
+/** Adds the name of the language and a copy button. */
+function decorateCode(code) {
+  const pre = code.parentElement;
+  const language = /(?:^| )language-(\S+)/.exec(code.className)?.[1] ?? "";
+  const box = el("div", { class: "code-block" });
+  pre.replaceWith(box);
+  pre.tabIndex = 0;
+  const label = el("span", { class: "language" }, visibleText(languageName(language)));
+  box.append(el("div", { class: "code-head" }, label, copyButton(code.textContent.replace(/\n$/, ""), "code")), pre);
 }

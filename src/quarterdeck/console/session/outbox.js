@@ -21,7 +21,7 @@ export function getOutbox(sessionId) {
 }
 
 class Outbox {
-  /** `{key, text, isStored}`; the first is being sent. `isStored`: the log contains it, even if the response was lost. */
+  /** `{key, text, delivery, isStored}`; the first is being sent. `isStored`: the log contains it, even if the response was lost. */
   entries = [];
   /** The page that shows the session: `accepted(entry, response)`, `refused(entries, error)`. Null if none does. */
   listener = null;
@@ -33,8 +33,9 @@ class Outbox {
     this.#sessionId = sessionId;
   }
 
-  put(text) {
-    const entry = { key: newIdempotencyKey(), text, isStored: false };
+  /** `delivery`: what happens during a run: "steer", "queue" or "interrupt". */
+  put(text, delivery) {
+    const entry = { key: newIdempotencyKey(), text, delivery, isStored: false };
     this.entries.push(entry);
     if (this.entries.length === 1) this.#sendAll();
     return entry;
@@ -60,10 +61,10 @@ class Outbox {
   }
 
   /** Retries without a limit. */
-  async #send({ key, text }, signal) {
+  async #send({ key, text, delivery }, signal) {
     for (let delayMs = BACKOFF_START_MS; ; delayMs = Math.min(BACKOFF_MAX_MS, 2 * delayMs)) {
       try {
-        const body = { type: "input", text };
+        const body = { type: "input", text, ...(delivery === "steer" ? {} : { delivery }) };
         return await call("POST", `/sessions/${this.#sessionId}/events`, { body, key, signal, attempts: 1 });
       } catch (error) {
         if (!(error instanceof ApiError) || !error.isRetryable) throw error;

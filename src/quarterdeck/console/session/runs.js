@@ -7,25 +7,50 @@ export class Runs {
   revision = 0;
 
   #byId = new Map();
+  #ended = 0;
 
-  /** Returns whether the input steers an existing run; otherwise it starts a new one. */
-  inputAccepted(event) {
+  /** Returns whether the input steers an existing run. Otherwise it creates one, which waits if `isPending`. */
+  inputAccepted(event, isPending) {
     const run = this.#byId.get(event.run_id);
     const at = Date.parse(event.created_at);
     this.revision += 1;
     if (run === undefined) {
-      this.#create(event.run_id, at, [event.data.text]);
+      this.#create(event.run_id, at, [event.data.text], isPending ? "pending" : "queued");
       return false;
     }
     run.steered.push(at);
+    run.inputs += 1;
     run.texts.push(event.data.text);
     return true;
   }
 
   /** The run that takes over the unread inputs of a failed run. */
-  followUp(runId, event) {
-    this.#create(runId, Date.parse(event.created_at), []);
+  followUp(runId, event, count) {
+    this.#create(runId, Date.parse(event.created_at), [], "queued");
+    this.#byId.get(runId).inputs = count;
+    const failed = this.#byId.get(event.run_id);
+    if (failed !== undefined) failed.inputs -= count;
     this.revision += 1;
+  }
+
+  /** The run that starts when the active one ends, or null. */
+  get oldestPending() {
+    return this.all.slice(this.#firstOpen()).find((run) => run.state === "pending")?.id ?? null;
+  }
+
+  /** An input was withdrawn or dropped: a retry does not repeat it. */
+  inputDiscarded(runId) {
+    const run = this.#byId.get(runId);
+    if (run !== undefined) run.inputs -= 1;
+  }
+
+  get(runId) {
+    return this.#byId.get(runId) ?? null;
+  }
+
+  /** Whether a run has not ended yet. */
+  get isActive() {
+    return this.#firstOpen() < this.all.length;
   }
 
   started(event) {
@@ -54,15 +79,23 @@ export class Runs {
     return run !== undefined && (run.until !== null || run.texts.includes(text));
   }
 
-  #create(id, from, texts) {
+  /** The index of the first run that has not ended. It only grows, so the total time is linear. */
+  #firstOpen() {
+    while (this.#ended < this.all.length && this.all[this.#ended].until !== null) this.#ended += 1;
+    return this.#ended;
+  }
+
+  #create(id, from, texts, state) {
     const run = {
       id,
       number: this.all.length + 1,
-      state: "queued",
+      state,
       from,
       until: null,
       phases: [{ state: "queued", from, until: null }],
       steered: [],
+      /** The number of inputs that a retry would repeat. */
+      inputs: texts.length,
       texts,
     };
     this.#byId.set(id, run);

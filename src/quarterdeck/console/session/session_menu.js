@@ -1,21 +1,26 @@
-// The menu of a session: rename, archive, unarchive, delete.
+// The menu of a session: rename, fork, export, archive, unarchive, delete.
 
-import { patch, remove } from "../api.js";
+import { patch, post, remove } from "../api.js";
+import { can } from "../credential.js";
 import { field, formDialog } from "../dialogs.js";
 import { el, uniqueId } from "../dom.js";
 import { notice } from "../notices.js";
 import { navigate } from "../router.js";
+import { download } from "../transfer.js";
 import { visibleText } from "../visible_text.js";
+
+const EXPORTS = { md: "text/markdown", jsonl: "application/jsonl" };
 
 export function sessionTitle(session) {
   return session.title?.trim() ? visibleText(session.title) : "Untitled session";
 }
 
-/** `onChange(session)` is called with the changed session. */
-export function sessionMenu(session, onChange) {
+/** `onChange(session)` is called with the changed session, `onError(error)` if an item without a dialog has failed. */
+export function sessionMenu(session, onChange, onError) {
   const path = `/sessions/${session.id}`;
   const title = sessionTitle(session);
   const menuId = uniqueId("menu");
+  const canManage = can("session.manage");
 
   async function change(dialog) {
     const changed = await formDialog(dialog);
@@ -59,10 +64,22 @@ export function sessionMenu(session, onChange) {
     navigate("/sessions");
   }
 
+  async function fork() {
+    const forked = await post(`${path}/fork`, {});
+    notice(`This is a copy of “${title}”.`);
+    navigate(`/sessions/${forked.id}`);
+  }
+
+  async function exportAs(extension) {
+    const name = `session-${session.id}.${extension}`;
+    await download(`${path}/export`, {}, name, { Accept: EXPORTS[extension] });
+    notice(`${name} was downloaded.`);
+  }
+
   function item(name, act) {
     const onClick = () => {
       list.hidePopover();
-      act();
+      Promise.resolve(act()).catch(onError);
     };
     return el("button", { type: "button", on: { click: onClick } }, name);
   }
@@ -70,9 +87,13 @@ export function sessionMenu(session, onChange) {
   const list = el(
     "div",
     { class: "menu", id: menuId, popover: "auto", on: { beforetoggle: position } },
-    item("Rename…", rename),
-    session.archived_at === null ? item("Archive…", archive) : item("Unarchive…", unarchive),
-    item("Delete…", destroy),
+    canManage && [item("Rename…", rename), item("Fork", fork)],
+    item("Export as Markdown", () => exportAs("md")),
+    item("Export as JSON Lines", () => exportAs("jsonl")),
+    canManage && [
+      session.archived_at === null ? item("Archive…", archive) : item("Unarchive…", unarchive),
+      item("Delete…", destroy),
+    ],
   );
   const button = el("button", { type: "button", popovertarget: menuId, "aria-haspopup": "true" }, "More");
 

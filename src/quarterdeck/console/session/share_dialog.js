@@ -79,7 +79,7 @@ export async function shareDialog(sessionId, signal) {
     title: "Share this session",
     confirm: "Close",
     body: [
-      el("p", {}, "A session token gives access to this session only: to read it, send messages and cancel runs."),
+      el("p", {}, "A session token gives access to this session only: to read it, send messages, and cancel or retry runs."),
       el("form", { on: { submit: onSubmit } }, field("Expires after", lifetime), el("div", { class: "buttons" }, create)),
       newToken,
       el("h3", { class: "active-tokens" }, "Active tokens"),

@@ -20,7 +20,7 @@ export function timeline(runs, signal) {
   let lastDrawn = null;
 
   function draw() {
-    const isActive = runs.all.at(-1)?.until === null;
+    const { isActive } = runs;
     const state = `${runs.revision} ${maxCount} ${width} ${isActive ? Date.now() : ""}`;
     if (state === lastDrawn || width === 0) return;
     lastDrawn = state;
@@ -94,6 +94,7 @@ function steerMark(x, time) {
 
 function stateIcon(state, x, y) {
   const icons = {
+    pending: () => svg("circle", { cx: x, cy: y, r: 4, class: "sign hollow" }),
     queued: () => svg("circle", { cx: x, cy: y, r: 4, class: "sign hollow" }),
     running: () => svg("circle", { cx: x, cy: y, r: 4.5, class: "sign full run" }),
     succeeded: () => svg("path", { d: `M${x - 5} ${y} l4 4 l7 -8`, class: "sign line good" }),
@@ -108,7 +109,8 @@ function legend() {
     ["Queued", svg("rect", { class: "queued", x: 1, y: 7, width: 18, height: 6 })],
     ["Running", svg("rect", { class: "running", x: 1, y: 4, width: 18, height: 12, rx: 1.5 })],
     ["Steered", svg("path", { class: "steered", d: "M10 14 l5 -8 h-10 z" })],
-    ...["succeeded", "failed", "cancelled"].map((state) => [capitalize(state), stateIcon(state, 10, 10)]),
+    ["Completed", stateIcon("succeeded", 10, 10)],
+    ...["failed", "cancelled"].map((state) => [capitalize(state), stateIcon(state, 10, 10)]),
   ];
   const icon = (shape) => svg("svg", { width: 20, height: 20, "aria-hidden": "true" }, shape);
   return el("p", { class: "legend" }, entries.map(([name, shape]) => el("span", {}, icon(shape), name)));

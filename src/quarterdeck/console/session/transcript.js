@@ -2,7 +2,7 @@
 // the conversation while the user is there.
 
 import { el, fill } from "../dom.js";
-import { pendingInput, renderBlock, streamingAnswer, updateBlock } from "./blocks.js";
+import { renderBlock, StreamingAnswer, updateBlock } from "./blocks.js";
 
 const PAGE_SIZE = 80;
 const MAX_BLOCKS = 240;
@@ -19,11 +19,18 @@ export class Transcript {
   #earlier = el("button", { type: "button", class: "small", on: { click: () => this.#showEarlier() } }, "Show earlier");
   #later = el("button", { type: "button", class: "small", on: { click: () => this.#showLater() } }, "Show later");
   #list = el("div", { class: "blocks" });
-  #tail = el("div", { class: "tail" });
-  #tailState = null;
+  #streaming = new StreamingAnswer();
+  #streamed = null;
+  /** Inputs that no run has read. Not redrawn while text is streamed: their buttons keep focus and clicks. */
+  #pending = el("div", { class: "blocks" });
+  #pendingState = null;
+  #tail = el("div", { class: "tail" }, this.#streaming.node, this.#pending);
+  #actions;
 
-  constructor(conversation, signal, onScroll) {
+  /** `actions`: see `renderBlock`. */
+  constructor(conversation, actions, signal, onScroll) {
     this.#conversation = conversation;
+    this.#actions = actions;
     const parts = [this.#earlier, this.#list, this.#later, this.#tail];
     this.node = el("section", { class: "transcript", "aria-label": "Transcript" }, parts);
     const scrolled = () => {
@@ -41,7 +48,7 @@ export class Transcript {
     const { blocks } = this.#conversation;
     for (const [index, { node, revision }] of this.#rendered.entries()) {
       const block = blocks[this.#from + index];
-      if (block.revision !== revision) this.#rendered[index] = { node: updateBlock(node, block), revision: block.revision };
+      if (block.revision !== revision) this.#rendered[index] = { node: updateBlock(node, block, this.#actions), revision: block.revision };
     }
     if (this.isAtEnd) this.#show(blocks.length - this.#from > MAX_BLOCKS ? blocks.length - PAGE_SIZE : this.#from, blocks.length);
     else this.#show(this.#from, Math.max(this.#to, Math.min(blocks.length, this.#from + MAX_BLOCKS)));
@@ -62,7 +69,7 @@ export class Transcript {
   #show(from, to) {
     const { blocks } = this.#conversation;
     const kept = new Map(this.#rendered.map((one, index) => [this.#from + index, one]));
-    const render = (block) => ({ node: renderBlock(block), revision: block.revision });
+    const render = (block) => ({ node: renderBlock(block, this.#actions), revision: block.revision });
     const rendered = blocks.slice(from, to).map((block, index) => kept.get(from + index) ?? render(block));
     const wanted = new Set(rendered.map((one) => one.node));
     for (const { node } of this.#rendered) if (!wanted.has(node)) node.remove();
@@ -77,14 +84,18 @@ export class Transcript {
     this.#later.hidden = to === blocks.length;
   }
 
-  /** The streaming answer changes up to twenty times a second, so the tail is drawn only if it has changed. */
+  /** The streaming answer changes up to twenty times a second, so each part is drawn only if it has changed. */
   #drawTail() {
-    const { pending, streaming } = this.#conversation;
-    this.#tail.hidden = this.#to < this.#conversation.blocks.length;
-    const state = JSON.stringify([pending, streaming]);
-    if (state === this.#tailState) return;
-    this.#tailState = state;
-    fill(this.#tail, streaming !== "" && streamingAnswer(streaming), pending.map(pendingInput));
+    const { activeRun, blocks, pending, streaming } = this.#conversation;
+    this.#tail.hidden = this.#to < blocks.length;
+    // A run can be retried only while no other one is active.
+    this.node.classList.toggle("busy", activeRun !== null);
+    if (streaming !== this.#streamed) this.#streaming.update(streaming);
+    this.#streamed = streaming;
+    const state = JSON.stringify(pending);
+    if (state === this.#pendingState) return;
+    this.#pendingState = state;
+    fill(this.#pending, pending.map((block) => renderBlock(block, this.#actions)));
   }
 
   #scrolled() {
