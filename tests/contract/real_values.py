@@ -36,6 +36,7 @@ _ONCE = {
     ("DELETE /v1/sessions/{session_id}", "session_id"): "session to delete",
     ("DELETE /v1/webhooks/{webhook_id}", "webhook_id"): "webhook to delete",
     ("POST /v1/api-keys/{api_key_id}/rotate", "api_key_id"): "key to rotate",
+    ("POST /v1/runs/{run_id}/retry", "run_id"): "run to retry",
 }
 
 
@@ -87,6 +88,7 @@ async def create_records(world: World) -> Records:
             "webhook to delete": [await world.new_webhook() for _ in range(30)],
             "session to delete": [await world.new_session() for _ in range(30)],
             "key to rotate": [str((await world.new_key_record(EVERY_PERMISSION))[1]) for _ in range(30)],
+            "run to retry": [await _cancelled_run(world) for _ in range(30)],
             "run_id": [(await world.submit(session_id)).json()["run_id"] for session_id in sessions],
             "skill_id": skills,
             "api_key_id": keys,
@@ -104,6 +106,12 @@ async def create_records(world: World) -> Records:
 async def _owner_id(world: World) -> str:
     ((owner_id,),) = await world.fetch("SELECT owner_id FROM workspaces WHERE id = %s", world.workspace_id)
     return str(owner_id)
+
+
+async def _cancelled_run(world: World) -> str:
+    run_id: str = (await world.submit(await world.new_session())).json()["run_id"]
+    await world.post(f"/v1/runs/{run_id}/cancel", None)
+    return run_id
 
 
 async def _pushed(world: World, skill_id: str, name: str) -> str:
