@@ -18,7 +18,7 @@ const RANGES = [
   [10080, "7 days"],
 ];
 const REFRESH_MS = 15_000;
-const STATES = ["queued", "running", "succeeded", "failed", "cancelled"];
+const STATES = ["pending", "queued", "running", "succeeded", "failed", "cancelled"];
 
 export async function show(view) {
   if (!can("workspace.read")) {
