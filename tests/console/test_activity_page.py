@@ -32,7 +32,9 @@ async def test_charts_and_tables(console: ConsolePage, world: World) -> None:
     await expect(figure(console, "Inputs")).to_have_text("2")
     await expect(figure(console, "Failed")).to_have_text("50 %")
     chart = page.get_by_role("region", name="Runs by state").get_by_role("img")
-    await expect(chart).to_have_attribute("aria-label", "0 queued, 0 running, 1 succeeded, 1 failed, 0 cancelled")
+    await expect(chart).to_have_attribute(
+        "aria-label", "0 pending, 0 queued, 0 running, 1 succeeded, 1 failed, 0 cancelled"
+    )
     for name in ("Inputs per minute", "Time to start"):
         drawing = page.get_by_role("region", name=name).get_by_role("img")
         await expect(drawing.locator("rect.series-1, circle.series-1").first).to_be_attached()
