@@ -38,6 +38,7 @@ _ONCE = {
     ("DELETE /v1/skills/{skill_id}", "skill_id"): "skill to delete",
     ("DELETE /v1/webhooks/{webhook_id}", "webhook_id"): "webhook to delete",
     ("POST /v1/api-keys/{api_key_id}/rotate", "api_key_id"): "key to rotate",
+    ("POST /v1/runs/{run_id}/retry", "run_id"): "run to retry",
 }
 _DISCARD = "DELETE /v1/sessions/{session_id}/inputs/{input_id}"
 
@@ -99,6 +100,7 @@ async def create_records(world: World) -> Records:
             "session to delete": [await world.new_session() for _ in range(30)],
             "skill to delete": [await world.new_skill() for _ in range(30)],
             "key to rotate": [str((await world.new_key_record(EVERY_PERMISSION))[1]) for _ in range(30)],
+            "run to retry": [await _cancelled_run(world) for _ in range(30)],
             "run_id": runs,
             "input_id": [entry["data"]["input_id"] for entry in logs[talking_id]],
             "skill_id": skills,
@@ -119,6 +121,12 @@ async def create_records(world: World) -> Records:
 async def _owner_id(world: World) -> str:
     ((owner_id,),) = await world.fetch("SELECT owner_id FROM workspaces WHERE id = %s", world.workspace_id)
     return str(owner_id)
+
+
+async def _cancelled_run(world: World) -> str:
+    run_id: str = (await world.submit(await world.new_session())).json()["run_id"]
+    await world.post(f"/v1/runs/{run_id}/cancel", None)
+    return run_id
 
 
 async def _pushed(world: World, skill_id: str, name: str) -> str:

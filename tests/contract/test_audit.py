@@ -16,7 +16,7 @@ from quarterdeck.core.actors import Permission
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.http.operation import Operation
 from quarterdeck.workspaces import service as workspaces
-from tests.contract.test_callers import Objects, absent_ids, request
+from tests.contract.test_callers import Objects, absent_ids, prepare, request
 from tests.world import EVERY_PERMISSION, World, bundle, error_of
 
 # Inputs are in the log of their session, and are not written down twice.
@@ -156,6 +156,7 @@ async def test_refused_requests_leave_no_entry(world: World, operation: Operatio
 async def test_no_change_without_its_entry(world: World, operation: Operation) -> None:
     """The entry is refused by the database: then nothing of the change may be there."""
     objects = await Objects.make(world)
+    await prepare(world, operation, objects.ids)
     async with refusing_entries(world):
         before = await all_records(world)
         async with sending(world, Idempotency_Key="once") as caller:

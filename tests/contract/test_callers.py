@@ -82,10 +82,18 @@ QUERIES: dict[str, dict[str, str]] = {
 }
 
 
+async def prepare(world: World, operation: Operation, ids: dict[str, str]) -> None:
+    """Only an ended run can be retried, and only an active one cancelled."""
+    if operation.name == "retry_run":
+        statement = "UPDATE runs SET state = 'cancelled' WHERE id::text = %s AND state = 'queued'"
+        await world.execute(statement, ids["run_id"])
+
+
 async def request(
     world: World, operation: Operation, ids: dict[str, str], credential: str | None, workspace: str
 ) -> httpx.Response:
     headers = {} if credential is None else {"Authorization": f"Bearer {credential}"}
+    await prepare(world, operation, ids)
     if operation.workspace_required:
         headers["Service-Workspace"] = workspace
     content: dict[str, Any] = {}

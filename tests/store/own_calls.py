@@ -15,12 +15,13 @@ from quarterdeck.conversations import visibility_store
 from quarterdeck.conversations.events import log
 from quarterdeck.conversations.events import store as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
+from quarterdeck.conversations.runs import creation_store as creation
 from quarterdeck.conversations.runs import discards_store as discards
 from quarterdeck.conversations.runs import lifecycle_store as lifecycle
 from quarterdeck.conversations.runs import recovery_store as recovery
 from quarterdeck.conversations.runs import turns_store as turns
 from quarterdeck.conversations.runs.discards_store import InputEvent
-from quarterdeck.conversations.runs.model import Input
+from quarterdeck.conversations.runs.model import Delivery, Input, RunState
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.session_tokens.model import NewSessionToken
 from quarterdeck.conversations.sessions import forks_store as forks
@@ -111,6 +112,14 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.find(c, a.run)
     yield lambda c, a, b: lifecycle.active(c, a.run)
     yield lambda c, a, b: lifecycle.active_of(c, a.session)
+    yield lambda c, a, b: lifecycle.unfinished_of(c, a.session)
+    yield lambda c, a, b: lifecycle.start_pending(c, a.session)
+    pending = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING)
+    yield lambda c, a, b: creation.add(c, pending, new_id(), "x", Delivery.QUEUE)
+    yield lambda c, a, b: creation.pending(c, a.session)
+    yield lambda c, a, b: creation.is_archived(c, a.session)
+    yield lambda c, a, b: creation.leave_out_unanswered(c, a.ended_run)
+    yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9)
     yield lambda c, a, b: lifecycle.start_attempt(c, a.run, 1)
     yield lambda c, a, b: lifecycle.waiting(c, a.run, 9)
     yield lambda c, a, b: lifecycle.mark_taken(c, a.run, 1, [Input(1, str(a.input), "x")], more=True)
@@ -177,6 +186,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: recovery.replace_lost_jobs(c)
     yield lambda c, a, b: recovery.delete_spent_jobs(c)
     yield lambda c, a, b: recovery.add_missing_jobs(c)
+    yield _start_pending
     yield _free_places
     yield _next_turn
     yield lambda c, a, b: turns.ask_to_leave(c)
@@ -215,6 +225,14 @@ async def _free_places(c: RecordingConnection, a: Workspace, b: Workspace) -> No
     await recovery.start_parked_runs(c, 1)
     row = await (await c.execute("SELECT parked FROM runs WHERE id = %s", (a.parked_run,))).fetchone()
     assert row == (False,)
+
+
+async def _start_pending(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
+    run = creation.NewRun(new_id(), a.archived_session, a.workspace, RunState.PENDING)
+    await creation.add(c, run, new_id(), "x", Delivery.QUEUE)
+    await recovery.start_pending_runs(c)
+    row = await (await c.execute("SELECT state FROM runs WHERE id = %s", (run.id,))).fetchone()
+    assert row == ("queued",)
 
 
 async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:

@@ -11,19 +11,22 @@ from quarterdeck.db.database import Connection
 _PENDING = "SELECT count(*) FROM runs WHERE session_id = %s AND state = 'pending'"
 # consumed_through lies just before the input, as in submit_inputs().
 _ADD = """
-WITH accepted AS (
+WITH given (run_id, session_id, workspace_id, state, input_id, content, delivery) AS (
+    VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::uuid, %s::text, %s::text)
+), accepted AS (
     INSERT INTO session_events (session_id, run_id, workspace_id, type, data)
-    VALUES (%(session_id)s, %(run_id)s, %(workspace_id)s, 'input.accepted', jsonb_build_object(
-        'input_id', %(input_id)s::uuid, 'text', %(text)s::text, 'delivery', %(delivery)s::text
-    ))
+    SELECT session_id, run_id, workspace_id, 'input.accepted',
+           jsonb_build_object('input_id', input_id, 'text', content, 'delivery', delivery)
+    FROM given
     RETURNING id
 )
 INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, unconsumed_bytes, first_input,
                   takes_over)
-SELECT %(run_id)s, %(session_id)s, %(workspace_id)s, %(state)s, id, id - 1, octet_length(%(text)s::text), id, '{}'
-FROM accepted
+SELECT g.run_id, g.session_id, g.workspace_id, g.state, a.id, a.id - 1, octet_length(g.content), a.id, '{}'
+FROM given g CROSS JOIN accepted a
 """
 _REPEAT = "SELECT repeat_inputs(%s, %s, %s, %s)"
+_LEAVE_OUT = "UPDATE runs SET unanswered_left_out = true WHERE id = %s"
 _IS_ARCHIVED = "SELECT archived_at IS NOT NULL FROM sessions WHERE id = %s"
 
 
@@ -49,15 +52,7 @@ async def pending(connection: Connection, session_id: UUID) -> int:
 
 async def add(connection: Connection, run: NewRun, input_id: UUID, text: str, delivery: Delivery) -> None:
     """Adds a run with its first input."""
-    values = {
-        "run_id": run.id,
-        "session_id": run.session_id,
-        "workspace_id": run.workspace_id,
-        "state": run.state,
-        "input_id": input_id,
-        "text": text,
-        "delivery": delivery,
-    }
+    values = (run.id, run.session_id, run.workspace_id, run.state, input_id, text, delivery)
     await connection.execute(_ADD, values)
 
 
@@ -69,3 +64,8 @@ async def repeat_inputs(
     assert row is not None
     reason: str | None = row[0]
     return reason
+
+
+async def leave_out_unanswered(connection: Connection, run_id: UUID) -> None:
+    """The model no longer sees the turns of the run after its last stored answer."""
+    await connection.execute(_LEAVE_OUT, (run_id,))

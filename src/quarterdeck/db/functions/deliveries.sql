@@ -113,7 +113,6 @@ BEGIN
                       unconsumed_bytes, first_input, takes_over)
     VALUES (new_run_id, run.session_id, run.workspace_id, 'queued', last_event_id, first_event_id - 1, inputs,
             copied_bytes, first_event_id, '{}');
-    UPDATE runs SET unanswered_left_out = true WHERE id = repeated_run_id;
     RETURN NULL;
 END;
 $$;
