@@ -22,7 +22,8 @@ async def created(world: World, **asked: Any) -> dict[str, Any]:
 
 def summary(session: dict[str, Any]) -> dict[str, Any]:
     """As it is listed while nothing goes on in it."""
-    return {name: value for name, value in session.items() if name != "instructions"} | {"active_run": None}
+    of_one = ("instructions", "forked_from")
+    return {name: value for name, value in session.items() if name not in of_one} | {"active_run": None}
 
 
 async def walk(world: World, query: str = "") -> list[dict[str, Any]]:
