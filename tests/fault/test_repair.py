@@ -5,6 +5,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -13,13 +14,14 @@ from tests.fault.stand_in import FIRST, LAST, Gate, StandIn, asking, call_then_a
 from tests.workers import at_rest, check_log, ended, log_of, working
 from tests.world import PATIENT, Server, World, clone_database, drop_database, error_of, serving
 
+MAX_EVENTS = 300
 NO_RESULT = "Not carried out: the run ended before."
 
 
 @pytest.fixture(scope="module")
 def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     url = clone_database(postgres_url, template)
-    with serving(url, tmp_path_factory.mktemp("api"), **PATIENT) as server:
+    with serving(url, tmp_path_factory.mktemp("api"), FORK_MAX_EVENTS=MAX_EVENTS, **PATIENT) as server:
         yield server
     drop_database(postgres_url, url)
 
@@ -260,6 +262,11 @@ async def test_a_fork_before_an_event(world: World, stand_in: StandIn) -> None:
         answer = await world.post(f"/v1/sessions/{session_id}/fork", {"before_event_id": unknown})
         assert error_of(answer) == (400, "invalid_request")
     assert (await talk(world, session_id, "goes on"))["state"] == "succeeded"
+
+    fill = "INSERT INTO session_events (session_id, type, data) SELECT %s, 'x', '{}' FROM generate_series(1, %s)"
+    await world.execute(fill, UUID(session_id), MAX_EVENTS)
+    assert error_of(await world.post(f"/v1/sessions/{session_id}/fork", {})) == (409, "conflict")
+    await fork(world, session_id, second)
 
 
 async def test_forks_while_a_session_is_written_to(world: World, stand_in: StandIn) -> None:
