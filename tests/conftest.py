@@ -12,8 +12,7 @@ from unittest.mock import patch
 import httpx
 import psycopg
 import pytest
-from hypothesis import HealthCheck
-from hypothesis import settings as hypothesis_settings
+from hypothesis import HealthCheck, settings
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.server import embedded_postgres
@@ -21,10 +20,10 @@ from tests.fuzzing import cases
 from tests.world import PATIENT, Server, World, clone_database, drop_database, migrate_for_tests, serving
 
 # No deadlines: the machine may be busy with other work.
-hypothesis_settings.register_profile(
+settings.register_profile(
     "no_deadline", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=cases(100)
 )
-hypothesis_settings.load_profile("no_deadline")
+settings.load_profile("no_deadline")
 
 # One for each process of a parallel run.
 TEMPLATE = f"quarterdeck_template_{os.environ.get('PYTEST_XDIST_WORKER', 'only')}"
@@ -78,10 +77,8 @@ def database_url(postgres_url: str, template: str) -> Iterator[str]:
 def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """`qd api` as a real process, shared by all tests. Each test has its own workspace."""
     url = clone_database(postgres_url, template)
-    # Generated requests create many webhooks in one workspace. Sessions can name models of a provider that workers of
-    # single tests have.
-    settings = {"WEBHOOK_PER_WORKSPACE": 10_000, "MODEL_OPENAI_BASE_URL": "http://127.0.0.1:1/v1"} | PATIENT
-    with serving(url, tmp_path_factory.mktemp("data"), **settings) as server:
+    # Generated requests create many webhooks in one workspace.
+    with serving(url, tmp_path_factory.mktemp("data"), WEBHOOK_PER_WORKSPACE=10_000, **PATIENT) as server:
         yield server
     drop_database(postgres_url, url)
 
