@@ -12,8 +12,7 @@ from unittest.mock import patch
 import httpx
 import psycopg
 import pytest
-from hypothesis import HealthCheck
-from hypothesis import settings as hypothesis_settings
+from hypothesis import HealthCheck, settings
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.server import embedded_postgres
@@ -21,10 +20,10 @@ from tests.fuzzing import cases
 from tests.world import PATIENT, Server, World, clone_database, drop_database, migrate_for_tests, serving
 
 # No deadlines: the machine may be busy with other work.
-hypothesis_settings.register_profile(
+settings.register_profile(
     "no_deadline", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=cases(100)
 )
-hypothesis_settings.load_profile("no_deadline")
+settings.load_profile("no_deadline")
 
 # One for each process of a parallel run.
 TEMPLATE = f"quarterdeck_template_{os.environ.get('PYTEST_XDIST_WORKER', 'only')}"

@@ -108,7 +108,7 @@ def serving(
         "QUARTERDECK_DATABASE_URL": app_url(database_url),
         "QUARTERDECK_SERVER_DATA_DIR": str(data_dir),
         "QUARTERDECK_KEY_LAST_USED_FLUSH_SECONDS": "0.2",
-        # Sessions can name models of a provider that only the worker of a test reaches.
+        # Sessions can name models of this provider. Workers of single tests have one behind another address.
         "QUARTERDECK_MODEL_OPENAI_BASE_URL": "http://127.0.0.1:1/v1",
         **UNLIMITED,
     }

@@ -19,6 +19,7 @@ async def test_configured_models_are_listed(postgres_url: str, template: str, tm
     settings = {
         "MODEL_DEFAULT": "anthropic:claude-a",
         "MODEL_ANTHROPIC_API_KEY": "k",
+        "MODEL_OPENAI_BASE_URL": "",
         "MODEL_NAMES": "anthropic:claude-b, openai:not-configured,anthropic:claude-a",
     }
     with serving(url, tmp_path, **settings) as server:

@@ -115,7 +115,7 @@ def running_environment(database_url: str, data_dir: Path) -> Iterator[Environme
     with (
         socket.create_server(("127.0.0.1", 0)) as door,
         PausedProvider.behind(door) as model,
-        serving(database_url, data_dir, **asking(door), **PATIENT) as server,
+        serving(database_url, data_dir, **PATIENT) as server,
         working(database_url, data_dir, **asking(door), **WORKER),
         httpx.Client(base_url=server.url, timeout=60) as http,
     ):

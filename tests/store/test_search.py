@@ -1,6 +1,6 @@
 """The search in conversations: what is found, in which order, and what earlier releases stored."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from uuid import UUID
 
 import pytest
@@ -85,7 +85,7 @@ async def test_both_ways_find_the_same_sessions_of_the_workspace(
         (session(0), Jsonb({"text": "unsaid"})),
     )
     options = connection_options(DatabaseSettings())
-    expected = {
+    expected: dict[str, Callable[[int], bool]] = {
         "common": lambda n: True,
         "COMMON ground": lambda n: True,
         '"ground common"': lambda n: False,
