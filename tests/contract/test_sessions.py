@@ -210,7 +210,8 @@ async def test_bad_changes_are_400_and_change_nothing(world: World, body: object
 
 async def test_skills_are_changed_as_a_whole(world: World) -> None:
     one, two = await world.new_skill(), await world.new_skill()
-    await world.push(two, bundle())
+    for skill_id in (one, two):
+        await world.push(skill_id, bundle())
     session = await created(world, skills=[{"skill_id": one, "version": None}])
     path = f"/v1/sessions/{session['id']}"
     wanted = [{"skill_id": two, "version": 1}, {"skill_id": one, "version": None}]
@@ -335,7 +336,9 @@ async def rows_of(world: World, session_id: str) -> int:
 
 
 async def test_deleted_session_is_deleted_with_its_data(world: World, server: Server) -> None:
-    session = await created(world, skills=[{"skill_id": await world.new_skill()}])
+    skill_id = await world.new_skill()
+    await world.push(skill_id, bundle())
+    session = await created(world, skills=[{"skill_id": skill_id}])
     session_id, path = session["id"], f"/v1/sessions/{session['id']}"
     token = await world.new_token(session_id)
     run_id = (await world.submit(session_id, key=token, idempotency_key="k")).json()["run_id"]
