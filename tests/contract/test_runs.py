@@ -192,6 +192,8 @@ async def test_a_session_with_skills_that_do_not_exist_is_400(world: World, skil
 
 async def test_session_shows_its_settings(world: World, server: Server) -> None:
     skill_id = await world.new_skill()
+    skills = {"skills": [{"skill_id": skill_id}]}
+    assert error_of(await world.post("/v1/sessions", skills)) == (400, "invalid_request"), "it has no version"
     await world.push(skill_id, bundle())
     asked = {
         "title": "t",
