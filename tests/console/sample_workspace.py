@@ -9,6 +9,7 @@ from msgspec import Struct
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.core.actors import Permission
 from quarterdeck.workspaces import service as workspaces
+from tests.console.sample_report import add_report
 from tests.workers import at_rest, started
 from tests.world import EVERY_PERMISSION, World, bundle
 
@@ -132,6 +133,7 @@ async def _conversation(world: World, session_id: str) -> None:
     await at_rest(world, session_id)
     await _submit(world, session_id, "Leave the list alone then. What is the **first** heading?")
     await at_rest(world, session_id)
+    await add_report(world, session_id)
 
 
 async def _submit(world: World, session_id: str, text: str) -> None:

@@ -9,7 +9,8 @@ SOURCE = ROOT / "codegen/console_vendor"
 
 
 def test_vendored_files_match_their_checksums() -> None:
-    wanted = dict(reversed(line.split()) for line in (SOURCE / "checksums.txt").read_text().splitlines())
+    lines = [line.split() for line in (SOURCE / "checksums.txt").read_text().splitlines()]
+    wanted = {name: checksum for checksum, name in lines}
     folders = (ROOT / "src/quarterdeck/console/vendor", ROOT / "licenses")
     found = {
         path.relative_to(ROOT).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
