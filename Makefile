@@ -21,7 +21,7 @@ test: .venv/.dev
 
 # All tests: those of `make test` with coverage, then the long ones: every fault, planted bugs, every console page,
 # docs. The long ones run without coverage, which would double their time.
-test-all: .venv/.dev
+test-all: .venv/.dev .venv/.generator
 	$(PYTEST) -m "not long" --cov --cov-report=html:build/coverage --cov-report=term:skip-covered $(ARGS)
 	$(PYTEST) -m long $(ARGS)
 
@@ -98,6 +98,7 @@ client: .venv/.dev
 lock: .venv/.dev
 	$(LOCK) $(ARGS) --all-extras -o requirements/runtime.lock pyproject.toml requirements/build.in
 	$(LOCK) $(ARGS) --all-extras -c requirements/runtime.lock -o requirements/dev.lock pyproject.toml requirements/dev.in
+	$(LOCK) $(ARGS) -o requirements/client-generator.lock requirements/client-generator.in
 
 # Needs the network. Not a part of CI: the result changes without a change here (docs/decisions/0038). `--strict` fails for
 # packages that the advisory service does not know; without it they are skipped and the audit passes.
@@ -125,4 +126,10 @@ clean:
 
 .venv/.dev: requirements/dev.lock .venv/.runtime
 	$(PIP) install --quiet --require-hashes --no-deps -r requirements/dev.lock
+	@touch $@
+
+# An environment of its own: openapi-python-client needs an older typer than qd.
+.venv/.generator: requirements/client-generator.lock | .venv/bin/python
+	$(PYTHON) -m venv .venv/generator
+	.venv/generator/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/client-generator.lock
 	@touch $@

@@ -30,6 +30,8 @@ async def test_from_an_empty_folder_and_back(tmp_path: Path, server: Server, wor
     assert (linted.returncode, linted.stderr) == (0, "")
     assert linted.stdout.startswith("greeting: OK: 1 file, ")
 
+    with (tmp_path / "greeting" / "SKILL.md").open("a") as file:
+        file.write("Say ahoy.\n")
     code, told = person.refused("skills", "push", "greeting", "greeting")
     assert (code, "no skill named 'greeting'" in told) == (4, True)
     assert person.done("skills", "push", "greeting", "greeting", "--create").startswith("pushed greeting version 1 (")
@@ -51,7 +53,7 @@ async def test_from_an_empty_folder_and_back(tmp_path: Path, server: Server, wor
 
     assert person.done("skills", "rollback", "greeting", "1") == "greeting: sessions use version 1\n"
     assert person.json("skills", "list")["items"][0]["default_version"] == 1
-    third = person.qd("skills", "push", "greeting", "greeting")
+    third = person.qd("skills", "push", "greeting", "greeting", "--force")
     assert "Sessions still use version 1" in third.stderr
     assert person.done("skills", "rollback", "greeting", "--latest").endswith("the latest version (now 3)\n")
     assert person.json("skills", "list")["items"][0]["default_version"] is None
@@ -82,6 +84,8 @@ async def test_invalid_bundles_are_one_line(tmp_path: Path, server: Server, worl
     assert person.refused("skills", "push", "greeting", "nowhere") == (2, "nowhere: no such file or folder.")
     assert person.refused("skills", "push", "greeting", "empty")[0] == 2
     code, told = person.refused("skills", "push", "greeting", "bad")
+    assert (code, told.startswith("bad/SKILL.md:2: invalid name ")) == (2, True)
+    code, told = person.refused("skills", "push", "greeting", "bad", "--force")
     assert (code, '"SKILL.md", line 2' in told) == (2, True)
     assert person.refused("skills", "push", "greeting", "text.tar.gz")[0] == 2
     assert person.refused("skills", "rollback", "greeting", "1")[0] == 2
@@ -89,13 +93,66 @@ async def test_invalid_bundles_are_one_line(tmp_path: Path, server: Server, worl
     assert person.refused("skills", "diff", "greeting", "0", "1")[0] == 2
 
 
-async def test_an_ambiguous_name_needs_an_id(tmp_path: Path, server: Server, world: World) -> None:
+async def test_a_push_that_is_probably_a_mistake_needs_force(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
-    for _ in range(2):
-        await world.post("/v1/skills", {"name": "twin"})
-    folder_with(tmp_path / "twin", SKILL__md=skill_md("twin"))
-    code, told = person.refused("skills", "push", "twin", "twin", "--create")
-    assert (code, told) == (2, "2 skills are named 'twin'. Use an ID.")
+    person.done("skills", "init", "greeting")
+    push = ("skills", "push", "greeting", "greeting", "--create")
+    refused = {}
+    refused["template"] = person.refused(*push)
+    refused["name"] = person.refused("skills", "push", "other", "greeting", "--create")
+    folder_with(tmp_path / "bad", SKILL__md=skill_md("bad", description="''"), a__txt="")
+    (tmp_path / "bad" / "aux").write_text("")
+    refused["invalid"] = person.refused("skills", "push", "bad", "bad", "--create")
+    assert person.json("skills", "list")["items"] == [], "nothing was created"
+
+    (tmp_path / "greeting" / "SKILL.md").write_text(skill_md())
+    assert person.json(*push)["version"] == 1
+    refused["unchanged"] = person.refused(*push)
+    # The comparison is one of content, not of archives.
+    with tarfile.open(tmp_path / "greeting.tgz", "w:gz") as tar:
+        tar.add(tmp_path / "greeting" / "SKILL.md", "SKILL.md")
+    assert person.refused("skills", "push", "greeting", "greeting.tgz") == refused["unchanged"]
+    assert refused == {
+        "template": (2, "SKILL.md is the unchanged template of `qd skills init`. Use --force to push anyway."),
+        "name": (2, "the name in SKILL.md is 'greeting', but the skill is 'other'. Use --force to push anyway."),
+        "invalid": (2, "bad/SKILL.md:3: the description is empty. 1 more: see `qd skills lint bad`."),
+        "unchanged": (2, "no changes since version 1 of greeting. Use --force to push anyway."),
+    }
+    assert person.json(*push, "--force")["version"] == 2
+    assert person.json("skills", "push", "other", "greeting", "--create", "--force")["version"] == 1
+    (tmp_path / "greeting" / "SKILL.md").unlink()
+    person.done("skills", "init", "greeting")
+    assert person.json(*push, "--force")["version"] == 3
+
+
+async def test_search_archive_and_delete(tmp_path: Path, server: Server, world: World) -> None:
+    person = nearby(tmp_path, server, world)
+    for name, description in (("first", "Writes reports. " * 8), ("second", "Reads mail.")):
+        folder_with(tmp_path / name, SKILL__md=skill_md(name, description))
+        person.done("skills", "push", name, name, "--create")
+    header, *rows = person.done("skills", "list").splitlines()
+    assert header.split()[-1] == "DESCRIPTION"
+    assert [row.partition(":")[2][4:] for row in rows] == [
+        "Reads mail.",
+        "Writes reports. Writes reports. Writes reports. Writes repo…",
+    ]
+    for words, found in (("REPORTS", ["first"]), ("eco", ["second"]), ("s", ["second", "first"]), ("nothing", [])):
+        assert [skill["name"] for skill in person.json("skills", "search", words)["items"]] == found
+    assert person.qd("skills", "search", "nothing").stderr == "No matching skills.\n"
+
+    assert person.done("skills", "archive", "first") == "archived first\n"
+    assert [skill["name"] for skill in person.json("skills", "search", "first", "--archived")["items"]] == ["first"]
+    assert person.refused("skills", "archive", "first")[0] == 4
+    assert person.done("skills", "unarchive", "first") == "unarchived first\n"
+    session_id = person.done("sessions", "create", "--skill", "second").strip()
+    code, told = person.refused("skills", "delete", "second", "--yes")
+    assert (code, "used by a session" in told) == (5, True)
+    person.done("sessions", "delete", session_id, "--yes")
+    assert person.refused("skills", "delete", "second")[0] == 2, "it asks first"
+    assert person.done("skills", "delete", "second", "--yes") == "deleted second\n"
+    person.done("skills", "archive", "first")
+    assert person.done("skills", "delete", "first", "--yes") == "deleted first\n"
+    assert person.json("skills", "list")["items"] == person.json("skills", "list", "--archived")["items"] == []
 
 
 def test_lint_reports_all_errors_at_once(tmp_path: Path) -> None:
@@ -105,8 +162,8 @@ def test_lint_reports_all_errors_at_once(tmp_path: Path) -> None:
     linted = person.qd("skills", "lint", "bad")
     assert linted.returncode == 1
     assert linted.stdout.splitlines() == [
-        'bad/SKILL.md:2: the name "Bad Name" is not made of a-z, 0-9 and single hyphens between them.',
-        "bad/SKILL.md:4: the description is blank.",
+        'bad/SKILL.md:2: invalid name "Bad Name". Use a-z, 0-9 and single hyphens between them.',
+        "bad/SKILL.md:4: the description is empty.",
         "bad/a\\b: the path has a backslash.",
     ]
     found = json.loads(person.qd("skills", "lint", "bad", "--json").stdout)
@@ -155,10 +212,10 @@ def test_lint_without_a_skill_md(tmp_path: Path) -> None:
     person = Nearby(tmp_path)
     assert person.refused("skills", "lint", "nowhere") == (2, "nowhere: No such file or directory")
     folder_with(tmp_path / "empty")
-    assert person.qd("skills", "lint", "empty").stdout == "empty: the archive has no SKILL.md at its root.\n"
+    assert person.qd("skills", "lint", "empty").stdout == "empty: no SKILL.md at the root of the archive.\n"
     folder_with(tmp_path / "spelt", skill__md=skill_md())
     told = person.qd("skills", "lint", "spelt").stdout
-    assert told == "spelt/skill.md: the file must be called SKILL.md, in this spelling.\n"
+    assert told == "spelt/skill.md: rename the file to SKILL.md, in upper and lower case as shown.\n"
 
 
 def test_lint_uses_the_limits_of_the_settings(tmp_path: Path) -> None:
@@ -168,6 +225,16 @@ def test_lint_uses_the_limits_of_the_settings(tmp_path: Path) -> None:
     linted = strict.qd("skills", "lint", "greeting")
     assert linted.returncode == 1
     assert linted.stdout == "greeting/large: the archive unpacks to more than 1000 bytes.\n"
+
+
+def test_lint_of_the_current_folder_ignores_no_file(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path / "greeting", SKILL__md=skill_md())
+    (folder / "notes").mkdir()
+    (folder / "notes" / "a.md").write_text("x")
+    for given in (".", "./", "../greeting", "./notes/.."):
+        linted = Nearby(folder).qd("skills", "lint", given)
+        assert (linted.returncode, linted.stderr) == (0, "")
+        assert linted.stdout.startswith(f"{given}: OK: 2 files, ")
 
 
 def test_lint_warnings(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from tests.pages import ROOT
 
 SOURCE = ROOT / "src" / "quarterdeck"
-LOCKS = [ROOT / "requirements" / "runtime.lock", ROOT / "requirements" / "dev.lock"]
+LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 
 
 @cache
@@ -117,7 +117,7 @@ def test_an_undeclared_import_is_found() -> None:
 def test_every_locked_package_has_a_version_and_a_hash(lock: Path) -> None:
     entries = lock.read_text("utf-8").replace("\\\n", "").splitlines()
     entry = re.compile(r"[a-z0-9-]+==\S+( ; .+?)? +(--hash=sha256:[0-9a-f]{64} *)+")
-    assert len(entries) > 50
+    assert len(entries) > 20
     assert [line for line in entries if not entry.fullmatch(line)] == []
 
 

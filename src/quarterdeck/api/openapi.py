@@ -209,7 +209,8 @@ def _tags(operations: tuple[Operation, ...]) -> list[Json]:
 
 
 def _normalized(schema: Any) -> Any:
-    """Add the type that msgspec omits for enums, and remove empty `required` lists."""
+    """Add the type that msgspec omits for enums, and remove empty `required` lists. Objects with any fields say so:
+    openapi-typescript takes those without `properties` for empty ones."""
     if isinstance(schema, list):
         return [_normalized(item) for item in schema]
     if not isinstance(schema, dict):
@@ -218,4 +219,6 @@ def _normalized(schema: Any) -> Any:
     values = normalized.get("enum")
     if isinstance(values, list) and "type" not in normalized and all(isinstance(value, str) for value in values):
         normalized["type"] = "string"
+    if normalized.get("type") == "object" and not {"properties", "additionalProperties"} & normalized.keys():
+        normalized["additionalProperties"] = True
     return normalized

@@ -5,7 +5,7 @@ from typing import Any
 
 from quarterdeck.core.pages import DEFAULT_LIMIT, MAX_LIMIT
 from quarterdeck.http.request import MAX_EVENT_ID
-from quarterdeck.http.schemas import UUID
+from quarterdeck.http.schemas import UUID, UUID_HEADER
 from quarterdeck.http.sse import EVENT_STREAM
 
 Json = dict[str, Any]
@@ -67,15 +67,15 @@ PARAMETERS: Json = {
         "name": "Service-Workspace",
         "in": "header",
         "required": False,
-        "description": "The workspace that is meant. Without it, the credential's own.",
-        "schema": UUID,
+        "description": "ID of the workspace that is meant. Without it, the credential's own.",
+        "schema": UUID_HEADER,
     },
     "RequiredWorkspace": {
         "name": "Service-Workspace",
         "in": "header",
         "required": True,
-        "description": "The workspace that is meant.",
-        "schema": UUID,
+        "description": "ID of the workspace that is meant.",
+        "schema": UUID_HEADER,
     },
     "IdempotencyKey": {
         "name": "Idempotency-Key",

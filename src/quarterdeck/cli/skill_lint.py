@@ -132,7 +132,8 @@ def _all_files(folder: Path) -> set[str]:
     for here, folders, names in os.walk(folder):
         # Never packed, so not worth a warning.
         folders[:] = [each for each in folders if each != ".git"]
-        found |= {os.path.join(here, name) for name in names}
+        # As Path, which spells a file the same whether the folder is given as "." or by its name.
+        found |= {str(Path(here, name)) for name in names}
     return found
 
 

@@ -9,7 +9,7 @@ import typer
 
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import CliError, ExitCode
-from quarterdeck.cli.options import AsJson, Limit, Profile, file_name, text
+from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, text
 from quarterdeck.cli.output import (
     Column,
     actor_name,
@@ -37,17 +37,8 @@ Folder = Annotated[str, typer.Argument(parser=file_name, metavar="DIR", help="Fo
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
 _NOT_IN_A_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_CHARACTERS = 64
-_TEMPLATE = """\
----
-name: {name}
-description: Describe in one or two sentences what this skill does and when an agent should use it.
----
-
-# {name}
-
-Write down what the agent needs to know and what to do, step by step. Other files in this folder are part of the skill:
-mention them here, and the agent reads them when it needs them.
-"""
+_MAX_DESCRIPTION_CHARACTERS = 60
+_COLUMNS = ("ID", "NAME", Column("LATEST", right=True), "IN USE", "CREATED", "DESCRIPTION")
 
 
 @app.command("list")
@@ -62,10 +53,35 @@ def list_(
         print_list(
             client.iter_skills(archived=archived),
             limit,
-            ("ID", "NAME", Column("LATEST", right=True), "IN USE", "CREATED"),
+            _COLUMNS,
             _row,
             as_json=as_json,
             empty="No archived skills." if archived else "No skills yet.",
+        )
+
+
+@app.command()
+def search(
+    words: Annotated[str, typer.Argument(parser=text, metavar="TEXT", help="Text in the name or description.")],
+    archived: Annotated[bool, typer.Option("--archived", help="Search archived skills.")] = False,
+    limit: Limit = 50,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find skills by name or description, newest first. Case is ignored."""
+    wanted = words.casefold()
+    with open_client(profile) as client:
+        print_list(
+            (
+                skill
+                for skill in client.iter_skills(archived=archived, page_size=200)
+                if wanted in f"{skill.name}\n{skill.description or ''}".casefold()
+            ),
+            limit,
+            _COLUMNS,
+            _row,
+            as_json=as_json,
+            empty="No matching skills.",
         )
 
 
@@ -76,6 +92,8 @@ def init(
     ],
 ) -> None:
     """Create a folder with a SKILL.md to start from."""
+    from quarterdeck.cli.skill_checks import template
+
     path = Path(folder)
     name = _NOT_IN_A_NAME.sub("-", path.resolve().name.lower()).strip("-")[:_MAX_NAME_CHARACTERS].strip("-") or "skill"
     if path.exists() and not path.is_dir():
@@ -83,7 +101,7 @@ def init(
     try:
         path.mkdir(parents=True, exist_ok=True)
         with (path / "SKILL.md").open("x", encoding="utf-8") as file:
-            file.write(_TEMPLATE.format(name=name))
+            file.write(template(name))
     except FileExistsError:
         raise CliError(f"{path / 'SKILL.md'}: already exists", ExitCode.INVALID_INPUT) from None
     except OSError as error:
@@ -123,15 +141,24 @@ def push(
     skill: Skill,
     folder: Folder,
     create: Annotated[bool, typer.Option("--create", help="Create the skill if it does not exist.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Skip the checks. Also pushes unchanged content, templates and other names."),
+    ] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Push a folder or archive as the next version of a skill."""
+    """Push a folder or archive as the next version of a skill. It is checked first, as by `qd skills lint`."""
+    from quarterdeck.cli.skill_checks import check_bundle, check_push
     from quarterdeck.client import InvalidRequest
     from quarterdeck.client.bundle_archive import open_archive
 
     with open_archive(folder) as archive, open_client(profile) as client:
-        target = _find_or_create(client, skill) if create else find_skill(client, skill)
+        bundle = None if force else check_bundle(folder)
+        target = _find(client, skill) if create else find_skill(client, skill)
+        if bundle is not None:
+            check_push(client, bundle, skill if target is None else target.name, target)
+        target = target or client.create_skill(name=skill)
         try:
             with progress_bar(f"Pushing {target.name}") as progress:
                 pushed = client.push_skill_version(target.id, archive, progress=progress)
@@ -233,26 +260,52 @@ def rollback(
         say(f"{changed.name}: sessions use {used}")
 
 
-def find_skill(client: "Client", given: str) -> "SkillBody":
+@app.command()
+def archive(skill: Skill, profile: Profile = None) -> None:
+    """Archive a skill. It then accepts no versions and no new sessions; sessions that use it keep it."""
+    with open_client(profile) as client:
+        found = find_skill(client, skill)
+        client.change_skill(found.id, archived=True)
+    say(f"archived {found.name}")
+
+
+@app.command()
+def unarchive(
+    skill: Annotated[str, typer.Argument(parser=text, metavar="SKILL", help="ID or name of the archived skill.")],
+    profile: Profile = None,
+) -> None:
+    """Restore an archived skill."""
+    with open_client(profile) as client:
+        found = find_skill(client, skill, archived=True)
+        client.change_skill(found.id, archived=False)
+    say(f"unarchived {found.name}")
+
+
+@app.command()
+def delete(skill: Skill, yes: Yes = False, profile: Profile = None) -> None:
+    """Delete a skill that no session uses, with its versions. This can't be undone."""
+    with open_client(profile) as client:
+        found = _find(client, skill) or find_skill(client, skill, archived=True)
+        confirm(f"Delete {found.name} and all its versions?", yes=yes)
+        client.delete_skill(found.id)
+    say(f"deleted {found.name}")
+
+
+def find_skill(client: "Client", given: str, *, archived: bool = False) -> "SkillBody":
     """By ID, or by a name that is unique."""
+    found = _find(client, given, archived=archived)
+    if found is None:
+        raise CliError(f"no skill named {given!r}. See `qd skills list`.", ExitCode.NOT_FOUND)
+    return found
+
+
+def _find(client: "Client", given: str, *, archived: bool = False) -> "SkillBody | None":
     if (skill_id := parse_id(given)) is not None:
         return client.get_skill(skill_id)
-    named = _named(client, given)
-    if named is None:
-        raise CliError(f"no skill named {given!r}. See `qd skills list`.", ExitCode.NOT_FOUND)
-    return named
-
-
-def _find_or_create(client: "Client", given: str) -> "SkillBody":
-    if parse_id(given) is not None:
-        return find_skill(client, given)
-    return _named(client, given) or client.create_skill(name=given)
-
-
-def _named(client: "Client", name: str) -> "SkillBody | None":
-    found = [skill for skill in client.iter_skills(page_size=200) if skill.name == name]
+    found = [skill for skill in client.iter_skills(archived=archived, page_size=200) if skill.name == given]
     if len(found) > 1:
-        raise CliError(f"{len(found)} skills are named {name!r}. Use an ID.", ExitCode.INVALID_INPUT)
+        # Only archived skills, or those of an older server.
+        raise CliError(f"{len(found)} skills are named {given!r}. Use an ID.", ExitCode.INVALID_INPUT)
     return found[0] if found else None
 
 
@@ -271,7 +324,10 @@ def _print_file(file: "FileDiffBody") -> None:
 def _row(skill: "SkillBody") -> list[str]:
     latest = "" if skill.latest_version is None else str(skill.latest_version)
     used = "Latest (auto-update)" if skill.default_version is None else f"Pinned to version {skill.default_version}"
-    return [str(skill.id), skill.name, latest, used if latest else "", date_text(skill.created_at)]
+    description = " ".join((skill.description or "").split())
+    if len(description) > _MAX_DESCRIPTION_CHARACTERS:
+        description = f"{description[: _MAX_DESCRIPTION_CHARACTERS - 1].rstrip()}…"
+    return [str(skill.id), skill.name, latest, used if latest else "", date_text(skill.created_at), description]
 
 
 def _version_row(version: "SkillVersionItem", used: int | None) -> list[str]:

@@ -521,7 +521,7 @@ class AsyncMethods(AsyncConnection):
     ) -> SkillPage:
         """List the skills of a workspace.
 
-        One page per call, newest first unless order=asc. Archived ones are a list of their own.
+        One page per call, newest first unless order=asc. Archived skills are listed separately.
         """
         return await self._call(
             LIST_SKILLS,
@@ -563,8 +563,9 @@ class AsyncMethods(AsyncConnection):
     ) -> SkillBody:
         """Change a skill.
 
-        What is left out stays as it is. An earlier `default_version` takes back a push: sessions that pin no version
-        use it from their next run on. An archived skill takes no versions and no sessions; those that have it keep it.
+        Omitted fields keep their values. Set `default_version` to roll back: sessions that pin no version use it from
+        their next run on. An archived skill accepts no versions and no new sessions; sessions that use it keep it.
+        Another skill can take its name; then it needs a new one to be restored.
         """
         return await self._call(
             CHANGE_SKILL,
@@ -626,7 +627,7 @@ class AsyncMethods(AsyncConnection):
     ) -> SkillVersionPage:
         """List the versions of a skill.
 
-        By number, newest first unless order=asc. Without their manifests, which the version itself has.
+        By number, newest first unless order=asc. Manifests are left out; get a version for its manifest.
         """
         return await self._call(
             LIST_SKILL_VERSIONS,
@@ -656,7 +657,7 @@ class AsyncMethods(AsyncConnection):
     ) -> SkillVersionBody:
         """Get a version of a skill.
 
-        As the push answered.
+        Identical to the response of the push.
         """
         return await self._call(
             GET_SKILL_VERSION,
@@ -671,7 +672,7 @@ class AsyncMethods(AsyncConnection):
     ) -> int:
         """Download the bundle of a version.
 
-        The archive, byte for byte as it was pushed. A download that broke off is taken up again with Range.
+        The archive, byte for byte as it was pushed. Resume an interrupted download with Range.
         """
         return await self._download(
             DOWNLOAD_SKILL_BUNDLE,

@@ -521,7 +521,7 @@ class Methods(Connection):
     ) -> SkillPage:
         """List the skills of a workspace.
 
-        One page per call, newest first unless order=asc. Archived ones are a list of their own.
+        One page per call, newest first unless order=asc. Archived skills are listed separately.
         """
         return self._call(
             LIST_SKILLS,
@@ -563,8 +563,9 @@ class Methods(Connection):
     ) -> SkillBody:
         """Change a skill.
 
-        What is left out stays as it is. An earlier `default_version` takes back a push: sessions that pin no version
-        use it from their next run on. An archived skill takes no versions and no sessions; those that have it keep it.
+        Omitted fields keep their values. Set `default_version` to roll back: sessions that pin no version use it from
+        their next run on. An archived skill accepts no versions and no new sessions; sessions that use it keep it.
+        Another skill can take its name; then it needs a new one to be restored.
         """
         return self._call(
             CHANGE_SKILL,
@@ -624,7 +625,7 @@ class Methods(Connection):
     ) -> SkillVersionPage:
         """List the versions of a skill.
 
-        By number, newest first unless order=asc. Without their manifests, which the version itself has.
+        By number, newest first unless order=asc. Manifests are left out; get a version for its manifest.
         """
         return self._call(
             LIST_SKILL_VERSIONS,
@@ -652,7 +653,7 @@ class Methods(Connection):
     def get_skill_version(self, skill_id: Id, version: int, *, workspace_id: Id | None = None) -> SkillVersionBody:
         """Get a version of a skill.
 
-        As the push answered.
+        Identical to the response of the push.
         """
         return self._call(
             GET_SKILL_VERSION,
@@ -667,7 +668,7 @@ class Methods(Connection):
     ) -> int:
         """Download the bundle of a version.
 
-        The archive, byte for byte as it was pushed. A download that broke off is taken up again with Range.
+        The archive, byte for byte as it was pushed. Resume an interrupted download with Range.
         """
         return self._download(
             DOWNLOAD_SKILL_BUNDLE,

@@ -51,14 +51,14 @@ def missing_skill_md(directories: Mapping[str, bool]) -> BundleError:
     """The most likely mistake, judged by the paths in the archive."""
     for path in sorted(directories):
         if path == SKILL_MD or path.startswith(f"{SKILL_MD}/"):
-            return BundleError("it is a directory: a file of this name is needed.", path=SKILL_MD)
+            return BundleError("must be a file, not a directory.", path=SKILL_MD)
         if path.lower() == SKILL_MD.lower():
-            return BundleError(f"the file must be called {SKILL_MD}, in this spelling.", path=path)
+            return BundleError(f"rename the file to {SKILL_MD}, in upper and lower case as shown.", path=path)
         if path.endswith(f"/{SKILL_MD}"):
             folder = shown(path.removesuffix(f"/{SKILL_MD}"))
             advice = f'Pack the content of "{folder}", not the folder: tar -C <folder> -czf <archive> .'
             return BundleError(f"{SKILL_MD} must be at the root of the archive. {advice}", path=path)
-    return BundleError(f"the archive has no {SKILL_MD} at its root.")
+    return BundleError(f"no {SKILL_MD} at the root of the archive.")
 
 
 def read_archive(source: Source, limits: BundleSettings) -> Archive:
@@ -132,7 +132,7 @@ class _Walk:
         """Reads to the last byte: the gzip checksum follows the padding, and nothing may be hidden in the padding."""
         for piece in self.stream.pieces():
             if piece != bytes(len(piece)):
-                raise BundleError("there is data after the end of the tar archive.")
+                raise BundleError("unexpected data after the end of the tar archive.")
 
     def _count_entry(self) -> None:
         self._entries += 1
@@ -157,23 +157,23 @@ class _Walk:
     def _take_entry(self, header: tar.Header, extension: tar.Extension) -> None:
         name = header.name if extension.name is None else extension.name
         if extension.size not in (None, header.size):
-            raise BundleError("the PAX header and the header differ about the size.", path=name)
+            raise BundleError("the sizes in the PAX header and in the header differ.", path=name)
         if header.type == tar.OLD_FILE and header.name.endswith(b"/") != name.endswith(b"/"):
             # Readers disagree about which name counts. Some would read the content as further entries.
-            raise BundleError("its two names differ about whether it is a directory.", path=name)
+            raise BundleError("the header and the extended header disagree whether this is a directory.", path=name)
         # In the oldest format, a closing slash marks a directory. In later formats a file with such a name is refused:
         # its last component is empty, and readers disagree about it.
         directory = header.type == tar.DIRECTORY or (header.type == tar.OLD_FILE and name.endswith(b"/"))
         path = bundle_path(name, directory=directory, limits=self._limits)
         self._add_path(path, directory)
         if directory and header.size:
-            raise BundleError("it is a directory with data.", path=path)
+            raise BundleError("a directory cannot have content.", path=path)
         if not directory:
             self._take_file(path, header)
 
     def _add_path(self, path: str, directory: bool) -> None:
         if path in self.directories:
-            raise BundleError("the archive has this path twice.", path=path)
+            raise BundleError("duplicate path.", path=path)
         self.directories[path] = directory
         self._paths_bytes += len(path.encode())
         if self._paths_bytes > self._limits.all_paths_bytes:

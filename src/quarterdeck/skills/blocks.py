@@ -72,4 +72,4 @@ def unpack_block(index: BlockIndex, block: int, stored: bytes) -> bytes:
 
 
 def _damaged() -> BundleError:
-    return BundleError("a block is not as it was written.")
+    return BundleError("a stored block is corrupt.")

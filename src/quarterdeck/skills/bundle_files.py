@@ -196,7 +196,7 @@ class BundleFiles:
         with self._bundles.open(bundle.archive.sha256, bundle.archive.generation) as source:
             found = take_all(source, self._limits, writer.write)
         if sorted(found, key=lambda file: file.path) != bundle.files:
-            raise BundleError("the stored archive does not hold what its manifest says.")
+            raise BundleError("the stored archive does not match its manifest.")
         starts: dict[str, int] = {}
         at = 0
         for file in found:
@@ -210,4 +210,4 @@ class BundleFiles:
 
 
 def _damaged(file: ManifestFile) -> BundleError:
-    return BundleError("what is stored is not what the manifest says.", path=file.path)
+    return BundleError("the stored file does not match the manifest.", path=file.path)

@@ -110,7 +110,7 @@ def _decoded(skill_md: bytes) -> str:
 def _frontmatter_block(text: str, limits: BundleSettings) -> str:
     opening = _OPENING.match(text)
     if opening is None:
-        raise _fault("the file must start with the line ---, the opening of its frontmatter.", line=1)
+        raise _fault("no frontmatter found. The first line must be ---.", line=1)
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
         raise _fault("the frontmatter has no closing --- line.", line=1)
@@ -236,8 +236,7 @@ def _name_fault(read: _Mapping) -> BundleError | None:
     if len(name) > NAME_LENGTH:
         return _fault(f"the name is longer than {NAME_LENGTH} characters.", line=line)
     if not _NAME.fullmatch(name):
-        rule = "a-z, 0-9 and single hyphens between them"
-        return _fault(f'the name "{shown(name)}" is not made of {rule}.', line=line)
+        return _fault(f'invalid name "{shown(name)}". Use a-z, 0-9 and single hyphens between them.', line=line)
     return None
 
 
@@ -250,7 +249,7 @@ def _description_fault(read: _Mapping) -> BundleError | None:
     # The line break at the end of a block scalar does not count.
     words = description.strip()
     if not words:
-        return _fault("the description is blank.", line=line)
+        return _fault("the description is empty.", line=line)
     if len(words) > DESCRIPTION_LENGTH:
         return _fault(f"the description is longer than {DESCRIPTION_LENGTH} characters.", line=line)
     return None
@@ -270,7 +269,7 @@ def _not_yaml(fault: yaml.YAMLError, block: str) -> BundleError:
 
 
 def _second_document(line: int | None) -> BundleError:
-    return _fault("the frontmatter has a second document.", line=line)
+    return _fault("the frontmatter has more than one document.", line=line)
 
 
 def _line(event: yaml.Event) -> int:

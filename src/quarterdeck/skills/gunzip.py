@@ -26,11 +26,11 @@ ENTRY_OVERHEAD_BYTES = 2048
 
 _GZIP, _INFLATE_GZIP = b"\x1f\x8b", 31
 _OTHERS = {
-    b"PK": "a zip archive",
-    b"\xfd7zXZ\x00": "an xz archive",
-    b"BZh": "a bzip2 archive",
-    b"\x28\xb5\x2f\xfd": "a zstd archive",
-    b"7z\xbc\xaf": "a 7z archive",
+    b"PK": "zip",
+    b"\xfd7zXZ\x00": "xz",
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"7z\xbc\xaf": "7z",
 }
 
 
@@ -56,7 +56,7 @@ class Gunzip:
         self._piece, self._at = b"", 0
         # The source may have returned only the first byte. zlib checks the second.
         if not self._input or not _GZIP.startswith(self._input[:2]):
-            raise BundleError(f"the archive is not gzip: {_looks_like(self._input)}. Pack it with tar -czf.")
+            raise BundleError(f"not a gzip archive{_found(self._input)}. Pack it with tar -czf.")
 
     def take(self, count: int) -> bytes:
         """`count` bytes, or fewer where the stream ends."""
@@ -103,7 +103,7 @@ class Gunzip:
                 return piece
             # Without input zlib may still return buffered output. Only no output for no input is the end.
             if not data and not self._member.eof:
-                raise BundleError("the gzip data is truncated: it ends before its checksum.")
+                raise BundleError("the gzip data is truncated.")
         return b""
 
     def _next_member(self) -> bool:
@@ -136,21 +136,21 @@ class Gunzip:
 
     def _damaged(self, fault: str) -> BundleError:
         if "incorrect data check" in fault:
-            return BundleError("the gzip data is damaged: its CRC is wrong.")
+            return BundleError("the gzip data is corrupt (CRC mismatch).")
         if "incorrect length check" in fault:
-            return BundleError("the gzip data is damaged: its length field is wrong.")
+            return BundleError("the gzip data is corrupt (length mismatch).")
         if "incorrect header check" in fault and self._members > 1:
             return _garbage()
-        return BundleError("the gzip data is damaged.")
+        return BundleError("the gzip data is corrupt.")
 
 
 def _garbage() -> BundleError:
-    return BundleError("there is trailing garbage after the gzip data.")
+    return BundleError("unexpected data after the end of the gzip data.")
 
 
-def _looks_like(start: bytes) -> str:
+def _found(start: bytes) -> str:
     if not start:
-        return "it is empty"
+        return " (empty)"
     if start[257:262] == b"ustar":
-        return "it is a plain tar archive"
-    return next((f"it is {name}" for magic, name in _OTHERS.items() if start.startswith(magic)), "it starts otherwise")
+        return " (found plain tar)"
+    return next((f" (found {name})" for magic, name in _OTHERS.items() if start.startswith(magic)), "")

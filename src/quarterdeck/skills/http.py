@@ -58,13 +58,13 @@ async def create_skill(request: Request, changes: Changes) -> Answer:
 
 @operation(
     summary="List the skills of a workspace",
-    description="One page per call, newest first unless order=asc. Archived ones are a list of their own.",
+    description="One page per call, newest first unless order=asc. Archived skills are listed separately.",
     permission=Permission.WORKSPACE_READ,
     success_type=SkillPage,
     success="One page. next_cursor is null on the last.",
     paged=True,
     cursor_must_exist=False,
-    queries=(Query("archived", {"type": "boolean", "default": False}, "Whether to list the archived ones instead."),),
+    queries=(Query("archived", {"type": "boolean", "default": False}, "List archived skills instead."),),
 )
 async def list_skills(request: Request, access: Access) -> SkillPage:
     page, archived = request.page_request(), request.query_flag("archived")
@@ -85,13 +85,13 @@ async def get_skill(request: Request, access: Access) -> SkillBody:
 
 @operation(
     summary="Change a skill",
-    description="What is left out stays as it is. An earlier `default_version` takes back a push: sessions that pin no "
-    "version use it from their next run on. An archived skill takes no versions and no sessions; those that have it "
-    "keep it.",
+    description="Omitted fields keep their values. Set `default_version` to roll back: sessions that pin no version "
+    "use it from their next run on. An archived skill accepts no versions and no new sessions; sessions that use it "
+    "keep it. Another skill can take its name; then it needs a new one to be restored.",
     permission=Permission.SKILL_MANAGE,
     payload=ChangeSkillBody,
     success_type=SkillBody,
-    success="The skill as it is now.",
+    success="The updated skill.",
     etag=True,
     conditional=True,
     idempotent=True,
@@ -161,7 +161,7 @@ async def push_skill_version(
 
 @operation(
     summary="List the versions of a skill",
-    description="By number, newest first unless order=asc. Without their manifests, which the version itself has.",
+    description="By number, newest first unless order=asc. Manifests are left out; get a version for its manifest.",
     permission=Permission.WORKSPACE_READ,
     success_type=SkillVersionPage,
     success="One page. next_cursor is null on the last.",
@@ -174,7 +174,7 @@ async def list_skill_versions(request: Request, access: Access) -> SkillVersionP
 
 @operation(
     summary="Get a version of a skill",
-    description="As the push answered.",
+    description="Identical to the response of the push.",
     permission=Permission.WORKSPACE_READ,
     success_type=SkillVersionBody,
     success="The version.",
@@ -186,7 +186,7 @@ async def get_skill_version(request: Request, access: Access) -> SkillVersionBod
 
 @operation(
     summary="Download the bundle of a version",
-    description="The archive, byte for byte as it was pushed. A download that broke off is taken up again with Range.",
+    description="The archive, byte for byte as it was pushed. Resume an interrupted download with Range.",
     permission=Permission.WORKSPACE_READ,
     download=GZIP,
     success="The archive.",
@@ -223,7 +223,7 @@ async def download_skill_bundle(
     ),
     refusals=(
         Refusal(
-            "no_file", errors.not_found("file"), "The version has no such file.", "Look at the version's manifest."
+            "no_file", errors.not_found("file"), "The version has no such file.", "See the manifest of the version."
         ),
     ),
 )
@@ -253,17 +253,17 @@ async def download_skill_file(
     description="Which files were added, removed or changed from `base` to `head`, with the lines of text files.",
     permission=Permission.WORKSPACE_READ,
     success_type=SkillDiffBody,
-    success="What differs.",
+    success="The differences.",
     queries=(
-        Query("base", NUMBER, "The number of the version to start from.", required=True, example=1),
-        Query("head", NUMBER, "The number of the version to arrive at.", required=True, example=2),
+        Query("base", NUMBER, "Number of the old version.", required=True, example=1),
+        Query("head", NUMBER, "Number of the new version.", required=True, example=2),
     ),
     refusals=(
         Refusal(
             "no_version",
             errors.not_found("skill version"),
-            "The skill has no version of one of these numbers.",
-            "Look at the skill's versions.",
+            "The skill has no version with one of these numbers.",
+            "List the versions of the skill.",
         ),
     ),
 )

@@ -111,7 +111,7 @@ def check_collisions(directories: Mapping[str, bool]) -> None:
     ordered = sorted((_folded(path).replace("/", "\0"), path) for path in directories)
     for (left, one), (right, other) in pairwise(ordered):
         if right.startswith(f"{left}\0") and not directories[one]:
-            raise BundleError(f'the path needs the file "{shown(one)}" to be a directory.', path=other)
+            raise BundleError(f'"{shown(one)}" is a file, but this path needs a directory.', path=other)
         names = zip(left.split("\0"), right.split("\0"), one.split("/"), other.split("/"), strict=False)
         for folded, other_folded, component, other_component in names:
             if folded != other_folded:

@@ -18,17 +18,17 @@ FILE, OLD_FILE, DIRECTORY = b"0", b"\0", b"5"
 LONG_NAME, EXTENDED, GLOBAL = b"L", b"x", b"g"
 
 _REFUSED_TYPES = {
-    b"1": "it is a hard link. Pack with tar --hard-dereference to store the file itself.",
-    b"2": "it is a symbolic link. Pack with tar -h to store the file that it points to.",
-    b"3": "it is a character device.",
-    b"4": "it is a block device.",
-    b"6": "it is a named pipe.",
-    b"7": "it is a contiguous file, which only some readers know.",
-    b"K": "it is a link. Pack with tar -h (tar --hard-dereference for hard links) to store the file itself.",
-    b"S": "it is a sparse file. Pack without tar --sparse.",
-    b"M": "it continues a file of another archive (multi-volume).",
-    b"D": "it is a directory of an incremental dump. Pack without tar --listed-incremental.",
-    b"V": "it is a volume label. Pack without tar --label.",
+    b"1": "hard links are not supported. Pack with tar --hard-dereference to store the file itself.",
+    b"2": "symbolic links are not supported. Pack with tar -h to store the files that they point to.",
+    b"3": "character devices are not supported.",
+    b"4": "block devices are not supported.",
+    b"6": "named pipes are not supported.",
+    b"7": "contiguous files are not supported.",
+    b"K": "links are not supported. Pack with tar -h (tar --hard-dereference for hard links) to store the file itself.",
+    b"S": "sparse files are not supported. Pack without tar --sparse.",
+    b"M": "multi-volume archives are not supported.",
+    b"D": "incremental dumps are not supported. Pack without tar --listed-incremental.",
+    b"V": "volume labels are not supported. Pack without tar --label.",
 }
 
 # name, mode, (uid, gid), size, (mtime), checksum, type, (linkname), magic, (…), prefix
@@ -58,7 +58,7 @@ def read_header(block: bytes) -> Header:
     name, mode, size, checksum, kind, magic, prefix = _HEADER.unpack(block)
     name, prefix = name.partition(b"\0")[0], prefix.partition(b"\0")[0]
     if not _is_checksum(block, _number(checksum)):
-        raise BundleError("the header's checksum is wrong: the tar archive is damaged.", path=name)
+        raise BundleError("the tar archive is corrupt (header checksum mismatch).", path=name)
     if magic == b"ustar\0":
         name = prefix + b"/" + name if prefix else name
     elif prefix:
@@ -67,7 +67,7 @@ def read_header(block: bytes) -> Header:
     if kind in _REFUSED_TYPES:
         raise BundleError(_REFUSED_TYPES[kind], path=name)
     if kind not in (FILE, OLD_FILE, DIRECTORY, LONG_NAME, EXTENDED, GLOBAL):
-        raise BundleError(f'it is of the unknown type "{shown(kind)}".', path=name)
+        raise BundleError(f'unknown entry type "{shown(kind)}".', path=name)
     length, bits = _number(size), _number(mode)
     if length is None or bits is None:
         raise BundleError(f"the header's {'mode' if bits is None else 'size'} is not a number.", path=name)
@@ -137,10 +137,12 @@ def _check_record(key: bytes, value: bytes, header: Header) -> None:
     """Reject keys that change what is stored. Times, owners, attributes and other vendor keys do not."""
     if key == b"linkpath":
         advice = "Pack with tar -h (tar --hard-dereference for hard links)"
-        raise BundleError(f"the PAX header makes a link (linkpath). {advice}.", path=header.name)
+        raise BundleError(f"links are not supported (PAX linkpath). {advice}.", path=header.name)
     if key.startswith(b"GNU.sparse.") or key in (b"SCHILY.realsize", b"SUN.holesdata"):
-        raise BundleError("the PAX header makes a sparse file. Pack without tar --sparse.", path=header.name)
+        raise BundleError("sparse files are not supported (PAX header). Pack without tar --sparse.", path=header.name)
     if key in (b"GNU.volume.filename", b"GNU.volume.offset", b"GNU.volume.size"):
-        raise BundleError("the PAX header continues a file of another archive.", path=header.name)
+        raise BundleError("multi-volume archives are not supported (PAX header).", path=header.name)
     if key == b"charset" or (key == b"hdrcharset" and value != b"ISO-IR 10646 2000 UTF-8"):
-        raise BundleError(f'the PAX header sets a charset ({shown(key)} "{shown(value)}").', path=header.name)
+        raise BundleError(
+            f'other character sets are not supported (PAX {shown(key)} "{shown(value)}").', path=header.name
+        )

@@ -19,7 +19,7 @@ async def hold_place(places: Places, workspace_id: UUID, wait_seconds: float, wh
         try:
             await stack.enter_async_context(places.hold(workspace_id, wait_seconds))
         except TimeoutError:
-            raise errors.unavailable(f"Too many {what} are under way. Try again shortly.") from None
+            raise errors.unavailable(f"Too many {what} in progress. Try again shortly.") from None
         yield
 
 
