@@ -8,7 +8,7 @@ import { errorBox, loading } from "../notices.js";
 import { formatDateTime, relativeTime } from "../time_format.js";
 import { userName } from "../users.js";
 import { visibleName, visibleText } from "../visible_text.js";
-import { actionPhrase, objectLink, objectName } from "./labels.js";
+import { actionPhrase, objectLink, objectName, objectTypeName } from "./labels.js";
 
 const DAY = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long", year: "numeric" });
 
@@ -85,7 +85,7 @@ function details(item, showHistory) {
     ["Time", formatDateTime(item.created_at)],
     ["Action", el("code", {}, item.action)],
     ["User", item.actor ? [userName(item.actor), item.actor.display_name && item.actor.primary_email && ` (${item.actor.primary_email})`] : "Operator"],
-    ["Object", [capitalize(item.object_type.replaceAll("_", " ")), name !== null && ` “${visibleName(name)}”`]],
+    ["Object", [objectTypeName(item), name !== null && ` “${visibleName(name)}”`]],
     ["Object ID", idWithCopy(item.object_id, "object ID")],
     item.api_key_id && ["API key", idWithCopy(item.api_key_id, "key ID")],
     item.session_token_id && ["Session token", idWithCopy(item.session_token_id, "token ID")],

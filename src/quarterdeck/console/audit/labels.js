@@ -1,5 +1,7 @@
 // Labels for the actions and object types of the audit log.
 
+import { capitalize } from "../format.js";
+
 /** Action: [phrase after the user's name, label in the filter]. The name of the object follows the phrase. */
 const ACTIONS = {
   create_api_key: ["created the API key", "Key created"],
@@ -56,6 +58,11 @@ export function actionPhrase(event) {
 function phraseBeforeName({ action, detail }) {
   if (action === "push_skill_version") return `pushed version ${detail.version} of the skill`;
   return ACTIONS[action]?.[0] ?? action.replaceAll("_", " ");
+}
+
+/** `API key`, `Session token`. */
+export function objectTypeName({ object_type: type }) {
+  return capitalize(type.replaceAll("_", " ")).replace("Api", "API");
 }
 
 /** The name of the object, or null if it has none. */

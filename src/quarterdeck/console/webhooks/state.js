@@ -21,6 +21,11 @@ export function deliveryState(delivery) {
     "div",
     {},
     el("span", { class: `tag ${tone}` }, label),
-    delivery.state === "pending" && delivery.attempts > 0 && el("div", { class: "muted small-text" }, "Next attempt ", relativeTime(delivery.next_attempt_at, "soon")),
+    delivery.state === "pending" && delivery.attempts > 0 && el("div", { class: "muted small-text" }, nextAttempt(delivery.next_attempt_at)),
   );
+}
+
+/** A time in the past means that no worker has taken the delivery yet. */
+function nextAttempt(time) {
+  return time === null || Date.parse(time) <= Date.now() ? "Next attempt due" : ["Next attempt ", relativeTime(time)];
 }
