@@ -206,9 +206,8 @@ async def test_an_invalid_key_and_its_hint(tmp_path: Path, server: Server) -> No
 @pytest.mark.long
 def test_a_new_database_is_announced(tmp_path: Path) -> None:
     person = Person(tmp_path)
-    first = person.qd("admin", "list-workspaces")
-    assert first.stderr == f"{tmp_path / 'data'} does not exist. Creating a new database there.\n"
-    assert person.qd("admin", "list-workspaces").stderr == ""
+    assert person.qd("migrate").stderr == f"Creating a new database in {tmp_path / 'data'}.\n"
+    assert person.qd("migrate").stderr == ""
 
 
 @contextmanager

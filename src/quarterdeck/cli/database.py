@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from psycopg import AsyncConnection
 
 from quarterdeck.cli.exit_codes import CliError, ExitCode
+from quarterdeck.cli.output import note
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Connection, Database, connection_options
 from quarterdeck.db.migrate import migrate
@@ -40,12 +41,14 @@ def owner_url(settings: Settings, *, create: bool = False) -> Iterator[str]:
     if settings.database.url is not None:
         yield settings.database.owner_url or settings.database.url
         return
-    if not create and not embedded_postgres.exists(settings.data_dir):
-        raise CliError(
-            f"No database in {settings.data_dir}. Choose the data folder with --data DIR, set QUARTERDECK_DATABASE_URL,"
-            " or create a database with `qd serve` or `qd migrate`.",
-            ExitCode.INVALID_INPUT,
-        )
+    if not embedded_postgres.exists(settings.data_dir):
+        if not create:
+            raise CliError(
+                f"No database in {settings.data_dir}. Choose the data folder with --data DIR, set"
+                " QUARTERDECK_DATABASE_URL, or create a database with `qd serve` or `qd migrate`.",
+                ExitCode.INVALID_INPUT,
+            )
+        note(f"Creating a new database in {settings.data_dir}.")
     with embedded_postgres.running(settings.data_dir) as url:
         yield url
 
