@@ -72,10 +72,11 @@ def _from_profile(name: str) -> ConnectionInfo:
 
 
 def client_for(info: ConnectionInfo) -> "Client":
-    from quarterdeck.client import Client, InvalidArgument
+    from quarterdeck.cli.command_client import CommandClient
+    from quarterdeck.client import InvalidArgument
 
     try:
-        return Client(
+        return CommandClient(
             info.url,
             info.key,
             workspace_id=info.workspace,

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Mapping
-from getpass import getpass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -104,6 +103,8 @@ def _piped_key() -> str:
 
 
 def _prompt_key() -> str:
+    from getpass import getpass
+
     # Not typer's prompt, which turns the echo off only after it has asked.
     key = getpass("Key: ", sys.stderr) if sys.stdin.isatty() else ""
     if not key.strip():

@@ -1,6 +1,7 @@
 """Output of commands: tables for people, JSON for programs. Colours and progress bars appear on terminals only. Control
 characters in other users' texts are replaced."""
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -124,15 +125,21 @@ _STYLES = {
 
 
 def print_facts(facts: Iterable[tuple[str, str | None]]) -> None:
-    """One name and value per line. Values that are None are left out, and the rest of very long ones."""
-    from rich.table import Table
-    from rich.text import Text
+    """One name and value per line. Values that are None are left out, and the rest of very long ones.
 
-    table = Table.grid(padding=(0, 2))
-    for name, value in facts:
-        if value is not None:
-            table.add_row(Text(name, "bold"), Text(cut(printable(value)), _STYLES.get(value, ""), overflow="fold"))
-    _print(table)
+    Without rich, which takes longer to import than `qd whoami` to run."""
+    found = [(name, cut(printable(value)), value) for name, value in facts if value is not None]
+    width = max((len(name) for name, _, _ in found), default=0) + 2
+    for name, text, value in found:
+        indented = text.replace("\n", "\n" + " " * width)
+        colour = _STYLES.get(value)
+        styled = typer.style(indented, fg=colour) if colour else indented
+        typer.echo(typer.style(name, bold=True) + " " * (width - len(name)) + styled, color=_has_colours())
+
+
+def _has_colours() -> bool:
+    """As rich decides it for tables."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 def _print(table: "Table", columns: int | None = None) -> None:

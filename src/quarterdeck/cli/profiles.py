@@ -2,7 +2,6 @@
 
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -74,6 +73,8 @@ def delete(name: str) -> None:
 
 def _write(profiles: dict[str, Login]) -> None:
     """Replaces the file atomically."""
+    import tempfile
+
     path = location()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
