@@ -23,7 +23,7 @@ from quarterdeck.core.text_types import storable
 HELP = """\
 Enter             Send. While a run is active, the message steers it.
 Alt-Enter         Insert a line break.
-Ctrl-C, /cancel   Cancel the run. Press Ctrl-C twice to quit.
+Ctrl-C, /cancel   Cancel the run. Press Ctrl-C twice to quit. The text you are typing stays.
 Ctrl-D, /quit     Quit. An active run continues on the server.
 /help             Show this help."""
 # The input line and a blank line.

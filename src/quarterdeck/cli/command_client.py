@@ -83,12 +83,14 @@ class CommandClient(Client):
         if self._connection is None:
             parts = urlsplit(self._target.base_url)
             assert parts.hostname is not None, "checked by the client"
+            timeout = min(_CONNECT_SECONDS, self._timeout)
             if parts.scheme == "https":
+                context = _tls_context()
                 self._connection = http.client.HTTPSConnection(
-                    parts.hostname, parts.port, timeout=_CONNECT_SECONDS, context=_tls_context()
+                    parts.hostname, parts.port, timeout=timeout, context=context
                 )
             else:
-                self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=_CONNECT_SECONDS)
+                self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
         if self._connection.sock is None:
             # `timeout` is that of the connection; afterwards the client's own applies.
             self._connection.connect()

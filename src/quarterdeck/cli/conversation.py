@@ -110,6 +110,8 @@ class Conversation:
         self._unlogged: list[QueuedInput] = []
         self._last_number = 0
         self._interrupted_at: float | None = None
+        # Whether Ctrl-C was pressed since the last message, with nothing to cancel.
+        self._has_asked_to_quit = False
         self._handlers: dict[str, Callable[[Event], list[Block]]] = {
             EventType.INPUT_ACCEPTED: self._input_accepted,
             EventType.INPUT_CONSUMED: self._input_consumed,
@@ -141,6 +143,7 @@ class Conversation:
     # --- actions of the user ---
 
     def send(self, text: str) -> int:
+        self._interrupted_at, self._has_asked_to_quit = None, False
         self._last_number += 1
         sent = QueuedInput(text, self._last_number)
         self.queued.append(sent)
@@ -173,7 +176,10 @@ class Conversation:
             return CancelRun(self.active_run)
         if self.unsent:
             return Stay(f"{_count(len(self.unsent), 'message')} not sent yet. Press Ctrl-C again to quit.")
-        return Quit()
+        if self._has_asked_to_quit:
+            return Quit()
+        self._has_asked_to_quit = True
+        return Stay("Press Ctrl-C again to quit.")
 
     # --- the connection ---
 

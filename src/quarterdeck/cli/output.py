@@ -31,6 +31,8 @@ _MAX_LINE_CHARACTERS = 10_000
 _MAX_TEXT_CHARACTERS = 100_000
 _MAX_TEXT_LINES = 2_000
 _MAX_CELL_CHARACTERS = 500
+# Of a title in a table.
+_MAX_TITLE_CHARACTERS = 60
 
 
 def printable(text: str) -> str:
@@ -54,6 +56,12 @@ def cut(text: str) -> str:
 def _cut_line(line: str, characters: int) -> str:
     left_out = len(line) - characters
     return f"{line[:characters]} {_mark(left_out)}" if left_out > 0 else line
+
+
+def cell(title: str) -> str:
+    """A title for a table."""
+    text = " ".join(title.split())
+    return text if len(text) <= _MAX_TITLE_CHARACTERS else text[: _MAX_TITLE_CHARACTERS - 1].rstrip() + "…"
 
 
 def _mark(left_out: int) -> str:
@@ -236,12 +244,10 @@ _DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green")
 
 def read_input(given: str) -> str:
     """The given text, or stdin for `-`."""
-    if given != "-":
-        return given
     try:
-        text = sys.stdin.buffer.read().decode()
+        text = sys.stdin.buffer.read().decode() if given == "-" else given
     except UnicodeDecodeError:
         raise typer.BadParameter("stdin is not valid UTF-8") from None
     if not text.strip():
-        raise typer.BadParameter("stdin is empty: nothing to send")
+        raise typer.BadParameter("stdin is empty: nothing to send" if given == "-" else "the message is empty")
     return text

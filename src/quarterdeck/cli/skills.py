@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from quarterdeck.cli import find
+from quarterdeck.cli.arguments import SkillId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import CliError, ExitCode
-from quarterdeck.cli.options import AsJson, Limit, Profile, file_name, text
+from quarterdeck.cli.options import AsJson, Limit, Profile, file_name
 from quarterdeck.cli.output import (
     Column,
     actor_name,
@@ -22,7 +24,6 @@ from quarterdeck.cli.output import (
     say,
     size,
 )
-from quarterdeck.core.ids import parse_id
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, help="Create, check, push, compare and download skills.")
 
-Skill = Annotated[str, typer.Argument(parser=text, metavar="SKILL", help="ID or name of the skill.")]
+Skill = SkillId
 Number = Annotated[int, typer.Argument(min=1, max=2**31 - 1, metavar="VERSION", help="Version number.")]
 Folder = Annotated[str, typer.Argument(parser=file_name, metavar="DIR", help="Folder or archive of the skill.")]
 
@@ -234,26 +235,12 @@ def rollback(
 
 
 def find_skill(client: "Client", given: str) -> "SkillBody":
-    """By ID, or by a name that is unique."""
-    if (skill_id := parse_id(given)) is not None:
-        return client.get_skill(skill_id)
-    named = _named(client, given)
-    if named is None:
-        raise CliError(f"no skill named {given!r}. See `qd skills list`.", ExitCode.NOT_FOUND)
-    return named
+    """By ID, ID prefix or name."""
+    return find.skill(client, given)
 
 
 def _find_or_create(client: "Client", given: str) -> "SkillBody":
-    if parse_id(given) is not None:
-        return find_skill(client, given)
-    return _named(client, given) or client.create_skill(name=given)
-
-
-def _named(client: "Client", name: str) -> "SkillBody | None":
-    found = [skill for skill in client.iter_skills(page_size=200) if skill.name == name]
-    if len(found) > 1:
-        raise CliError(f"{len(found)} skills are named {name!r}. Use an ID.", ExitCode.INVALID_INPUT)
-    return found[0] if found else None
+    return find.skill_or_none(client, given) or client.create_skill(name=given)
 
 
 def _print_file(file: "FileDiffBody") -> None:

@@ -13,6 +13,8 @@ _typer_conversion = getattr(TyperOption, "get_runtime_param", None)
 def apply() -> None:
     for parameter in (TyperArgument, TyperOption):
         _set(parameter, "get_runtime_param", _Conversion)
+        # Such as [1<=x<=2147483647].
+        _set(parameter, "_get_number_range_help_str", lambda self: None)
     _set(TyperArgument, "display_type_rich", lambda self, ctx: "")
     _set(TyperArgument, "get_usage_pieces", _usage)
 
