@@ -83,7 +83,7 @@ async def test_sessions_and_runs(tmp_path: Path, server: Server, world: World) -
 
 async def test_skills_keys_tokens_and_audit(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
-    skill_id = await world.new_skill("greeting")
+    skill_id = (await world.post("/v1/skills", {"name": "greeting"})).json()["id"]
     assert (await world.push(skill_id, bundle("greeting"))).status_code == 201
     assert person.json("skills", "versions", "Greeting")["items"][0]["skill_id"] == skill_id
     assert person.json("skills", "versions", skill_id[:20])["items"][0]["skill_id"] == skill_id
@@ -139,14 +139,17 @@ async def test_webhooks(tmp_path: Path, server: Server, world: World) -> None:
 async def test_completion_offers_ids_with_names(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
     session_id = (await world.post("/v1/sessions", {"title": "Release plan"})).json()["id"]
-    await world.new_skill("greeting")
+    await world.post("/v1/skills", {"name": "greeting"})
+    await world.post("/v1/skills", {"name": "gr$(touch owned)"})
+    hostile = (await world.post("/v1/sessions", {"title": "a\\$(touch owned)`b`'\";|<c"})).json()["id"]
+    assert f"{hostile}\ta touch owned b c" in complete(person, "qd sessions show ")
     assert f"{session_id}\tRelease plan" in complete(person, "qd sessions show ")
     assert f"{session_id}\tRelease plan" in complete(person, f"qd send {session_id[:10]}")
     assert [line.split("\t")[0] for line in complete(person, "qd skills versions gr")] == ["greeting"]
     assert any(line.endswith("\ttest") for line in complete(person, "qd keys revoke "))
     # Without a server there is nothing to offer, and no message.
     away = Nearby(tmp_path, {"QD_URL": "http://127.0.0.1:9", "QD_KEY": "qd_live_x"})
-    assert complete(away, "qd sessions show ") == []
+    assert complete(away, "qd sessions show ") == [""]
 
 
 def complete(person: Nearby, words: str) -> list[str]:

@@ -51,10 +51,10 @@ async def test_a_pipe_gets_whole_lines(tmp_path: Path, server: Server, world: Wo
     """However narrow the terminal is that the command was started in."""
     person = nearby(tmp_path, server, world)
     narrow = Nearby(tmp_path, {**person.variables, "COLUMNS": "20"})
-    title = "A title that is long enough to be wrapped, folded or cut " * 3
-    await world.post("/v1/sessions", {"title": title.strip()})
+    title = "A title that is long enough to be wrapped, folded or cut"
+    await world.post("/v1/sessions", {"title": title})
     (line,) = narrow.done("sessions", "list").splitlines()[1:]
-    assert title.strip() in line
+    assert title in line
     assert line == line.rstrip()
 
 
@@ -153,8 +153,7 @@ def test_the_list_of_commands_shows_the_first_sentence_of_each(tmp_path: Path) -
     for name, command in root().commands.items():
         assert isinstance(command, LazyCommand)
         summary, described = command.help, command.load().help
-        assert summary is not None and described is not None
-        assert described.startswith(summary.removesuffix(".")), name
+        assert (described or "").startswith((summary or "?").removesuffix(".")), name
     assert Nearby(tmp_path).done("--version") == f"qd {__version__}\n"
 
 

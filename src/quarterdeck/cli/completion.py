@@ -1,5 +1,6 @@
 """Shell completion of IDs and names: a request or two, and nothing at all if they fail or take long."""
 
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 Completions = list[tuple[str, str]]
 
 _MAX_ITEMS = 100
+# Shells evaluate completions: zsh would execute a `\$(command)` in another user's title.
+_UNSAFE = re.compile(r"[^\w .,/@#%+=-]")
+_SAFE_NAME = re.compile(r"[\w.@-]+")
 
 
 def sessions(ctx: typer.Context, incomplete: str) -> Completions:
@@ -40,7 +44,7 @@ def runs(ctx: typer.Context, incomplete: str) -> Completions:
 def skills(ctx: typer.Context, incomplete: str) -> Completions:
     def fetch(client: "Client") -> Completions:
         found = client.list_skills(limit=_MAX_ITEMS).items
-        names = [(one.name, str(one.id)) for one in found if not any(letter.isspace() for letter in one.name)]
+        names = [(one.name, str(one.id)) for one in found if _SAFE_NAME.fullmatch(one.name)]
         return names + (_ids((one.id, one.name) for one in found) if incomplete else [])
 
     return _complete(ctx, incomplete, fetch)
@@ -77,9 +81,14 @@ def _before(incomplete: str) -> UUID | None:
 
 def _complete(ctx: Any, incomplete: str, fetch: "Callable[[Client], Completions]") -> Completions:
     from quarterdeck.cli.connection import client_for, connect
-    from quarterdeck.cli.output import printable
 
     # A message would end up in the command line of the user.
     with suppress(Exception), client_for(connect(ctx.params.get("profile")), is_hurried=True) as client:
-        return [(value, printable(name)) for value, name in fetch(client) if value.startswith(incomplete)]
+        return [(value, _description(name)) for value, name in fetch(client) if value.startswith(incomplete)]
     return []
+
+
+def _description(name: str) -> str:
+    from quarterdeck.cli.output import cell
+
+    return cell(_UNSAFE.sub(" ", name))

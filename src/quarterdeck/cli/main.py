@@ -82,6 +82,9 @@ def run(arguments: list[str]) -> int:
         return _fail("interrupted", ExitCode.INTERRUPTED) if code == ExitCode.INTERRUPTED else code
     except typer.Exit as exit_:
         return exit_.exit_code
+    except SystemExit as exit_:
+        # Completion ends this way.
+        return int(exit_.code or 0)
     except typer.Abort:
         # A question was answered with no.
         return _fail("cancelled", ExitCode.INTERRUPTED)
