@@ -18,7 +18,7 @@ def unique_prefix(wanted: str, others: list[str]) -> str:
     return next(wanted[:end] for end in range(4, 37) if not any(one.startswith(wanted[:end]) for one in others))
 
 
-def test_a_whole_id_needs_no_request() -> None:
+def test_a_full_id_needs_no_request() -> None:
     no_client, wanted = cast(Client, None), new_id()
     assert find.session_id(no_client, str(wanted)) == wanted
     assert find.run_id(no_client, str(wanted)) == wanted

@@ -31,7 +31,7 @@ async def test_from_an_empty_folder_and_back(tmp_path: Path, server: Server, wor
     assert linted.stdout.startswith("greeting: OK: 1 file, ")
 
     code, told = person.refused("skills", "push", "greeting", "greeting")
-    assert (code, "no skill named 'greeting'" in told) == (4, True)
+    assert (code, "No skill matches 'greeting'." in told) == (4, True)
     assert person.done("skills", "push", "greeting", "greeting", "--create").startswith("pushed greeting version 1 (")
     with (tmp_path / "greeting" / "SKILL.md").open("a") as file:
         file.write("\tOne line more, with a tab.\n")
@@ -95,7 +95,7 @@ async def test_an_ambiguous_name_needs_an_id(tmp_path: Path, server: Server, wor
         await world.post("/v1/skills", {"name": "twin"})
     folder_with(tmp_path / "twin", SKILL__md=skill_md("twin"))
     code, told = person.refused("skills", "push", "twin", "twin", "--create")
-    assert (code, told) == (2, "2 skills are named 'twin'. Use an ID.")
+    assert (code, "'twin' is ambiguous" in told) == (2, True)
 
 
 def test_lint_reports_all_errors_at_once(tmp_path: Path) -> None:

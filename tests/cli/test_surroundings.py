@@ -253,7 +253,7 @@ async def test_ctrl_c_during_an_upload(tmp_path: Path, server: Server, world: Wo
         assert push_started.wait(60)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=30)
-    assert (process.returncode, told) == (130, b"qd: interrupted\n")
+    assert (process.returncode, told) == (130, b"qd: Interrupted\n")
     assert set(tmp_path.rglob("*")) == before
 
 

@@ -55,7 +55,7 @@ def connect(profile: str | None, environ: Mapping[str, str] = os.environ) -> Con
     name = environ.get(PROFILE) or profiles.DEFAULT
     if name == profiles.DEFAULT and name not in profiles.read_all():
         if key is None:
-            raise CliError(f"not logged in. Run `qd login`, or set {URL} and {KEY}.", ExitCode.NOT_ALLOWED)
+            raise CliError(f"Not logged in. Run `qd login`, or set {URL} and {KEY}.", ExitCode.NOT_ALLOWED)
         return ConnectionInfo(LOCAL_URL, key, workspace, None)
     stored = _from_profile(name)
     if key is not None:

@@ -1,4 +1,4 @@
-"""Finds the object that a command names: by ID, by the beginning of an ID, or by name. A whole ID costs no request.
+"""Finds the object that a command names: by ID, by the beginning of an ID, or by name. A full ID costs no request.
 
 IDs are UUIDv7 and lists are ordered by ID, so all objects whose ID begins with a prefix are neighbours. Lists that
 accept any ID as cursor are asked for that range only. The others are read from the newest on, up to a limit.
@@ -114,13 +114,13 @@ def run_id(client: "Client", given: str, session: str | None = None) -> UUID:
         return in_session.id
     wanted = prefix_range(given)
     if wanted is None:
-        raise CliError(f"{given!r} is not an ID of a run or the beginning of one", ExitCode.INVALID_INPUT)
+        raise CliError(f"{given!r} is not the ID or ID prefix of a run", ExitCode.INVALID_INPUT)
     # A session is older than its runs.
     recent = client.list_sessions(limit=_SESSIONS_OF_RUNS, after=wanted.high).items
     runs = [run for one in recent for run in _in_range(wanted, _runs(client, one.id))]
     if not runs:
-        where = f"in the {_SESSIONS_OF_RUNS} newest sessions. Use --session or the whole ID."
-        raise CliError(f"No run whose ID begins with {given} {where}", ExitCode.NOT_FOUND)
+        where = f"in the {_SESSIONS_OF_RUNS} newest sessions. Use --session or the full ID."
+        raise CliError(f"No run with the ID prefix {given} {where}", ExitCode.NOT_FOUND)
     only: Identified = _only(given, runs, _run_name)
     return only.id
 
@@ -214,7 +214,7 @@ def _find(given: str, *listings: Listing[Item]) -> Item:
     for listing in listings:
         if matches := _matches(given, listing):
             return _only(given, matches, listing.name)
-    raise CliError(f"No {listings[0].noun} with the ID, ID prefix or name {given!r}", ExitCode.NOT_FOUND)
+    raise CliError(f"No {listings[0].noun} matches {given!r}. Use an ID, an ID prefix or a name.", ExitCode.NOT_FOUND)
 
 
 def _matches(given: str, listing: Listing[Item]) -> list[Item]:
@@ -248,7 +248,7 @@ def _walk(page: "Callable[[int, UUID | None, Order], Page[Item]]") -> Iterator[I
         after = found.next_cursor
         if after is None:
             return
-    raise CliError(f"not found in the newest {_MAX_ITEMS:,}. Use the whole ID.", ExitCode.NOT_FOUND)
+    raise CliError(f"Not found among the newest {_MAX_ITEMS:,}. Use the full ID.", ExitCode.NOT_FOUND)
 
 
 def _only(given: str, matches: list[Item], name: Callable[[Item], str | None]) -> Item:

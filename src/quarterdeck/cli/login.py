@@ -43,7 +43,7 @@ def login(
         workspace = workspace or environ.get(connection.WORKSPACE)
     info = ConnectionInfo(url, key, str(uuid(workspace)) if workspace else None, name, allow_http)
     if key.startswith("qds_"):
-        raise CliError("this is a session token. `qd login` needs an API key.", ExitCode.NOT_ALLOWED)
+        raise CliError("This is a session token. `qd login` needs an API key.", ExitCode.NOT_ALLOWED)
     caller = _caller(info)
     profiles.save(name, profiles.Login(url, key, str(caller.workspace_id), allow_http))
     say(f"Logged in to {caller.workspace_name} at {url} with key {caller.prefix}… (profile {name})")

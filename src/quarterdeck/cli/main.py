@@ -79,7 +79,7 @@ def run(arguments: list[str]) -> int:
     try:
         code = int(root()(arguments or ["--help"], prog_name="qd", standalone_mode=False) or 0)
         # typer returns this code after Ctrl-C.
-        return _fail("interrupted", ExitCode.INTERRUPTED) if code == ExitCode.INTERRUPTED else code
+        return _fail("Interrupted", ExitCode.INTERRUPTED) if code == ExitCode.INTERRUPTED else code
     except typer.Exit as exit_:
         return exit_.exit_code
     except SystemExit as exit_:
@@ -87,7 +87,7 @@ def run(arguments: list[str]) -> int:
         return int(exit_.code or 0)
     except typer.Abort:
         # A question was answered with no.
-        return _fail("cancelled", ExitCode.INTERRUPTED)
+        return _fail("Cancelled", ExitCode.INTERRUPTED)
     except typer.TyperException as error:
         return _fail(error.format_message(), ExitCode.INVALID_INPUT)
     except Exception as error:

@@ -41,7 +41,7 @@ def read_all() -> dict[str, Login]:
     try:
         with path.open("rb") as file:
             if os.name == "posix" and os.fstat(file.fileno()).st_mode & _GROUP_AND_OTHERS:
-                message = f"other users can read the keys in {path}. Run: chmod 600 {path}"
+                message = f"Other users can read the keys in {path}. Run: chmod 600 {path}"
                 raise CliError(message, ExitCode.INVALID_INPUT)
             return msgspec.json.decode(file.read(), type=_File).profiles
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def read(name: str) -> Login:
     found = read_all()
     if name not in found:
         known = f"Profiles: {', '.join(sorted(found))}." if found else "There are no profiles."
-        raise CliError(f"no profile named {name}. {known} Run `qd login` to create one.", ExitCode.INVALID_INPUT)
+        raise CliError(f"No profile named {name}. {known} Run `qd login` to create one.", ExitCode.INVALID_INPUT)
     return found[name]
 
 

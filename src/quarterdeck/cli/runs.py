@@ -79,7 +79,7 @@ def cancel(run_id: RunId, session: SessionOfRun = None, profile: Profile = None,
         return
     say(f"{run.state} {run.id}")
     if run.discarded_input_ids:
-        note(f"Discarded {len(run.discarded_input_ids)} of its inputs, which the run had not read yet.")
+        note(f"Discarded {len(run.discarded_input_ids)} inputs that the run had not read.")
 
 
 def row(run: "RunBody") -> list[str]:
