@@ -331,7 +331,7 @@ async def test_watch_until_idle_prints_the_log(server: Server, world: World) -> 
 @pytest.mark.parametrize(
     ("arguments", "changed", "code", "words"),
     [
-        (["chat", "nonsense"], {}, 2, "is not a UUID"),
+        (["chat", "nonsense"], {}, 4, "No session matches"),
         (["chat"], {"QD_KEY": "", "QD_PROFILE": "nobody"}, 2, "nobody"),
         (["chat"], {"QD_KEY": "qd_test_wrong"}, 3, "Invalid, expired or revoked key"),
         (["chat", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, 4, "session"),

@@ -224,6 +224,9 @@ def slow_reader(skill: bytes) -> Iterator[tuple[str, threading.Event]]:
             with connection:
                 connection.recv(65536)
                 connection.sendall(head % len(skill) + skill)
+            # Uploads have a connection of their own.
+            connection, _ = listener.accept()
+            with connection:
                 connection.recv(1)
                 push_started.set()
                 done.wait(60)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from socket import socket
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from quarterdeck.client import Client, ConnectionFailed
 from quarterdeck.client.calls import Response
@@ -41,6 +41,7 @@ class CommandClient(Client):
             sys.modules.setdefault("httpx._main", cast(ModuleType, None))
             super()._open()
             self._has_httpx = True
+            self._disconnect()
 
     def close(self) -> None:
         self._disconnect()
@@ -98,7 +99,7 @@ class CommandClient(Client):
         return self._connection
 
     def _exchange(self, connection: http.client.HTTPConnection, request: "Request") -> Response:
-        path = urlsplit(self._target.base_url).path + request.path
+        path = quote(urlsplit(self._target.base_url).path, safe="/%") + request.path
         query = f"?{urlencode(request.query)}" if request.query else ""
         connection.request(request.method, path + query, request.content, self._target.headers | request.headers)
         response = connection.getresponse()

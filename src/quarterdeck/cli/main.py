@@ -82,6 +82,9 @@ def run(arguments: list[str]) -> int:
         return _fail("Interrupted", ExitCode.INTERRUPTED) if code == ExitCode.INTERRUPTED else code
     except typer.Exit as exit_:
         return exit_.exit_code
+    except KeyboardInterrupt:
+        # While an error or an import was handled.
+        return _fail("Interrupted", ExitCode.INTERRUPTED)
     except SystemExit as exit_:
         # Completion ends this way.
         return int(exit_.code or 0)

@@ -5,6 +5,7 @@ A release of typer without these methods still works, with its own conversion an
 
 from typing import Any
 
+from typer import BadParameter
 from typer.core import TyperArgument, TyperOption
 
 _typer_conversion = getattr(TyperOption, "get_runtime_param", None)
@@ -40,7 +41,10 @@ class _Conversion:
         if parser is None and param.type_descriptor.annotation not in (str, list[str]):
             assert _typer_conversion is not None
             return _typer_conversion(self._parameter).coerce(value, param=param, ctx=ctx)
-        parsed = [parser(each) if parser else each for each in given]
+        try:
+            parsed = [parser(each) if parser else each for each in given]
+        except ValueError as error:
+            raise BadParameter(str(error)) from None
         return parsed if given is value else parsed[0]
 
 
