@@ -96,8 +96,12 @@ async def test_the_answer_streams_while_the_next_input_is_typed(server: Server, 
 async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: World) -> None:
     with terminal("chat", variables=variables_of(server, world)) as screen:
         session_id = session_of(screen)
+        # Without an active run Ctrl-C asks once.
+        screen.type("demo: ")
+        screen.interrupt()
+        screen.wait("Press Ctrl-C again to quit.", "› demo:")
         async with Brake(world, session_id) as brake:
-            screen.enter("demo: slow 99")
+            screen.enter("slow 99")
             await brake.let_pass()
             # Until the model is being asked: what comes after that is for the next step.
             await walk_to(brake, "take")
@@ -110,7 +114,7 @@ async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: Wor
         screen.wait("Cancelling the run.", "Run cancelled.", "Discarded: The run was cancelled.", "› half a li")
         screen.wait_for(lambda text: "● Running" not in text, "the end of the run")
         assert screen.process.poll() is None
-        # Without an active run Ctrl-C quits.
+        screen.interrupt()
         screen.interrupt()
         assert screen.ended() == 0
     log = await log_of(world, session_id)
@@ -257,6 +261,7 @@ async def test_a_line_of_a_megabyte_is_cut_and_ctrl_c_works(server: Server, worl
         screen.wait("Run cancelled.")
         screen.wait_for(lambda text: "● Running" not in text, "the end of the run")
         screen.interrupt()
+        screen.interrupt()
         assert screen.ended() == 0
     assert len(screen.raw) < 200_000
 
@@ -326,7 +331,7 @@ async def test_watch_until_idle_prints_the_log(server: Server, world: World) -> 
 @pytest.mark.parametrize(
     ("arguments", "changed", "code", "words"),
     [
-        (["chat", "nonsense"], {}, 2, "is not a UUID"),
+        (["chat", "nonsense"], {}, 4, "No session matches"),
         (["chat"], {"QD_KEY": "", "QD_PROFILE": "nobody"}, 2, "nobody"),
         (["chat"], {"QD_KEY": "qd_test_wrong"}, 3, "Invalid, expired or revoked key"),
         (["chat", "8c9f0f5e-3d5a-4f0e-9b1a-2f6f0c1d7e55"], {}, 4, "session"),

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from quarterdeck.cli import connection
 from quarterdeck.cli.exit_codes import ExitCode
-from quarterdeck.cli.main import SERVER_COMMANDS, app
+from quarterdeck.cli.lazy_command import LazyCommand
+from quarterdeck.cli.main import SERVER_COMMANDS, root
 from quarterdeck.client import AsyncClient
 from quarterdeck.client.models import RunEvent
 from tests.cli.people import Person
@@ -125,9 +125,9 @@ def test_the_page_has_every_exit_code_and_variable() -> None:
 
 def commands() -> Iterator[str]:
     """The commands for users, such as `keys list`."""
-    root = typer.main.get_command(app)
-    for name, command in getattr(root, "commands", {}).items():
+    for name, command in root().commands.items():
         if name in SERVER_COMMANDS:
             continue
-        below = getattr(command, "commands", None)
+        assert isinstance(command, LazyCommand)
+        below = getattr(command.load(), "commands", None)
         yield from [name] if below is None else (f"{name} {inner}" for inner in below)

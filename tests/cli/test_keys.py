@@ -60,7 +60,7 @@ async def test_wrong_values(tmp_path: Path, server: Server, world: World) -> Non
     assert person.refused(*begin, "key.manage", "--expires-in", "soon")[0] == 2
     assert person.refused(*begin, "key.manage", "--expires-in", "1d", "--expires-at", "2030-01-01")[0] == 2
     assert person.refused(*begin, "key.manage", "--expires-at", "2001-01-01")[0] == 2
-    assert person.refused("keys", "rotate", "not-an-id")[0] == 2
+    assert person.refused("keys", "rotate", "not-an-id")[0] == 4
     assert person.refused("keys", "rotate", str(world.workspace_id))[0] == 4
 
 

@@ -95,7 +95,7 @@ async def test_profiles(tmp_path: Path, server: Server, world: World) -> None:
     assert chosen.json("whoami")["workspace_id"] == str(other.workspace_id)
     assert person.refused("whoami", "--profile", "third") == (
         2,
-        "no profile named third. Profiles: default, other. Run `qd login` to create one.",
+        "No profile named third. Profiles: default, other. Run `qd login` to create one.",
     )
     person.done("logout", "--profile", "other")
     assert person.refused("whoami", "--profile", "other")[0] == 2

@@ -73,7 +73,7 @@ async def test_send_prints_outcome_and_run(tmp_path: Path, server: Server, world
     assert person.refused("sessions", "discard", session_id, input_id)[0] == 5
     cancelled = person.qd("runs", "cancel", run_id)
     assert cancelled.stdout == f"cancelled {run_id}\n"
-    assert "Discarded 1 of its inputs" in cancelled.stderr
+    assert "Discarded 1 input" in cancelled.stderr
     assert person.json("runs", "show", run_id)["state"] == "cancelled"
     state, retried = person.done("runs", "retry", run_id).split()
     assert (state, person.json("runs", "show", retried)["inputs_accepted"]) == ("queued", 2)
@@ -114,7 +114,7 @@ async def test_send_waits_for_the_answer(tmp_path: Path, database_url: str) -> N
 
 async def test_wrong_values(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
-    assert person.refused("sessions", "show", "x")[0] == 2
+    assert person.refused("sessions", "show", "x")[0] == 4
     assert person.refused("sessions", "create", "--title", "two\nlines")[0] == 2
     assert person.refused("sessions", "create", "--instructions-file", "nowhere")[0] == 2
     assert person.refused("sessions", "create", "--instructions", "a", "--instructions-file", "b")[0] == 2

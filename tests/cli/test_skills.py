@@ -33,7 +33,7 @@ async def test_from_an_empty_folder_and_back(tmp_path: Path, server: Server, wor
     with (tmp_path / "greeting" / "SKILL.md").open("a") as file:
         file.write("Say ahoy.\n")
     code, told = person.refused("skills", "push", "greeting", "greeting")
-    assert (code, "no skill named 'greeting'" in told) == (4, True)
+    assert (code, "No skill matches 'greeting'." in told) == (4, True)
     assert person.done("skills", "push", "greeting", "greeting", "--create").startswith("pushed greeting version 1 (")
     with (tmp_path / "greeting" / "SKILL.md").open("a") as file:
         file.write("\tOne line more, with a tab.\n")

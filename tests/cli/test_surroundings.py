@@ -223,6 +223,9 @@ def slow_reader(skill: bytes) -> Iterator[tuple[str, threading.Event]]:
             with connection:
                 connection.recv(65536)
                 connection.sendall(head % len(skill) + skill)
+            # Uploads have a connection of their own.
+            connection, _ = listener.accept()
+            with connection:
                 connection.recv(1)
                 push_started.set()
                 done.wait(60)
@@ -252,7 +255,7 @@ async def test_ctrl_c_during_an_upload(tmp_path: Path, server: Server, world: Wo
         assert push_started.wait(60)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=30)
-    assert (process.returncode, told) == (130, b"qd: interrupted\n")
+    assert (process.returncode, told) == (130, b"qd: Interrupted\n")
     assert set(tmp_path.rglob("*")) == before
 
 

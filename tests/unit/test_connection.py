@@ -43,9 +43,9 @@ def test_a_named_profile_overrides_the_environment() -> None:
 
 def test_without_a_profile() -> None:
     assert connect(None, {"QD_KEY": "k"}) == ConnectionInfo(LOCAL_URL, "k", None, None)
-    with pytest.raises(CliError, match="not logged in"):
+    with pytest.raises(CliError, match="Not logged in"):
         connect(None, {})
-    with pytest.raises(CliError, match="no profile named work"):
+    with pytest.raises(CliError, match="No profile named work"):
         connect(None, {"QD_PROFILE": "work", "QD_KEY": "k"})
 
 

@@ -241,10 +241,13 @@ def test_ctrl_c_later_cancels_again(chat: Conversation, log: Log) -> None:
     assert chat.interrupted(102.1) == CancelRun(RUN)
 
 
-def test_ctrl_c_quits_without_an_active_run(chat: Conversation, log: Log) -> None:
+def test_ctrl_c_without_an_active_run_asks_once_for_each_message(chat: Conversation, log: Log) -> None:
     begin(chat, log)
     log("run.succeeded")
-    assert chat.interrupted(100.0) == Quit()
+    assert chat.interrupted(100.0) == Stay("Press Ctrl-C again to quit.")
+    assert chat.interrupted(200.0) == Quit()
+    chat.rejected(chat.send("another"), "too long")
+    assert chat.interrupted(200.5) == Stay("Press Ctrl-C again to quit.")
 
 
 def test_ctrl_c_with_something_unsent_warns_first(chat: Conversation) -> None:

@@ -17,6 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from quarterdeck import __version__
 from tests.pages import ROOT
 
 SOURCE = ROOT / "src" / "quarterdeck"
@@ -97,7 +98,7 @@ def test_every_import_is_declared() -> None:
 
 
 # `skill_lint` is what `qd skills lint` imports when it runs.
-@pytest.mark.parametrize("start", ["quarterdeck.client", "quarterdeck.cli.main", "quarterdeck.cli.skill_lint"])
+@pytest.mark.parametrize("start", ["quarterdeck.client", "quarterdeck.cli.sessions", "quarterdeck.cli.skill_lint"])
 def test_imports_without_the_extras(start: str) -> None:
     names = reachable(start)
     assert len(names) > 10
@@ -133,3 +134,8 @@ def test_audit_fails_without_a_result(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "No known vulnerabilities" not in done.stdout + done.stderr
     assert "ProxyError" in done.stderr
+
+
+def test_the_version_in_the_source_is_that_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["version"] == __version__

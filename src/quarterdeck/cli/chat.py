@@ -5,17 +5,22 @@ from uuid import UUID
 
 import typer
 
-from quarterdeck.cli.connection import connect
-from quarterdeck.cli.options import Profile, line, uuid
+from quarterdeck.cli import completion, find
+from quarterdeck.cli.arguments import SESSION_HELP, SessionId
+from quarterdeck.cli.connection import ConnectionInfo, client_for, connect
+from quarterdeck.cli.options import Profile, line, text
+from quarterdeck.core.ids import parse_id
 
-app = typer.Typer(rich_markup_mode=None)
 
-
-@app.command("chat")
 def chat_command(
     session: Annotated[
-        UUID | None,
-        typer.Argument(parser=uuid, metavar="[SESSION]", help="ID of the session. Default: create a new one."),
+        str | None,
+        typer.Argument(
+            parser=text,
+            metavar="SESSION",
+            help=f"{SESSION_HELP} Default: create a new one.",
+            autocompletion=completion.sessions,
+        ),
     ] = None,
     title: Annotated[str | None, typer.Option(parser=line, metavar="TITLE", help="Title of the new session.")] = None,
     model: Annotated[
@@ -31,12 +36,13 @@ def chat_command(
 
     from quarterdeck.cli.chat_runner import chat
 
-    raise typer.Exit(asyncio.run(chat(connect(profile), session, title=title, model=model)))
+    info = connect(profile)
+    session_id = None if session is None else _session_id(info, session)
+    raise typer.Exit(asyncio.run(chat(info, session_id, title=title, model=model)))
 
 
-@app.command("watch")
 def watch_command(
-    session: Annotated[UUID, typer.Argument(parser=uuid, metavar="SESSION", help="ID of the session.")],
+    session: SessionId,
     after: Annotated[int, typer.Option(min=0, metavar="N", help="Start after the event with this ID.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print each event as one line of JSON.")] = False,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Exit when no run is active.")] = False,
@@ -47,4 +53,12 @@ def watch_command(
 
     from quarterdeck.cli.watch import watch
 
-    asyncio.run(watch(connect(profile), session, after, as_json=as_json, until_idle=until_idle))
+    info = connect(profile)
+    asyncio.run(watch(info, _session_id(info, session), after, as_json=as_json, until_idle=until_idle))
+
+
+def _session_id(info: ConnectionInfo, given: str) -> UUID:
+    if (found := parse_id(given)) is not None:
+        return found
+    with client_for(info) as client:
+        return find.session_id(client, given)

@@ -50,8 +50,11 @@ class ChatPipe:
                 chat.cancel(run_id)
             case Quit():
                 self._quit.set()
-            case stay:
+            case stay if chat.conversation.unsent:
                 self.show([Block(Kind.WARNING, stay.reason)])
+            case _:
+                # Nobody is typing a message that could be lost.
+                self._quit.set()
 
     async def _read(self, chat: ChatSession) -> None:
         # One line at a time: the writer waits until the server has accepted it.

@@ -26,7 +26,7 @@ Enter             Send. While a run is active, the message steers it.
 /queue TEXT       Send it to a run of its own, after the active one.
 /interrupt TEXT   Cancel the active run and send it to a new one.
 Alt-Enter         Insert a line break.
-Ctrl-C, /cancel   Cancel the run. Press Ctrl-C twice to quit.
+Ctrl-C, /cancel   Cancel the run. Press Ctrl-C twice to quit. The text you are typing stays.
 Ctrl-D, /quit     Quit. An active run continues on the server.
 /help             Show this help."""
 # The input line and a blank line.

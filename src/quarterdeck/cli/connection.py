@@ -26,6 +26,9 @@ LOCAL_URL = "http://127.0.0.1:8700"
 # Long enough for a restart of the server.
 _RETRIES = 4
 _RETRY_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
+# Nobody waits longer for a completion.
+_HURRIED_SECONDS = 2.0
 
 
 class ConnectionInfo(Struct, frozen=True):
@@ -52,7 +55,7 @@ def connect(profile: str | None, environ: Mapping[str, str] = os.environ) -> Con
     name = environ.get(PROFILE) or profiles.DEFAULT
     if name == profiles.DEFAULT and name not in profiles.read_all():
         if key is None:
-            raise CliError(f"not logged in. Run `qd login`, or set {URL} and {KEY}.", ExitCode.NOT_ALLOWED)
+            raise CliError(f"Not logged in. Run `qd login`, or set {URL} and {KEY}.", ExitCode.NOT_ALLOWED)
         return ConnectionInfo(LOCAL_URL, key, workspace, None)
     stored = _from_profile(name)
     if key is not None:
@@ -71,15 +74,18 @@ def _from_profile(name: str) -> ConnectionInfo:
     return ConnectionInfo(login.url, login.key, login.workspace, name, login.allow_http)
 
 
-def client_for(info: ConnectionInfo) -> "Client":
-    from quarterdeck.client import Client, InvalidArgument
+def client_for(info: ConnectionInfo, *, is_hurried: bool = False) -> "Client":
+    """`is_hurried`: for completion, which gives up after a moment."""
+    from quarterdeck.cli.command_client import CommandClient
+    from quarterdeck.client import InvalidArgument
 
     try:
-        return Client(
+        return CommandClient(
             info.url,
             info.key,
             workspace_id=info.workspace,
-            retries=_RETRIES,
+            timeout=_HURRIED_SECONDS if is_hurried else _TIMEOUT_SECONDS,
+            retries=0 if is_hurried else _RETRIES,
             retry_seconds=_RETRY_SECONDS,
             allow_http=info.allow_http,
         )

@@ -114,6 +114,8 @@ class Conversation:
         self._unlogged: list[QueuedInput] = []
         self._last_number = 0
         self._interrupted_at: float | None = None
+        # Whether Ctrl-C was pressed since the last message, with nothing to cancel.
+        self._has_asked_to_quit = False
         self._handlers: dict[str, Callable[[Event], list[Block]]] = {
             EventType.INPUT_ACCEPTED: self._input_accepted,
             EventType.INPUT_CONSUMED: self._input_consumed,
@@ -145,6 +147,7 @@ class Conversation:
     # --- actions of the user ---
 
     def send(self, text: str, delivery: Delivery = Delivery.STEER) -> int:
+        self._interrupted_at, self._has_asked_to_quit = None, False
         self._last_number += 1
         sent = QueuedInput(text, self._last_number, delivery=delivery)
         self.queued.append(sent)
@@ -178,7 +181,10 @@ class Conversation:
             return CancelRun(run_id)
         if self.unsent:
             return Stay(f"{_count(len(self.unsent), 'message')} not sent yet. Press Ctrl-C again to quit.")
-        return Quit()
+        if self._has_asked_to_quit:
+            return Quit()
+        self._has_asked_to_quit = True
+        return Stay("Press Ctrl-C again to quit.")
 
     # --- the connection ---
 

@@ -2,20 +2,19 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
-from uuid import UUID
 
 import typer
 
+from quarterdeck.cli import find
+from quarterdeck.cli.arguments import KeyId
 from quarterdeck.cli.connection import client_for, connect, open_client
-from quarterdeck.cli.options import AsJson, Limit, Permissions, Profile, Yes, confirm, date, duration, line, uuid
-from quarterdeck.cli.output import date_text, note, print_json, print_list, say
+from quarterdeck.cli.options import AsJson, Limit, Permissions, Profile, Yes, confirm, date, duration, line
+from quarterdeck.cli.output import cell, date_text, note, print_json, print_list, say
 
 if TYPE_CHECKING:
     from quarterdeck.client.models import ApiKeyBody, CreatedApiKeyBody
 
-app = typer.Typer(rich_markup_mode=None, help="Manage the API keys of the workspace.")
-
-KeyId = Annotated[UUID, typer.Argument(parser=uuid, metavar="ID", help="ID of the key.")]
+app = typer.Typer(rich_markup_mode=None, help="Manage API keys.")
 
 
 @app.command("list")
@@ -68,20 +67,24 @@ def rotate(
     as_json: AsJson = False,
 ) -> None:
     """Create a new secret for a key. Label, permissions and expiration stay the same."""
-    with open_client(profile) as client:
+    info = connect(profile)
+    with client_for(info) as client:
         overlap = timedelta(days=1) if overlap is None else overlap
-        created = client.rotate_api_key(key_id, overlap_seconds=int(overlap.total_seconds()))
+        found_id = find.key_id(client, key_id, info.workspace)
+        created = client.rotate_api_key(found_id, overlap_seconds=int(overlap.total_seconds()))
     _show_secret(created, as_json=as_json)
 
 
 @app.command()
 def revoke(key_id: KeyId, yes: Yes = False, profile: Profile = None, as_json: AsJson = False) -> None:
     """Revoke a key and the session tokens created with it. This can't be undone."""
-    with open_client(profile) as client:
+    info = connect(profile)
+    with client_for(info) as client:
+        found_id = find.key_id(client, key_id, info.workspace)
         if not yes:
-            found = client.get_api_key(key_id)
+            found = client.get_api_key(found_id)
             confirm(f"Revoke {found.prefix}… ({found.label})?", yes=yes)
-        revoked = client.revoke_api_key(key_id)
+        revoked = client.revoke_api_key(found_id)
     if as_json:
         print_json(revoked)
     else:
@@ -100,7 +103,7 @@ def _row(key: "ApiKeyBody") -> list[str]:
     return [
         str(key.id),
         key.prefix,
-        key.label,
+        cell(key.label),
         " ".join(key.permissions),
         _state(key),
         date_text(key.expires_at) or "never",

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Mapping
-from getpass import getpass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -44,7 +43,7 @@ def login(
         workspace = workspace or environ.get(connection.WORKSPACE)
     info = ConnectionInfo(url, key, str(uuid(workspace)) if workspace else None, name, allow_http)
     if key.startswith("qds_"):
-        raise CliError("this is a session token. `qd login` needs an API key.", ExitCode.NOT_ALLOWED)
+        raise CliError("This is a session token. `qd login` needs an API key.", ExitCode.NOT_ALLOWED)
     caller = _caller(info)
     profiles.save(name, profiles.Login(url, key, str(caller.workspace_id), allow_http))
     say(f"Logged in to {caller.workspace_name} at {url} with key {caller.prefix}… (profile {name})")
@@ -104,6 +103,8 @@ def _piped_key() -> str:
 
 
 def _prompt_key() -> str:
+    from getpass import getpass
+
     # Not typer's prompt, which turns the echo off only after it has asked.
     key = getpass("Key: ", sys.stderr) if sys.stdin.isatty() else ""
     if not key.strip():

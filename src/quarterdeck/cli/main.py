@@ -1,23 +1,46 @@
 """`qd`: all commands, and how errors become one line on stderr and an exit code.
 
-Commands import what they need when they run, so that `qd --help` is fast and commands for users work without the
-server's dependencies.
+The module of a command is imported when the command is called, so that `qd` starts fast and commands for users work
+without the server's dependencies.
 """
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import msgspec
 import typer
+from typer.core import TyperGroup
 
-from quarterdeck.cli import admin, chat, keys, login, models, runs, sessions, skills
+from quarterdeck import __version__
+from quarterdeck.cli import typer_patches
 from quarterdeck.cli.exit_codes import ExitCode
-from quarterdeck.cli.output import printable
-
-if TYPE_CHECKING:
-    from quarterdeck.core.settings import Settings
+from quarterdeck.cli.lazy_command import LazyCommand
 
 SERVER_COMMANDS = ("serve", "api", "worker", "migrate", "sweep", "admin")
+_PACKAGE = "quarterdeck.cli."
+
+# Name, target and summary. The summary is that of the command itself, which a test compares.
+COMMANDS = (
+    ("login", "login:login", "Save a server address and an API key."),
+    ("logout", "login:logout", "Delete a saved login."),
+    ("whoami", "login:whoami", "Show the server, workspace and key that commands use."),
+    ("chat", "chat:chat_command", "Chat in a session."),
+    ("watch", "chat:watch_command", "Follow the log of a session."),
+    ("send", "sessions:send", "Send a message."),
+    ("sessions", "sessions:app", "Manage sessions."),
+    ("runs", "runs:app", "List, show, cancel and retry runs."),
+    ("models", "models:models", "List the models that sessions can use."),
+    ("skills", "skills:app", "Create, check, push, compare and download skills."),
+    ("keys", "keys:app", "Manage API keys."),
+    ("tokens", "tokens:app", "Manage session tokens, which work in one session only."),
+    ("webhooks", "webhooks:app", "Manage webhooks and their deliveries."),
+    ("audit", "audit:audit", "List changes: who did what, and when."),
+    ("serve", "server_commands:serve", "Run the API, a worker and a database."),
+    ("api", "server_commands:api", "Run only the API."),
+    ("worker", "server_commands:worker", "Run only a worker."),
+    ("migrate", "server_commands:migrate", "Migrate the database to the schema of this release."),
+    ("sweep", "server_commands:sweep", "Delete expired data now."),
+    ("admin", "admin:app", "Manage workspaces, members, keys and webhook secrets (for operators)."),
+)
 
 app = typer.Typer(
     name="qd",
@@ -27,76 +50,48 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Quarterdeck, an agent workspace.",
 )
-app.command()(login.login)
-app.command()(login.logout)
-app.command()(login.whoami)
-app.add_typer(sessions.app, name="sessions")
-app.command()(sessions.send)
-app.add_typer(runs.app, name="runs")
-app.command()(models.models)
-app.add_typer(skills.app, name="skills")
-app.add_typer(keys.app, name="keys")
-app.add_typer(admin.app, name="admin")
-app.add_typer(chat.app)
-
-Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1.")]
-PortNumber = Annotated[int | None, typer.Option(metavar="PORT", help="Port to listen on. Default: 8700.")]
-DataDir = Annotated[str | None, typer.Option("--data", metavar="DIR", help="Data folder. Default: ./data.")]
 
 
-@app.command()
-def serve(host: Host = None, port: PortNumber = None, data: DataDir = None) -> None:
-    """Run the API, a worker and a database (unless QUARTERDECK_DATABASE_URL is set)."""
-    from quarterdeck.cli.serve import serve_everything
-
-    raise typer.Exit(serve_everything(_settings(host, port, data)))
+def _show_version(given: bool) -> None:
+    if given:
+        typer.echo(f"qd {__version__}")
+        raise typer.Exit
 
 
-@app.command()
-def api(host: Host = None, port: PortNumber = None, data: DataDir = None) -> None:
-    """Run only the API, on the database of QUARTERDECK_DATABASE_URL."""
-    from quarterdeck.cli.serve import serve_api_alone
-
-    raise typer.Exit(serve_api_alone(_settings(host, port, data)))
-
-
-@app.command()
-def worker(data: DataDir = None) -> None:
-    """Run only a worker, on the database of QUARTERDECK_DATABASE_URL."""
-    from quarterdeck.cli.serve import run_worker_alone
-
-    raise typer.Exit(run_worker_alone(_settings(data=data)))
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of `qd` itself."""
 
 
-@app.command()
-def migrate(data: DataDir = None) -> None:
-    """Migrate the database to the schema of this release."""
-    from quarterdeck.cli.database import migrate_now
-
-    for line in migrate_now(_settings(data=data)):
-        typer.echo(line)
-
-
-@app.command()
-def sweep(data: DataDir = None) -> None:
-    """Delete expired data now. A running server does this every hour."""
-    from quarterdeck.cli.database import delete_expired_now
-
-    deleted = delete_expired_now(_settings(data=data))
-    counts = (f"{count} {name.replace('_', ' ')}" for name, count in msgspec.structs.asdict(deleted).items())
-    typer.echo(f"Deleted {', '.join(counts)}")
+def root() -> TyperGroup:
+    typer_patches.apply()
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    for name, target, summary in COMMANDS:
+        group.add_command(LazyCommand(name, _PACKAGE + target, summary))
+    return group
 
 
 def run(arguments: list[str]) -> int:
     try:
-        code = int(app(arguments or ["--help"], prog_name="qd", standalone_mode=False) or 0)
+        code = int(root()(arguments or ["--help"], prog_name="qd", standalone_mode=False) or 0)
         # typer returns this code after Ctrl-C.
-        return _fail("interrupted", ExitCode.INTERRUPTED) if code == ExitCode.INTERRUPTED else code
+        return _fail("Interrupted", ExitCode.INTERRUPTED) if code == ExitCode.INTERRUPTED else code
     except typer.Exit as exit_:
         return exit_.exit_code
+    except KeyboardInterrupt:
+        # While an error or an import was handled.
+        return _fail("Interrupted", ExitCode.INTERRUPTED)
+    except SystemExit as exit_:
+        # Completion ends this way.
+        return int(exit_.code or 0)
     except typer.Abort:
         # A question was answered with no.
-        return _fail("cancelled", ExitCode.INTERRUPTED)
+        return _fail("Cancelled", ExitCode.INTERRUPTED)
     except typer.TyperException as error:
         return _fail(error.format_message(), ExitCode.INVALID_INPUT)
     except Exception as error:
@@ -110,17 +105,17 @@ def run(arguments: list[str]) -> int:
         return _fail(*found)
 
 
+def is_server_command(arguments: list[str]) -> bool:
+    return bool(arguments) and arguments[0] in SERVER_COMMANDS
+
+
 def _needs_server(arguments: list[str], error: Exception) -> bool:
     is_missing_package = isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("quarterdeck")
-    return is_missing_package and arguments[0] in SERVER_COMMANDS
-
-
-def _settings(host: str | None = None, port: int | None = None, data: str | None = None) -> "Settings":
-    from quarterdeck.cli.server_settings import server_settings
-
-    return server_settings(host=host, port=port, data=data)
+    return is_missing_package and is_server_command(arguments)
 
 
 def _fail(message: str, code: ExitCode) -> int:
+    from quarterdeck.cli.output import printable
+
     sys.stderr.write("qd: " + printable(" ".join(message.split())) + "\n")
     return code

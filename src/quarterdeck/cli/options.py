@@ -65,6 +65,12 @@ def duration(text: str) -> timedelta:
     return timedelta(seconds=int(found[1]) * _UNIT_SECONDS[found[2]])
 
 
+def count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) == int(text)):
+        raise typer.BadParameter(f"{text!r} is not a number from 1 to 999999999")
+    return int(text)
+
+
 def file_name(text: str) -> str:
     if "\0" in text:
         raise typer.BadParameter("a file name cannot contain a NUL character")
@@ -75,7 +81,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Profile = Annotated[
     str | None, typer.Option("--profile", parser=line, metavar="NAME", help="Saved login to use. Default: default.")
 ]
-Limit = Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of items.")]
+Limit = Annotated[int, typer.Option(parser=count, metavar="N", help="Maximum number of items.")]
 Permissions = Annotated[
     list[Permission],
     typer.Option(

@@ -1,6 +1,7 @@
 """Output of commands: tables for people, JSON for programs. Colours and progress bars appear on terminals only. Control
 characters in other users' texts are replaced."""
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,6 +31,8 @@ _MAX_LINE_CHARACTERS = 10_000
 _MAX_TEXT_CHARACTERS = 100_000
 _MAX_TEXT_LINES = 2_000
 _MAX_CELL_CHARACTERS = 500
+# Of a title in a table.
+_MAX_TITLE_CHARACTERS = 60
 
 
 def printable(text: str) -> str:
@@ -53,6 +56,12 @@ def cut(text: str) -> str:
 def _cut_line(line: str, characters: int) -> str:
     left_out = len(line) - characters
     return f"{line[:characters]} {_mark(left_out)}" if left_out > 0 else line
+
+
+def cell(title: str) -> str:
+    """A title for a table."""
+    text = " ".join(title.split())
+    return text if len(text) <= _MAX_TITLE_CHARACTERS else text[: _MAX_TITLE_CHARACTERS - 1].rstrip() + "…"
 
 
 def _mark(left_out: int) -> str:
@@ -125,15 +134,21 @@ _STYLES = {
 
 
 def print_facts(facts: Iterable[tuple[str, str | None]]) -> None:
-    """One name and value per line. Values that are None are left out, and the rest of very long ones."""
-    from rich.table import Table
-    from rich.text import Text
+    """One name and value per line. Values that are None are left out, and the rest of very long ones.
 
-    table = Table.grid(padding=(0, 2))
-    for name, value in facts:
-        if value is not None:
-            table.add_row(Text(name, "bold"), Text(cut(printable(value)), _STYLES.get(value, ""), overflow="fold"))
-    _print(table)
+    Without rich, which takes longer to import than `qd whoami` to run."""
+    found = [(name, cut(printable(value)), value) for name, value in facts if value is not None]
+    width = max((len(name) for name, _, _ in found), default=0) + 2
+    for name, text, value in found:
+        indented = text.replace("\n", "\n" + " " * width)
+        colour = _STYLES.get(value)
+        styled = typer.style(indented, fg=colour) if colour else indented
+        typer.echo(typer.style(name, bold=True) + " " * (width - len(name)) + styled, color=_has_colours())
+
+
+def _has_colours() -> bool:
+    """As rich decides it for tables."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 def _print(table: "Table", columns: int | None = None) -> None:
@@ -230,12 +245,10 @@ _DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green")
 
 def read_input(given: str) -> str:
     """The given text, or stdin for `-`."""
-    if given != "-":
-        return given
     try:
-        text = sys.stdin.buffer.read().decode()
+        text = sys.stdin.buffer.read().decode() if given == "-" else given
     except UnicodeDecodeError:
         raise typer.BadParameter("stdin is not valid UTF-8") from None
     if not text.strip():
-        raise typer.BadParameter("stdin is empty: nothing to send")
+        raise typer.BadParameter("stdin is empty: nothing to send" if given == "-" else "the message is empty")
     return text

@@ -2,7 +2,6 @@
 
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -42,7 +41,7 @@ def read_all() -> dict[str, Login]:
     try:
         with path.open("rb") as file:
             if os.name == "posix" and os.fstat(file.fileno()).st_mode & _GROUP_AND_OTHERS:
-                message = f"other users can read the keys in {path}. Run: chmod 600 {path}"
+                message = f"Other users can read the keys in {path}. Run: chmod 600 {path}"
                 raise CliError(message, ExitCode.INVALID_INPUT)
             return msgspec.json.decode(file.read(), type=_File).profiles
     except FileNotFoundError:
@@ -59,7 +58,7 @@ def read(name: str) -> Login:
     found = read_all()
     if name not in found:
         known = f"Profiles: {', '.join(sorted(found))}." if found else "There are no profiles."
-        raise CliError(f"no profile named {name}. {known} Run `qd login` to create one.", ExitCode.INVALID_INPUT)
+        raise CliError(f"No profile named {name}. {known} Run `qd login` to create one.", ExitCode.INVALID_INPUT)
     return found[name]
 
 
@@ -74,6 +73,8 @@ def delete(name: str) -> None:
 
 def _write(profiles: dict[str, Login]) -> None:
     """Replaces the file atomically."""
+    import tempfile
+
     path = location()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,27 +1,53 @@
 """`qd runs`."""
 
-from typing import TYPE_CHECKING, Annotated
-from uuid import UUID
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import typer
 
+from quarterdeck.cli import find
+from quarterdeck.cli.arguments import RunId, SessionId, SessionOfRun
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.options import AsJson, Profile, uuid
-from quarterdeck.cli.output import date_text, note, print_facts, print_json, say
+from quarterdeck.cli.options import AsJson, Limit, Profile
+from quarterdeck.cli.output import Column, date_text, note, print_facts, print_json, print_list, say
 
 if TYPE_CHECKING:
     from quarterdeck.client.models import RunBody
 
-app = typer.Typer(rich_markup_mode=None, help="Show, cancel and retry runs.")
+app = typer.Typer(rich_markup_mode=None, help="List, show, cancel and retry runs.")
 
-RunId = Annotated[UUID, typer.Argument(parser=uuid, metavar="ID", help="ID of the run.")]
+COLUMNS = (
+    "ID",
+    "STATE",
+    Column("INPUTS", right=True),
+    Column("STEPS", right=True),
+    Column("TOKENS IN", right=True),
+    Column("OUT", right=True),
+    Column("DURATION", right=True),
+    "CREATED",
+    "FAILURE",
+)
+
+
+@app.command("list")
+def list_(session_id: SessionId, limit: Limit = 50, profile: Profile = None, as_json: AsJson = False) -> None:
+    """List the runs of a session, newest first."""
+    with open_client(profile) as client:
+        print_list(
+            client.iter_session_runs(find.session_id(client, session_id)),
+            limit,
+            COLUMNS,
+            row,
+            as_json=as_json,
+            empty="No runs yet.",
+        )
 
 
 @app.command()
-def show(run_id: RunId, profile: Profile = None, as_json: AsJson = False) -> None:
-    """Get a run."""
+def show(run_id: RunId, session: SessionOfRun = None, profile: Profile = None, as_json: AsJson = False) -> None:
+    """Show a run."""
     with open_client(profile) as client:
-        run = client.get_run(run_id)
+        run = client.get_run(find.run_id(client, run_id, session))
     if as_json:
         print_json(run)
         return
@@ -38,28 +64,30 @@ def show(run_id: RunId, profile: Profile = None, as_json: AsJson = False) -> Non
             ("created", date_text(run.created_at)),
             ("started", date_text(run.started_at) or None),
             ("finished", date_text(run.finished_at) or None),
+            ("duration", duration_text(run) or None),
         ]
     )
 
 
 @app.command()
-def cancel(run_id: RunId, profile: Profile = None, as_json: AsJson = False) -> None:
+def cancel(run_id: RunId, session: SessionOfRun = None, profile: Profile = None, as_json: AsJson = False) -> None:
     """Cancel a run. A finished run does not change."""
     with open_client(profile) as client:
-        run = client.cancel_run(run_id)
+        run = client.cancel_run(find.run_id(client, run_id, session))
     if as_json:
         print_json(run)
         return
     say(f"{run.state} {run.id}")
     if run.discarded_input_ids:
-        note(f"Discarded {len(run.discarded_input_ids)} of its inputs, which the run had not read yet.")
+        count = len(run.discarded_input_ids)
+        note(f"Discarded {count} input{'s' if count > 1 else ''} that the run had not read.")
 
 
 @app.command()
-def retry(run_id: RunId, profile: Profile = None, as_json: AsJson = False) -> None:
+def retry(run_id: RunId, session: SessionOfRun = None, profile: Profile = None, as_json: AsJson = False) -> None:
     """Start a new run with the inputs of a failed or cancelled run."""
     with open_client(profile) as client:
-        run = client.retry_run(run_id)
+        run = client.retry_run(find.run_id(client, run_id, session))
     if as_json:
         print_json(run)
         return
@@ -67,5 +95,25 @@ def retry(run_id: RunId, profile: Profile = None, as_json: AsJson = False) -> No
 
 
 def row(run: "RunBody") -> list[str]:
-    created = date_text(run.created_at)
-    return [str(run.id), run.state, str(run.inputs_accepted), str(run.steps), created, run.failure or ""]
+    return [
+        str(run.id),
+        run.state,
+        str(run.inputs_accepted),
+        str(run.steps),
+        str(run.usage.input_tokens),
+        str(run.usage.output_tokens),
+        duration_text(run),
+        date_text(run.created_at),
+        run.failure or "",
+    ]
+
+
+def duration_text(run: "RunBody") -> str:
+    """From start to end, or until now. Empty if the run has not started."""
+    if run.started_at is None:
+        return ""
+    seconds = ((run.finished_at or datetime.now(UTC)) - run.started_at).total_seconds()
+    if seconds < 60:
+        return f"{max(0.0, seconds):.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}m {rest}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60}m"

@@ -5,12 +5,13 @@ from uuid import UUID
 
 import typer
 
+from quarterdeck.cli import find
+from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.cli.options import AsJson, Profile, file_name, uuid
 from quarterdeck.cli.output import print_json, say, size
 
-SessionId = Annotated[UUID, typer.Argument(parser=uuid, metavar="SESSION", help="ID of the session.")]
 InputId = Annotated[UUID, typer.Argument(parser=uuid, metavar="INPUT", help="ID of the input, as in the log.")]
 
 
@@ -25,7 +26,7 @@ def fork(
 ) -> None:
     """Create a session with the history of another one and print its ID."""
     with open_client(profile) as client:
-        session = client.fork_session(session_id, before_event_id=before)
+        session = client.fork_session(find.session_id(client, session_id), before_event_id=before)
     if as_json:
         print_json(session)
     else:
@@ -44,13 +45,14 @@ def export(
     """Write the log of a session as JSON Lines or Markdown."""
     media_type: Literal["application/jsonl", "text/markdown"] = "text/markdown" if markdown else "application/jsonl"
     with open_client(profile) as client:
+        found_id = find.session_id(client, session_id)
         if output is None or output == "-":
             out = typer.get_binary_stream("stdout")
-            client.export_session(session_id, out, media_type=media_type)
+            client.export_session(found_id, out, media_type=media_type)
             out.flush()
             return
         try:
-            count = client.export_session(session_id, output, media_type=media_type)
+            count = client.export_session(found_id, output, media_type=media_type)
         except OSError as error:
             raise CliError(f"{output}: {error.strerror}", ExitCode.INVALID_INPUT) from None
     say(f"wrote {output} ({size(count)})")
@@ -59,5 +61,5 @@ def export(
 def discard(session_id: SessionId, input_id: InputId, profile: Profile = None) -> None:
     """Withdraw an input that no run has read, or drop one whose run failed."""
     with open_client(profile) as client:
-        client.discard_input(session_id, input_id)
+        client.discard_input(find.session_id(client, session_id), input_id)
     say(f"discarded {input_id}")

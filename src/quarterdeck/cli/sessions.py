@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from uuid import UUID
 
 import typer
+from msgspec import UNSET, UnsetType
 
-from quarterdeck.cli import runs, session_history
+from quarterdeck.cli import find, runs, session_history
+from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import ExitCode
-from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text, uuid
+from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text
 from quarterdeck.cli.output import (
     actor_name,
+    cell,
     date_text,
     note,
     print_facts,
@@ -26,7 +29,7 @@ from quarterdeck.cli.output import (
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
-    from quarterdeck.client.models import ModelOptions, SessionSkill, SessionSummary, SubmitKindBody
+    from quarterdeck.client.models import ModelOptions, SessionBody, SessionSkill, SessionSummary, SubmitKindBody
 
 app = typer.Typer(rich_markup_mode=None, help="Manage sessions.")
 
@@ -36,7 +39,17 @@ class SearchIn(StrEnum):
     CONVERSATIONS = "conversations"
 
 
-SessionId = Annotated[UUID, typer.Argument(parser=uuid, metavar="SESSION", help="ID of the session.")]
+Title = Annotated[str | None, typer.Option(parser=line, metavar="TITLE", help="Title of the session.")]
+Model = Annotated[
+    str | None, typer.Option(parser=line, metavar="MODEL", help="provider:name, or demo. Default: set by the server.")
+]
+Instructions = Annotated[str | None, typer.Option(parser=text, metavar="TEXT", help="Instructions for the agent.")]
+InstructionsFile = Annotated[
+    str | None, typer.Option(parser=file_name, metavar="FILE", help="Read the instructions from a file.")
+]
+Skills = Annotated[
+    list[str] | None, typer.Option("--skill", metavar="SKILL[@VERSION]", help="ID or name of a skill. Can be repeated.")
+]
 _LAST_RUNS = 5
 
 
@@ -67,28 +80,16 @@ def list_(
 
 @app.command()
 def create(
-    title: Annotated[str | None, typer.Option(parser=line, metavar="TITLE", help="Title of the session.")] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(parser=line, metavar="MODEL", help="provider:name, or demo. Default: set by the server."),
-    ] = None,
-    instructions: Annotated[
-        str | None, typer.Option(parser=text, metavar="TEXT", help="Instructions for the agent.")
-    ] = None,
-    instructions_file: Annotated[
-        str | None, typer.Option(parser=file_name, metavar="FILE", help="Read the instructions from a file.")
-    ] = None,
-    skill: Annotated[
-        list[str] | None, typer.Option(metavar="SKILL[@VERSION]", help="ID or name of a skill. Can be repeated.")
-    ] = None,
+    title: Title = None,
+    model: Model = None,
+    instructions: Instructions = None,
+    instructions_file: InstructionsFile = None,
+    skill: Skills = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a session and print its ID."""
-    if instructions_file is not None:
-        if instructions is not None:
-            raise typer.BadParameter("use either --instructions or --instructions-file")
-        instructions = _read_file(instructions_file)
+    instructions = _instructions(instructions, instructions_file)
     with open_client(profile) as client:
         skills = [_skill(client, each) for each in skill or []]
         session = client.create_session(title=title, model=model, instructions=instructions, skills=skills)
@@ -102,8 +103,8 @@ def create(
 def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False) -> None:
     """Get a session and its last runs."""
     with open_client(profile) as client:
-        session = client.get_session(session_id)
-        last = list(islice(client.iter_session_runs(session_id, page_size=_LAST_RUNS), _LAST_RUNS))
+        session = client.get_session(find.session_id(client, session_id))
+        last = list(islice(client.iter_session_runs(session.id, page_size=_LAST_RUNS), _LAST_RUNS))
     if as_json:
         print_json({"session": session, "runs": last})
         return
@@ -123,34 +124,83 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
         ]
     )
     say("")
-    print_table(("ID", "STATE", "INPUTS", "STEPS", "CREATED", "FAILURE"), map(runs.row, last), empty="No runs yet.")
+    print_table(runs.COLUMNS, map(runs.row, last), empty="No runs yet.")
+
+
+@app.command()
+def rename(
+    session_id: SessionId,
+    title: Annotated[str, typer.Argument(parser=line, metavar="TITLE", help="The new title.")],
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the title of a session."""
+    with open_client(profile) as client:
+        changed = client.change_session(find.session_id(client, session_id), title=title)
+    _show_change(changed, as_json=as_json)
+
+
+@app.command()
+def edit(
+    session_id: SessionId,
+    title: Title = None,
+    model: Model = None,
+    default_model: Annotated[
+        bool, typer.Option("--default-model", help="Use the default model of the server again.")
+    ] = False,
+    instructions: Instructions = None,
+    instructions_file: InstructionsFile = None,
+    skill: Skills = None,
+    no_skills: Annotated[bool, typer.Option("--no-skills", help="Remove all skills.")] = False,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the given settings of a session, from its next run on. --skill replaces all skills."""
+    if model is not None and default_model:
+        raise typer.BadParameter("use either --model or --default-model")
+    if skill and no_skills:
+        raise typer.BadParameter("use either --skill or --no-skills")
+    instructions = _instructions(instructions, instructions_file)
+    if (title, model, instructions, skill, default_model, no_skills) == (None, None, None, None, False, False):
+        raise typer.BadParameter("nothing to change. Use --title, --model, --instructions or --skill.")
+    with open_client(profile) as client:
+        skills = [_skill(client, each) for each in skill or []]
+        changed = client.change_session(
+            find.session_id(client, session_id),
+            title=_or_unset(title),
+            model=None if default_model else _or_unset(model),
+            instructions=_or_unset(instructions),
+            skills=skills if skill or no_skills else UNSET,
+        )
+    _show_change(changed, as_json=as_json)
 
 
 @app.command()
 def archive(session_id: SessionId, profile: Profile = None) -> None:
     """Archive a session. It then accepts no input."""
     with open_client(profile) as client:
-        client.change_session(session_id, archived=True)
-    say(f"archived {session_id}")
+        changed = client.change_session(find.session_id(client, session_id), archived=True)
+    say(f"archived {changed.id}")
 
 
 @app.command()
 def unarchive(session_id: SessionId, profile: Profile = None) -> None:
     """Restore an archived session."""
     with open_client(profile) as client:
-        client.change_session(session_id, archived=False)
-    say(f"unarchived {session_id}")
+        changed = client.change_session(find.session_id(client, session_id), archived=False)
+    say(f"unarchived {changed.id}")
 
 
 @app.command()
 def delete(session_id: SessionId, yes: Yes = False, profile: Profile = None) -> None:
     """Delete a session with its log, runs and tokens. This can't be undone."""
     with open_client(profile) as client:
+        found_id = find.session_id(client, session_id)
         if not yes:
-            found = client.get_session(session_id)
-            confirm(f"Delete {found.title or session_id} and its whole log?", yes=yes)
-        client.delete_session(session_id)
-    say(f"deleted {session_id}")
+            title = client.get_session(found_id).title
+            confirm(f"Delete {title or found_id} and its whole log?", yes=yes)
+        client.delete_session(found_id)
+    say(f"deleted {found_id}")
 
 
 app.command()(session_history.fork)
@@ -176,10 +226,12 @@ def send(
     """Send a message. It starts a run, or steers the current one."""
     from quarterdeck.client.models import Delivery
 
+    content = read_input(message)
     with open_client(profile) as client:
-        sent = client.submit_input(session_id, text=read_input(message), delivery=Delivery(delivery))
+        found_id = find.session_id(client, session_id)
+        sent = client.submit_input(found_id, text=content, delivery=Delivery(delivery))
         if wait:
-            raise typer.Exit(_wait(client, session_id, sent, as_json=as_json))
+            raise typer.Exit(_wait(client, found_id, sent, as_json=as_json))
     if as_json:
         print_json(sent)
     else:
@@ -211,13 +263,31 @@ def _wait(client: "Client", session_id: UUID, sent: "SubmitKindBody", *, as_json
 
 
 def _skill(client: "Client", given: str) -> "SessionSkill":
-    from quarterdeck.cli.skills import find_skill
     from quarterdeck.client.models import SessionSkill
 
     name, at, version = given.rpartition("@")
     if at and version.isascii() and version.isdigit():
-        return SessionSkill(find_skill(client, name).id, int(version))
-    return SessionSkill(find_skill(client, given).id)
+        return SessionSkill(find.skill(client, name).id, int(version))
+    return SessionSkill(find.skill(client, given).id)
+
+
+def _or_unset(given: str | None) -> str | UnsetType:
+    return UNSET if given is None else given
+
+
+def _show_change(session: "SessionBody", *, as_json: bool) -> None:
+    if as_json:
+        print_json(session)
+    else:
+        say(f"changed {session.id}")
+
+
+def _instructions(given: str | None, file: str | None) -> str | None:
+    if file is None:
+        return given
+    if given is not None:
+        raise typer.BadParameter("use either --instructions or --instructions-file")
+    return _read_file(file)
 
 
 def _settings(settings: "ModelOptions") -> list[str]:
@@ -239,4 +309,4 @@ def _read_file(name: str) -> str:
 
 
 def _row(session: "SessionSummary") -> list[str]:
-    return [str(session.id), session.title or "", session.model or "", date_text(session.created_at)]
+    return [str(session.id), cell(session.title or ""), session.model or "", date_text(session.created_at)]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from quarterdeck.cli import find
+from quarterdeck.cli.arguments import SkillId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, text
@@ -22,15 +24,13 @@ from quarterdeck.cli.output import (
     say,
     size,
 )
-from quarterdeck.core.ids import parse_id
 
 if TYPE_CHECKING:
-    from quarterdeck.client import Client
     from quarterdeck.client.models import FileDiffBody, SkillBody, SkillVersionItem
 
 app = typer.Typer(rich_markup_mode=None, help="Create, check, push, compare and download skills.")
 
-Skill = Annotated[str, typer.Argument(parser=text, metavar="SKILL", help="ID or name of the skill.")]
+Skill = SkillId
 Number = Annotated[int, typer.Argument(min=1, max=2**31 - 1, metavar="VERSION", help="Version number.")]
 Folder = Annotated[str, typer.Argument(parser=file_name, metavar="DIR", help="Folder or archive of the skill.")]
 
@@ -155,7 +155,7 @@ def push(
 
     with open_archive(folder) as archive, open_client(profile) as client:
         bundle = None if force else check_bundle(folder)
-        target = _find(client, skill) if create else find_skill(client, skill)
+        target = find.skill_or_none(client, skill) if create else find.skill(client, skill)
         if bundle is not None:
             check_push(client, bundle, skill if target is None else target.name, target)
         target = target or client.create_skill(name=skill)
@@ -177,7 +177,7 @@ def push(
 def versions(skill: Skill, limit: Limit = 50, profile: Profile = None, as_json: AsJson = False) -> None:
     """List the versions of a skill, newest first."""
     with open_client(profile) as client:
-        target = find_skill(client, skill)
+        target = find.skill(client, skill)
         used = target.default_version or target.latest_version
         print_list(
             client.iter_skill_versions(target.id),
@@ -199,7 +199,7 @@ def diff(
 ) -> None:
     """Show the changes between two versions."""
     with open_client(profile) as client:
-        found = client.diff_skill_versions(find_skill(client, skill).id, base=base, head=head)
+        found = client.diff_skill_versions(find.skill(client, skill).id, base=base, head=head)
     if as_json:
         print_json(found)
         return
@@ -223,7 +223,7 @@ def download(
 ) -> None:
     """Download the archive of a version and verify its SHA-256."""
     with open_client(profile) as client:
-        target = find_skill(client, skill)
+        target = find.skill(client, skill)
         name = output or f"{_NOT_IN_A_FILE_NAME.sub('-', target.name).strip('.-') or 'skill'}-{version}.tar.gz"
         with progress_bar(f"Downloading {target.name} version {version}") as progress:
             if name == "-":
@@ -252,7 +252,7 @@ def rollback(
     if (version is None) is not latest:
         raise typer.BadParameter("use either VERSION or --latest")
     with open_client(profile) as client:
-        changed = client.change_skill(find_skill(client, skill).id, default_version=version)
+        changed = client.change_skill(find.skill(client, skill).id, default_version=version)
     if as_json:
         print_json(changed)
     else:
@@ -264,7 +264,7 @@ def rollback(
 def archive(skill: Skill, profile: Profile = None) -> None:
     """Archive a skill. It then accepts no versions and no new sessions; sessions that use it keep it."""
     with open_client(profile) as client:
-        found = find_skill(client, skill)
+        found = find.skill(client, skill, archived=False)
         client.change_skill(found.id, archived=True)
     say(f"archived {found.name}")
 
@@ -276,7 +276,7 @@ def unarchive(
 ) -> None:
     """Restore an archived skill."""
     with open_client(profile) as client:
-        found = find_skill(client, skill, archived=True)
+        found = find.skill(client, skill, archived=True)
         client.change_skill(found.id, archived=False)
     say(f"unarchived {found.name}")
 
@@ -285,28 +285,10 @@ def unarchive(
 def delete(skill: Skill, yes: Yes = False, profile: Profile = None) -> None:
     """Delete a skill that no session uses, with its versions. This can't be undone."""
     with open_client(profile) as client:
-        found = _find(client, skill) or find_skill(client, skill, archived=True)
+        found = find.skill(client, skill)
         confirm(f"Delete {found.name} and all its versions?", yes=yes)
         client.delete_skill(found.id)
     say(f"deleted {found.name}")
-
-
-def find_skill(client: "Client", given: str, *, archived: bool = False) -> "SkillBody":
-    """By ID, or by a name that is unique."""
-    found = _find(client, given, archived=archived)
-    if found is None:
-        raise CliError(f"no skill named {given!r}. See `qd skills list`.", ExitCode.NOT_FOUND)
-    return found
-
-
-def _find(client: "Client", given: str, *, archived: bool = False) -> "SkillBody | None":
-    if (skill_id := parse_id(given)) is not None:
-        return client.get_skill(skill_id)
-    found = [skill for skill in client.iter_skills(archived=archived, page_size=200) if skill.name == given]
-    if len(found) > 1:
-        # Only archived skills, or those of an older server.
-        raise CliError(f"{len(found)} skills are named {given!r}. Use an ID.", ExitCode.INVALID_INPUT)
-    return found[0] if found else None
 
 
 def _print_file(file: "FileDiffBody") -> None:

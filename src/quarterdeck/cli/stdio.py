@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+from contextlib import suppress
 
 from quarterdeck.cli.exit_codes import ExitCode
 
@@ -19,8 +20,10 @@ def prepare() -> None:
 
 
 def finish(code: int) -> int:
-    """Flushes stdout and returns the exit code."""
+    """Flushes stdout and stderr and returns the exit code."""
     try:
+        with suppress(OSError):
+            sys.stderr.flush()
         sys.stdout.flush()
         return code
     except OSError:

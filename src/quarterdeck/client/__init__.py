@@ -1,6 +1,8 @@
 """The Python client for the public HTTP API. It imports nothing of the server and can be installed without it."""
 
-from quarterdeck.client.client import AsyncClient, Client
+from typing import TYPE_CHECKING, Any
+
+from quarterdeck.client.client import Client
 from quarterdeck.client.errors import (
     ApiError,
     ClientOutdated,
@@ -20,6 +22,9 @@ from quarterdeck.client.errors import (
     UnexpectedAnswer,
 )
 from quarterdeck.client.models import Delta, Event
+
+if TYPE_CHECKING:
+    from quarterdeck.client.async_client import AsyncClient
 
 __all__ = [
     "ApiError",
@@ -43,3 +48,12 @@ __all__ = [
     "Unauthorized",
     "UnexpectedAnswer",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports `AsyncClient` when it is used: most programs use one of the two clients."""
+    if name != "AsyncClient":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from quarterdeck.client.async_client import AsyncClient
+
+    return AsyncClient

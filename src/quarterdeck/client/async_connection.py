@@ -14,6 +14,7 @@ from quarterdeck.client.models import Delta, Event
 from quarterdeck.client.requests import GZIP, Id, IfMatch, Operation, Request
 from quarterdeck.client.retry import Policy
 from quarterdeck.client.transfers import Download, Progress, Sink, Source, Upload
+from quarterdeck.client.version import client_name
 
 if TYPE_CHECKING:
     import httpx
@@ -37,7 +38,7 @@ class AsyncConnection:
         from quarterdeck.client import transport
 
         self._transport = transport
-        self._target = requests.target(base_url, key, workspace_id, transport.client_name(), allow_http=allow_http)
+        self._target = requests.target(base_url, key, workspace_id, client_name(), allow_http=allow_http)
         self._policy = Policy(retries, retry_seconds)
         self._timeout = timeout
         self._http = transport.open_async_http(self._target, timeout)

@@ -1,11 +1,9 @@
-"""`Client` and `AsyncClient`: the generated methods, and the calls that take several requests."""
+"""`Client`: the generated methods, and the calls that take several requests."""
 
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing
+from collections.abc import Iterator
 from typing import BinaryIO
 
-from quarterdeck.client.async_methods import AsyncMethods
 from quarterdeck.client.event_follower import PAGE_LIMIT, SILENCE_SECONDS, EventFollower
 from quarterdeck.client.methods import Methods
 from quarterdeck.client.models import Delta, Event, SkillVersionBody
@@ -60,63 +58,6 @@ class Client(Methods):
 
         with open_archive(bundle) as archive:
             return self.push_skill_version(
-                skill_id,
-                archive,
-                progress=progress,
-                if_match=if_match,
-                idempotency_key=idempotency_key,
-                workspace_id=workspace_id,
-            )
-
-
-class AsyncClient(AsyncMethods):
-    """`Client` for asyncio."""
-
-    async def events(
-        self,
-        session_id: Id,
-        *,
-        after: int = 0,
-        follow: bool = True,
-        reconnects: int = 10,
-        silence_seconds: float = SILENCE_SECONDS,
-        workspace_id: Id | None = None,
-    ) -> AsyncIterator[Event | Delta]:
-        """Iterate over the events of a session that follow the event `after`, each once.
-
-        With `follow`, the iterator continues with new events and live text. It reconnects after broken connections and
-        server restarts, and raises when `reconnects` connections in a row brought nothing. Without `follow`, it stops
-        at the current end of the log. Wrap it in `contextlib.aclosing` to close the connection when you leave the loop.
-        """
-        if follow:
-            follower = EventFollower(LIST_SESSION_EVENTS, after, reconnects)
-            stream = self._follow(follower, {"session_id": session_id}, workspace_id, silence_seconds)
-            async with aclosing(stream):
-                async for each in stream:
-                    yield each
-            return
-        start: int | None = after
-        while start is not None:
-            page = await self.list_session_events(session_id, limit=PAGE_LIMIT, after=start, workspace_id=workspace_id)
-            for event in page.items:
-                yield event
-            start = page.next_cursor
-
-    async def push_skill(
-        self,
-        skill_id: Id,
-        bundle: Bundle,
-        *,
-        progress: Progress | None = None,
-        if_match: IfMatch | None = None,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> SkillVersionBody:
-        """Push a folder, or an archive given as a path, bytes or an open file. Folders are packed first."""
-        from quarterdeck.client.bundle_archive import open_archive
-
-        with await self._transport.run_in_thread(open_archive, bundle) as archive:
-            return await self.push_skill_version(
                 skill_id,
                 archive,
                 progress=progress,

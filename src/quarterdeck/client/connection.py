@@ -14,6 +14,7 @@ from quarterdeck.client.models import Delta, Event
 from quarterdeck.client.requests import GZIP, Id, IfMatch, Operation, Request
 from quarterdeck.client.retry import Policy
 from quarterdeck.client.transfers import Download, Progress, Sink, Source, Upload
+from quarterdeck.client.version import client_name
 
 if TYPE_CHECKING:
     import httpx
@@ -34,13 +35,16 @@ class Connection:
         allow_http: bool = False,
     ) -> None:
         """`timeout` limits each wait for the server. `retries` and `retry_seconds` limit all attempts of a call."""
+        self._target = requests.target(base_url, key, workspace_id, client_name(), allow_http=allow_http)
+        self._policy = Policy(retries, retry_seconds)
+        self._timeout = timeout
+        self._open()
+
+    def _open(self) -> None:
         from quarterdeck.client import transport
 
         self._transport = transport
-        self._target = requests.target(base_url, key, workspace_id, transport.client_name(), allow_http=allow_http)
-        self._policy = Policy(retries, retry_seconds)
-        self._timeout = timeout
-        self._http = transport.open_http(self._target, timeout)
+        self._http = transport.open_http(self._target, self._timeout)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._target!r})"

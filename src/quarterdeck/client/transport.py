@@ -1,26 +1,33 @@
-"""All use of httpx and asyncio. Imported when the first client is created, because both are slow to import."""
+"""All use of httpx and asyncio. Imported when the first client is created, because both are slow to import. asyncio is
+imported only when it is used."""
 
-import asyncio
 import ssl
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 import httpx
 
 from quarterdeck.client.errors import ConnectionFailed
 from quarterdeck.client.requests import Target
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 TransportError = httpx.RequestError
-sleep = asyncio.sleep
-run_in_thread = asyncio.to_thread
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _CONNECT_SECONDS = 10.0
 
 
-def client_name() -> str:
-    try:
-        return f"quarterdeck-python/{version('quarterdeck')}"
-    except PackageNotFoundError:
-        return "quarterdeck-python"
+async def sleep(seconds: float) -> None:
+    import asyncio
+
+    await asyncio.sleep(seconds)
+
+
+async def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    import asyncio
+
+    return await asyncio.to_thread(function, *args, **kwargs)
 
 
 def open_http(target: Target, timeout: float) -> httpx.Client:

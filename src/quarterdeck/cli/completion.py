@@ -1,0 +1,94 @@
+"""Shell completion of IDs and names: a request or two, and nothing at all if they fail or take long."""
+
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import typer
+
+if TYPE_CHECKING:
+    from quarterdeck.client import Client
+
+# Value and description. bash shows values only.
+Completions = list[tuple[str, str]]
+
+_MAX_ITEMS = 100
+# Shells evaluate completions: zsh would execute a `\$(command)` in another user's title.
+_UNSAFE = re.compile(r"[^\w .,/@#%+=-]")
+_SAFE_NAME = re.compile(r"[\w.@-]+")
+
+
+def sessions(ctx: typer.Context, incomplete: str) -> Completions:
+    def fetch(client: "Client") -> Completions:
+        if (start := _before(incomplete)) is not None:
+            found = client.list_sessions(limit=_MAX_ITEMS, after=start, order="asc").items
+        else:
+            found = client.list_sessions(limit=_MAX_ITEMS).items
+        return _ids((one.id, one.title or "") for one in found)
+
+    return _complete(ctx, incomplete, fetch)
+
+
+def runs(ctx: typer.Context, incomplete: str) -> Completions:
+    """Active runs, because only those are in the list of sessions."""
+
+    def fetch(client: "Client") -> Completions:
+        found = client.list_sessions(limit=_MAX_ITEMS).items
+        return _ids((one.active_run.id, one.title or "") for one in found if one.active_run is not None)
+
+    return _complete(ctx, incomplete, fetch)
+
+
+def skills(ctx: typer.Context, incomplete: str) -> Completions:
+    def fetch(client: "Client") -> Completions:
+        found = client.list_skills(limit=_MAX_ITEMS).items
+        names = [(one.name, str(one.id)) for one in found if _SAFE_NAME.fullmatch(one.name)]
+        return names + (_ids((one.id, one.name) for one in found) if incomplete else [])
+
+    return _complete(ctx, incomplete, fetch)
+
+
+def keys(ctx: typer.Context, incomplete: str) -> Completions:
+    def fetch(client: "Client") -> Completions:
+        workspace_id = client.whoami().workspace_id
+        found = client.list_api_keys(workspace_id=workspace_id, limit=_MAX_ITEMS).items
+        return _ids((one.id, one.label) for one in found if one.revoked_at is None)
+
+    return _complete(ctx, incomplete, fetch)
+
+
+def webhooks(ctx: typer.Context, incomplete: str) -> Completions:
+    def fetch(client: "Client") -> Completions:
+        found = client.list_webhooks(limit=_MAX_ITEMS).items
+        return _ids((one.id, one.description or one.url) for one in found)
+
+    return _complete(ctx, incomplete, fetch)
+
+
+def _ids(found: Iterable[tuple[UUID, str]]) -> Completions:
+    return [(str(identifier), name) for identifier, name in found]
+
+
+def _before(incomplete: str) -> UUID | None:
+    """A cursor before all IDs that begin with this text. None if it is no beginning of an ID."""
+    from quarterdeck.cli.find import prefix_range
+
+    wanted = prefix_range(incomplete)
+    return None if wanted is None or wanted.low.int == 0 else UUID(int=wanted.low.int - 1)
+
+
+def _complete(ctx: Any, incomplete: str, fetch: "Callable[[Client], Completions]") -> Completions:
+    from quarterdeck.cli.connection import client_for, connect
+
+    # A message would end up in the command line of the user.
+    with suppress(Exception), client_for(connect(ctx.params.get("profile")), is_hurried=True) as client:
+        return [(value, _description(name)) for value, name in fetch(client) if value.startswith(incomplete)]
+    return []
+
+
+def _description(name: str) -> str:
+    from quarterdeck.cli.output import cell
+
+    return cell(_UNSAFE.sub(" ", name))

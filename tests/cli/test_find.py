@@ -1,0 +1,163 @@
+"""Objects named by ID, ID prefix or name; completion; and the commands that list objects."""
+
+from pathlib import Path
+from typing import cast
+from uuid import UUID
+
+import pytest
+
+from quarterdeck.cli import find
+from quarterdeck.client import Client
+from quarterdeck.core.ids import new_id
+from tests.cli.people import Nearby, nearby
+from tests.world import Server, World, bundle
+
+
+def unique_prefix(wanted: str, others: list[str]) -> str:
+    """The shortest beginning, of at least four digits, that no other ID has."""
+    return next(wanted[:end] for end in range(4, 37) if not any(one.startswith(wanted[:end]) for one in others))
+
+
+def test_a_full_id_needs_no_request() -> None:
+    no_client, wanted = cast(Client, None), new_id()
+    assert find.session_id(no_client, str(wanted)) == wanted
+    assert find.run_id(no_client, str(wanted)) == wanted
+    assert find.key_id(no_client, str(wanted), None) == wanted
+    assert find.webhook_id(no_client, str(wanted)) == wanted
+
+
+@pytest.mark.parametrize("given", ["01a", "01a1-e46e", "01a1e46ex", "release", "", "0" * 33])
+def test_what_is_no_beginning_of_an_id(given: str) -> None:
+    assert find.prefix_range(given) is None
+
+
+def test_the_range_of_a_prefix() -> None:
+    for given in ("01a1e46e-cc", "01A1E46Ecc"):
+        found = find.prefix_range(given)
+        assert found is not None
+        assert UUID("01a1e46e-cc80-7076-9062-b87dafa2b4fe") in found
+        assert UUID("01a1e46e-cd00-7076-9062-b87dafa2b4fe") not in found
+
+
+async def test_sessions_and_runs(tmp_path: Path, server: Server, world: World) -> None:
+    person = nearby(tmp_path, server, world)
+    long_title = "A title that goes on and on " * 5
+    plan, other, twin = [
+        (await world.post("/v1/sessions", {"title": title})).json()["id"]
+        for title in ("Release plan", long_title.strip(), "release PLAN")
+    ]
+    code, told = person.refused("sessions", "show", "Release plan")
+    assert code == 2
+    assert f"{plan} Release plan" in told
+    assert f"{twin} release PLAN" in told
+    assert person.refused("sessions", "show", plan[:4])[0] == 2, "all begin with the same digits"
+    assert person.json("sessions", "show", unique_prefix(plan, [other, twin]))["session"]["id"] == plan
+    # Archived sessions are found if no other matches.
+    person.done("sessions", "archive", twin)
+    assert person.json("sessions", "show", "release plan")["session"]["id"] == plan
+    assert person.json("sessions", "show", unique_prefix(twin, [plan, other]))["session"]["id"] == twin
+    assert person.refused("sessions", "show", "Nothing like it")[0] == 4
+    assert person.refused("sessions", "show", "0123456789")[0] == 4
+
+    row = next(line for line in person.done("sessions", "list").splitlines() if line.startswith(other))
+    assert "A title that goes on and on" in row
+    assert "…" in row
+    assert any(one["title"] == long_title.strip() for one in person.json("sessions", "list")["items"])
+
+    person.done("sessions", "rename", plan, "Launch")
+    changed = person.json("sessions", "edit", "launch", "--model", "demo", "--instructions", "Be brief.")
+    assert (changed["title"], changed["model"], changed["instructions"]) == ("Launch", "demo", "Be brief.")
+    assert person.json("sessions", "edit", plan, "--default-model")["model"] is None
+    assert person.refused("sessions", "edit", plan)[0] == 2
+    assert person.refused("send", plan, "  ") == (2, "Invalid value: the message is empty")
+
+    _, run_id = person.done("send", "Launch", "hello").split()
+    assert person.json("runs", "list", "Launch")["items"][0]["id"] == run_id
+    table = person.done("runs", "list", "Launch")
+    assert {"TOKENS", "DURATION", "queued"} <= set(table.split())
+    assert person.json("runs", "show", run_id[:20])["id"] == run_id
+    assert person.json("runs", "show", run_id[:20], "--session", "Launch")["id"] == run_id
+    assert person.refused("runs", "show", "0123456789")[0] == 4
+    assert person.done("runs", "cancel", run_id[:20]) == f"cancelled {run_id}\n"
+
+
+async def test_skills_keys_tokens_and_audit(tmp_path: Path, server: Server, world: World) -> None:
+    person = nearby(tmp_path, server, world)
+    skill_id = (await world.post("/v1/skills", {"name": "greeting"})).json()["id"]
+    assert (await world.push(skill_id, bundle("greeting"))).status_code == 201
+    assert person.json("skills", "versions", "Greeting")["items"][0]["skill_id"] == skill_id
+    assert person.json("skills", "versions", skill_id[:20])["items"][0]["skill_id"] == skill_id
+    session_id = await world.new_session()
+    assert person.json("sessions", "edit", session_id, "--skill", "greeting@1")["skills"] == [
+        {"skill_id": skill_id, "version": 1}
+    ]
+    assert person.json("sessions", "edit", session_id, "--no-skills")["skills"] == []
+
+    created = person.json("keys", "create", "--label", "ci", "--permission", "workspace.read")
+    assert person.json("keys", "rotate", created["id"][:20], "--overlap", "0s")["label"] == "ci"
+    assert person.refused("keys", "revoke", "ci", "--yes")[0] == 2, "the old one has the same label"
+    assert person.refused("keys", "revoke", "nothing", "--yes")[0] == 4
+
+    token = person.json("tokens", "create", session_id, "--expires-in", "1h")
+    assert (await world.get(f"/v1/sessions/{session_id}/events", key=token["token"])).status_code == 200
+    assert "active" in person.done("tokens", "list", session_id)
+    assert person.done("tokens", "revoke", session_id, token["id"][:20], "--yes").startswith("revoked qds_")
+    assert (await world.get(f"/v1/sessions/{session_id}/events", key=token["token"])).status_code == 401
+
+    listed = person.json("audit", "--type", "session_token", "--since", "1h")["items"]
+    assert [event["action"] for event in listed] == ["revoke_session_token", "create_session_token"]
+    first = person.json("audit", "--oldest-first", "--object", session_id, "--limit", "1")
+    assert (first["items"][0]["action"], first["more"]) == ("create_session", True)
+    assert "revoke_session_token" in person.done("audit", "--action", "revoke_session_token")
+    assert person.refused("audit", "--type", "nothing")[0] == 2
+
+
+async def test_webhooks(tmp_path: Path, server: Server, world: World) -> None:
+    person = nearby(tmp_path, server, world)
+    url = "https://hooks.example.com/quarterdeck"
+    created = person.json("webhooks", "create", url, "--event", "run.failed", "--description", "Alerts")
+    assert created["secret"].startswith("whsec_")
+    webhook_id = created["id"]
+    for given in ("alerts", webhook_id[:10]):
+        assert person.json("webhooks", "show", given)["url"] == url
+    assert {"url", "run.failed", "enabled"} <= set(person.done("webhooks", "show", "Alerts").split())
+    assert person.json("webhooks", "rotate", "Alerts", "--overlap", "1h")["secret"] != created["secret"]
+    sent = person.done("webhooks", "test", "Alerts").split()
+    assert sent[0] == "pending"
+    (delivery,) = person.json("webhooks", "deliveries", "Alerts")["items"]
+    assert (delivery["id"], delivery["event"]) == (sent[1], "webhook.test")
+    assert person.json("webhooks", "redeliver", "Alerts", sent[1][:20])["id"] == sent[1]
+    assert person.done("webhooks", "disable", "Alerts") == f"disabled {webhook_id}\n"
+    assert person.done("webhooks", "enable", "Alerts") == f"enabled {webhook_id}\n"
+    assert webhook_id in person.done("webhooks", "list")
+    assert person.refused("webhooks", "create", url, "--event", "run.started")[0] == 2
+    assert person.refused("webhooks", "delete", "Alerts")[0] == 2
+    person.done("webhooks", "delete", "Alerts", "--yes")
+    assert person.json("webhooks", "list")["items"] == []
+
+
+async def test_completion_offers_ids_with_names(tmp_path: Path, server: Server, world: World) -> None:
+    person = nearby(tmp_path, server, world)
+    session_id = (await world.post("/v1/sessions", {"title": "Release plan"})).json()["id"]
+    await world.post("/v1/skills", {"name": "greeting"})
+    await world.post("/v1/skills", {"name": "gr$(touch owned)"})
+    hostile = (await world.post("/v1/sessions", {"title": "a\\$(touch owned)`b`'\";|<c"})).json()["id"]
+    assert f"{hostile}\ta touch owned b c" in complete(person, "qd sessions show ")
+    assert f"{session_id}\tRelease plan" in complete(person, "qd sessions show ")
+    assert f"{session_id}\tRelease plan" in complete(person, f"qd send {session_id[:10]}")
+    assert [line.split("\t")[0] for line in complete(person, "qd skills versions gr")] == ["greeting"]
+    assert any(line.endswith("\ttest") for line in complete(person, "qd keys revoke "))
+    # Without a server there is nothing to offer, and no message.
+    away = Nearby(tmp_path, {"QD_URL": "http://127.0.0.1:9", "QD_KEY": "qd_live_x"})
+    assert complete(away, "qd sessions show ") == [""]
+
+
+def complete(person: Nearby, words: str) -> list[str]:
+    asked = {
+        "_QD_COMPLETE": "complete_fish",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "_TYPER_COMPLETE_ARGS": words,
+    }
+    ended = Nearby(person.home, person.variables | asked).qd()
+    assert ended.stderr == ""
+    return ended.stdout.splitlines()
