@@ -20,15 +20,20 @@ async def test_create_show_list_archive_delete(tmp_path: Path, server: Server, w
     assert (await world.push(skill_id, bundle())).status_code == 201
     (tmp_path / "words").write_text("Be brief.\n")
     options = ("--title", "Plan", "--model", "demo", "--instructions-file", "words", "--skill", f"{skill_id}@1")
+    options += ("--reasoning-effort", "low")
     session_id = person.done("sessions", "create", *options).strip()
     session = person.json("sessions", "show", session_id)["session"]
     assert session["instructions"] == "Be brief.\n"
+    assert session["settings"]["reasoning_effort"] == "low"
     assert session["skills"] == [{"skill_id": skill_id, "version": 1}]
     shown = person.qd("sessions", "show", session_id)
     assert "Plan" in shown.stdout
     assert "No runs yet." in shown.stderr
     assert session_id in person.done("sessions", "list")
-    await world.patch(f"/v1/sessions/{session_id}", {"model": None, "settings": {"temperature": 0.5}})
+    edit = ("sessions", "edit", session_id)
+    person.done(*edit, "--default-model", "--temperature", "0.1", "--max-output-tokens", "7")
+    changed = person.json(*edit, "--default-settings", "--temperature", "0.5")
+    assert changed["settings"] == {"temperature": 0.5, "max_output_tokens": None, "reasoning_effort": None}
     shown = person.qd("sessions", "show", session_id)
     for part in ("Default (demo)", "temperature: 0.5", "0 in, 0 out"):
         assert part in shown.stdout

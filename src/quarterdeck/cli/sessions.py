@@ -39,6 +39,12 @@ class SearchIn(StrEnum):
     CONVERSATIONS = "conversations"
 
 
+class ReasoningEffort(StrEnum):
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
 Title = Annotated[str | None, typer.Option(parser=line, metavar="TITLE", help="Title of the session.")]
 Model = Annotated[
     str | None, typer.Option(parser=line, metavar="MODEL", help="provider:name, or demo. Default: set by the server.")
@@ -49,6 +55,15 @@ InstructionsFile = Annotated[
 ]
 Skills = Annotated[
     list[str] | None, typer.Option("--skill", metavar="SKILL[@VERSION]", help="ID or name of a skill. Can be repeated.")
+]
+Temperature = Annotated[
+    float | None, typer.Option(min=0, max=2, metavar="NUMBER", help="Temperature of the model, from 0 to 2.")
+]
+MaxOutputTokens = Annotated[
+    int | None, typer.Option(min=1, metavar="COUNT", help="Most tokens of one answer, reasoning included.")
+]
+Effort = Annotated[
+    ReasoningEffort | None, typer.Option(metavar="EFFORT", help="Reasoning effort: low, medium or high.")
 ]
 _LAST_RUNS = 5
 
@@ -85,14 +100,22 @@ def create(
     instructions: Instructions = None,
     instructions_file: InstructionsFile = None,
     skill: Skills = None,
+    temperature: Temperature = None,
+    max_output_tokens: MaxOutputTokens = None,
+    reasoning_effort: Effort = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a session and print its ID."""
+    from quarterdeck.client.models import ModelOptions
+
     instructions = _instructions(instructions, instructions_file)
+    settings = ModelOptions(temperature, max_output_tokens, reasoning_effort.value if reasoning_effort else None)
     with open_client(profile) as client:
         skills = [_skill(client, each) for each in skill or []]
-        session = client.create_session(title=title, model=model, instructions=instructions, skills=skills)
+        session = client.create_session(
+            title=title, model=model, instructions=instructions, skills=skills, settings=settings
+        )
     if as_json:
         print_json(session)
     else:
@@ -152,17 +175,33 @@ def edit(
     instructions_file: InstructionsFile = None,
     skill: Skills = None,
     no_skills: Annotated[bool, typer.Option("--no-skills", help="Remove all skills.")] = False,
+    temperature: Temperature = None,
+    max_output_tokens: MaxOutputTokens = None,
+    reasoning_effort: Effort = None,
+    default_settings: Annotated[
+        bool,
+        typer.Option("--default-settings", help="Reset temperature, output tokens and effort, then set the given."),
+    ] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Change the given settings of a session, from its next run on. --skill replaces all skills."""
+    from quarterdeck.client.models import ChangeSettings
+
     if model is not None and default_model:
         raise typer.BadParameter("use either --model or --default-model")
     if skill and no_skills:
         raise typer.BadParameter("use either --skill or --no-skills")
     instructions = _instructions(instructions, instructions_file)
-    if (title, model, instructions, skill, default_model, no_skills) == (None, None, None, None, False, False):
-        raise typer.BadParameter("nothing to change. Use --title, --model, --instructions or --skill.")
+    unset = None if default_settings else UNSET
+    settings = ChangeSettings(
+        unset if temperature is None else temperature,
+        unset if max_output_tokens is None else max_output_tokens,
+        unset if reasoning_effort is None else reasoning_effort.value,
+    )
+    asked = (title, model, instructions, skill, default_model or None, no_skills or None)
+    if settings == ChangeSettings() and asked == (None,) * 6:
+        raise typer.BadParameter("nothing to change. See `qd sessions edit --help`.")
     with open_client(profile) as client:
         skills = [_skill(client, each) for each in skill or []]
         changed = client.change_session(
@@ -171,6 +210,7 @@ def edit(
             model=None if default_model else _or_unset(model),
             instructions=_or_unset(instructions),
             skills=skills if skill or no_skills else UNSET,
+            settings=settings,
         )
     _show_change(changed, as_json=as_json)
 
