@@ -118,7 +118,6 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: creation.add(c, pending, new_id(), "x", Delivery.QUEUE)
     yield lambda c, a, b: creation.pending(c, a.session)
     yield lambda c, a, b: creation.is_archived(c, a.session)
-    yield lambda c, a, b: creation.leave_out_unanswered(c, a.ended_run)
     yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9)
     yield lambda c, a, b: lifecycle.start_attempt(c, a.run, 1)
     yield lambda c, a, b: lifecycle.waiting(c, a.run, 9)

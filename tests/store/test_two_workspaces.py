@@ -69,7 +69,6 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "runs/lifecycle_store _START_PENDING",
         "runs/creation_store _PENDING",
         "runs/creation_store _REPEAT",
-        "runs/creation_store _LEAVE_OUT",
         "runs/creation_store _IS_ARCHIVED",
         "runs/lifecycle_store _START",
         "runs/lifecycle_store _WAITING",

@@ -76,7 +76,7 @@ PARAMETERS: Json = {
         "in": "header",
         "required": True,
         "description": "ID of the workspace.",
-        "schema": UUID_HEADER,
+        "schema": UUID,
     },
     "IdempotencyKey": {
         "name": "Idempotency-Key",

@@ -26,7 +26,6 @@ SELECT g.run_id, g.session_id, g.workspace_id, g.state, a.id, a.id - 1, octet_le
 FROM given g CROSS JOIN accepted a
 """
 _REPEAT = "SELECT repeat_inputs(%s, %s, %s, %s)"
-_LEAVE_OUT = "UPDATE runs SET unanswered_left_out = true WHERE id = %s"
 _IS_ARCHIVED = "SELECT archived_at IS NOT NULL FROM sessions WHERE id = %s"
 
 
@@ -64,8 +63,3 @@ async def repeat_inputs(
     assert row is not None
     reason: str | None = row[0]
     return reason
-
-
-async def leave_out_unanswered(connection: Connection, run_id: UUID) -> None:
-    """The model no longer sees the turns of the run after its last stored answer."""
-    await connection.execute(_LEAVE_OUT, (run_id,))
