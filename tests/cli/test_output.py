@@ -42,7 +42,7 @@ async def test_a_transfer_has_a_bar_at_a_terminal_only(tmp_path: Path, server: S
     (tmp_path / "packed.tar.gz").write_bytes(bundle("packed"))
     pushed = person.qd("skills", "push", "packed", "packed.tar.gz", "--create")
     assert (pushed.returncode, pushed.stderr) == (0, "")
-    assert "Pushing packed" in person.at_terminal("skills", "push", "packed", "packed.tar.gz")[1]
+    assert "Pushing packed" in person.at_terminal("skills", "push", "packed", "packed.tar.gz", "--force")[1]
     assert "Downloading packed version 1" in person.at_terminal("skills", "download", "packed", "1")[1]
     assert person.qd("skills", "download", "packed", "1").stderr == ""
 

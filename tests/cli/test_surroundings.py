@@ -184,7 +184,7 @@ def test_where_a_folder_is_expected(tmp_path: Path) -> None:
 async def test_a_refused_push_says_that_the_skill_exists(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
     (tmp_path / "file").write_text("no archive")
-    code, told = person.refused("skills", "push", "named", "file", "--create")
+    code, told = person.refused("skills", "push", "named", "file", "--create", "--force")
     assert code == 2
     assert told.endswith("The skill named exists but has no versions.")
     assert [skill["name"] for skill in person.json("skills", "list")["items"]] == ["named"]
@@ -247,7 +247,7 @@ async def test_ctrl_c_during_an_upload(tmp_path: Path, server: Server, world: Wo
     before = set(tmp_path.rglob("*"))
     with slow_reader((await world.get(f"/v1/skills/{skill_id}")).content) as (url, push_started):
         process = subprocess.Popen(
-            [*QD, "skills", "push", skill_id, "big"],
+            [*QD, "skills", "push", skill_id, "big", "--force"],
             env=person_of(tmp_path, server, world).environ | {"QD_URL": url, "TMPDIR": str(tmp_path)},
             cwd=tmp_path,
             stderr=subprocess.PIPE,
