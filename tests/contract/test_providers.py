@@ -350,7 +350,7 @@ async def test_overload_reported_inside_the_stream_is_retried() -> None:
 async def test_unreachable_provider_fails_the_step(dialect: Dialect) -> None:
     async with provider() as gone:
         url = gone.url
-    addresses = {"openai_base_url": f"{url}/v1", "anthropic_base_url": url}
+    addresses: dict[str, Any] = {"openai_base_url": f"{url}/v1", "anthropic_base_url": url}
     async with talking(dialect, request_retries=1, **addresses) as talk:
         with pytest.raises(ModelFailure, match=rf"^{dialect.model} failed: .+ Tried 2 times\.$"):
             await talk.step()

@@ -194,7 +194,7 @@ def test_functions_are_executable_by_the_service_role_only(owner: OwnConnection)
         "add_conversation_words",
         "backfill_conversation_words",
     }
-    assert all("search_path=app, pg_temp" in config for _, config in definers)
+    assert all("search_path=app, pg_temp" in str(config) for _, config in definers)
     queue = "FROM pg_proc WHERE pronamespace = 'jobs'::regnamespace"
     refused = owner.execute(f"SELECT proname {queue} AND NOT has_function_privilege('{ROLE}', oid, 'EXECUTE')")
     assert refused.fetchall() == [], "which of them the queue's library calls is its own business"
