@@ -10,10 +10,12 @@ import pytest
 
 from quarterdeck.agents.model import (
     MALFORMED_ARGUMENTS,
+    NO_OPTIONS,
     AssistantTurn,
     ContextExceeded,
     Model,
     ModelFailure,
+    ModelOptions,
     RequestRefused,
     Step,
     ToolCall,
@@ -61,7 +63,9 @@ class Talk:
 
 
 @asynccontextmanager
-async def talking(dialect: Dialect, *replies: Reply, **changes: Any) -> AsyncIterator[Talk]:
+async def talking(
+    dialect: Dialect, *replies: Reply, options: ModelOptions = NO_OPTIONS, **changes: Any
+) -> AsyncIterator[Talk]:
     async with provider(*replies) as served:
         defaults: dict[str, Any] = {
             "openai_api_key": KEY,
@@ -75,7 +79,7 @@ async def talking(dialect: Dialect, *replies: Reply, **changes: Any) -> AsyncIte
         settings = ModelSettings(**defaults | changes)
         models = ModelRegistry(settings)
         try:
-            yield Talk(await models.resolve(dialect.model), served, settings)
+            yield Talk(await models.resolve(dialect.model, options), served, settings)
         finally:
             await models.close()
 
@@ -139,6 +143,14 @@ HISTORY: list[Turn] = [
     AssistantTurn("Done.", []),
     UserTurn(""),
 ]
+
+
+async def test_anthropic_gets_the_options() -> None:
+    for options, sent in ((ModelOptions(0.5, 77), (0.5, 77)), (ModelOptions(max_output_tokens=78), (None, 78))):
+        async with talking(ANTHROPIC, streams(ANTHROPIC.text("ok")), options=options) as talk:
+            await talk.step()
+            body = talk.served.requests[0].body
+            assert (body.get("temperature"), body["max_tokens"]) == sent
 
 
 async def test_openai_gets_the_conversation() -> None:
@@ -339,7 +351,7 @@ async def test_overload_reported_inside_the_stream_is_retried() -> None:
 async def test_unreachable_provider_fails_the_step(dialect: Dialect) -> None:
     async with provider() as gone:
         url = gone.url
-    addresses = {"openai_base_url": f"{url}/v1", "anthropic_base_url": url}
+    addresses: dict[str, Any] = {"openai_base_url": f"{url}/v1", "anthropic_base_url": url}
     async with talking(dialect, request_retries=1, **addresses) as talk:
         with pytest.raises(ModelFailure, match=rf"^{dialect.model} failed: .+ Tried 2 times\.$"):
             await talk.step()
