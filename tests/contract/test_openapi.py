@@ -355,7 +355,7 @@ def test_page_shows_every_operation_with_all_it_can_answer() -> None:
             assert refusal.fault.kind.code in article
             assert refusal.remedy.replace("`", "") in article
         if operation.download:
-            assert f"206 The bytes that Range asked for. Binary, {operation.download}." in article
+            assert f"206 The requested bytes. Binary, {operation.download}." in article
 
 
 def test_page_loads_nothing_and_has_no_external_links() -> None:
