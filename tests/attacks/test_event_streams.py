@@ -94,12 +94,12 @@ async def test_one_token_gets_its_share_and_others_are_served(
         assert (opened, refused.status) == (PER_CREDENTIAL, 429)
         error = refused.refusal()
         assert error["code"] == "too_many_requests"
-        assert f"credential has {PER_CREDENTIAL} open event streams" in error["message"]
+        assert f"credential has the maximum of {PER_CREDENTIAL} open event streams" in error["message"]
         assert refused.headers["retry-after"] == "5"
         await assert_served(narrow, neighbour)
         opened, refused = open_until_refused(narrow, session_id, second, stack)
         assert (opened, refused.status) == (PER_WORKSPACE - PER_CREDENTIAL, 429)
-        assert f"workspace has {PER_WORKSPACE} open event streams" in refused.refusal()["message"]
+        assert f"workspace has the maximum of {PER_WORKSPACE} open event streams" in refused.refusal()["message"]
         await assert_served(narrow, neighbour)
         page = await attacker.get(f"/v1/sessions/{session_id}/events", key=first)
         assert page.status_code == 200, "pages are not affected"

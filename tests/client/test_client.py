@@ -244,7 +244,7 @@ async def _changes_a_byte(exchange: bad.Exchange) -> None:
 async def test_an_archive_that_is_too_large_is_refused_with_a_message(server: Server, world: World, kind: str) -> None:
     skill_id = await world.new_skill()
     async with opened(kind, server.url, world.key) as client:
-        with pytest.raises(InvalidRequest, match="larger than") as refused:
+        with pytest.raises(InvalidRequest, match="too large") as refused:
             await client.call("push_skill", skill_id, bytes(40 * 1024 * 1024))
     assert refused.value.status == 413
 

@@ -332,5 +332,5 @@ async def test_without_a_usable_sealing_key_nothing_is_created(database_url: str
             assert "encrypted" in answer.json()["error"]["message"]
             assert (await world.get("/v1/webhooks")).json()["items"] == []
         log = server.log.read_text()
-    assert "QUARTERDECK_WEBHOOK_SEALING_KEYS must hold keys of 32 bytes" in log
+    assert "QUARTERDECK_WEBHOOK_SEALING_KEYS must contain base64-encoded keys of 32 bytes" in log
     assert "c2hvcnQ=" not in log

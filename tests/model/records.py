@@ -31,6 +31,8 @@ class Run:
     consumed: int = 0
     # Texts of inputs that it was given and has not taken up.
     pending: list[str] = field(default_factory=list)
+    # Inputs that it has taken up since its last answer.
+    unanswered: int = 0
     # The archive of the skill that it works with.
     skill: bytes | None = field(default=None, repr=False)
 

@@ -211,7 +211,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
 async def _copy_event(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
     entries = await forks.entries(c, a.session, 1_000_000, 9)
     new_ids = {one.id: one.id + 1_000_000 for one in entries}
-    await forks.copy(c, a.session, a.waiting_session, entries, new_ids, set())
+    await forks.copy_events(c, a.session, a.waiting_session, entries, [None] * len(entries), new_ids, set())
     row = await (
         await c.execute("SELECT count(*) FROM session_events WHERE session_id = %s", (a.waiting_session,))
     ).fetchone()

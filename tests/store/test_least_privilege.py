@@ -422,7 +422,7 @@ def test_owner_without_createrole_gets_instructions(postgres_url: str) -> None:
             migrate(url, AppRole(role))
         with connected(url, "") as connection:
             assert connection.execute("SELECT FROM pg_namespace WHERE nspname IN ('app', 'jobs')").fetchall() == []
-        _, _, told_after = str(told.value).partition("Let a superuser run: ")
+        _, _, told_after = str(told.value).partition("Run as a superuser: ")
         statements, _, _ = told_after.partition("; (")
         superuser.execute(statements.encode())
         assert "0001_foundation" in migrate(url, AppRole(role))

@@ -90,8 +90,8 @@ STREWN = {"archived sessions", "archived skills", "failed"}
 # The table, and how a page of it is had.
 LISTS: dict[str, tuple[str, Page]] = {
     "keys": ("api_keys", plain(api_keys.page)),
-    "sessions": ("sessions", plain(sessions.page, archived=False, search=None)),
-    "archived sessions": ("sessions", plain(sessions.page, archived=True, search=None)),
+    "sessions": ("sessions", plain(sessions.page, default_model="demo", archived=False, search=None)),
+    "archived sessions": ("sessions", plain(sessions.page, default_model="demo", archived=True, search=None)),
     "skills": ("skills", plain(skills.page, archived=False)),
     "archived skills": ("skills", plain(skills.page, archived=True)),
     "webhooks": ("webhooks", plain(webhooks.page)),

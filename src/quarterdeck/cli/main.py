@@ -39,7 +39,7 @@ COMMANDS = (
     ("worker", "server_commands:worker", "Run only a worker."),
     ("migrate", "server_commands:migrate", "Migrate the database to the schema of this release."),
     ("sweep", "server_commands:sweep", "Delete expired data now."),
-    ("admin", "admin:app", "Manage workspaces, members, keys and webhook secrets (for operators)."),
+    ("admin", "admin:app", "For operators: workspaces, members, keys, backup and restore."),
 )
 
 app = typer.Typer(

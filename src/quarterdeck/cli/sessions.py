@@ -257,7 +257,8 @@ def send(
     delivery: Annotated[
         Literal["steer", "queue", "interrupt"],
         typer.Option(
-            help="While a run is active: steer it, queue a run behind it, or interrupt it and start a new one."
+            metavar="HOW",
+            help="While a run is active: steer it, queue a run after it, or interrupt it and start a new one.",
         ),
     ] = "steer",
     profile: Profile = None,

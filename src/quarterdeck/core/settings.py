@@ -6,7 +6,6 @@ docs/configuration.md describes each setting; a test compares the two.
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +14,6 @@ import msgspec
 from msgspec import Meta, Struct
 
 PREFIX = "QUARTERDECK"
-# Used between our own processes, and by the tests.
-_OTHER_VARIABLES = (f"{PREFIX}_LIFELINE_", f"{PREFIX}_TEST_")
 
 Count = Annotated[int, Meta(ge=1)]
 Bytes = Annotated[int, Meta(ge=1)]
@@ -340,19 +337,6 @@ def variables() -> list[str]:
         for section in msgspec.structs.fields(Settings)
         for field in msgspec.structs.fields(section.type)
     ]
-
-
-def unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
-    """Variables that look like settings and are none, each with the nearest name of a setting."""
-    # Without the prefix, which would make all names similar.
-    known = [name.removeprefix(PREFIX) for name in variables()]
-    found = {name: name.removeprefix(PREFIX) for name in sorted(environ) if name.startswith(f"{PREFIX}_")}
-    nearest = {
-        name: get_close_matches(rest, known, n=1)
-        for name, rest in found.items()
-        if rest not in known and not name.startswith(_OTHER_VARIABLES)
-    }
-    return {name: PREFIX + matches[0] if matches else None for name, matches in nearest.items()}
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:

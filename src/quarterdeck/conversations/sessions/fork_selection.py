@@ -10,25 +10,9 @@ from uuid import UUID, uuid5
 from msgspec import Struct
 
 from quarterdeck.conversations.events.model import EventType
+from quarterdeck.conversations.sessions.model import LogEntry
 
 _RUN_ENDS = (EventType.RUN_SUCCEEDED, EventType.RUN_FAILED, EventType.RUN_CANCELLED)
-
-
-class LogEntry(Struct, frozen=True):
-    """An event of the origin without its content."""
-
-    id: int
-    run_id: UUID | None
-    type: str
-    # Of a consumed or discarded input: the event input.accepted. None: it is missing.
-    accepted_id: int | None
-    # As stored, perhaps compressed.
-    stored_bytes: int
-    run_is_active: bool
-    # Of the run: the model no longer sees what it consumed after its last answer.
-    unanswered_left_out: bool
-    # Of a consumed input: it was dropped later.
-    is_dropped: bool
 
 
 class Selection(Struct, frozen=True):

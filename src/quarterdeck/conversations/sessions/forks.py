@@ -44,7 +44,8 @@ async def fork(
     ids = await copies.new_event_ids(connection, len(selection.events))
     new_ids = {one.id: new_event_id for one, new_event_id in zip(selection.events, ids, strict=True)}
     for batch in fork_selection.batches(selection.events, _BATCH_EVENTS, _BATCH_BYTES):
-        await copies.copy(connection, origin.id, fork_id, batch, new_ids, selection.hidden)
+        run_ids = [fork_selection.fork_run_id(fork_id, one.run_id) for one in batch]
+        await copies.copy_events(connection, origin.id, fork_id, batch, run_ids, new_ids, selection.hidden)
     if selection.cut_run is not None:
         # Without it, clients would take the run for an active one.
         cancelled = NewEvent(EventType.RUN_CANCELLED, {"discarded_input_ids": []})

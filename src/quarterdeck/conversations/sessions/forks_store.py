@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from quarterdeck.conversations.sessions.fork_selection import LogEntry, fork_run_id
+from quarterdeck.conversations.sessions.model import LogEntry
 from quarterdeck.db.database import Connection
 
 _HAS_EVENT = "SELECT FROM session_events WHERE session_id = %s AND id = %s"
@@ -66,19 +66,20 @@ async def new_event_ids(connection: Connection, count: int) -> list[int]:
     return [event_id for (event_id,) in rows]
 
 
-async def copy(
+async def copy_events(
     connection: Connection,
     origin_id: UUID,
     fork_id: UUID,
     batch: Sequence[LogEntry],
+    run_ids: Sequence[UUID | None],
     new_ids: Mapping[int, int],
     hidden: set[int],
 ) -> None:
-    """`new_ids`: of all copied events, by their ids in the origin."""
+    """`run_ids`: of the copies. `new_ids`: of all copied events, by their ids in the origin."""
     values = (
         [one.id for one in batch],
         [new_ids[one.id] for one in batch],
-        [fork_run_id(fork_id, one.run_id) for one in batch],
+        list(run_ids),
         [None if one.accepted_id is None else new_ids[one.accepted_id] for one in batch],
         [one.id in hidden for one in batch],
     )

@@ -125,3 +125,20 @@ class AgentSetup(Struct, frozen=True):
     model: str | None
     instructions: str | None
     settings: ModelOptions
+
+
+class LogEntry(Struct, frozen=True):
+    """An event of the origin without its content."""
+
+    id: int
+    run_id: UUID | None
+    type: str
+    # Of a consumed or discarded input: the event input.accepted. None: it is missing.
+    accepted_id: int | None
+    # As stored, perhaps compressed.
+    stored_bytes: int
+    run_is_active: bool
+    # Of the run: the model no longer sees what it consumed after its last answer.
+    unanswered_left_out: bool
+    # Of a consumed input: it was dropped later.
+    is_dropped: bool
