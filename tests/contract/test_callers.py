@@ -90,10 +90,17 @@ async def prepare(world: World, operation: Operation, ids: dict[str, str]) -> No
 
 
 async def request(
-    world: World, operation: Operation, ids: dict[str, str], credential: str | None, workspace: str
+    world: World,
+    operation: Operation,
+    ids: dict[str, str],
+    credential: str | None,
+    workspace: str,
+    *,
+    is_prepared: bool = False,
 ) -> httpx.Response:
     headers = {} if credential is None else {"Authorization": f"Bearer {credential}"}
-    await prepare(world, operation, ids)
+    if not is_prepared:
+        await prepare(world, operation, ids)
     if operation.workspace_required:
         headers["Service-Workspace"] = workspace
     content: dict[str, Any] = {}

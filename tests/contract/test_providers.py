@@ -380,6 +380,14 @@ async def test_a_refusal_fails_at_once_in_few_words(dialect: Dialect, status: in
         assert len(talk.served.requests) == 1
 
 
+@pytest.mark.parametrize("code", ["model_not_found", "invalid_api_key"])
+async def test_what_is_wrong_with_the_account_does_not_refuse_the_message(code: str) -> None:
+    async with talking(OPENAI, refuses(400, OPENAI.error(code, "No."))) as talk:
+        with pytest.raises(ModelFailure) as failed:
+            await talk.step()
+        assert not isinstance(failed.value, RequestRefused)
+
+
 async def test_an_empty_account_is_not_waited_for() -> None:
     async with talking(OPENAI, refuses(429, OPENAI.error("insufficient_quota", "You exceeded your quota"))) as talk:
         with pytest.raises(ModelFailure, match="You exceeded your quota") as failed:

@@ -79,6 +79,7 @@ async def all_operations(world: World, objects: Objects) -> dict[str, httpx.Resp
             objects.ids | (objects.doomed if operation.method == "DELETE" else {}),
             world.key,
             workspace,
+            is_prepared=True,
         )
         for operation in OPERATIONS
     )
@@ -98,7 +99,16 @@ async def assert_all_away(world: World, objects: Objects) -> None:
 
 
 # What was done in an earlier round, or is undone by another operation of the same.
-DONE_BEFORE = {"delete_session": 404, "delete_webhook": 404, "rotate_api_key": 409}
+DONE_BEFORE = {
+    "delete_session": 404,
+    "delete_webhook": 404,
+    "delete_skill": 404,
+    "rotate_api_key": 409,
+    "create_skill": 409,
+    "retry_run": 409,
+    # Of the session to delete, which does not have this input.
+    "discard_input": 404,
+}
 
 
 async def assert_all_well(world: World, objects: Objects) -> None:

@@ -92,6 +92,55 @@ async def test_only_the_turns_since_the_last_answer_are_left_out(world: World, s
     assert tool == {"role": "tool", "tool_call_id": "call_1", "content": NO_RESULT}
 
 
+async def send(world: World, session_id: str, text: str, delivery: str) -> str:
+    """The id of the new run."""
+    body = {"type": "input", "text": text, "delivery": delivery}
+    answer = (await world.post(f"/v1/sessions/{session_id}/events", body)).json()
+    assert answer["outcome"] == "new_run"
+    run_id: str = answer["run_id"]
+    return run_id
+
+
+async def test_a_refused_message_stays_left_out_when_a_pending_run_is_cancelled(
+    world: World, stand_in: StandIn
+) -> None:
+    session_id = await new_session(world, "pending")
+    gate = Gate()
+    stand_in.replies["pending"] = [gate.reply(after=refusal())]
+    running = asyncio.create_task(talk(world, session_id, "poison"))
+    await gate.is_reached()
+    pending_id = await send(world, session_id, "later", "queue")
+    assert (await world.post(f"/v1/runs/{pending_id}/cancel", None)).status_code == 200
+    gate.opened.set()
+    assert (await running)["state"] == "failed"
+    assert (await talk(world, session_id, "next"))["state"] == "succeeded"
+    assert stand_in.texts("pending") == [["poison"], ["next"]]
+
+
+async def test_a_refused_message_of_an_interrupted_run_is_left_out_too(world: World, stand_in: StandIn) -> None:
+    session_id = await new_session(world, "interrupted")
+    gate = Gate()
+    stand_in.replies["interrupted"] = [gate.reply(after=refusal()), refusal()]
+    running = asyncio.create_task(talk(world, session_id, "poison"))
+    await gate.is_reached()
+    interrupting_id = await send(world, session_id, "instead", "interrupt")
+    assert (await running)["state"] == "cancelled"
+    gate.opened.set()
+    assert (await ended(world, interrupting_id))["state"] == "failed"
+    assert (await talk(world, session_id, "next"))["state"] == "succeeded"
+    assert stand_in.texts("interrupted") == [["poison"], ["poison", "instead"], ["next"]]
+
+
+async def test_the_model_sees_inputs_once_that_are_retried_twice(world: World, stand_in: StandIn) -> None:
+    session_id = await new_session(world, "retried")
+    stand_in.replies["retried"] = [refusal(503), refusal(503)]
+    run = await talk(world, session_id, "hello")
+    for state in ("failed", "succeeded"):
+        retried = await world.post(f"/v1/runs/{run['id']}/retry", None)
+        assert (await ended(world, retried.json()["id"]))["state"] == state
+    assert stand_in.texts("retried") == [["hello"]] * 3
+
+
 async def inputs_of(world: World, session_id: str) -> list[str]:
     """The paths of the inputs, oldest first."""
     accepted = of_type(await log_of(world, session_id), "input.accepted")

@@ -324,7 +324,7 @@ class Model:
 
     def answer(self, run: Run, *, with_call: bool) -> None:
         """The model has answered. It is asked again after a call, or if something came in meanwhile."""
-        run.unanswered = 0
+        run.session.unanswered = 0
         if with_call or run.pending:
             self._ask(run)
         else:
@@ -332,8 +332,9 @@ class Model:
 
     def fail(self, run: Run, next_run_id: str | None) -> None:
         """The provider refused the question. Later ones do not repeat what was not answered."""
-        if run.unanswered:
-            del run.session.taken[-run.unanswered :]
+        if run.session.unanswered:
+            del run.session.taken[-run.session.unanswered :]
+            run.session.unanswered = 0
         left = list(run.pending)
         assert (next_run_id is not None) == bool(left), "what was not taken up starts the next run"
         if next_run_id is None:
@@ -349,7 +350,7 @@ class Model:
         session = run.session
         session.log += [("input.consumed", run.id, (text,)) for text in run.pending]
         session.taken += run.pending
-        run.unanswered += len(run.pending)
+        session.unanswered += len(run.pending)
         session.asked += 1
         run.consumed += len(run.pending)
         run.pending = []

@@ -31,8 +31,6 @@ class Run:
     consumed: int = 0
     # Texts of inputs that it was given and has not taken up.
     pending: list[str] = field(default_factory=list)
-    # Inputs that it has taken up since its last answer.
-    unanswered: int = 0
     # The archive of the skill that it works with.
     skill: bytes | None = field(default=None, repr=False)
 
@@ -55,6 +53,8 @@ class Session:
     # How often the model has been asked, and what every later question must repeat.
     asked: int = 0
     taken: list[str] = field(default_factory=list, repr=False)
+    # How many of these since the last answer.
+    unanswered: int = 0
 
     @property
     def active(self) -> Run | None:

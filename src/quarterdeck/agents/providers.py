@@ -16,9 +16,11 @@ from pydantic_ai import models as library
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.exceptions import (
     ModelAPIError,
+    ModelAuthenticationError,
     ModelConnectionError,
     ModelContextWindowExceededError,
     ModelHTTPError,
+    ModelNotFoundError,
     ModelQuotaExceededError,
     ModelRateLimitError,
     ModelRequestRejectedError,
@@ -66,6 +68,7 @@ _OPENAI_EFFORT = "openai_reasoning_effort"
 # The common one: pydantic-ai turns it into the form that the model takes, an effort or a budget of tokens.
 _ANTHROPIC_EFFORT = "thinking"
 _TRANSIENT = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
+_ABOUT_THE_ACCOUNT = (ModelQuotaExceededError, ModelAuthenticationError, ModelNotFoundError)
 _FINAL = (ModelRequestRejectedError, ModelQuotaExceededError)
 # Statuses that say something about the account, the model or the moment and nothing about the content of the request:
 # docs/decisions/0050.
@@ -192,7 +195,8 @@ class ProviderModel:
             return TransientFailure(reason, fault.retry_after)
         if status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _NOT_ABOUT_CONTENT:
             return ModelFailure(reason)
-        return ModelFailure(reason) if isinstance(fault, ModelQuotaExceededError) else RequestRefused(reason)
+        # Some providers say these with status 400.
+        return ModelFailure(reason) if isinstance(fault, _ABOUT_THE_ACCOUNT) else RequestRefused(reason)
 
     def _reason(self, fault: Exception) -> str:
         """One sentence of bounded length, without secrets."""

@@ -54,7 +54,7 @@ async def retry(connection: Connection, run_id: UUID, session_id: UUID, settings
         case "too_many":
             raise errors.too_much_to_retry()
     # Otherwise the model would see these inputs twice.
-    await lifecycle_store.leave_out_unanswered(connection, run_id)
+    await store.leave_out_retried(connection, session_id, run_id, new_run_id)
     await lifecycle_store.enqueue(connection, session_id, new_run_id)
     await notify(connection, event_payloads([session_id]))
     return new_run_id

@@ -26,6 +26,17 @@ SELECT g.run_id, g.session_id, g.workspace_id, g.state, a.id, a.id - 1, octet_le
 FROM given g CROSS JOIN accepted a
 """
 _REPEAT = "SELECT repeat_inputs(%s, %s, %s, %s)"
+# The run, and earlier retries of it: otherwise the model would see the same inputs twice.
+_LEAVE_OUT_RETRIED = """
+WITH RECURSIVE retried AS (
+    SELECT %s::uuid AS id
+    UNION
+    SELECT r.id FROM runs r JOIN retried ON r.retried_from = retried.id WHERE r.session_id = %s
+), marked AS (
+    UPDATE runs SET retried_from = %s WHERE id = %s
+)
+UPDATE runs SET unanswered_left_out = true WHERE id IN (SELECT id FROM retried)
+"""
 _IS_ARCHIVED = "SELECT archived_at IS NOT NULL FROM sessions WHERE id = %s"
 
 
@@ -63,3 +74,8 @@ async def repeat_inputs(
     assert row is not None
     reason: str | None = row[0]
     return reason
+
+
+async def leave_out_retried(connection: Connection, session_id: UUID, run_id: UUID, new_run_id: UUID) -> None:
+    """The model no longer sees the turns of the retried run after its last stored answer."""
+    await connection.execute(_LEAVE_OUT_RETRIED, (run_id, session_id, run_id, new_run_id))

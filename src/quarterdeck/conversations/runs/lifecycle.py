@@ -249,7 +249,7 @@ async def _fail(
     if failed is None:
         raise Superseded
     if refused:
-        await store.leave_out_unanswered(connection, run_id)
+        await store.leave_out_refused(connection, session_id, run_id)
     last_input, consumed_through = failed
     next_run_id = new_id() if last_input > consumed_through else None
     data: dict[str, Any] = {"reason": reason} | ({} if next_run_id is None else {"next_run_id": str(next_run_id)})

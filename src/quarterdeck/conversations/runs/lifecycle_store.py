@@ -93,7 +93,17 @@ UPDATE runs SET state = 'failed', failure = %s, finished_at = clock_timestamp(),
 WHERE id = %s AND attempt = %s AND state IN ('queued', 'running')
 RETURNING last_input, consumed_through
 """
-_LEAVE_OUT_UNANSWERED = "UPDATE runs SET unanswered_left_out = true WHERE id = %s"
+# The run, and those that were cancelled or failed since the last answer of the session: the refused request contained
+# their inputs too.
+_LEAVE_OUT_REFUSED = """
+UPDATE runs SET unanswered_left_out = true
+WHERE id = %s OR id IN (
+    SELECT e.run_id FROM session_events e
+    WHERE e.session_id = %s AND e.type = 'input.consumed' AND e.id > coalesce((
+        SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
+    ), 0)
+)
+"""
 _CANCEL = """
 UPDATE runs
 SET state = 'cancelled', parked = false, finished_at = clock_timestamp(), updated_at = clock_timestamp()
@@ -244,9 +254,9 @@ async def fail(connection: Connection, run_id: UUID, attempt: int, reason: str) 
     return None if row is None else (row[0], row[1])
 
 
-async def leave_out_unanswered(connection: Connection, run_id: UUID) -> None:
-    """The model no longer sees what the run consumed after its last answer."""
-    await connection.execute(_LEAVE_OUT_UNANSWERED, (run_id,))
+async def leave_out_refused(connection: Connection, session_id: UUID, run_id: UUID) -> None:
+    """The model no longer sees what was consumed since the last answer, of which the provider refused some part."""
+    await connection.execute(_LEAVE_OUT_REFUSED, (run_id, session_id, session_id))
 
 
 async def cancel(connection: Connection, run_id: UUID) -> tuple[int, int] | None:

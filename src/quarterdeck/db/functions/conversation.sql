@@ -88,8 +88,10 @@ BEGIN
         ORDER BY e.id DESC
     LOOP
         IF event.type IN ('run.failed', 'run.cancelled') THEN
-            left_out_run := NULL;
-            SELECT r.id INTO left_out_run FROM runs r WHERE r.id = event.run_id AND r.unanswered_left_out;
+            -- A pending run can be cancelled in the middle of another run: then the other one stays left out.
+            left_out_run := coalesce((
+                SELECT r.id FROM runs r WHERE r.id = event.run_id AND r.unanswered_left_out AND r.inputs_consumed > 0
+            ), left_out_run);
             CONTINUE;
         END IF;
         IF event.type = 'message' AND event.run_id = left_out_run THEN

@@ -11,6 +11,8 @@ ALTER TABLE runs
     ADD COLUMN takes_over uuid[],
     -- No event of the run, and of the inputs that it took over, is older. NULL: unknown.
     ADD COLUMN first_input bigint,
+    -- The run whose inputs this one repeats.
+    ADD COLUMN retried_from uuid,
     -- The model no longer sees the turns of this run after its last stored answer.
     ADD COLUMN IF NOT EXISTS unanswered_left_out boolean NOT NULL DEFAULT false;
 
