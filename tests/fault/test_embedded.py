@@ -394,14 +394,14 @@ def test_a_cluster_of_another_major_version(folder: Path) -> None:
     with running(folder):
         pass
     (folder / "postgres" / "PG_VERSION").write_text("16\n")
-    assert "made by PostgreSQL 16" in fault_of(folder)
+    assert "created by PostgreSQL 16" in fault_of(folder)
 
 
 @pytest.mark.long
 def test_a_folder_that_is_no_cluster_is_left_alone(folder: Path) -> None:
     (folder / "postgres").mkdir(parents=True)
     (folder / "postgres" / "mine.txt").touch()
-    assert "is no PostgreSQL cluster" in fault_of(folder)
+    assert "not a PostgreSQL data directory" in fault_of(folder)
     assert [path.name for path in (folder / "postgres").iterdir()] == ["mine.txt"]
 
 

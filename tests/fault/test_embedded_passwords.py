@@ -104,7 +104,7 @@ def test_a_damaged_password_file_is_reported(folder: Path) -> None:
     with running(folder):
         pass
     Cluster(folder).owner_password.write_text("torn")
-    with pytest.raises(EmbeddedError, match="is no password file of ours"), running(folder):
+    with pytest.raises(EmbeddedError, match="is not a valid password file"), running(folder):
         pass
 
 

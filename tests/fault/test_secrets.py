@@ -52,7 +52,9 @@ async def call_everything(world: World, answers: list[httpx.Response]) -> None:
         for _ in range(2):
             answers.append(await request(world, operation, objects.ids, world.key, str(world.workspace_id)))
         world.http.headers.pop("Idempotency-Key", None)
-        assert answers[-2].status_code == operation.success_status, (operation.name, answers[-2].text)
+        # The worker may have consumed the input and ended the run.
+        expected = {operation.success_status, 409 if operation.name in ("retry_run", "discard_input") else None}
+        assert answers[-2].status_code in expected, (operation.name, answers[-2].text)
 
 
 @pytest.mark.long
