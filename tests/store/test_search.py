@@ -122,6 +122,19 @@ async def test_long_texts_are_found_by_their_beginning(owner: Connection, ids: l
         assert await walk(owner, ids[0], search, 9, archived=False, newest_first=True) == found, search
 
 
+async def test_texts_that_the_parser_reads_slowly(database_url: str, ids: list[UUID]) -> None:
+    """Without the split into short words, each of these takes longer than the statement timeout of the service."""
+    options = connection_options(DatabaseSettings())
+    long_word = "x" * 150
+    async with await AsyncConnection.connect(app_url(database_url), autocommit=True, options=options) as connection:
+        for text in ("a_", "~/", "<!-- "):
+            await say(connection, session(0), "before " + text * 50_000)
+            await say(connection, session(0), "before " + text * 50_000, by_person=True)
+        await say(connection, session(2), f"See {long_word}, and <b>this</b>.")
+        for search, found in (("before", [0]), (long_word, [2]), ("<b>this", [2]), ('"and b"', [2])):
+            assert await walk(connection, ids[0], search, 99, archived=False, newest_first=True) == found, search
+
+
 async def test_earlier_conversations_are_added(owner: Connection, ids: list[UUID]) -> None:
     """Those from before the migration: the trigger did not exist."""
     await owner.execute("ALTER TABLE session_events DISABLE TRIGGER session_events_words")

@@ -43,12 +43,12 @@ BEGIN
 END;
 $$;
 
--- NULL, which matches nothing, if there is no word in `search`.
+-- NULL, which matches nothing, if there is no word in `search`. Long words are split as in texts.
 CREATE OR REPLACE FUNCTION search_query(workspace_id uuid, search text) RETURNS tsquery
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
-    WHEN numnode(websearch_to_tsquery('pg_catalog.simple', search)) > 0
-    THEN websearch_to_tsquery('pg_catalog.simple', search)
+    WHEN numnode(websearch_to_tsquery('pg_catalog.simple', short_words(search))) > 0
+    THEN websearch_to_tsquery('pg_catalog.simple', short_words(search))
          && quote_literal(workspace_word(workspace_id))::tsquery
 END;
 
