@@ -53,6 +53,8 @@ BEGIN
     WHERE e.session_id = NEW.session_id
       AND e.id = CASE NEW.type WHEN 'message' THEN NEW.id ELSE NEW.input_event_id END
       AND e.data->>'text' <> ''
+      -- Forks copy the words before the events: making them anew would take many times as long.
+      AND NOT EXISTS (SELECT FROM conversation_words w WHERE w.session_id = e.session_id AND w.event_id = e.id)
     ON CONFLICT DO NOTHING;
     RETURN NULL;
 END;
