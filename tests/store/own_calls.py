@@ -180,7 +180,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(audit.delete_old(c, 9), 0)
     yield lambda c, a, b: returns(receipts.delete_old(c, 7, 9), 0)
     yield lambda c, a, b: sessions.lock_deleted(c)
-    yield lambda c, a, b: returns(search_store.backfill(c, 9), 0)
+    yield lambda c, a, b: returns(search_store.backfill(c, 9, 1.0), 0)
     yield lambda c, a, b: returns(deliveries.delete_old(c, HIGHEST_ID, 9), 0)
     yield lambda c, a, b: recovery.prune_workers(c, 60)
     yield lambda c, a, b: recovery.replace_lost_jobs(c)

@@ -7,10 +7,10 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from quarterdeck.conversations.sessions import search_store
+from quarterdeck.conversations.sessions import forks, search_store, store
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
-from quarterdeck.core.settings import DatabaseSettings
+from quarterdeck.core.settings import DatabaseSettings, ForkSettings
 from quarterdeck.db.database import Connection, connection_options
 from quarterdeck.workspaces import service as workspaces
 from tests.world import AS_OWNER, app_url
@@ -22,6 +22,20 @@ INSERT INTO sessions (id, workspace_id, created_by, archived_at)
 SELECT %s, id, owner_id, CASE WHEN %s THEN now() END FROM workspaces WHERE id = %s
 """
 _EVENT = "INSERT INTO session_events (session_id, type, data, input_event_id) VALUES (%s, %s, %s, %s) RETURNING id"
+
+
+# With a word that is not in the text.
+_MESSAGES = """
+WITH long AS (SELECT string_agg('word' || n, ' ') AS content FROM generate_series(1, 1000) n),
+added AS (
+    INSERT INTO session_events (session_id, type, data)
+    SELECT %(session_id)s, 'message', jsonb_build_object('text', content) FROM long, generate_series(1, 60)
+    RETURNING id
+)
+INSERT INTO conversation_words (session_id, event_id, words)
+SELECT %(session_id)s, added.id, made.words || 'copied:1'::tsvector
+FROM (SELECT words_of(%(workspace_id)s, content) AS words FROM long OFFSET 0) AS made, added
+"""
 
 
 async def say(connection: Connection, session_id: UUID, text: str, *, by_person: bool = False) -> None:
@@ -122,7 +136,48 @@ async def test_long_texts_are_found_by_their_beginning(owner: Connection, ids: l
         assert await walk(owner, ids[0], search, 9, archived=False, newest_first=True) == found, search
 
 
-async def test_earlier_conversations_are_added(owner: Connection, ids: list[UUID]) -> None:
+async def test_texts_that_the_parser_reads_slowly(database_url: str, ids: list[UUID]) -> None:
+    """Without the split into short words, each of these takes longer than the statement timeout of the service."""
+    options = connection_options(DatabaseSettings())
+    long_word = "x" * 150
+    async with await AsyncConnection.connect(app_url(database_url), autocommit=True, options=options) as connection:
+        for text in ("a_", "~/", "<!-- "):
+            await say(connection, session(0), "before " + text * 50_000)
+            await say(connection, session(0), "before " + text * 50_000, by_person=True)
+        await say(connection, session(2), f"See {long_word}, and <b>this</b>.")
+        for search, found in (("before", [0]), (long_word, [2]), ("<b>this", [2]), ('"and b"', [2])):
+            assert await walk(connection, ids[0], search, 99, archived=False, newest_first=True) == found, search
+
+
+async def test_a_fork_copies_the_words(database_url: str, owner: Connection, ids: list[UUID]) -> None:
+    """Making the words anew would take longer than the statement timeout of the service if the texts were long."""
+    await say(owner, session(0), "A question", by_person=True)
+    await owner.execute("ALTER TABLE session_events DISABLE TRIGGER session_events_words")
+    await owner.execute(_MESSAGES, {"session_id": session(0), "workspace_id": ids[0]})
+    await say(owner, session(0), "From an earlier release")
+    await owner.execute("ALTER TABLE session_events ENABLE TRIGGER session_events_words")
+    options = connection_options(DatabaseSettings())
+    async with await AsyncConnection.connect(app_url(database_url), autocommit=True, options=options) as connection:
+        origin = await store.get(connection, ids[0], session(0), "demo")
+        assert origin is not None
+        async with connection.transaction():
+            fork_id = await forks.fork(connection, origin, None, origin.created_by.user_id, ForkSettings())
+        for search, found in (
+            ("question", [0, fork_id.int - 1]),
+            ("word1000", [0, fork_id.int - 1]),
+            ("copied", [0, fork_id.int - 1]),
+            ("earlier", [fork_id.int - 1]),
+        ):
+            assert await walk(connection, ids[0], search, 9999, archived=False, newest_first=False) == found, search
+    counted = await owner.execute("SELECT count(*) FROM conversation_words WHERE session_id = %s", (fork_id,))
+    assert await counted.fetchone() == (62,)
+
+
+# Without any time left, each call adds one event.
+@pytest.mark.parametrize(("max_seconds", "expected_batches"), [(3600.0, 7), (0.0, 26)])
+async def test_earlier_conversations_are_added(
+    owner: Connection, ids: list[UUID], max_seconds: float, expected_batches: int
+) -> None:
     """Those from before the migration: the trigger did not exist."""
     await owner.execute("ALTER TABLE session_events DISABLE TRIGGER session_events_words")
     for number in range(6):
@@ -138,15 +193,15 @@ async def test_earlier_conversations_are_added(owner: Connection, ids: list[UUID
     await say(owner, session(0), "New answer")
     assert await walk(owner, ids[0], "old", 9, archived=False, newest_first=False) == []
     batches = 0
-    while await search_store.backfill(owner, 4):
+    while await search_store.backfill(owner, 4, max_seconds):
         batches += 1
-    assert batches == 7
+    assert batches == expected_batches
     assert await walk(owner, ids[0], "question", 9, archived=False, newest_first=False) == [0, 2]
     assert await walk(owner, ids[1], "old", 9, archived=False, newest_first=False) == [1, 3]
     assert await walk(owner, ids[0], "new", 9, archived=False, newest_first=False) == [0]
     ((words,),) = await (await owner.execute("SELECT count(*) FROM conversation_words")).fetchall()
     assert words == 13
-    assert await search_store.backfill(owner, 4) == 0
+    assert (await (await owner.execute("TABLE conversation_words_backfill")).fetchall()) == []
 
 
 async def test_a_search_that_takes_too_long_says_so(owner: Connection, ids: list[UUID]) -> None:

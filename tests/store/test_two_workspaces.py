@@ -95,6 +95,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "sessions/forks_store _HAS_EVENT",
         "sessions/forks_store _ENTRIES",
         "sessions/forks_store _LAST_ANSWERS",
+        "sessions/forks_store _COPY_WORDS",
         "sessions/forks_store _COPY",
         "sessions/store _AGENT_SETUP",
         "skills/store _OF_SESSION",

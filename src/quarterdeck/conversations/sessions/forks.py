@@ -14,8 +14,9 @@ from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import ForkSettings
 from quarterdeck.db.database import Connection
 
-_BATCH_EVENTS = 1_000
-_BATCH_BYTES = 4 * 1024 * 1024
+# Copied by one statement. Adding the words of a long text to their index takes tens of milliseconds on a busy machine.
+_BATCH_EVENTS = 50
+_BATCH_BYTES = 1024 * 1024
 _END_OF_LOG = 2**63 - 1
 
 

@@ -15,7 +15,7 @@ _AMONG = """
 SELECT id FROM sessions
 WHERE workspace_id = %s AND id = ANY (%s) AND id BETWEEN %s AND %s AND (archived_at IS NOT NULL) = %s
 """
-_BACKFILL = "SELECT backfill_conversation_words(%s)"
+_BACKFILL = "SELECT backfill_conversation_words(%s, %s)"
 _PURGE = """
 DELETE FROM conversation_words
 WHERE ctid = ANY (ARRAY(SELECT ctid FROM conversation_words WHERE session_id = %s ORDER BY event_id LIMIT %s))
@@ -88,8 +88,8 @@ async def _find(
     return [session_id for (session_id,) in rows]
 
 
-async def backfill(connection: Connection, batch: int) -> int:
-    row = await (await connection.execute(_BACKFILL, (batch,))).fetchone()
+async def backfill(connection: Connection, batch: int, max_seconds: float) -> int:
+    row = await (await connection.execute(_BACKFILL, (batch, max_seconds))).fetchone()
     assert row is not None
     events: int = row[0]
     return events

@@ -37,8 +37,9 @@ from quarterdeck.skills import service as skills
 
 # Events deleted per transaction. They hold up to a megabyte each, and a batch must stay below the statement timeout.
 _PURGE_BATCH = 100
-# Events read per transaction. The words of the largest text take ten milliseconds.
+# Events read per transaction, and when it stops early. The words of one text take up to a tenth of a second.
 _BACKFILL_BATCH = 200
+_BACKFILL_SECONDS = 1.0
 
 
 async def create_session(changes: Changes, models: ModelCatalog, call: Call[CreateSessionBody]) -> Answer:
@@ -201,7 +202,7 @@ async def backfill_search(database: Database) -> int:
     or another process is doing it."""
 
     async def backfill(connection: Connection) -> int:
-        return await search_store.backfill(connection, _BACKFILL_BATCH)
+        return await search_store.backfill(connection, _BACKFILL_BATCH, _BACKFILL_SECONDS)
 
     return await database.transaction(backfill, repeatable=True)
 

@@ -1,8 +1,8 @@
 -- The search in conversations: see migrations/0023_models_and_search.sql.
 
--- Adds the words of a batch of earlier events. Returns how many events were read; 0: nothing is left, or another process
--- is at it.
-CREATE OR REPLACE FUNCTION backfill_conversation_words(batch integer) RETURNS integer
+-- Adds the words of a batch of earlier events. Stops early after `max_seconds`, so that it ends before the statement
+-- timeout whatever the texts are. Returns how many events were read; 0: nothing is left, or another process is at it.
+CREATE OR REPLACE FUNCTION backfill_conversation_words(batch integer, max_seconds double precision) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 -- pg_temp last: otherwise a temporary table with the name of ours would be used instead.
 SET search_path = app, pg_temp
@@ -13,6 +13,7 @@ DECLARE
     place record;
     event record;
     events_read integer := 0;
+    stopped_early boolean := false;
 BEGIN
     SELECT b.session_id, b.event_id, b.last_session_id INTO place
     FROM conversation_words_backfill b FOR UPDATE SKIP LOCKED;
@@ -26,15 +27,17 @@ BEGIN
         ORDER BY e.session_id, e.id LIMIT batch
     LOOP
         events_read := events_read + 1;
-        CONTINUE WHEN event.type NOT IN ('message', 'input.accepted');
-        CONTINUE WHEN event.data->>'text' = '';
-        -- The lock keeps the session from being deleted, so that no words are left behind.
-        INSERT INTO conversation_words (session_id, event_id, words)
-        SELECT event.session_id, event.id, words_of(s.workspace_id, event.data->>'text')
-        FROM sessions s WHERE s.id = event.session_id FOR KEY SHARE
-        ON CONFLICT DO NOTHING;
+        IF event.type IN ('message', 'input.accepted') AND event.data->>'text' <> '' THEN
+            -- The lock keeps the session from being deleted, so that no words are left behind.
+            INSERT INTO conversation_words (session_id, event_id, words)
+            SELECT event.session_id, event.id, words_of(s.workspace_id, event.data->>'text')
+            FROM sessions s WHERE s.id = event.session_id FOR KEY SHARE
+            ON CONFLICT DO NOTHING;
+        END IF;
+        stopped_early := clock_timestamp() - statement_timestamp() >= make_interval(secs => max_seconds);
+        EXIT WHEN stopped_early;
     END LOOP;
-    IF events_read < batch THEN
+    IF events_read < batch AND NOT stopped_early THEN
         DELETE FROM conversation_words_backfill;
     ELSE
         UPDATE conversation_words_backfill SET session_id = event.session_id, event_id = event.id;
@@ -43,12 +46,30 @@ BEGIN
 END;
 $$;
 
--- NULL, which matches nothing, if there is no word in `search`.
+-- For forks. The ids are those of the events in the origin, in ascending order, and of their copies.
+CREATE OR REPLACE FUNCTION copy_conversation_words(
+    origin_id uuid, fork_id uuid, event_ids bigint[], new_event_ids bigint[]
+)
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = app, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+BEGIN
+    INSERT INTO conversation_words (session_id, event_id, words)
+    SELECT fork_id, c.new_id, w.words
+    FROM unnest(event_ids, new_event_ids) AS c (old_id, new_id)
+    JOIN conversation_words w ON w.session_id = origin_id AND w.event_id = c.old_id;
+END;
+$$;
+
+-- NULL, which matches nothing, if there is no word in `search`. Long words are split as in texts.
 CREATE OR REPLACE FUNCTION search_query(workspace_id uuid, search text) RETURNS tsquery
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
-    WHEN numnode(websearch_to_tsquery('pg_catalog.simple', search)) > 0
-    THEN websearch_to_tsquery('pg_catalog.simple', search)
+    WHEN numnode(websearch_to_tsquery('pg_catalog.simple', short_words(search))) > 0
+    THEN websearch_to_tsquery('pg_catalog.simple', short_words(search))
          && quote_literal(workspace_word(workspace_id))::tsquery
 END;
 
