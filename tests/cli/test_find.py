@@ -50,7 +50,9 @@ async def test_sessions_and_runs(tmp_path: Path, server: Server, world: World) -
     assert code == 2
     assert f"{plan} Release plan" in told
     assert f"{twin} release PLAN" in told
-    assert person.refused("sessions", "show", plan[:4])[0] == 2, "all begin with the same digits"
+    assert told.endswith("Use the ID.")
+    code, told = person.refused("sessions", "show", plan[:4])
+    assert (code, told.endswith("Use more of the ID.")) == (2, True), "all begin with the same digits"
     assert person.json("sessions", "show", unique_prefix(plan, [other, twin]))["session"]["id"] == plan
     # Archived sessions are found if no other matches.
     person.done("sessions", "archive", twin)
@@ -79,6 +81,13 @@ async def test_sessions_and_runs(tmp_path: Path, server: Server, world: World) -
     assert person.json("runs", "show", run_id[:20], "--session", "Launch")["id"] == run_id
     assert person.refused("runs", "show", "0123456789")[0] == 4
     assert person.done("runs", "cancel", run_id[:20]) == f"cancelled {run_id}\n"
+    assert f"{run_id}\tLaunch" in complete(person, "qd runs retry ")
+
+    # A session token knows its own session only.
+    guest = nearby(tmp_path, server, world, await world.new_token(plan))
+    assert guest.json("sessions", "show", "Launch")["session"]["id"] == plan
+    assert guest.json("sessions", "show", plan[:20])["session"]["id"] == plan
+    assert guest.refused("send", "Other", "hi") == (4, f"This session token only works in the session {plan}")
 
 
 async def test_skills_keys_tokens_and_audit(tmp_path: Path, server: Server, world: World) -> None:
@@ -110,6 +119,15 @@ async def test_skills_keys_tokens_and_audit(tmp_path: Path, server: Server, worl
     assert (first["items"][0]["action"], first["more"]) == ("create_session", True)
     assert "revoke_session_token" in person.done("audit", "--action", "revoke_session_token")
     assert person.refused("audit", "--type", "nothing")[0] == 2
+    for given in ("greeting", skill_id[:20]):
+        assert person.json("audit", "--object", given, "--oldest-first")["items"][0]["action"] == "create_skill"
+    assert person.refused("audit", "--object", "greeting", "--type", "session")[0] == 4
+    assert person.refused("audit", "--object", "nothing")[0] == 4
+    actor = person.json("audit", "--limit", "1")["items"][0]["actor"]
+    for given in (actor["primary_email"].upper(), actor["user_id"][:20]):
+        assert person.json("audit", "--user", given, "--limit", "1")["items"][0]["actor"] == actor
+    assert person.refused("audit", "--user", "nobody@example.com")[0] == 4
+    assert "a date such as 2027-01-31, or a duration" in person.refused("audit", "--since", "soon")[1]
 
 
 async def test_webhooks(tmp_path: Path, server: Server, world: World) -> None:
@@ -118,7 +136,7 @@ async def test_webhooks(tmp_path: Path, server: Server, world: World) -> None:
     created = person.json("webhooks", "create", url, "--event", "run.failed", "--description", "Alerts")
     assert created["secret"].startswith("whsec_")
     webhook_id = created["id"]
-    for given in ("alerts", webhook_id[:10]):
+    for given in ("alerts", webhook_id[:10], url):
         assert person.json("webhooks", "show", given)["url"] == url
     assert {"url", "run.failed", "enabled"} <= set(person.done("webhooks", "show", "Alerts").split())
     assert person.json("webhooks", "rotate", "Alerts", "--overlap", "1h")["secret"] != created["secret"]
