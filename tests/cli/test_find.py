@@ -66,12 +66,15 @@ async def test_sessions_and_runs(tmp_path: Path, server: Server, world: World) -
     assert "…" in row
     assert any(one["title"] == long_title.strip() for one in person.json("sessions", "list")["items"])
 
+    assert {"LAST", "RUN", "ACTIVITY"} <= set(person.done("sessions", "list").split())
+    assert "Default (demo)" in row
+
     person.done("sessions", "rename", plan, "Launch")
     changed = person.json("sessions", "edit", "launch", "--model", "demo", "--instructions", "Be brief.")
     assert (changed["title"], changed["model"], changed["instructions"]) == ("Launch", "demo", "Be brief.")
     assert person.json("sessions", "edit", plan, "--default-model")["model"] is None
     assert person.refused("sessions", "edit", plan)[0] == 2
-    assert person.refused("send", plan, "  ") == (2, "Invalid value: the message is empty")
+    assert person.refused("send", plan, "  ") == (2, "The message is empty")
 
     _, run_id = person.done("send", "Launch", "hello").split()
     assert person.json("runs", "list", "Launch")["items"][0]["id"] == run_id
@@ -100,6 +103,7 @@ async def test_skills_keys_tokens_and_audit(tmp_path: Path, server: Server, worl
     assert person.json("sessions", "edit", session_id, "--skill", "greeting@1")["skills"] == [
         {"skill_id": skill_id, "version": 1}
     ]
+    assert "greeting@1\n" in person.done("sessions", "show", session_id)
     assert person.json("sessions", "edit", session_id, "--no-skills")["skills"] == []
 
     created = person.json("keys", "create", "--label", "ci", "--permission", "workspace.read")
@@ -128,6 +132,32 @@ async def test_skills_keys_tokens_and_audit(tmp_path: Path, server: Server, worl
         assert person.json("audit", "--user", given, "--limit", "1")["items"][0]["actor"] == actor
     assert person.refused("audit", "--user", "nobody@example.com")[0] == 4
     assert "a date such as 2027-01-31, or a duration" in person.refused("audit", "--since", "soon")[1]
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("sessions list --in foo", "'--in': 'foo' is not one of 'titles', 'conversations'"),
+        ("sessions create --temperature warm", "'--temperature': must be a number"),
+        ("sessions create --temperature 9", "'--temperature': must be less than or equal to 2"),
+        ("sessions create --max-output-tokens x", "'--max-output-tokens': must be a whole number"),
+        ("sessions create --title=", "'--title': must not be empty"),
+        (f"sessions create --title={'x' * 201}", "'--title': must be at most 200 characters long"),
+        ("sessions create --title=a\x07", "'--title': must be one line without control characters"),
+        ("skills rollback greeting", "Use either VERSION or --latest"),
+        ("login --url notaurl", "'notaurl' is not a URL such as https://quarterdeck.example.com"),
+    ],
+)
+def test_messages_about_options(tmp_path: Path, command: str, told: str) -> None:
+    person = Nearby(tmp_path, {"QD_URL": "http://127.0.0.1:9", "QD_KEY": "qd_live_x"})
+    expected = f"Invalid value for {told}" if told.startswith("'--") else told
+    assert person.refused(*command.split(" ")) == (2, expected)
+
+
+@pytest.mark.parametrize("group", ["", "sessions", "runs", "skills", "keys", "tokens", "webhooks", "admin"])
+def test_summaries_fit_in_help(tmp_path: Path, group: str) -> None:
+    shown = Nearby(tmp_path, {"COLUMNS": "80"}).done(*group.split(), "--help")
+    assert not [line for line in shown.splitlines()[1:] if line.endswith("...")]
 
 
 async def test_webhooks(tmp_path: Path, server: Server, world: World) -> None:
