@@ -50,7 +50,9 @@ async def test_sessions_and_runs(tmp_path: Path, server: Server, world: World) -
     assert code == 2
     assert f"{plan} Release plan" in told
     assert f"{twin} release PLAN" in told
-    assert person.refused("sessions", "show", plan[:4])[0] == 2, "all begin with the same digits"
+    assert told.endswith("Use the ID.")
+    code, told = person.refused("sessions", "show", plan[:4])
+    assert (code, told.endswith("Use more of the ID.")) == (2, True), "all begin with the same digits"
     assert person.json("sessions", "show", unique_prefix(plan, [other, twin]))["session"]["id"] == plan
     # Archived sessions are found if no other matches.
     person.done("sessions", "archive", twin)
@@ -64,12 +66,15 @@ async def test_sessions_and_runs(tmp_path: Path, server: Server, world: World) -
     assert "…" in row
     assert any(one["title"] == long_title.strip() for one in person.json("sessions", "list")["items"])
 
+    assert {"LAST", "RUN", "ACTIVITY"} <= set(person.done("sessions", "list").split())
+    assert "Default (demo)" in row
+
     person.done("sessions", "rename", plan, "Launch")
     changed = person.json("sessions", "edit", "launch", "--model", "demo", "--instructions", "Be brief.")
     assert (changed["title"], changed["model"], changed["instructions"]) == ("Launch", "demo", "Be brief.")
     assert person.json("sessions", "edit", plan, "--default-model")["model"] is None
     assert person.refused("sessions", "edit", plan)[0] == 2
-    assert person.refused("send", plan, "  ") == (2, "Invalid value: the message is empty")
+    assert person.refused("send", plan, "  ") == (2, "The message is empty")
 
     _, run_id = person.done("send", "Launch", "hello").split()
     assert person.json("runs", "list", "Launch")["items"][0]["id"] == run_id
@@ -79,6 +84,13 @@ async def test_sessions_and_runs(tmp_path: Path, server: Server, world: World) -
     assert person.json("runs", "show", run_id[:20], "--session", "Launch")["id"] == run_id
     assert person.refused("runs", "show", "0123456789")[0] == 4
     assert person.done("runs", "cancel", run_id[:20]) == f"cancelled {run_id}\n"
+    assert f"{run_id}\tLaunch" in complete(person, "qd runs retry ")
+
+    # A session token knows its own session only.
+    guest = nearby(tmp_path, server, world, await world.new_token(plan))
+    assert guest.json("sessions", "show", "Launch")["session"]["id"] == plan
+    assert guest.json("sessions", "show", plan[:20])["session"]["id"] == plan
+    assert guest.refused("send", "Other", "hi") == (4, f"This session token only works in the session {plan}")
 
 
 async def test_skills_keys_tokens_and_audit(tmp_path: Path, server: Server, world: World) -> None:
@@ -91,6 +103,7 @@ async def test_skills_keys_tokens_and_audit(tmp_path: Path, server: Server, worl
     assert person.json("sessions", "edit", session_id, "--skill", "greeting@1")["skills"] == [
         {"skill_id": skill_id, "version": 1}
     ]
+    assert "greeting@1\n" in person.done("sessions", "show", session_id)
     assert person.json("sessions", "edit", session_id, "--no-skills")["skills"] == []
 
     created = person.json("keys", "create", "--label", "ci", "--permission", "workspace.read")
@@ -110,6 +123,41 @@ async def test_skills_keys_tokens_and_audit(tmp_path: Path, server: Server, worl
     assert (first["items"][0]["action"], first["more"]) == ("create_session", True)
     assert "revoke_session_token" in person.done("audit", "--action", "revoke_session_token")
     assert person.refused("audit", "--type", "nothing")[0] == 2
+    for given in ("greeting", skill_id[:20]):
+        assert person.json("audit", "--object", given, "--oldest-first")["items"][0]["action"] == "create_skill"
+    assert person.refused("audit", "--object", "greeting", "--type", "session")[0] == 4
+    assert person.refused("audit", "--object", "nothing")[0] == 4
+    actor = person.json("audit", "--limit", "1")["items"][0]["actor"]
+    for given in (actor["primary_email"].upper(), actor["user_id"][:20]):
+        assert person.json("audit", "--user", given, "--limit", "1")["items"][0]["actor"] == actor
+    assert person.refused("audit", "--user", "nobody@example.com")[0] == 4
+    assert "a date such as 2027-01-31, or a duration" in person.refused("audit", "--since", "soon")[1]
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("sessions list --in foo", "'--in': 'foo' is not one of 'titles', 'conversations'"),
+        ("sessions create --temperature warm", "'--temperature': must be a number"),
+        ("sessions create --temperature 9", "'--temperature': must be less than or equal to 2"),
+        ("sessions create --max-output-tokens x", "'--max-output-tokens': must be a whole number"),
+        ("sessions create --title=", "'--title': must not be empty"),
+        (f"sessions create --title={'x' * 201}", "'--title': must be at most 200 characters long"),
+        ("sessions create --title=a\x07", "'--title': must be one line without control characters"),
+        ("skills rollback greeting", "Use either VERSION or --latest"),
+        ("login --url notaurl", "'notaurl' is not a URL such as https://quarterdeck.example.com"),
+    ],
+)
+def test_messages_about_options(tmp_path: Path, command: str, told: str) -> None:
+    person = Nearby(tmp_path, {"QD_URL": "http://127.0.0.1:9", "QD_KEY": "qd_live_x"})
+    expected = f"Invalid value for {told}" if told.startswith("'--") else told
+    assert person.refused(*command.split(" ")) == (2, expected)
+
+
+@pytest.mark.parametrize("group", ["", "sessions", "runs", "skills", "keys", "tokens", "webhooks", "admin"])
+def test_summaries_fit_in_help(tmp_path: Path, group: str) -> None:
+    shown = Nearby(tmp_path, {"COLUMNS": "80"}).done(*group.split(), "--help")
+    assert not [line for line in shown.splitlines()[1:] if line.endswith("...")]
 
 
 async def test_webhooks(tmp_path: Path, server: Server, world: World) -> None:
@@ -118,7 +166,7 @@ async def test_webhooks(tmp_path: Path, server: Server, world: World) -> None:
     created = person.json("webhooks", "create", url, "--event", "run.failed", "--description", "Alerts")
     assert created["secret"].startswith("whsec_")
     webhook_id = created["id"]
-    for given in ("alerts", webhook_id[:10]):
+    for given in ("alerts", webhook_id[:10], url):
         assert person.json("webhooks", "show", given)["url"] == url
     assert {"url", "run.failed", "enabled"} <= set(person.done("webhooks", "show", "Alerts").split())
     assert person.json("webhooks", "rotate", "Alerts", "--overlap", "1h")["secret"] != created["secret"]

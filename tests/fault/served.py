@@ -15,6 +15,13 @@ from quarterdeck.server.api_server import serve_api
 from quarterdeck.server.supervisor import supervise
 
 Message = dict[str, Any]
+# Settings that are lists.
+LISTS = {
+    "QUARTERDECK_MODEL_NAMES": "demo,openai:gpt-5",
+    "QUARTERDECK_HTTP_CORS_ORIGINS": "https://a.example.com,https://b.example.com",
+    "QUARTERDECK_HTTP_TRUSTED_PROXIES": "10.0.0.0/8,192.0.2.7,fd00::/8",
+    "QUARTERDECK_WEBHOOK_RETRY_SECONDS": "5,300",
+}
 PAUSES = {"/slow": 1, "/hang": 600}
 
 
@@ -29,6 +36,7 @@ async def app(
     told = {
         "/url": os.environ["QUARTERDECK_DATABASE_URL"],
         "/owner_url": os.environ.get("QUARTERDECK_DATABASE_OWNER_URL", ""),
+        "/lists": " ".join(os.environ.get(name, "") for name in LISTS),
     }
     body = told.get(scope["path"], str(os.getpid()))
     await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})

@@ -17,11 +17,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from quarterdeck.core.settings import read_settings
+from quarterdeck.core.settings import read_settings, with_server
 from quarterdeck.server.address import AddressError, free_address
 from quarterdeck.server.data_directory import Cluster, find_postmaster
 from quarterdeck.server.embedded_postgres import running
 from quarterdeck.server.supervisor import settings_environment
+from tests.fault.served import LISTS
 from tests.fault.test_embedded import PATIENCE_SECONDS, USER, eventually, folder, go_on, processes_of, ready, server
 
 __all__ = ["folder"]
@@ -423,17 +424,19 @@ def test_with_an_address_of_a_database_none_is_started(serve: Callable[..., Serv
 def test_the_owners_address_is_kept_from_children(serve: Callable[..., Served], folder: Path) -> None:
     with running(folder / "elsewhere") as url:
         weak = make_conninfo(url, application_name="weak")
-        served = serve(QUARTERDECK_DATABASE_URL=weak, QUARTERDECK_DATABASE_OWNER_URL=url, APP_URL=weak).up()
+        served = serve(QUARTERDECK_DATABASE_URL=weak, QUARTERDECK_DATABASE_OWNER_URL=url, APP_URL=weak, **LISTS).up()
         assert served.url == url, "what is done before they start is done as the owner"
         assert (served.get("/url"), served.get("/owner_url")) == (weak, "")
+        assert served.get("/lists") == " ".join(LISTS.values())
         served.signal(signal.SIGTERM)
         assert served.end() == 0
 
 
 @pytest.mark.long
 def test_children_read_the_same_settings() -> None:
-    settings = read_settings({"QUARTERDECK_SERVER_PORT": "1", "QUARTERDECK_HTTP_BODY_SECONDS": "2.5"})
-    assert read_settings(settings_environment(settings)) == settings
+    environ = {"QUARTERDECK_SERVER_PORT": "1", "QUARTERDECK_HTTP_BODY_SECONDS": "2.5", **LISTS}
+    settings = with_server(read_settings(environ), port=2, data_dir="elsewhere")
+    assert read_settings(environ | settings_environment(settings)) == settings
 
 
 @pytest.mark.long

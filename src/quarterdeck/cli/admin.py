@@ -9,6 +9,7 @@ from uuid import UUID
 import typer
 from msgspec import UNSET, UnsetType
 
+from quarterdeck.cli.exit_codes import UsageError
 from quarterdeck.cli.options import AsJson, Permissions, date, email, file_name, line, uuid
 from quarterdeck.cli.output import date_text, note, print_json, say, size
 
@@ -64,10 +65,10 @@ def change_workspace(
     from quarterdeck.workspaces import service
 
     if max_key_days is not None and no_max_key_days:
-        raise typer.BadParameter("use either --max-key-days or --no-max-key-days")
+        raise UsageError("Use either --max-key-days or --no-max-key-days")
     days = None if no_max_key_days else _or_unset(max_key_days)
     if (name, days, owner) == (None, UNSET, None):
-        raise typer.BadParameter("nothing to change. Use --name, --max-key-days, --no-max-key-days or --owner.")
+        raise UsageError("Nothing to change. Use --name, --max-key-days, --no-max-key-days or --owner.")
     changed = _on_database(
         data,
         lambda connection, _: service.change_workspace(
@@ -143,7 +144,7 @@ def remove_member(
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
-    """Remove a person from a workspace and list the keys that the person created."""
+    """Remove a person from a workspace. Lists the keys that the person created."""
     from quarterdeck.workspaces import service
 
     keys = _on_database(
@@ -157,7 +158,7 @@ def remove_member(
 
 @app.command()
 def list_members(workspace: Workspace, as_json: AsJson = False, data: Data = None) -> None:
-    """List current and former members of a workspace, oldest first."""
+    """List current and former members, oldest first."""
     from quarterdeck.workspaces import service
 
     found = _on_database(data, lambda connection, _: service.all_members(connection, workspace))
@@ -183,7 +184,7 @@ def set_user(
     from quarterdeck.workspaces import service
 
     if (display_name is None) is not no_display_name:
-        raise typer.BadParameter("use either --display-name or --no-display-name")
+        raise UsageError("Use either --display-name or --no-display-name")
     user = _on_database(data, lambda connection, _: service.set_user(connection, email, display_name))
     _show(user, f"user {user.user_id}", as_json=as_json)
 

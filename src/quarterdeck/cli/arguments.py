@@ -16,6 +16,12 @@ RunId = Annotated[
     str,
     typer.Argument(parser=text, metavar="RUN", help="ID or ID prefix of the run.", autocompletion=completion.runs),
 ]
+RetryableRunId = Annotated[
+    str,
+    typer.Argument(
+        parser=text, metavar="RUN", help="ID or ID prefix of the run.", autocompletion=completion.retryable_runs
+    ),
+]
 SessionOfRun = Annotated[
     str | None,
     typer.Option(

@@ -1,13 +1,14 @@
 """`qd audit`."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
 
 import typer
 
+from quarterdeck.cli import find
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.options import AsJson, Limit, Profile, date, duration, line, uuid
+from quarterdeck.cli.options import AsJson, Limit, Profile, date, duration, line, text
 from quarterdeck.cli.output import actor_name, cell, date_text, print_list
 
 if TYPE_CHECKING:
@@ -26,15 +27,18 @@ _TYPES = (
 )
 
 
-def _moment(text: str) -> datetime:
+def _moment(given: str) -> datetime:
     """A date, or a time before now such as 7d."""
-    return date(text) if "-" in text else datetime.now(UTC) - duration(text)
+    for parse in (date, lambda given: datetime.now(UTC) - duration(given)):
+        with suppress(typer.BadParameter, OverflowError):
+            return parse(given)
+    raise typer.BadParameter(f"{given!r} is not a date such as 2027-01-31, or a duration such as 12h or 7d")
 
 
-def _type(text: str) -> str:
-    if text not in _TYPES:
-        raise typer.BadParameter(f"{text!r} is not one of {', '.join(_TYPES)}")
-    return text
+def _type(given: str) -> str:
+    if given not in _TYPES:
+        raise typer.BadParameter(f"{given!r} is not one of {', '.join(_TYPES)}")
+    return given
 
 
 def audit(
@@ -46,10 +50,11 @@ def audit(
         typer.Option("--type", parser=_type, metavar="TYPE", help=f"Only objects of this type: {', '.join(_TYPES)}."),
     ] = None,
     object_: Annotated[
-        UUID | None, typer.Option("--object", parser=uuid, metavar="ID", help="Only the object with this ID.")
+        str | None,
+        typer.Option("--object", parser=text, metavar="OBJECT", help="Only this object: ID, prefix or name."),
     ] = None,
     user: Annotated[
-        UUID | None, typer.Option("--user", parser=uuid, metavar="ID", help="Only changes by this user.")
+        str | None, typer.Option("--user", parser=text, metavar="USER", help="Only changes by this user: ID or email.")
     ] = None,
     since: Annotated[
         datetime | None,
@@ -68,8 +73,8 @@ def audit(
     with open_client(profile) as client:
         found = client.iter_audit_events(
             action=action,
-            object_id=object_,
-            user_id=user,
+            object_id=None if object_ is None else find.audited_id(client, object_, type_),
+            user_id=None if user is None else find.user_id(client, user),
             since=since,
             until=until,
             page_size=min(limit, 200),

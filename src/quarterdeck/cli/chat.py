@@ -8,6 +8,7 @@ import typer
 from quarterdeck.cli import completion, find
 from quarterdeck.cli.arguments import SESSION_HELP, SessionId
 from quarterdeck.cli.connection import ConnectionInfo, client_for, connect
+from quarterdeck.cli.exit_codes import UsageError
 from quarterdeck.cli.options import Profile, line, text
 from quarterdeck.core.ids import parse_id
 
@@ -31,7 +32,7 @@ def chat_command(
 ) -> None:
     """Chat in a session. A message starts a run, or steers the current one."""
     if session is not None and (title is not None or model is not None):
-        raise typer.BadParameter("--title and --model are for new sessions only")
+        raise UsageError("--title and --model are for new sessions only")
     import asyncio
 
     from quarterdeck.cli.chat_runner import chat

@@ -41,6 +41,17 @@ def runs(ctx: typer.Context, incomplete: str) -> Completions:
     return _complete(ctx, incomplete, fetch)
 
 
+def retryable_runs(ctx: typer.Context, incomplete: str) -> Completions:
+    """The newest run of each session, if it can be retried."""
+
+    def fetch(client: "Client") -> Completions:
+        found = client.list_sessions(limit=_MAX_ITEMS).items
+        last = [(one.last_run, one.title or "") for one in found]
+        return _ids((run.id, title) for run, title in last if run is not None and run.state in ("failed", "cancelled"))
+
+    return _complete(ctx, incomplete, fetch)
+
+
 def skills(ctx: typer.Context, incomplete: str) -> Completions:
     def fetch(client: "Client") -> Completions:
         found = client.list_skills(limit=_MAX_ITEMS).items

@@ -20,3 +20,10 @@ class CliError(Exception):
     def __init__(self, message: str, code: ExitCode) -> None:
         super().__init__(message)
         self.code = code
+
+
+class UsageError(CliError):
+    """Options or arguments that do not fit together, or one that is missing."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ExitCode.INVALID_INPUT)

@@ -5,21 +5,21 @@ accept any ID as cursor are asked for that range only. The others are read from 
 """
 
 import re
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from msgspec import Struct
 
+from quarterdeck.cli import listings
 from quarterdeck.cli.exit_codes import CliError, ExitCode
+from quarterdeck.cli.listings import Identified, Item, Listing, Order
 from quarterdeck.core.ids import LOWEST_ID, parse_id
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
     from quarterdeck.client.models import SkillBody
     from quarterdeck.client.pages import Page
-
-Order = Literal["asc", "desc"]
 
 _PREFIX = re.compile("[0-9a-f]{4,32}")
 _PAGE_ITEMS = 200
@@ -30,22 +30,9 @@ _MAX_CANDIDATES = 5
 _SESSIONS_OF_RUNS = 20
 
 
-class Identified(Protocol):
-    @property
-    def id(self) -> UUID: ...
-
-
-Item = TypeVar("Item", bound=Identified)
-
-
-class Listing(Struct, Generic[Item], frozen=True):
-    noun: str
-    # Called with limit, after and order.
-    page: "Callable[[int, UUID | None, Order], Page[Item]]"
-    name: Callable[[Item], str | None]
-    # Like `page`, with only the items whose name may be the given one. None: `page` is read to its end.
-    named: "Callable[[int, UUID | None, Order], Page[Item]] | None" = None
-    has_any_cursor: bool = False
+class Named(Struct, frozen=True):
+    id: UUID
+    name: str | None
 
 
 class Range(Struct, frozen=True):
@@ -72,14 +59,33 @@ def prefix_range(given: str) -> Range | None:
 
 
 def session_id(client: "Client", given: str) -> UUID:
-    return parse_id(given) or _find(given, *_sessions(client, given)).id
+    from quarterdeck.client import Forbidden, NotFound
+
+    found = parse_id(given)
+    if found is not None:
+        return found
+    try:
+        matching: Identified = _find(given, *listings.sessions(client, given))
+        return matching.id
+    except (Forbidden, NotFound):
+        # A session token cannot list sessions.
+        if (own := client.whoami().session_id) is None:
+            raise
+    if _is_named(given, own, client.get_session(own).title):
+        return own
+    raise CliError(f"This session token only works in the session {own}", ExitCode.NOT_FOUND)
+
+
+def _is_named(given: str, identifier: UUID, name: str | None) -> bool:
+    wanted = prefix_range(given)
+    return (wanted is not None and identifier in wanted) or given.casefold() == (name or "").casefold()
 
 
 def skill(client: "Client", given: str, *, archived: bool | None = None) -> "SkillBody":
     """`archived` limits names and prefixes to archived or to active skills. Without it, active ones come first."""
     found = parse_id(given)
-    listings = _skills(client) if archived is None else (_skills(client)[archived],)
-    return client.get_skill(found) if found else _find(given, *listings)
+    lists = listings.skills(client)
+    return client.get_skill(found) if found else _find(given, *(lists if archived is None else lists[archived:][:1]))
 
 
 def skill_or_none(client: "Client", given: str) -> "SkillBody | None":
@@ -87,24 +93,24 @@ def skill_or_none(client: "Client", given: str) -> "SkillBody | None":
     found = parse_id(given)
     if found:
         return client.get_skill(found)
-    matches = _matches(given, _skills(client)[0])
-    return _only(given, matches, _skill_name) if matches else None
+    matches = _matches(given, listings.skills(client)[0])
+    return _only(given, matches, listings.skill_name) if matches else None
 
 
 def key_id(client: "Client", given: str, workspace_id: UUID | str | None) -> UUID:
-    return parse_id(given) or _find(given, _keys(client, workspace_id or client.get_workspace().id)).id
+    return parse_id(given) or _find(given, listings.keys(client, workspace_id or client.get_workspace().id)).id
 
 
 def webhook_id(client: "Client", given: str) -> UUID:
-    return parse_id(given) or _find(given, _webhooks(client)).id
+    return parse_id(given) or _find(given, listings.webhooks(client)).id
 
 
 def token_id(client: "Client", session: UUID, given: str) -> UUID:
-    return parse_id(given) or _find(given, _tokens(client, session)).id
+    return parse_id(given) or _find(given, listings.tokens(client, session)).id
 
 
 def delivery_id(client: "Client", webhook: UUID, given: str) -> UUID:
-    return parse_id(given) or _find(given, _deliveries(client, webhook)).id
+    return parse_id(given) or _find(given, listings.deliveries(client, webhook)).id
 
 
 def run_id(client: "Client", given: str, session: str | None = None) -> UUID:
@@ -112,111 +118,58 @@ def run_id(client: "Client", given: str, session: str | None = None) -> UUID:
     if (found := parse_id(given)) is not None:
         return found
     if session is not None:
-        in_session: Identified = _find(given, _runs(client, session_id(client, session)))
+        in_session: Identified = _find(given, listings.runs(client, session_id(client, session)))
         return in_session.id
     wanted = prefix_range(given)
     if wanted is None:
         raise CliError(f"{given!r} is not the ID or ID prefix of a run", ExitCode.INVALID_INPUT)
     # A session is older than its runs.
     recent = client.list_sessions(limit=_SESSIONS_OF_RUNS, after=wanted.high).items
-    runs = [run for one in recent for run in _in_range(wanted, _runs(client, one.id))]
+    runs = [run for one in recent for run in _in_range(wanted, listings.runs(client, one.id))]
     if not runs:
         where = f"in the {_SESSIONS_OF_RUNS} newest sessions. Use --session or the full ID."
         raise CliError(f"No run with the ID prefix {given} {where}", ExitCode.NOT_FOUND)
-    only: Identified = _only(given, runs, _run_name)
+    only: Identified = _only(given, runs, listings.run_name)
     return only.id
 
 
-# --- the lists ---
+def user_id(client: "Client", given: str) -> UUID:
+    return parse_id(given) or _find(given, listings.users(client)).id
 
 
-def _sessions(client: "Client", given: str) -> tuple[Listing[Any], ...]:
-    def listing(*, archived: bool) -> Listing[Any]:
-        return Listing(
-            "session",
-            lambda limit, after, order: client.list_sessions(archived=archived, limit=limit, after=after, order=order),
-            lambda session: session.title,
-            lambda limit, after, order: client.list_sessions(
-                archived=archived, search=given, limit=limit, after=after, order=order
-            ),
-            has_any_cursor=True,
-        )
-
-    return listing(archived=False), listing(archived=True)
-
-
-def _skills(client: "Client") -> tuple[Listing[Any], ...]:
-    def listing(*, archived: bool) -> Listing[Any]:
-        return Listing(
-            "skill",
-            lambda limit, after, order: client.list_skills(archived=archived, limit=limit, after=after, order=order),
-            _skill_name,
-        )
-
-    return listing(archived=False), listing(archived=True)
-
-
-def _keys(client: "Client", workspace_id: UUID | str) -> Listing[Any]:
-    return Listing(
-        "API key",
-        lambda limit, after, order: client.list_api_keys(
-            workspace_id=workspace_id, limit=limit, after=after, order=order
-        ),
-        lambda key: key.label,
-    )
-
-
-def _webhooks(client: "Client") -> Listing[Any]:
-    return Listing(
-        "webhook",
-        lambda limit, after, order: client.list_webhooks(limit=limit, after=after, order=order),
-        lambda webhook: webhook.description or webhook.url,
-        has_any_cursor=True,
-    )
-
-
-def _deliveries(client: "Client", webhook: UUID) -> Listing[Any]:
-    return Listing(
-        "delivery",
-        lambda limit, after, order: client.list_webhook_deliveries(webhook, limit=limit, after=after, order=order),
-        lambda delivery: None,
-        has_any_cursor=True,
-    )
-
-
-def _tokens(client: "Client", session: UUID) -> Listing[Any]:
-    return Listing(
-        "token",
-        lambda limit, after, order: client.list_session_tokens(session, limit=limit, after=after, order=order),
-        lambda token: token.prefix,
-    )
-
-
-def _runs(client: "Client", session: UUID) -> Listing[Any]:
-    return Listing(
-        "run",
-        lambda limit, after, order: client.list_session_runs(session, limit=limit, after=after, order=order),
-        _run_name,
-    )
-
-
-def _skill_name(found: Any) -> str:
-    return str(found.name)
-
-
-def _run_name(run: Any) -> None:
-    return None
+def audited_id(client: "Client", given: str, type_: str | None) -> UUID:
+    """The object of audit events. Without a type, all kinds of objects that have a list are searched."""
+    if (found := parse_id(given)) is not None:
+        return found
+    if type_ == "run":
+        return run_id(client, given)
+    lists: dict[str, Callable[[], Iterable[Listing[Any]]]] = {
+        "session": lambda: listings.sessions(client, given),
+        "skill": lambda: listings.skills(client),
+        "webhook": lambda: [listings.webhooks(client)],
+        "api_key": lambda: [listings.keys(client, client.get_workspace().id)],
+        "member": lambda: [listings.users(client)],
+    }
+    if type_ is not None and type_ not in lists:
+        raise CliError(f"Use the full ID of the {type_.replace('_', ' ')}", ExitCode.INVALID_INPUT)
+    searched = [listing for name, each in lists.items() if type_ in (None, name) for listing in each()]
+    matches = {item.id: listing.name(item) for listing in searched for item in _matches(given, listing)}
+    if not matches:
+        what = "object" if type_ is None else searched[0].noun
+        raise CliError(f"No {what} matches {given!r}. Use the full ID if it was deleted.", ExitCode.NOT_FOUND)
+    only: Named = _only(given, [Named(*each) for each in matches.items()], lambda item: item.name)
+    return only.id
 
 
 # --- the search ---
 
 
-def _find(given: str, *listings: Listing[Item]) -> Item:
+def _find(given: str, *searched: Listing[Item]) -> Item:
     """The only match in the first list that has any."""
-    for listing in listings:
+    for listing in searched:
         if matches := _matches(given, listing):
             return _only(given, matches, listing.name)
-    raise CliError(f"No {listings[0].noun} matches {given!r}. Use an ID, an ID prefix or a name.", ExitCode.NOT_FOUND)
+    raise CliError(f"No {searched[0].noun} matches {given!r}. Use an ID, an ID prefix or a name.", ExitCode.NOT_FOUND)
 
 
 def _matches(given: str, listing: Listing[Item]) -> list[Item]:
@@ -224,8 +177,7 @@ def _matches(given: str, listing: Listing[Item]) -> list[Item]:
     wanted = prefix_range(given)
     if wanted is not None and (found := list(_in_range(wanted, listing))):
         return found
-    name = given.casefold()
-    return [item for item in _walk(listing.named or listing.page) if (listing.name(item) or "").casefold() == name]
+    return [item for item in _walk(listing.named or listing.page) if listing.has_name(item, given)]
 
 
 def _in_range(wanted: Range, listing: Listing[Item]) -> Iterator[Item]:
@@ -258,5 +210,6 @@ def _only(given: str, matches: list[Item], name: Callable[[Item], str | None]) -
         return matches[0]
     shown = [f"{item.id} {name(item) or ''}".strip() for item in matches[:_MAX_CANDIDATES]]
     more = ", …" if len(matches) > _MAX_CANDIDATES else ""
-    message = f"{given!r} is ambiguous. It matches {', '.join(shown)}{more}. Use more of the ID."
+    hint = "Use the ID." if prefix_range(given) is None else "Use more of the ID."
+    message = f"{given!r} is ambiguous. It matches {', '.join(shown)}{more}. {hint}"
     raise CliError(message, ExitCode.INVALID_INPUT)

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from quarterdeck.cli import connection, profiles
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.exit_codes import CliError, ExitCode
+from quarterdeck.cli.exit_codes import CliError, ExitCode, UsageError
 from quarterdeck.cli.options import AsJson, Profile, line, uuid
 from quarterdeck.cli.output import actor_name, date_text, note, print_facts, print_json, say
 
@@ -36,6 +36,8 @@ def login(
     name = profile or os.environ.get(connection.PROFILE) or profiles.DEFAULT
     environ = _environment_of(url)
     url = url or environ.get(connection.URL) or _prompt_url()
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"{url!r} is not a URL such as https://quarterdeck.example.com")
     key = key or _piped_key()
     if not key:
         key = environ.get(connection.KEY) or _prompt_key()
@@ -108,5 +110,5 @@ def _prompt_key() -> str:
     # Not typer's prompt, which turns the echo off only after it has asked.
     key = getpass("Key: ", sys.stderr) if sys.stdin.isatty() else ""
     if not key.strip():
-        raise typer.BadParameter(f"no key given. Enter it at the prompt, pipe it in, or set {connection.KEY}.")
+        raise UsageError(f"No key given. Enter it at the prompt, pipe it in, or set {connection.KEY}.")
     return key.strip()

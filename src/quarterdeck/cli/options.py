@@ -9,10 +9,12 @@ from uuid import UUID
 import msgspec
 import typer
 
+from quarterdeck.cli.exit_codes import UsageError
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.ids import parse_id
 from quarterdeck.core.text_types import Line
 
+_MAX_LINE_CHARACTERS = 200
 _DURATION = re.compile(r"([0-9]{1,6})([smhdw])", re.ASCII)
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 
@@ -23,8 +25,16 @@ def line(text: str) -> str:
         return msgspec.convert(text, Line)
     except UnicodeEncodeError:
         raise typer.BadParameter("not valid UTF-8") from None
-    except msgspec.ValidationError as error:
-        raise typer.BadParameter(str(error)) from None
+    except msgspec.ValidationError:
+        raise typer.BadParameter(_line_fault(text)) from None
+
+
+def _line_fault(text: str) -> str:
+    if not text:
+        return "must not be empty"
+    if len(text) > _MAX_LINE_CHARACTERS:
+        return f"must be at most {_MAX_LINE_CHARACTERS} characters long"
+    return "must be one line without control characters"
 
 
 def text(given: str) -> str:
@@ -95,5 +105,5 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("this can't be undone. Use --yes to confirm without a terminal.")
+        raise UsageError("This can't be undone. Use --yes to confirm without a terminal.")
     typer.confirm(question, abort=True, err=True)

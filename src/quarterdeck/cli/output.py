@@ -14,6 +14,8 @@ import msgspec
 import typer
 from msgspec import Struct
 
+from quarterdeck.cli.exit_codes import UsageError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -248,7 +250,7 @@ def read_input(given: str) -> str:
     try:
         text = sys.stdin.buffer.read().decode() if given == "-" else given
     except UnicodeDecodeError:
-        raise typer.BadParameter("stdin is not valid UTF-8") from None
+        raise UsageError("stdin is not valid UTF-8") from None
     if not text.strip():
-        raise typer.BadParameter("stdin is empty: nothing to send" if given == "-" else "the message is empty")
+        raise UsageError("stdin is empty: nothing to send" if given == "-" else "The message is empty")
     return text

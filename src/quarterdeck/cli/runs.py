@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from quarterdeck.cli import find
-from quarterdeck.cli.arguments import RunId, SessionId, SessionOfRun
+from quarterdeck.cli.arguments import RetryableRunId, RunId, SessionId, SessionOfRun
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.options import AsJson, Limit, Profile
 from quarterdeck.cli.output import Column, date_text, note, print_facts, print_json, print_list, say
@@ -84,7 +84,9 @@ def cancel(run_id: RunId, session: SessionOfRun = None, profile: Profile = None,
 
 
 @app.command()
-def retry(run_id: RunId, session: SessionOfRun = None, profile: Profile = None, as_json: AsJson = False) -> None:
+def retry(
+    run_id: RetryableRunId, session: SessionOfRun = None, profile: Profile = None, as_json: AsJson = False
+) -> None:
     """Start a new run with the inputs of a failed or cancelled run."""
     with open_client(profile) as client:
         run = client.retry_run(find.run_id(client, run_id, session))

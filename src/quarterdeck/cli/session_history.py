@@ -24,7 +24,7 @@ def fork(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a session with the history of another one and print its ID."""
+    """Copy a session with its history and print the new ID."""
     with open_client(profile) as client:
         session = client.fork_session(find.session_id(client, session_id), before_event_id=before)
     if as_json:
@@ -59,7 +59,7 @@ def export(
 
 
 def discard(session_id: SessionId, input_id: InputId, profile: Profile = None) -> None:
-    """Withdraw an input that no run has read, or drop one whose run failed."""
+    """Withdraw an unread input, or drop one whose run failed."""
     with open_client(profile) as client:
         client.discard_input(find.session_id(client, session_id), input_id)
     say(f"discarded {input_id}")

@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from quarterdeck.cli import find, runs, session_history
 from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exit_codes import ExitCode
+from quarterdeck.cli.exit_codes import ExitCode, UsageError
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text
 from quarterdeck.cli.output import (
     actor_name,
@@ -29,7 +29,14 @@ from quarterdeck.cli.output import (
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
-    from quarterdeck.client.models import ModelOptions, SessionBody, SessionSkill, SessionSummary, SubmitKindBody
+    from quarterdeck.client.models import (
+        ListedSession,
+        ModelOptions,
+        SessionBody,
+        SessionSkill,
+        SessionSummary,
+        SubmitKindBody,
+    )
 
 app = typer.Typer(rich_markup_mode=None, help="Manage sessions.")
 
@@ -72,7 +79,8 @@ _LAST_RUNS = 5
 def list_(
     archived: Annotated[bool, typer.Option("--archived", help="List archived sessions.")] = False,
     search: Annotated[
-        str | None, typer.Option(parser=text, metavar="TEXT", help="Only sessions with this in their title.")
+        str | None,
+        typer.Option(parser=text, metavar="TEXT", help="Only sessions with this in their title, or see --in."),
     ] = None,
     search_in: Annotated[
         SearchIn, typer.Option("--in", metavar="PLACE", help="Where to search: titles or conversations.")
@@ -86,7 +94,7 @@ def list_(
         print_list(
             client.iter_sessions(archived=archived, search=search, in_=search_in.value if search else None),
             limit,
-            ("ID", "TITLE", "MODEL", "CREATED"),
+            ("ID", "TITLE", "MODEL", "LAST RUN", "LAST ACTIVITY"),
             _row,
             as_json=as_json,
             empty="No sessions found." if search else "No archived sessions." if archived else "No sessions yet.",
@@ -124,19 +132,19 @@ def create(
 
 @app.command()
 def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False) -> None:
-    """Get a session and its last runs."""
+    """Show a session and its last runs."""
     with open_client(profile) as client:
         session = client.get_session(find.session_id(client, session_id))
         last = list(islice(client.iter_session_runs(session.id, page_size=_LAST_RUNS), _LAST_RUNS))
+        used = [] if as_json else [_skill_text(client, one) for one in session.skills]
     if as_json:
         print_json({"session": session, "runs": last})
         return
-    used = [f"{one.skill_id}{f'@{one.version}' if one.version else ''}" for one in session.skills]
     print_facts(
         [
             ("session", str(session.id)),
             ("title", session.title),
-            ("model", session.model or f"Default ({session.effective_model})"),
+            ("model", _model(session)),
             ("settings", "\n".join(_settings(session.settings)) or None),
             ("tokens", f"{session.usage.input_tokens} in, {session.usage.output_tokens} out"),
             ("instructions", session.instructions),
@@ -189,9 +197,9 @@ def edit(
     from quarterdeck.client.models import ChangeSettings
 
     if model is not None and default_model:
-        raise typer.BadParameter("use either --model or --default-model")
+        raise UsageError("Use either --model or --default-model")
     if skill and no_skills:
-        raise typer.BadParameter("use either --skill or --no-skills")
+        raise UsageError("Use either --skill or --no-skills")
     instructions = _instructions(instructions, instructions_file)
     unset = None if default_settings else UNSET
     settings = ChangeSettings(
@@ -201,7 +209,7 @@ def edit(
     )
     asked = (title, model, instructions, skill, default_model or None, no_skills or None)
     if settings == ChangeSettings() and asked == (None,) * 6:
-        raise typer.BadParameter("nothing to change. See `qd sessions edit --help`.")
+        raise UsageError("Nothing to change. See `qd sessions edit --help`.")
     with open_client(profile) as client:
         skills = [_skill(client, each) for each in skill or []]
         changed = client.change_session(
@@ -225,7 +233,7 @@ def archive(session_id: SessionId, profile: Profile = None) -> None:
 
 @app.command()
 def unarchive(session_id: SessionId, profile: Profile = None) -> None:
-    """Restore an archived session."""
+    """Unarchive a session."""
     with open_client(profile) as client:
         changed = client.change_session(find.session_id(client, session_id), archived=False)
     say(f"unarchived {changed.id}")
@@ -327,7 +335,7 @@ def _instructions(given: str | None, file: str | None) -> str | None:
     if file is None:
         return given
     if given is not None:
-        raise typer.BadParameter("use either --instructions or --instructions-file")
+        raise UsageError("Use either --instructions or --instructions-file")
     return _read_file(file)
 
 
@@ -349,5 +357,26 @@ def _read_file(name: str) -> str:
         raise typer.BadParameter(f"{name}: not valid UTF-8") from None
 
 
-def _row(session: "SessionSummary") -> list[str]:
-    return [str(session.id), cell(session.title or ""), session.model or "", date_text(session.created_at)]
+def _row(session: "ListedSession") -> list[str]:
+    return [
+        str(session.id),
+        cell(session.title or ""),
+        _model(session),
+        "" if session.last_run is None else session.last_run.state.value,
+        date_text(session.last_activity_at),
+    ]
+
+
+def _model(session: "SessionSummary") -> str:
+    return session.model or f"Default ({session.effective_model})"
+
+
+def _skill_text(client: "Client", used: "SessionSkill") -> str:
+    from quarterdeck.client import Forbidden, NotFound
+
+    version = f"@{used.version}" if used.version else ""
+    try:
+        return f"{client.get_skill(used.skill_id).name}{version}"
+    except (Forbidden, NotFound):
+        # A session token cannot read skills.
+        return f"{used.skill_id}{version}"

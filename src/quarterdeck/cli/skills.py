@@ -10,7 +10,7 @@ import typer
 from quarterdeck.cli import find
 from quarterdeck.cli.arguments import SkillId
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exit_codes import CliError, ExitCode
+from quarterdeck.cli.exit_codes import CliError, ExitCode, UsageError
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, text
 from quarterdeck.cli.output import (
     Column,
@@ -248,9 +248,9 @@ def rollback(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set the version that sessions use from their next run on, unless they pin one."""
+    """Set the version that sessions use. It applies from their next run on, unless they pin one."""
     if (version is None) is not latest:
-        raise typer.BadParameter("use either VERSION or --latest")
+        raise UsageError("Use either VERSION or --latest")
     with open_client(profile) as client:
         changed = client.change_skill(find.skill(client, skill).id, default_version=version)
     if as_json:
@@ -274,7 +274,7 @@ def unarchive(
     skill: Annotated[str, typer.Argument(parser=text, metavar="SKILL", help="ID or name of the archived skill.")],
     profile: Profile = None,
 ) -> None:
-    """Restore an archived skill."""
+    """Unarchive a skill."""
     with open_client(profile) as client:
         found = find.skill(client, skill, archived=True)
         client.change_skill(found.id, archived=False)

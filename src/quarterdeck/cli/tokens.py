@@ -8,6 +8,7 @@ import typer
 from quarterdeck.cli import find
 from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
+from quarterdeck.cli.exit_codes import UsageError
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, date, duration, text
 from quarterdeck.cli.output import actor_name, date_text, note, print_json, print_list, say
 
@@ -19,7 +20,7 @@ app = typer.Typer(rich_markup_mode=None, help="Manage session tokens, which work
 
 @app.command("list")
 def list_(session_id: SessionId, limit: Limit = 50, profile: Profile = None, as_json: AsJson = False) -> None:
-    """List the tokens of a session, newest first, including revoked and expired ones."""
+    """List the tokens of a session, newest first. Includes revoked and expired ones."""
     with open_client(profile) as client:
         print_list(
             client.iter_session_tokens(find.session_id(client, session_id)),
@@ -46,7 +47,7 @@ def create(
     """Create a token for a session and print it. It is shown only once."""
     if expires_in is not None:
         if expires_at is not None:
-            raise typer.BadParameter("use either --expires-at or --expires-in")
+            raise UsageError("Use either --expires-at or --expires-in")
         expires_at = datetime.now(UTC) + expires_in
     with open_client(profile) as client:
         created = client.create_session_token(find.session_id(client, session_id), expires_at=expires_at)

@@ -40,12 +40,27 @@ class _Conversion:
         parser = param.type_descriptor.parameter_info.parser
         if parser is None and param.type_descriptor.annotation not in (str, list[str]):
             assert _typer_conversion is not None
-            return _typer_conversion(self._parameter).coerce(value, param=param, ctx=ctx)
+            try:
+                return _typer_conversion(self._parameter).coerce(value, param=param, ctx=ctx)
+            except BadParameter as error:
+                raise BadParameter(_plain(error.message)) from None
         try:
             parsed = [parser(each) if parser else each for each in given]
         except ValueError as error:
             raise BadParameter(str(error)) from None
         return parsed if given is value else parsed[0]
+
+
+def _plain(message: str) -> str:
+    """Messages of pydantic without its own words and names of types."""
+    plain = message.removeprefix("Value error, ").split(", unable to parse")[0].removesuffix(".")
+    for theirs, ours in (
+        ("Input should", "must"),
+        ("a valid integer", "a whole number"),
+        ("a valid number", "a number"),
+    ):
+        plain = plain.replace(theirs, ours)
+    return plain
 
 
 def _usage(argument: TyperArgument, ctx: object) -> list[str]:

@@ -180,10 +180,6 @@ class _Supervisor:
 
 
 def settings_environment(settings: Settings) -> dict[str, str]:
-    """Environment variables from which a child reads the same settings."""
-    return {
-        variable(section, field): str(value)
-        for section, fields in msgspec.to_builtins(settings).items()
-        for field, value in fields.items()
-        if value is not None
-    }
+    """Environment variables for the settings that options of `qd serve` change. Children inherit all others."""
+    server = msgspec.structs.asdict(settings.server)
+    return {variable("server", field): str(value) for field, value in server.items() if value is not None}
