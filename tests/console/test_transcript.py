@@ -292,10 +292,17 @@ async def test_requeued_failed_and_follow_up_runs(console: ConsolePage, world: W
         "Started a run · Queued",
     ):
         await expect(transcript.get_by_text(text)).to_have_count(1)
-    for number, end in ((1, r"steered 1 time, failed\."), (2, r"succeeded\."), (3, r"queued now\.")):
+    for number, end in ((1, r"steered 1 time, failed\."), (2, r"completed\."), (3, r"queued now\.")):
         await expect(page.get_by_role("img", name=re.compile(rf"^Run {number}, .*{end}$"))).to_be_visible()
     await expect(page.get_by_role("button", name="Send to current run")).to_be_visible()
     assert await console.accessibility_problems() == []
+
+
+SCROLL_BEFORE_EACH_FRAME = """() => {
+  const request = window.requestAnimationFrame.bind(window);
+  const draw = (callback) => { window.dispatchEvent(new Event("scroll")); request(callback); };
+  window.requestAnimationFrame = (callback) => setTimeout(draw, 50, callback);
+}"""
 
 
 async def test_scroll_through_ten_thousand_events(console: ConsolePage, world: World) -> None:
@@ -347,6 +354,14 @@ async def test_scroll_through_ten_thousand_events(console: ConsolePage, world: W
     await page.get_by_role("button", name="Jump to latest").click()
     await expect(page.get_by_role("article", name="Answer").filter(has_text="something new")).to_be_in_viewport()
     await expect(page.get_by_role("button", name="Jump to latest")).to_be_hidden()
-    # At the end the page follows new events.
+    # At the end the page follows new events, also if it is scrolled before it has drawn them.
+    await page.evaluate(SCROLL_BEFORE_EACH_FRAME)
     await append(world, session_id, messages("newer\n\n" * 40, "the newest"))
     await expect(page.get_by_role("article", name="Answer").filter(has_text="the newest")).to_be_in_viewport()
+    # Sending a message returns to the end.
+    await page.mouse.wheel(0, -1000)
+    await expect(page.get_by_role("button", name="Jump to latest")).to_be_visible()
+    await page.get_by_label("Message").fill("my own")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("article", name="Input").filter(has_text="my own")).to_be_in_viewport()
+    await expect(page.get_by_role("button", name="Jump to latest")).to_be_hidden()

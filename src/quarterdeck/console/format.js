@@ -19,6 +19,11 @@ export function pluralize(number, noun) {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 }
 
+/** The label of a run's state. */
+export function runStateName(state) {
+  return state === "succeeded" ? "Completed" : capitalize(state);
+}
+
 /** `running` → `Running`. */
 export function capitalize(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);

@@ -6,7 +6,7 @@ import { chartCard } from "../charts/chart_card.js";
 import { timeChart } from "../charts/time_chart.js";
 import { can } from "../credential.js";
 import { el, fill, uniqueId } from "../dom.js";
-import { capitalize } from "../format.js";
+import { runStateName } from "../format.js";
 import { emptyState, errorBox, loading, missingPermission } from "../notices.js";
 import { replaceQuery } from "../router.js";
 import { segments } from "../segments.js";
@@ -108,11 +108,11 @@ function totals({ runs_by_state: runs, inputs }) {
 }
 
 function runsByState(signal) {
-  const items = ({ runs_by_state: runs }) => Object.entries(runs).map(([state, value]) => ({ name: capitalize(state), value, series: `is-${state}` }));
+  const items = ({ runs_by_state: runs }) => Object.entries(runs).map(([state, value]) => ({ name: runStateName(state), value, series: `is-${state}` }));
   return chartCard({
     title: "Runs by state",
     signal,
-    draw: (data, width) => barChart({ items: items(data), unit: "runs", width, label: Object.entries(data.runs_by_state).map(([state, count]) => `${count} ${state}`).join(", ") }),
+    draw: (data, width) => barChart({ items: items(data), unit: "runs", width, label: Object.entries(data.runs_by_state).map(([state, count]) => `${count} ${runStateName(state).toLowerCase()}`).join(", ") }),
     columns: [{ name: "State", cell: ({ name }) => name }, { name: "Runs", class: "number", cell: ({ value }) => String(value) }],
     rows: items,
   });

@@ -145,7 +145,8 @@ class SessionPage {
       sessionMenu(session, onChange, onError),
     ];
     const tag = isArchived && el("span", { class: "tag" }, "Archived");
-    fill(this.#header, this.#view.title(sessionTitle(session), tag, actions));
+    const crumbs = tokenSessionId() === null && el("p", { class: "crumbs" }, el("a", { href: "#/sessions" }, "All sessions"));
+    fill(this.#header, crumbs, this.#view.title(sessionTitle(session), tag, el("div", { class: "buttons" }, actions)));
     this.#composer = canWrite() ? composer(session.id, signal, (text, delivery) => this.#send(text, delivery), isArchived) : null;
     const readOnly = "Read-only: your key does not have the permission session.manage.";
     const content = this.#composer?.node ?? el("p", { class: "card muted" }, readOnly);

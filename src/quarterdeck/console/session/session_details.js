@@ -1,6 +1,7 @@
 // Model, tokens, skills and instructions of a session.
 
 import { get } from "../api.js";
+import { copyButton } from "../clipboard.js";
 import { tokenSessionId } from "../credential.js";
 import { el, fill } from "../dom.js";
 import { capitalize } from "../format.js";
@@ -24,6 +25,7 @@ export function sessionDetails(session, signal) {
     row("Created", relativeTime(session.created_at), ` by ${userName(session.created_by)}`),
     session.forked_from && row("Forked from", originLink(session.forked_from.session_id, signal)),
     session.instructions && row("Instructions", instructions(session.instructions)),
+    row("ID", el("code", {}, session.id), " ", copyButton(session.id, "session ID")),
   );
   return { node, setUsage };
 }

@@ -2,6 +2,7 @@
 
 import { get, sleep } from "../api.js";
 import { el, fill } from "../dom.js";
+import { runStateName } from "../format.js";
 import { errorBox, loading } from "../notices.js";
 import { table, tableRow } from "../tables.js";
 import { relativeTime } from "../time_format.js";
@@ -20,19 +21,17 @@ const COLUMNS = [
   { name: "Created", class: "created", cell: (session) => relativeTime(session.created_at) },
   { name: "Created by", class: "by", cell: (session) => userName(session.created_by) },
 ];
-const RUN_STATES = {
-  pending: ["warn", "Pending"],
-  queued: ["warn", "Queued"],
-  running: ["run live", "Running"],
-  succeeded: ["good", "Completed"],
-  failed: ["bad", "Failed"],
-  cancelled: ["", "Cancelled"],
+const RUN_TONES = {
+  pending: "warn",
+  queued: "warn",
+  running: "run live",
+  succeeded: "good",
+  failed: "bad",
 };
 
 function lastRun({ last_run: run }) {
   if (run === null) return el("span", { class: "muted" }, "No runs");
-  const [tone, label] = RUN_STATES[run.state] ?? ["", run.state];
-  return el("span", { class: `tag ${tone}` }, label);
+  return el("span", { class: `tag ${RUN_TONES[run.state] ?? ""}` }, runStateName(run.state));
 }
 
 /** Returns `{node, load(query)}`. `empty(query)` is shown if no session matches. */

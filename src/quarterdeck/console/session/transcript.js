@@ -26,6 +26,7 @@ export class Transcript {
   #pendingState = null;
   #tail = el("div", { class: "tail" }, this.#streaming.node, this.#pending);
   #actions;
+  #lastTop = 0;
 
   /** `actions`: see `renderBlock`. */
   constructor(conversation, actions, signal, onScroll) {
@@ -40,7 +41,11 @@ export class Transcript {
     window.addEventListener("scroll", scrolled, { signal, passive: true });
     window.addEventListener("resize", () => this.#scrollToEnd(), { signal });
     // Opening a tool call moves the end away: do not scroll after it.
-    this.node.addEventListener("toggle", scrolled, { capture: true });
+    const toggled = () => {
+      this.isAtEnd = this.#isNearEnd();
+      onScroll();
+    };
+    this.node.addEventListener("toggle", toggled, { capture: true });
   }
 
   /** Renders the current state of the conversation. Call at most once per frame. */
@@ -98,10 +103,18 @@ export class Transcript {
     fill(this.#pending, pending.map((block) => renderBlock(block, this.#actions)));
   }
 
+  /** Whether the end of the rendered blocks is in sight. Blocks that are not rendered yet do not count. */
+  #isNearEnd() {
+    const page = document.scrollingElement;
+    return this.#later.hidden && page.scrollHeight - page.scrollTop - page.clientHeight < END_PIXELS;
+  }
+
+  /** Only scrolling up leaves the end: the page may have grown since it was scrolled to its end. */
   #scrolled() {
     const page = document.scrollingElement;
-    const below = page.scrollHeight - page.scrollTop - page.clientHeight;
-    this.isAtEnd = this.#to === this.#conversation.blocks.length && below < END_PIXELS;
+    if (this.#isNearEnd()) this.isAtEnd = true;
+    else if (page.scrollTop < this.#lastTop) this.isAtEnd = false;
+    this.#lastTop = page.scrollTop;
     if (!this.#earlier.hidden && this.#earlier.getBoundingClientRect().bottom > -page.clientHeight) this.#showEarlier();
     else if (!this.#later.hidden && this.#later.getBoundingClientRect().top < 2 * page.clientHeight) this.#showLater();
   }
@@ -126,6 +139,9 @@ export class Transcript {
   }
 
   #scrollToEnd() {
-    if (this.isAtEnd) window.scrollTo({ top: document.scrollingElement.scrollHeight, behavior: "instant" });
+    if (!this.isAtEnd) return;
+    const page = document.scrollingElement;
+    window.scrollTo({ top: page.scrollHeight, behavior: "instant" });
+    this.#lastTop = page.scrollTop;
   }
 }
