@@ -179,4 +179,4 @@ async def test_the_environment_of_another_server_is_not_used(tmp_path: Path, ser
     elsewhere = {"QD_URL": "https://elsewhere.example", "QD_KEY": world.key}
     code, told = Nearby(tmp_path, elsewhere).refused("login", "--url", server.url)
     assert code == 2
-    assert "no key" in told
+    assert "No key" in told
