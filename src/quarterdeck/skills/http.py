@@ -140,7 +140,7 @@ async def delete_skill(request: Request, changes: Changes) -> Answer:
             "archived",
             errors.conflict(rules.ARCHIVED),
             "The skill is archived.",
-            "Restore it by setting `archived` to false.",
+            "Unarchive it by setting `archived` to false.",
         ),
     ),
 )

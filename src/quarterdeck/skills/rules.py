@@ -7,7 +7,7 @@ from msgspec import UNSET
 from quarterdeck.core import errors
 from quarterdeck.skills.model import ChangeSkillBody, SkillState
 
-ARCHIVED = "This skill is archived. Restore it to push versions."
+ARCHIVED = "This skill is archived. Unarchive it to push versions."
 IN_USE = "This skill is used by a session. Archive it instead, or remove it from its sessions first."
 NAME_TAKEN = "A skill with this name already exists."
 
