@@ -104,10 +104,14 @@ async def test_list_shows_the_state_of_runs(world: World) -> None:
     expected_last = expected | {done["id"]: {"id": runs[done["id"]], "state": "cancelled"}}
     assert {session_id: item["last_run"] for session_id, item in listed.items()} == expected_last
     assert listed[done["id"]]["last_activity_at"] > listed[running["id"]]["last_activity_at"]
-    # The newest run counts, not the active one.
+    # The active run counts, and not the newest one, which waits for it. Without an active run the newest one counts.
     await world.submit(done["id"])
+    body = {"type": "input", "text": "later", "delivery": "queue"}
+    pending = (await world.post(f"/v1/sessions/{done['id']}/events", body)).json()["run_id"]
     newest = {item["id"]: item["last_run"] for item in await walk(world)}[done["id"]]
     assert newest["state"] == "queued"
+    assert newest["id"] != pending
+    await world.post(f"/v1/runs/{pending}/cancel", None)
     await world.post(f"/v1/runs/{newest['id']}/cancel", None)
     await world.patch(f"/v1/sessions/{queued['id']}", {"archived": True})
     (archived,) = await walk(world, "&archived=true")

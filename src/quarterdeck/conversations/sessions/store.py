@@ -229,11 +229,15 @@ def _stored(settings: ModelOptions) -> Jsonb:
 def _listed(row: tuple[Any, ...], default_model: str) -> ListedSession:
     fields = _fields(row[:11], default_model)
     active_id, active_state, last_id, last_state, last_event_at = row[11:]
+    if active_id is not None:
+        # The newest run may be a pending one.
+        last_id, last_state = active_id, active_state
     return ListedSession(
         **fields,
         active_run=None if active_id is None else ActiveRun(active_id, active_state),
         last_run=None if last_id is None else LastRun(last_id, RunState(last_state)),
-        last_activity_at=last_event_at or fields["created_at"],
+        # Events that a fork has copied are older than the fork.
+        last_activity_at=max(last_event_at or fields["created_at"], fields["created_at"]),
     )
 
 

@@ -45,7 +45,6 @@ AS $$
 DECLARE
     run record;
     end_event_id bigint;
-    dropped text[];
     input_events bigint[];
     input record;
     inputs integer := 0;
@@ -61,9 +60,6 @@ BEGIN
     WHERE e.session_id = run.session_id AND e.id >= run.first_input AND e.run_id = repeated_run_id
       AND e.type IN ('run.failed', 'run.cancelled')
     ORDER BY e.id LIMIT 1;
-    SELECT array_agg(e.data->>'input_id') INTO dropped FROM session_events e
-    WHERE e.session_id = run.session_id AND e.id >= run.first_input AND e.type = 'input.discarded'
-      AND e.data->>'reason' IN ('withdrawn', 'dropped');
 
     SELECT array_agg(found.id ORDER BY found.id) INTO input_events FROM (
         -- Events of earlier releases do not name the accepted input: there it is searched.
@@ -92,7 +88,13 @@ BEGIN
         SELECT e.data->>'input_id' AS id, e.data->>'text' AS content FROM session_events e
         WHERE e.session_id = run.session_id AND e.id = ANY (input_events) ORDER BY e.id
     LOOP
-        CONTINUE WHEN input.id = ANY (dropped);
+        -- LIKE: only then the index session_events_of_input is used.
+        CONTINUE WHEN EXISTS (
+            SELECT FROM session_events d
+            WHERE d.session_id = run.session_id AND d.data->>'input_id' = input.id
+              AND d.type LIKE 'input.%' AND d.type = 'input.discarded'
+              AND d.data->>'reason' IN ('withdrawn', 'dropped')
+        );
         inputs := inputs + 1;
         copied_bytes := copied_bytes + octet_length(input.content);
         IF inputs > 1 AND copied_bytes > max_bytes THEN
