@@ -202,6 +202,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield _take_due
     yield lambda c, a, b: events.notify(c, ["x"])
     yield lambda c, a, b: forks.new_event_ids(c, 2)
+    yield lambda c, a, b: forks.add_no_words(c)
     yield lambda c, a, b: webhooks.encrypted_secrets(c)
     yield lambda c, a, b: workspaces.all_workspaces(c)
     yield lambda c, a, b: workspaces.lock_first_start(c)

@@ -193,7 +193,6 @@ def test_functions_are_executable_by_the_service_role_only(owner: OwnConnection)
         "expire_audit_events",
         "add_conversation_words",
         "backfill_conversation_words",
-        "copy_conversation_words",
     }
     assert all("search_path=app, pg_temp" in str(config) for _, config in definers)
     queue = "FROM pg_proc WHERE pronamespace = 'jobs'::regnamespace"

@@ -95,7 +95,6 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "sessions/forks_store _HAS_EVENT",
         "sessions/forks_store _ENTRIES",
         "sessions/forks_store _LAST_ANSWERS",
-        "sessions/forks_store _COPY_WORDS",
         "sessions/forks_store _COPY",
         "sessions/store _AGENT_SETUP",
         "skills/store _OF_SESSION",
@@ -174,6 +173,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "workspaces/store _ANY_WORKSPACE",
     ),
     "draws ids": ("sessions/forks_store _NEW_IDS",),
+    "a setting of the transaction": ("sessions/forks_store _ADD_NO_WORDS",),
     "about the schema": ("db/migrate _APPLIED", "db/migrate _KNOWN"),
 }
 

@@ -14,9 +14,9 @@ from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import ForkSettings
 from quarterdeck.db.database import Connection
 
-# Copied by one statement. Adding the words of a long text to their index takes tens of milliseconds on a busy machine.
-_BATCH_EVENTS = 50
-_BATCH_BYTES = 1024 * 1024
+# Copied by one statement.
+_BATCH_EVENTS = 1_000
+_BATCH_BYTES = 4 * 1024 * 1024
 _END_OF_LOG = 2**63 - 1
 
 
@@ -44,6 +44,8 @@ async def fork(
     await log.append(connection, fork_id, None, [NewEvent(EventType.SESSION_FORKED, data)])
     ids = await copies.new_event_ids(connection, len(selection.events))
     new_ids = {one.id: new_event_id for one, new_event_id in zip(selection.events, ids, strict=True)}
+    # The search finds these texts in the origin. Adding their words again would take longer than a request may.
+    await copies.add_no_words(connection)
     for batch in fork_selection.batches(selection.events, _BATCH_EVENTS, _BATCH_BYTES):
         run_ids = [fork_selection.fork_run_id(fork_id, one.run_id) for one in batch]
         await copies.copy_events(connection, origin.id, fork_id, batch, run_ids, new_ids, selection.hidden)

@@ -33,8 +33,8 @@ SELECT e.run_id, max(e.id) FROM session_events e
 WHERE e.session_id = %s AND e.type = 'message' AND e.run_id = ANY (%s::uuid[]) GROUP BY e.run_id
 """
 _NEW_IDS = "SELECT nextval('session_event_ids') FROM generate_series(1, %s)"
-# Before the events: the trigger on session_events adds words only for events that have none.
-_COPY_WORDS = "SELECT copy_conversation_words(%s, %s, %s, %s)"
+# For the rest of the transaction the trigger adds no words for the search: see add_conversation_words().
+_ADD_NO_WORDS = "SELECT set_config('app.copies_events', 'on', true)"
 # Inputs have no workspace_id, since they would be counted a second time. next_run_id may name a run that is not copied.
 # What the model does not see is marked in `record`: see read_conversation().
 _COPY = """
@@ -68,6 +68,10 @@ async def new_event_ids(connection: Connection, count: int) -> list[int]:
     return [event_id for (event_id,) in rows]
 
 
+async def add_no_words(connection: Connection) -> None:
+    await connection.execute(_ADD_NO_WORDS)
+
+
 async def copy_events(
     connection: Connection,
     origin_id: UUID,
@@ -78,12 +82,9 @@ async def copy_events(
     hidden: set[int],
 ) -> None:
     """`run_ids`: of the copies. `new_ids`: of all copied events, by their ids in the origin."""
-    old_event_ids = [one.id for one in batch]
-    new_event_ids = [new_ids[one.id] for one in batch]
-    await connection.execute(_COPY_WORDS, (origin_id, fork_id, old_event_ids, new_event_ids))
     values = (
-        old_event_ids,
-        new_event_ids,
+        [one.id for one in batch],
+        [new_ids[one.id] for one in batch],
         list(run_ids),
         [None if one.accepted_id is None else new_ids[one.accepted_id] for one in batch],
         [one.id in hidden for one in batch],

@@ -46,24 +46,6 @@ BEGIN
 END;
 $$;
 
--- For forks. The ids are those of the events in the origin, in ascending order, and of their copies.
-CREATE OR REPLACE FUNCTION copy_conversation_words(
-    origin_id uuid, fork_id uuid, event_ids bigint[], new_event_ids bigint[]
-)
-RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = app, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-AS $$
-BEGIN
-    INSERT INTO conversation_words (session_id, event_id, words)
-    SELECT fork_id, c.new_id, w.words
-    FROM unnest(event_ids, new_event_ids) AS c (old_id, new_id)
-    JOIN conversation_words w ON w.session_id = origin_id AND w.event_id = c.old_id;
-END;
-$$;
-
 -- NULL, which matches nothing, if there is no word in `search`. Long words are split as in texts.
 CREATE OR REPLACE FUNCTION search_query(workspace_id uuid, search text) RETURNS tsquery
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

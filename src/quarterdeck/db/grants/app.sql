@@ -26,7 +26,7 @@ GRANT SELECT, INSERT (id, session_id, api_key_id, secret_hash, prefix, expires_a
     ON app.session_tokens TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_events TO {role};
 GRANT USAGE ON SEQUENCE app.session_event_ids TO {role};
--- Written by a trigger, backfill_conversation_words() and copy_conversation_words().
+-- Written by a trigger and by backfill_conversation_words().
 GRANT SELECT, DELETE ON app.conversation_words TO {role};
 -- FOR UPDATE needs UPDATE on some column, here and below: the most harmless one.
 GRANT SELECT, INSERT, UPDATE (deleted_at), DELETE ON app.deleted_sessions TO {role};
@@ -67,5 +67,5 @@ GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run
     app.find_principals, app.check_submitter, app.take_lock, app.expire_audit_events, app.waiting_inputs,
     app.read_conversation, app.enqueue_run_after, app.waiting_workspaces, app.next_run_job, app.ask_runs_to_leave,
     app.read_log, app.workspace_word, app.short_words, app.search_query, app.matching_sessions,
-    app.backfill_conversation_words, app.copy_conversation_words, app.start_pending_run, app.repeat_inputs
+    app.backfill_conversation_words, app.start_pending_run, app.repeat_inputs
     TO {role};

@@ -44,7 +44,8 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
 BEGIN
-    IF NEW.type NOT IN ('message', 'input.consumed') THEN
+    -- A fork copies events whose words are those of its origin.
+    IF NEW.type NOT IN ('message', 'input.consumed') OR current_setting('app.copies_events', true) = 'on' THEN
         RETURN NULL;
     END IF;
     INSERT INTO conversation_words (session_id, event_id, words)
@@ -53,8 +54,6 @@ BEGIN
     WHERE e.session_id = NEW.session_id
       AND e.id = CASE NEW.type WHEN 'message' THEN NEW.id ELSE NEW.input_event_id END
       AND e.data->>'text' <> ''
-      -- Forks copy the words before the events: making them anew would take many times as long.
-      AND NOT EXISTS (SELECT FROM conversation_words w WHERE w.session_id = e.session_id AND w.event_id = e.id)
     ON CONFLICT DO NOTHING;
     RETURN NULL;
 END;
