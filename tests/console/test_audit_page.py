@@ -66,7 +66,9 @@ async def test_filters_are_in_the_address_and_entries_expand(console: ConsolePag
     await expect(entries).to_have_count(1)
     await page.get_by_label("Object ID", exact=True).fill("not an id")
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("alert")).to_contain_text("Request ")
+    # The user's mistake: trying again does not help, and nobody needs the request ID.
+    await expect(page.get_by_role("alert")).to_be_visible()
+    assert await page.get_by_role("alert").get_by_role("button").count() == 0
     await expect(page.get_by_label("Object ID", exact=True)).to_have_value("not an id")
 
 
@@ -91,6 +93,11 @@ async def test_filter_by_user_and_by_object(console: ConsolePage, world: World) 
     await entries.last.locator("summary").click()
     await entries.last.get_by_role("link", name="Open").click()
     await expect(page).to_have_url(re.compile(f"#/sessions/{session_id}$"))
+    await world.post(f"/v1/sessions/{session_id}/fork", {})
+    await console.open("/audit?action=fork_session")
+    await entries.locator("summary").click()
+    await expect(entries.locator("dt")).to_contain_text(["Forked from", "Before event ID"])
+    await expect(entries.get_by_role("link", name=session_id)).to_be_visible()
 
 
 async def test_every_action_is_in_the_filter(console: ConsolePage, world: World) -> None:

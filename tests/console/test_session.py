@@ -47,7 +47,7 @@ async def test_conversation_by_keyboard_with_steering(console: ConsolePage, worl
     await expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
     await expect(page.get_by_role("article", name="Input")).to_have_count(2)
     await expect(page.get_by_role("article", name="Answer").last).to_contain_text("be brief")
-    await expect(page.get_by_role("img", name="steered 1 time, succeeded.")).to_be_visible()
+    await expect(page.get_by_role("img", name="steered 1 time, completed.")).to_be_visible()
     tool = page.locator("details", has_text="current_time").last
     await tool.locator("summary").focus()
     await page.keyboard.press("Enter")
@@ -55,6 +55,9 @@ async def test_conversation_by_keyboard_with_steering(console: ConsolePage, worl
     log = await log_of(world, session_id)
     assert accepted(log) == ["hello\ndemo: steps 99\ndemo: slow 0.5", "be brief\ndemo: steps 1\ndemo: slow 0"]
     check_log(log)
+    await expect(page.get_by_role("button", name="Copy session ID")).to_be_visible()
+    await page.get_by_role("link", name="All sessions").click()
+    await console.heading("Sessions")
 
 
 @pytest.mark.long

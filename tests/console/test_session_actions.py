@@ -56,7 +56,7 @@ async def test_queue_interrupt_and_withdraw(console: ConsolePage, world: World) 
     await expect(second.get_by_text("Withdrawn", exact=True)).to_be_visible()
     await expect(notes).to_have_count(2)
     await expect(page.get_by_label("Delivery")).to_be_visible()
-    await page.get_by_label("Delivery").select_option("Interrupt current run")
+    await page.get_by_label("Delivery").select_option("Interrupt")
     await expect(page.get_by_role("button", name="Interrupt and send")).to_be_visible()
     await page.get_by_label("Message").fill("this instead")
     await page.get_by_role("button", name="Interrupt and send").click()
@@ -70,6 +70,8 @@ async def test_queue_interrupt_and_withdraw(console: ConsolePage, world: World) 
     # A run whose only input was withdrawn cannot be retried; the interrupted one can.
     await expect(page.get_by_text("■ Cancelled")).to_have_count(2)
     await expect(page.get_by_role("button", name="Retry")).to_have_count(1)
+    # The time in the queue is no part of the duration.
+    await expect(page.locator(".timeline").get_by_text("Not started")).to_have_count(1)
     check_log(await log_of(world, session_id))
 
 
@@ -84,13 +86,13 @@ async def test_retry_remove_and_edit(console: ConsolePage, world: World) -> None
     await expect(page.get_by_text("✕ Failed: ")).to_have_count(2)
     await expect(page.get_by_text("Retry · Read at step 1")).to_be_visible()
     first, second = (page.get_by_role("article", name="Input").nth(number) for number in range(2))
-    await expect(first.get_by_text("Not visible to the model")).to_be_visible()
+    await expect(first.get_by_text("Not visible to the model: retried")).to_be_visible()
     await expect(page.locator(".end").first).to_contain_text("Retried")
     await expect(page.get_by_role("button", name="Retry")).to_have_count(1)
     # A removed input is no longer repeated.
     await second.hover()
     await second.get_by_role("button", name="Remove").click()
-    await expect(second.get_by_text("Not visible to the model")).to_be_visible()
+    await expect(second.get_by_text("Not visible to the model: removed")).to_be_visible()
     await expect(page.get_by_role("button", name="Retry")).to_have_count(0)
     assert await page.get_by_role("button", name="Remove").count() == 0
     await send(page, "hello")
@@ -105,15 +107,17 @@ async def test_retry_remove_and_edit(console: ConsolePage, world: World) -> None
     await third.hover()
     await expect(third.locator(".at")).to_have_css("opacity", "1")
     await third.get_by_role("button", name="Edit").click()
-    await expect(page.get_by_text("Forked from another session")).to_be_visible()
+    origin = page.get_by_label("About this session").get_by_role("link", name="Untitled session")
+    await expect(origin).to_be_visible()
     await expect(page.get_by_label("Message")).to_have_value("hello")
     await expect(page.get_by_text("✕ Failed: ")).to_have_count(2)
     assert await page.get_by_role("button", name="Retry").count() == 0, "the runs belong to the original session"
-    await page.get_by_role("link", name="another session").click()
+    await origin.click()
+    await expect(origin).to_have_count(0)
     await expect(page.get_by_role("article", name="Input")).to_have_count(3)
     assert await log_of(world, session_id) == before
     await choose(page, "Fork")
-    await expect(page.get_by_text("Forked from another session")).to_be_visible()
+    await expect(origin).to_be_visible()
     await expect(page.get_by_role("article", name="Input")).to_have_count(3)
     assert await console.accessibility_problems() == []
 
@@ -140,6 +144,7 @@ async def test_turns_that_the_provider_refused(console: ConsolePage, world: Worl
     await console.sign_in(world.key, f"/sessions/{session_id}")
     await expect(page.locator(".left-out")).to_have_count(2)
     await expect(page.locator("details.left-out")).to_contain_text("look_up")
+    await expect(page.get_by_text("Not visible to the model: refused by the provider")).to_have_count(2)
     await expect(page.locator("article.left-out")).to_contain_text("refused")
     for width in (WIDE, NARROW):
         await console.resize(width)

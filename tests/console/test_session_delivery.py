@@ -104,7 +104,7 @@ async def test_inputs_are_sent_after_leaving_the_page(console: ConsolePage, worl
     await console.heading("Skills")
     await page.context.set_offline(False)
     await eventually(lambda: accepted_in(world, session_id, 2))
-    await page.get_by_role("link", name="Sessions").click()
+    await page.get_by_role("link", name="Sessions", exact=True).click()
     await page.get_by_role("link", name="Untitled session").click()
     # Not twice: the log already contains what the outbox has sent.
     await expect(page.get_by_role("article", name="Input")).to_have_count(2)
@@ -122,7 +122,7 @@ async def test_revoked_key_keeps_the_draft(console: ConsolePage, world: World) -
     await console.sign_in(world.key, f"/sessions/{session_id}")
     message = page.get_by_label("Message")
     await message.fill("a long thought")
-    await page.get_by_role("link", name="Sessions").click()
+    await page.get_by_role("link", name="Sessions", exact=True).click()
     await page.get_by_role("link", name="Untitled session").click()
     await expect(message).to_have_value("a long thought")
     other = await world.new_key()
@@ -159,7 +159,6 @@ async def test_refused_input_becomes_the_draft_again(console: ConsolePage, world
     await world.patch(f"/v1/sessions/{session_id}", {"archived": True})
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("alert")).to_contain_text("archived")
-    await expect(page.get_by_role("alert")).to_contain_text("Request ")
     await expect(message).to_have_value("too late")
     await expect(message).to_be_focused()
     assert await page.get_by_role("article", name="Input").count() == 0

@@ -32,11 +32,16 @@ MARKDOWN = [
         "- a\n- b\n  - c\n\n3. d\n4. e",
         '<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul><ol start="3"><li>d</li><li>e</li></ol>',
     ),
+    (
+        "- [x] a\n- [ ] b\n- [x]c",
+        '<ul><li class="task"><input type="checkbox" disabled="" aria-label="Done"> a</li>'
+        '<li class="task"><input type="checkbox" disabled="" aria-label="Not done"> b</li><li>[x]c</li></ul>',
+    ),
     ("> q\n> r\n\n---", "<blockquote><p>q<br>r</p></blockquote><hr>"),
     (
         "|a|b|\n|-|-:|\n|1|~~2~~|",
         '<div class="table-scroll" tabindex="0"><table><thead><tr><th>a</th><th class="align-right">b</th></tr></thead>'
-        '<tbody><tr><td>1</td><td class="align-right"><s>2</s></td></tr></tbody></table></div>',
+        '<tbody><tr><td class="short">1</td><td class="align-right short"><s>2</s></td></tr></tbody></table></div>',
     ),
     ("<b>x</b> <script>y()</script>", "<p>&lt;b&gt;x&lt;/b&gt; &lt;script&gt;y()&lt;/script&gt;</p>"),
     ("[x](javascript:alert(1)) [y](data:text/html,z)", "<p>[x](javascript:alert(1)) [y](data:text/html,z)</p>"),

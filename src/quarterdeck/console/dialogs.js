@@ -61,8 +61,8 @@ export function formDialog({ title, fields, confirm, danger = false, act }) {
   });
 }
 
-/** Resolves when the dialog is closed. `undismissable`: only the button closes it, for content that cannot be shown again. */
-export function messageDialog({ title, body, confirm = "Done", undismissable = false }) {
+/** Resolves when the dialog is closed. `isPrimary`: whether its button is the main one. `undismissable`: only the button closes it, for content that cannot be shown again. */
+export function messageDialog({ title, body, confirm = "Done", isPrimary = true, undismissable = false }) {
   return /** @type {Promise<void>} */ (new Promise((resolve) => {
     const headingId = uniqueId("dialog");
     // Preventing `cancel` works only for the first Escape, so the key itself is blocked. `closedby` covers the other
@@ -78,7 +78,7 @@ export function messageDialog({ title, body, confirm = "Done", undismissable = f
       },
       el("h2", { id: headingId }, title),
       body,
-      el("div", { class: "buttons" }, el("button", { class: "primary", type: "button", on: { click: () => dialog.close() } }, confirm)),
+      el("div", { class: "buttons" }, el("button", { class: isPrimary && "primary", type: "button", on: { click: () => dialog.close() } }, confirm)),
     );
     document.body.append(dialog);
     dialog.showModal();

@@ -53,15 +53,25 @@ async function showPage() {
     },
   };
   try {
-    if (route === null) fill(main, view.title("Page not found"), el("p", {}, el("a", { href: "#/sessions" }, "All sessions")));
+    if (route === null) fill(main, view.title("Page not found"), allSessions());
     else await (await route.load()).show(view, route.params);
     // Focus the heading unless the page has moved the focus itself.
     if (!signal.aborted && !main.contains(document.activeElement)) main.querySelector("h1")?.focus({ preventScroll: true });
   } catch (error) {
-    if (!signal.aborted) fill(main, view.title("This page could not be loaded"), errorBox(error, showPage));
+    if (!signal.aborted) showError(view, error);
   } finally {
     main.removeAttribute("aria-busy");
   }
+}
+
+function showError(view, error) {
+  const isNotFound = error instanceof ApiError && error.status === 404;
+  const title = isNotFound ? "Not found" : "This page could not be loaded";
+  fill(view.main, view.title(title), errorBox(error, showPage), isNotFound && allSessions());
+}
+
+function allSessions() {
+  return el("p", {}, el("a", { href: "#/sessions" }, "All sessions"));
 }
 
 /** Whether the stored credential is valid. Shows the sign-in page or an error if it is not. */

@@ -12,14 +12,15 @@ export function notice(text) {
   setTimeout(() => node.remove(), NOTICE_MS);
 }
 
-/** An error with its request id and, if `retry` is given, a button to try again. */
+/** An error. If trying again can help, also its request id and, if `retry` is given, a button to try again. */
 export function errorBox(error, retry = null) {
+  const isRetryable = error.isRetryable ?? true;
   return el(
     "div",
     { class: "error", role: "alert" },
     el("p", {}, error.message || "Something went wrong."),
-    error.requestId && el("p", { class: "muted" }, "Request ", el("code", {}, error.requestId), " ", copyButton(error.requestId, "request ID")),
-    retry && el("button", { type: "button", on: { click: retry } }, "Try again"),
+    isRetryable && error.requestId && el("p", { class: "muted" }, "Request ", el("code", {}, error.requestId), " ", copyButton(error.requestId, "request ID")),
+    isRetryable && retry && el("button", { type: "button", on: { click: retry } }, "Try again"),
   );
 }
 

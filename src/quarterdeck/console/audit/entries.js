@@ -3,12 +3,11 @@
 import { get } from "../api.js";
 import { copyButton } from "../clipboard.js";
 import { el, fill } from "../dom.js";
-import { capitalize } from "../format.js";
 import { errorBox, loading } from "../notices.js";
 import { formatDateTime, relativeTime } from "../time_format.js";
 import { userName } from "../users.js";
 import { visibleName, visibleText } from "../visible_text.js";
-import { actionPhrase, objectLink, objectName, objectTypeName } from "./labels.js";
+import { actionPhrase, detailName, objectLink, objectName, objectTypeName } from "./labels.js";
 
 const DAY = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long", year: "numeric" });
 
@@ -91,7 +90,7 @@ function details(item, showHistory) {
     item.session_token_id && ["Session token", idWithCopy(item.session_token_id, "token ID")],
     item.address && ["IP address", el("code", {}, item.address)],
     item.request_id && ["Request", idWithCopy(item.request_id, "request ID")],
-    ...Object.entries(item.detail).map(([key, value]) => [capitalize(key.replaceAll("_", " ")), detailValue(value)]),
+    ...Object.entries(item.detail).map(([key, value]) => [detailName(item, key), detailValue(key, value)]),
   ];
   return el(
     "div",
@@ -110,7 +109,8 @@ function idWithCopy(id, what) {
   return [el("code", {}, id), " ", copyButton(id, what)];
 }
 
-function detailValue(value) {
+function detailValue(key, value) {
+  if (key === "session_id") return el("a", { href: `#/sessions/${encodeURIComponent(value)}` }, value);
   if (Array.isArray(value)) return visibleText(value.map(String).join(", ")) || "None";
   if (value === null) return "None";
   return typeof value === "object" ? el("code", {}, visibleText(JSON.stringify(value))) : visibleText(String(value));

@@ -65,6 +65,12 @@ export function objectTypeName({ object_type: type }) {
   return capitalize(type.replaceAll("_", " ")).replace("Api", "API");
 }
 
+/** The label of a detail: `latest_version` → `Latest version`. */
+export function detailName({ action }, key) {
+  if (action === "fork_session" && key === "session_id") return "Forked from";
+  return capitalize(key.replaceAll("_", " ")).replace(/\bid(s?)$/i, "ID$1").replace(/^Url$/, "URL");
+}
+
 /** The name of the object, or null if it has none. */
 export function objectName({ object_name: name, detail }) {
   return name ?? detail.label ?? detail.name ?? detail.email ?? detail.display_name ?? detail.description ?? null;

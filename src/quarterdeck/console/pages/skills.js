@@ -5,16 +5,17 @@ import { can } from "../credential.js";
 import { field, formDialog } from "../dialogs.js";
 import { el, fill } from "../dom.js";
 import { formatBytes, pluralize } from "../format.js";
-import { emptyState, missingPermission } from "../notices.js";
+import { emptyState, errorBox, missingPermission } from "../notices.js";
 import { navigate, replaceQuery } from "../router.js";
 import { dropZone } from "../skills/drop_zone.js";
 import { setPendingBundle } from "../skills/pending_bundle.js";
 import { ignoreFilesCaution } from "../skills/push_panel.js";
-import { pagedTable } from "../tables.js";
+import { pagedTable, table } from "../tables.js";
 import { relativeTime } from "../time_format.js";
 import { userName } from "../users.js";
 import { visibleName, visibleText } from "../visible_text.js";
 
+const SEARCH_DELAY_MS = 250;
 const NO_VERSIONS = () => el("span", { class: "muted" }, "No versions");
 const COLUMNS = [
   { name: "Name", class: "skill-name", cell: (skill) => el("a", { href: `#/skills/${skill.id}` }, el("bdi", {}, visibleName(skill.name))) },
@@ -33,18 +34,49 @@ export async function show(view) {
   }
   const list = el("div", {});
   const archived = el("input", { type: "checkbox", role: "switch", checked: view.query.get("archived") === "true", on: { change: load } });
+  const search = el("input", {
+    type: "search", maxlength: 200, value: view.query.get("search") ?? "", "aria-label": "Search skills", placeholder: "Search skills",
+    on: { input: onInput },
+  });
+  let timer = null;
+  let lastSearch = 0;
   const create = el(
     "button",
     { class: "primary", type: "button", disabled: !canChange, on: { click: () => createSkill("", null) } },
     "New skill",
   );
 
+  function onInput() {
+    clearTimeout(timer);
+    timer = setTimeout(load, SEARCH_DELAY_MS);
+  }
+
   function load() {
-    const isArchived = archived.checked;
-    replaceQuery(isArchived ? { archived: true } : {});
-    const query = { archived: isArchived };
-    const empty = () => (isArchived ? emptyState("No archived skills") : noSkills());
+    if (view.signal.aborted) return;
+    lastSearch += 1;
+    const text = search.value.trim();
+    const query = { archived: archived.checked };
+    replaceQuery({ ...(text !== "" && { search: text }), ...(query.archived && { archived: true }) });
+    if (text !== "") {
+      showMatches(text.toLowerCase(), query);
+      return;
+    }
+    const empty = () => (query.archived ? emptyState("No archived skills") : noSkills());
     fill(list, pagedTable({ caption: "Skills", columns: COLUMNS, path: "/skills", query, signal: view.signal, empty }));
+  }
+
+  /** The API has no search for skills, so all of them are loaded. */
+  async function showMatches(text, query) {
+    const current = lastSearch;
+    let content;
+    try {
+      const skills = await Array.fromAsync(listAll("/skills", query, view.signal));
+      const found = skills.filter((skill) => `${skill.name}\n${skill.description ?? ""}`.toLowerCase().includes(text));
+      content = found.length > 0 ? table("Skills", COLUMNS, found) : emptyState("No matching skills");
+    } catch (error) {
+      content = errorBox(error, load);
+    }
+    if (!view.signal.aborted && current === lastSearch) fill(list, content);
   }
 
   /** A bundle with the name of an active skill is offered as its next version. */
@@ -61,7 +93,7 @@ export async function show(view) {
     canChange
       ? dropZone({ heading: "Upload a skill", signal: view.signal, onBundle })
       : el("p", { class: "muted" }, "Read-only: your key does not have the permission ", el("code", {}, "skill.manage"), "."),
-    el("div", { class: "toolbar" }, el("label", { class: "choice switch" }, archived, "Show archived")),
+    el("div", { class: "toolbar" }, el("div", { class: "field" }, search), el("label", { class: "choice switch" }, archived, "Show archived")),
     list,
   );
   load();

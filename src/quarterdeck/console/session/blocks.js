@@ -10,14 +10,12 @@ import { timestamp } from "./timestamp.js";
 
 const RUN_ENDS = { succeeded: ["good", "✓"], failed: ["bad", "✕"], cancelled: ["warn", "■"] };
 const TOOL_STATES = { running: "Running…", done: "", unfinished: "No result" };
-const NOT_VISIBLE = "Not visible to the model";
 
 const RENDER = {
   input,
   answer: (block) => answer(longText(block.text, markdown), block),
   tool,
   note: (block) => el("p", { class: "block note" }, block.text, timestamp(block.at)),
-  fork,
   end,
 };
 
@@ -58,7 +56,7 @@ function input(block, { edit, withdraw, drop }) {
   const isStored = block.eventId !== null;
   return el(
     "article",
-    { class: `block input ${block.state} ${block.isLeftOut ? "left-out" : ""}`, "aria-label": "Input" },
+    { class: `block input ${block.state} ${block.leftOut ? "left-out" : ""}`, "aria-label": "Input" },
     el("div", { class: "bubble" }, longText(block.text, (part) => el("p", { class: "preformatted" }, part))),
     el(
       "div",
@@ -68,7 +66,7 @@ function input(block, { edit, withdraw, drop }) {
       block.canDrop && drop && button("Remove", () => drop(block), "Hide this message from the model"),
       isStored && isUnread && withdraw && button("Withdraw", () => withdraw(block)),
       el("p", { class: "stage" }, block.note),
-      block.isLeftOut && el("p", { class: "left-out-note" }, NOT_VISIBLE),
+      block.leftOut && el("p", { class: "left-out-note" }, notVisible(block)),
     ),
   );
 }
@@ -88,13 +86,13 @@ function tool(block) {
   const state = TOOL_STATES[block.state];
   return el(
     "details",
-    { class: `block tool ${block.state} ${block.isLeftOut ? "left-out" : ""}` },
+    { class: `block tool ${block.state} ${block.leftOut ? "left-out" : ""}` },
     el(
       "summary",
       {},
       el("code", {}, visibleName(block.name)),
       state && el("span", { class: "muted" }, ` ${state}`),
-      block.isLeftOut && el("span", { class: "left-out-note" }, NOT_VISIBLE),
+      block.leftOut && el("span", { class: "left-out-note" }, notVisible(block)),
       timestamp(block.at),
     ),
     callArguments === null ? el("p", { class: "muted" }, "No arguments") : [el("h3", {}, "Arguments"), longText(callArguments, pre)],
@@ -102,12 +100,12 @@ function tool(block) {
   );
 }
 
-function pre(text) {
-  return el("pre", { tabindex: "0" }, text);
+function notVisible({ leftOut: reason }) {
+  return `Not visible to the model: ${reason}`;
 }
 
-function fork({ sessionId, at }) {
-  return el("p", { class: "block note" }, "Forked from ", el("a", { href: `#/sessions/${sessionId}` }, "another session"), timestamp(at));
+function pre(text) {
+  return el("pre", { tabindex: "0" }, text);
 }
 
 function end(block, { retry }) {

@@ -6,11 +6,11 @@ import { errorBox } from "../notices.js";
 import { draft, setDraft } from "./drafts.js";
 
 const MAX_SCREEN_SHARE = 0.4;
-/** What happens to a message during a run: the value for the API, the choice and the label of the button. */
+/** What happens to a message during a run: the value for the API, the choice, the label of the button and its tooltip. */
 const DELIVERIES = [
-  ["steer", "Send to current run", "Send to current run"],
-  ["queue", "Queue after current run", "Queue message"],
-  ["interrupt", "Interrupt current run", "Interrupt and send"],
+  ["steer", "Steer", "Send to current run", "The current run reads the message at its next step"],
+  ["queue", "Queue", "Queue message", "The message starts a run after the current one"],
+  ["interrupt", "Interrupt", "Interrupt and send", "The current run is cancelled and the message starts a new one"],
 ];
 
 /**
@@ -23,7 +23,7 @@ export function composer(sessionId, signal, send, isArchived) {
   const attributes = { rows: 1, placeholder: "Message", "aria-label": "Message", "aria-describedby": hint.id };
   const text = el("textarea", { ...attributes, value: draft(sessionId), on: { input: onInput, keydown: onKeydown } });
   const submit = el("button", { type: "submit", class: "primary" }, "Send");
-  const options = DELIVERIES.map(([value, label]) => el("option", { value }, label));
+  const options = DELIVERIES.map(([value, label, , title]) => el("option", { value, title }, label));
   const delivery = el("select", { class: "delivery", "aria-label": "Delivery", hidden: true, on: { change: updateLabel } }, options);
   const cancel = el("button", { type: "button", hidden: true, on: { click: cancelRun } }, "Cancel run");
   const state = el("span", { class: "tag" });
@@ -70,7 +70,8 @@ export function composer(sessionId, signal, send, isArchived) {
   }
 
   function updateLabel() {
-    const [, , label] = DELIVERIES.find(([value]) => value === delivery.value);
+    const [, , label, title] = DELIVERIES.find(([value]) => value === delivery.value);
+    delivery.title = title;
     submit.textContent = runId === null ? "Send" : label;
   }
 

@@ -29,7 +29,6 @@ export class Conversation {
   #streamed = "";
   #isTextMissing = false;
   #handlers = {
-    "session.forked": (event) => this.#add(event, { kind: "fork", sessionId: event.data.session_id }),
     "input.accepted": (event) => this.#inputAccepted(event),
     "input.consumed": (event) => this.#inputConsumed(event),
     "input.discarded": (event) => this.#inputDiscarded(event),
@@ -123,7 +122,7 @@ export class Conversation {
   }
 
   #retried(runId) {
-    this.#context.leaveOut(runId);
+    this.#context.leaveOut(runId, "retried");
     const end = this.#ends.get(runId);
     if (end !== undefined && !end.isRetried) Object.assign(end, { isRetried: true, revision: end.revision + 1 });
   }
@@ -202,7 +201,7 @@ export class Conversation {
   #runFailed(event) {
     const { reason = "", next_run_id: next, refused_by_provider: isRefused } = event.data;
     this.#context.failed(event.run_id);
-    if (isRefused) this.#context.leaveOut(event.run_id);
+    if (isRefused) this.#context.leaveOut(event.run_id, "refused by the provider");
     const moved = next === undefined ? [] : this.#unread.ofRun(event.run_id);
     if (next !== undefined) this.runs.followUp(next, event, moved.length);
     this.#runEnded(event, "failed", `Failed: ${reason}`);
@@ -254,7 +253,7 @@ export class Conversation {
   }
 
   #add({ id, run_id: runId, created_at: at }, block) {
-    const added = { ...block, eventId: id, runId, at, isLeftOut: false, canDrop: false, revision: 0 };
+    const added = { ...block, eventId: id, runId, at, leftOut: null, canDrop: false, revision: 0 };
     this.blocks.push(added);
     return added;
   }

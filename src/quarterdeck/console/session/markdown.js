@@ -11,6 +11,7 @@ const MAX_CHARACTERS = 100_000;
 const MAX_ELEMENTS = 4000;
 // Browsers lay out nested elements recursively.
 const MAX_DEPTH = 64;
+const SHORT_CELL = 16;
 /** @type {any} */
 const purifier = DOMPurify;
 purifier.setConfig({
@@ -87,7 +88,21 @@ function sanitize(html) {
     table.replaceWith(scroller);
     scroller.append(table);
   }
+  // Dates and numbers stay in one line.
+  for (const cell of fragment.querySelectorAll("td")) cell.classList.toggle("short", cell.textContent.length <= SHORT_CELL);
+  for (const item of fragment.querySelectorAll("li")) showTask(item);
   return el("div", { class: "md-block" }, fragment);
+}
+
+/** Replaces the `[x]` or `[ ]` of a task by a checkbox. */
+function showTask(item) {
+  const first = (item.firstElementChild?.localName === "p" && item.firstChild.textContent.trim() === "" ? item.firstElementChild : item).firstChild;
+  const mark = first?.nodeType === Node.TEXT_NODE && /^\[([ x])\] /i.exec(first.data);
+  if (!mark) return;
+  first.data = first.data.slice(mark[0].length);
+  const isDone = mark[1] !== " ";
+  item.classList.add("task");
+  first.before(el("input", { type: "checkbox", disabled: true, checked: isDone, "aria-label": isDone ? "Done" : "Not done" }), " ");
 }
 
 /** Adds the name of the language and a copy button. */

@@ -20,14 +20,14 @@ export class ModelContext {
   }
 
   /** The turns of this run since its last answer are no longer sent to the model. */
-  leaveOut(runId) {
-    for (const block of this.#unanswered.get(runId) ?? []) leaveOut(block);
+  leaveOut(runId, reason) {
+    for (const block of this.#unanswered.get(runId) ?? []) leaveOut(block, reason);
   }
 
   /** One input is no longer sent to the model. Returns whether it was known. */
   drop(inputId) {
     const block = this.#inputsById.get(inputId);
-    if (block !== undefined) leaveOut(block);
+    if (block !== undefined) leaveOut(block, "removed");
     return block !== undefined;
   }
 
@@ -42,6 +42,6 @@ function append(map, key, value) {
   else map.set(key, [value]);
 }
 
-function leaveOut(block) {
-  Object.assign(block, { isLeftOut: true, canDrop: false, revision: block.revision + 1 });
+function leaveOut(block, reason) {
+  Object.assign(block, { leftOut: block.leftOut ?? reason, canDrop: false, revision: block.revision + 1 });
 }

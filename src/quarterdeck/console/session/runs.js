@@ -61,7 +61,7 @@ export class Runs {
     this.#setState(event, "queued");
   }
 
-  /** Returns the total duration in milliseconds, or null if the run is unknown. */
+  /** Returns the duration in milliseconds, or null if the run is unknown or has never started. */
   ended(event, state) {
     const run = this.#byId.get(event.run_id);
     this.revision += 1;
@@ -70,7 +70,7 @@ export class Runs {
     run.until = Date.parse(event.created_at);
     run.phases.at(-1).until = run.until;
     run.texts = [];
-    return run.until - run.from;
+    return runningMs(run);
   }
 
   /** Whether the run received this text. True for every ended run, because its texts are no longer kept. */
@@ -111,4 +111,10 @@ export class Runs {
     run.phases.at(-1).until = at;
     run.phases.push({ state, from: at, until: null });
   }
+}
+
+/** The time since a run has first started, in milliseconds, or null if it has not. */
+export function runningMs(run) {
+  const start = run.phases.find((phase) => phase.state === "running")?.from;
+  return start === undefined ? null : Math.max((run.until ?? Date.now()) - start, 0);
 }

@@ -53,7 +53,7 @@ function modelField(session, signal) {
     },
     () => {}, // The field still works without suggestions.
   );
-  return [field("Model", input, "Leave empty to use the default model."), list];
+  return [field("Model", input, "Choose a model from the list or enter its name. Leave empty to use the default model."), list];
 }
 
 function settingsFields({ temperature = null, max_output_tokens: maxTokens = null, reasoning_effort: effort = null }) {

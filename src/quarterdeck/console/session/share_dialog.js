@@ -78,6 +78,7 @@ export async function shareDialog(sessionId, signal) {
   await messageDialog({
     title: "Share this session",
     confirm: "Close",
+    isPrimary: false,
     body: [
       el("p", {}, "A session token gives access to this session only: to read it, send messages, and cancel or retry runs."),
       el("form", { on: { submit: onSubmit } }, field("Expires after", lifetime), el("div", { class: "buttons" }, create)),

@@ -1,8 +1,9 @@
 // A bar for each run of a session: time queued and running, inputs that steered it, and how it ended.
 
 import { el, fill, svg } from "../dom.js";
-import { capitalize, pluralize } from "../format.js";
+import { pluralize, runStateName } from "../format.js";
 import { formatDateTime, formatDuration } from "../time_format.js";
+import { runningMs } from "./runs.js";
 
 const COLLAPSED_COUNT = 8;
 const EXPANDED_COUNT = 30;
@@ -76,7 +77,7 @@ function runChart(run, scale, width) {
     run.phases.map((phase) => bar(phase, x, until)),
     run.steered.map((time) => steerMark(x(time), time)),
     stateIcon(run.state, end + 11, middle),
-    svg("text", { x: end + 23, y: middle + 4, class: "label" }, formatDuration(durationMs(run))),
+    svg("text", { x: end + 23, y: middle + 4, class: "label" }, durationText(run)),
   );
 }
 
@@ -106,14 +107,13 @@ function stateIcon(state, x, y) {
 
 function legend() {
   const entries = [
-    ["Queued", svg("rect", { class: "queued", x: 1, y: 7, width: 18, height: 6 })],
-    ["Running", svg("rect", { class: "running", x: 1, y: 4, width: 18, height: 12, rx: 1.5 })],
+    ["Queued", svg("rect", { class: "queued", x: 1, y: 7, width: 14, height: 6 }), stateIcon("queued", 24, 10)],
+    ["Running", svg("rect", { class: "running", x: 1, y: 4, width: 14, height: 12, rx: 1.5 }), stateIcon("running", 24, 10)],
     ["Steered", svg("path", { class: "steered", d: "M10 14 l5 -8 h-10 z" })],
-    ["Completed", stateIcon("succeeded", 10, 10)],
-    ...["failed", "cancelled"].map((state) => [capitalize(state), stateIcon(state, 10, 10)]),
+    ...["succeeded", "failed", "cancelled"].map((state) => [runStateName(state), stateIcon(state, 10, 10)]),
   ];
-  const icon = (shape) => svg("svg", { width: 20, height: 20, "aria-hidden": "true" }, shape);
-  return el("p", { class: "legend" }, entries.map(([name, shape]) => el("span", {}, icon(shape), name)));
+  const icon = (shapes) => svg("svg", { width: shapes.length > 1 ? 30 : 20, height: 20, "aria-hidden": "true" }, shapes);
+  return el("p", { class: "legend" }, entries.map(([name, ...shapes]) => el("span", {}, icon(shapes), name)));
 }
 
 /** The accessible description of a bar. */
@@ -121,9 +121,17 @@ function describe(run) {
   const times = { queued: 0, running: 0 };
   for (const phase of run.phases) times[phase.state] += (phase.until ?? Date.now()) - phase.from;
   const steered = run.steered.length > 0 ? `, steered ${pluralize(run.steered.length, "time")}` : "";
-  const state = run.until === null ? `${run.state} now` : run.state;
+  const name = runStateName(run.state).toLowerCase();
+  const state = run.until === null ? `${name} now` : name;
   const durations = `queued ${formatDuration(times.queued)}, running ${formatDuration(times.running)}`;
   return `Run ${run.number}, ${formatDateTime(run.from)}: ${durations}${steered}, ${state}.`;
+}
+
+/** The time a run was running. While it waits, the time it has waited. */
+function durationText(run) {
+  const running = runningMs(run);
+  if (running !== null) return formatDuration(running);
+  return run.until === null ? formatDuration(durationMs(run)) : "Not started";
 }
 
 function durationMs(run) {
