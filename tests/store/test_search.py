@@ -139,7 +139,8 @@ async def test_a_fork_is_found_by_what_is_said_in_it(database_url: str, owner: C
     """What it has from its origin is found there: adding the words of long texts again would take too long."""
     await say(owner, session(0), "A question", by_person=True)
     await say(owner, session(0), "An answer")
-    async with await AsyncConnection.connect(app_url(database_url), autocommit=True) as connection:
+    options = connection_options(DatabaseSettings())
+    async with await AsyncConnection.connect(app_url(database_url), autocommit=True, options=options) as connection:
         origin = await store.get(connection, ids[0], session(0), "demo")
         assert origin is not None
         async with connection.transaction():
