@@ -208,9 +208,7 @@ def test_parameters(operation: Operation) -> None:
         *operation.path_numbers,
     }
     for name in (*operation.path_ids, "Service-Workspace"):
-        # A generated client could not send an optional header with a UUID object (decision 0052).
-        has_format = name != "Service-Workspace" or operation.workspace_required
-        assert found[name]["schema"].get("format") == ("uuid" if has_format else None)
+        assert found[name]["schema"]["format"] == "uuid"
         pattern = found[name]["schema"]["pattern"]
         assert re.search(pattern, "0192F0C1-2a00-7c3e-9d4b-3f1a5c7e9b01")
         assert not re.search(pattern, "{0192f0c1-2a00-7c3e-9d4b-3f1a5c7e9b01}")

@@ -5,7 +5,7 @@ from typing import Any
 
 from quarterdeck.core.pages import DEFAULT_LIMIT, MAX_LIMIT
 from quarterdeck.http.request import MAX_EVENT_ID
-from quarterdeck.http.schemas import UUID, UUID_HEADER
+from quarterdeck.http.schemas import UUID
 from quarterdeck.http.sse import EVENT_STREAM
 
 Json = dict[str, Any]
@@ -69,7 +69,7 @@ PARAMETERS: Json = {
         "in": "header",
         "required": False,
         "description": "ID of the workspace. Default: the workspace of the credential.",
-        "schema": UUID_HEADER,
+        "schema": UUID,
     },
     "RequiredWorkspace": {
         "name": "Service-Workspace",

@@ -13,9 +13,6 @@ UUID: Json = {
     "pattern": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
 }
 
-# An optional header. Without the format: openapi-python-client would make a UUID object of it, which it cannot send.
-UUID_HEADER: Json = {"type": "string", "pattern": UUID["pattern"]}
-
 MOMENT: Json = {"type": "string", "format": "date-time"}
 BINARY: Json = {"type": "string", "format": "binary"}
 
