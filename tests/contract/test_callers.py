@@ -49,7 +49,8 @@ class Objects(Struct, frozen=True):
         assert (await world.push(skill_id, bundle())).status_code == 201
         webhook_id, doomed_id = await world.new_webhook(), await world.new_webhook()
         run_id = (await world.submit(session_id)).json()["run_id"]
-        (accepted,) = await log_of(world, session_id)
+        # A worker may have added others.
+        accepted = (await log_of(world, session_id))[0]
         return cls(
             {
                 "session_id": session_id,
