@@ -17,7 +17,7 @@ from quarterdeck.conversations.runs.model import Submission, Usage, Verdict
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
-from quarterdeck.conversations.sessions.model import SessionBody
+from quarterdeck.conversations.sessions.model import Limits, SessionBody
 from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.settings import SubmitSettings
@@ -44,7 +44,10 @@ def session_of(workspace: Workspace, session: Workspace) -> SessionBody:
         effective_model="demo",
         settings=NO_OPTIONS,
         instructions=None,
-        usage=Usage(0, 0),
+        usage=Usage(0, 0, 0, None),
+        tool_policy={},
+        client_tools=[],
+        limits=Limits(),
         forked_from=None,
         skills=[],
         created_at=datetime.now(UTC),

@@ -1,10 +1,13 @@
 """The interface between a run and any model: turns, tools, steps, failures."""
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import Annotated, Any, Literal, Protocol
 from uuid import UUID
 
 from msgspec import Meta, Struct
+
+from quarterdeck.core.text_types import Text
 
 # The argument that holds the model's text if it wrote no JSON object. Tools answer such a call with an error, so that
 # the model can try again. pydantic-ai uses the same name towards providers.
@@ -40,11 +43,18 @@ class ToolResult(Struct, frozen=True):
 Turn = UserTurn | AssistantTurn | ToolResult
 
 
+class ToolRule(StrEnum):
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
 class ToolSpec(Struct, frozen=True):
-    name: str
-    description: str
-    # JSON Schema of an object.
-    parameters: dict[str, Any]
+    """What a model is told about a tool. Sessions use it too, for the tools of their callers."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    description: Annotated[Text, Meta(max_length=10_000)]
+    parameters: Annotated[dict[str, Any], Meta(description="JSON Schema of an object.")]
 
 
 Temperature = Annotated[float, Meta(ge=0, le=2)]

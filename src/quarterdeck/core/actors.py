@@ -3,7 +3,7 @@
 from datetime import datetime
 from enum import StrEnum
 from operator import is_
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -16,6 +16,17 @@ class ActorBody(Struct, frozen=True):
     user_id: UUID
     display_name: str | None
     primary_email: str | None
+
+
+class Caller(Struct, frozen=True):
+    """A credential and its user, as stored in the session's log. Without the e-mail address: session tokens read it."""
+
+    type: Literal["api_key", "session_token"]
+    id: UUID
+    # null: a session token without a label.
+    label: str | None
+    user_id: UUID
+    display_name: str | None
 
 
 class Permission(StrEnum):
@@ -49,6 +60,8 @@ class Principal(Struct, frozen=True):
     expires_at: datetime | None
     session_id: UUID | None = None
     session_token_id: UUID | None = None
+    # Of a session token: whether it may list and resolve the actions of its session.
+    may_resolve: bool = False
 
     def may(self, permission: Permission) -> bool:
         """A session token needs no permission for its own session."""

@@ -240,6 +240,18 @@ class RunSettings(Struct, frozen=True):
     delta_seconds: Seconds = 0.05
 
 
+_ACTION_EXPIRY_SECONDS = 7 * 24 * 3600
+ActionExpiry = Annotated[int, Meta(ge=1, le=_TEN_YEARS_SECONDS)]
+
+
+class ActionSettings(Struct, frozen=True):
+    # An action without an answer counts as denied after this time.
+    expiry_approval_seconds: ActionExpiry = _ACTION_EXPIRY_SECONDS
+    expiry_tool_result_seconds: ActionExpiry = _ACTION_EXPIRY_SECONDS
+    expiry_unknown_outcome_seconds: ActionExpiry = _ACTION_EXPIRY_SECONDS
+    expiry_budget_seconds: ActionExpiry = _ACTION_EXPIRY_SECONDS
+
+
 class ModelSettings(Struct, frozen=True):
     # Used by sessions that name no model.
     default: str = "demo"
@@ -316,6 +328,7 @@ class Settings(Struct, frozen=True):
     bundle: BundleSettings = BundleSettings()
     worker: WorkerSettings = WorkerSettings()
     run: RunSettings = RunSettings()
+    action: ActionSettings = ActionSettings()
     model: ModelSettings = ModelSettings()
     stream: StreamSettings = StreamSettings()
     webhook: WebhookSettings = WebhookSettings()

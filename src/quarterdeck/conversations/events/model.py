@@ -18,7 +18,12 @@ class EventType(StrEnum):
     RUN_REQUEUED = "run.requeued"
     MESSAGE = "message"
     TOOL_CALL = "tool.call"
+    # Before a call with effects is carried out. A call that has started and has no result may have taken effect.
+    TOOL_STARTED = "tool.started"
     TOOL_RESULT = "tool.result"
+    ACTION_REQUIRED = "action.required"
+    ACTION_RESOLVED = "action.resolved"
+    NOTE = "note"
     CONTEXT_TRIMMED = "context.trimmed"
     RUN_SUCCEEDED = "run.succeeded"
     RUN_FAILED = "run.failed"

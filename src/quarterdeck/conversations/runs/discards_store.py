@@ -15,7 +15,7 @@ WHERE session_id = %s AND data->>'input_id' = %s AND type LIKE 'input.%%' ORDER 
 _WAITS_IN = """
 SELECT id FROM runs
 WHERE session_id = %s AND state NOT IN ('succeeded', 'failed', 'cancelled')
-  AND (id = %s OR state IN ('queued', 'running')) AND consumed_through < %s AND last_input >= %s
+  AND (id = %s OR state IN ('queued', 'running', 'waiting')) AND consumed_through < %s AND last_input >= %s
 ORDER BY id = %s DESC LIMIT 1
 """
 # last_input is the last input that waits, or else consumed_through: then the run can succeed.

@@ -27,9 +27,9 @@ SELECT state, attempt, barren_attempts, steps, input_tokens + output_tokens,
        coalesce(extract(epoch FROM clock_timestamp() - started_at), 0)::float8
 FROM runs WHERE id = %s AND state IN ('queued', 'running')
 """
-_ACTIVE_OF = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running')"
+_ACTIVE_OF = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running', 'waiting')"
 _UNFINISHED_OF = """
-SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running')
+SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running', 'waiting')
 UNION ALL
 SELECT id FROM runs WHERE session_id = %s AND state = 'pending'
 """
@@ -106,8 +106,9 @@ WHERE id = %s OR id IN (
 """
 _CANCEL = """
 UPDATE runs
-SET state = 'cancelled', parked = false, finished_at = clock_timestamp(), updated_at = clock_timestamp()
-WHERE id = %s AND state IN ('pending', 'queued', 'running')
+SET state = 'cancelled', parked = false, waiting_since = NULL, finished_at = clock_timestamp(),
+    updated_at = clock_timestamp()
+WHERE id = %s AND state IN ('pending', 'queued', 'running', 'waiting')
 RETURNING last_input, consumed_through
 """
 _GIVE_BACK = """

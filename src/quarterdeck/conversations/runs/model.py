@@ -86,6 +86,8 @@ class RunState(StrEnum):
     PENDING = "pending"
     QUEUED = "queued"
     RUNNING = "running"
+    # Waits for answers to its actions. It is active and has no job.
+    WAITING = "waiting"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -93,7 +95,9 @@ class RunState(StrEnum):
 
 class Usage(Struct, frozen=True):
     input_tokens: int
+    cached_tokens: Annotated[int, Meta(description="Part of input_tokens.")]
     output_tokens: int
+    cost_usd: Annotated[float | None, Meta(description="null: the price of the model is unknown.")]
 
 
 class RunBody(Struct, frozen=True, kw_only=True):
@@ -105,6 +109,7 @@ class RunBody(Struct, frozen=True, kw_only=True):
     inputs_accepted: int
     inputs_consumed: int
     usage: Usage
+    waiting_for: Annotated[list[UUID], Meta(description="The open actions of the run.")]
     failure: Annotated[str | None, Meta(description="Why the run failed. null: it did not.")]
     created_at: Moment
     started_at: Moment | None

@@ -58,7 +58,7 @@ SELECT enqueue_run(session_id, id) FROM freed
 _LOCK_WITHOUT_ACTIVE = """
 SELECT waiting.session_id FROM (
     SELECT DISTINCT p.session_id FROM runs p WHERE p.state = 'pending' AND NOT EXISTS (
-        SELECT FROM runs a WHERE a.session_id = p.session_id AND a.state IN ('queued', 'running')
+        SELECT FROM runs a WHERE a.session_id = p.session_id AND a.state IN ('queued', 'running', 'waiting')
     )
     LIMIT 100
 ) AS waiting WHERE pg_try_advisory_xact_lock(session_lock(waiting.session_id))

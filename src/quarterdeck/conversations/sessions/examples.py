@@ -2,7 +2,7 @@
 
 from msgspec.structs import asdict
 
-from quarterdeck.agents.model import ModelOptions
+from quarterdeck.agents.model import ModelOptions, ToolRule
 from quarterdeck.conversations.runs.model import RunState, Usage
 from quarterdeck.conversations.sessions.model import (
     ActiveRun,
@@ -10,6 +10,8 @@ from quarterdeck.conversations.sessions.model import (
     CreateSessionBody,
     ForkSessionBody,
     LastRun,
+    Limit,
+    Limits,
     ListedSession,
     SessionBody,
     SessionPage,
@@ -35,7 +37,15 @@ EXAMPLES = (
     CreateSessionBody("Incident review"),
     ChangeSessionBody(title="Incident review, week 9"),
     ForkSessionBody(before_event_id=120),
-    SessionBody(**asdict(_SUMMARY), instructions=None, usage=Usage(5200, 840), forked_from=None),
+    SessionBody(
+        **asdict(_SUMMARY),
+        instructions=None,
+        tool_policy={"add_note": ToolRule.ALLOW, "crm_*": ToolRule.ASK},
+        client_tools=[],
+        limits=Limits(run=Limit(max_cost_usd=2.0)),
+        usage=Usage(5200, 4096, 840, 0.0107),
+        forked_from=None,
+    ),
     SessionPage(
         [
             ListedSession(

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from quarterdeck.agents.model import MaxOutputTokens, ModelOptions, ReasoningEffort, Temperature
+from quarterdeck.agents.model import MaxOutputTokens, ModelOptions, ReasoningEffort, Temperature, ToolRule, ToolSpec
 from quarterdeck.conversations.runs.model import RunState, Usage
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.text_types import Line, Moment, Text
@@ -29,12 +29,43 @@ Instructions = Annotated[Text | None, Meta(description="Instructions for the age
 Skills = Annotated[list[SessionSkill], Meta(max_length=100)]
 
 
+class Limit(Struct, frozen=True):
+    """null: no limit."""
+
+    max_cost_usd: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1, le=2**53)] | None = None
+
+
+class Limits(Struct, frozen=True):
+    """A run that reaches a limit waits for an action of the kind `budget`."""
+
+    run: Limit = Limit()
+    session: Annotated[Limit, Meta(description="All runs of the session together.")] = Limit()
+
+
+ToolPolicy = Annotated[
+    dict[Annotated[str, Meta(pattern=r"^([A-Za-z0-9_-]{1,128}\*?|\*)$")], ToolRule],
+    Meta(
+        max_length=200,
+        description="By name of a tool, or by prefix with `*` at its end. An exact name goes before a prefix, and the "
+        "longest prefix before shorter ones. Tools without an entry: those that only read are allowed, all others ask.",
+    ),
+]
+ClientTools = Annotated[
+    list[ToolSpec],
+    Meta(max_length=100, description="Tools that the caller carries out: each call becomes an action `tool_result`."),
+]
+
+
 class CreateSessionBody(Struct, frozen=True):
     title: Title = None
     model: Model = None
     instructions: Instructions = None
     skills: Skills = []
     settings: ModelOptions | None = None
+    tool_policy: ToolPolicy = {}
+    client_tools: ClientTools = []
+    limits: Limits = Limits()
 
 
 class ChangeSettings(Struct, frozen=True):
@@ -53,6 +84,9 @@ class ChangeSessionBody(Struct, frozen=True):
     instructions: Instructions | UnsetType = UNSET
     skills: Skills | UnsetType = UNSET
     settings: ChangeSettings | UnsetType = UNSET
+    tool_policy: ToolPolicy | UnsetType = UNSET
+    client_tools: ClientTools | UnsetType = UNSET
+    limits: Annotated[Limits | UnsetType, Meta(description="Replaces all limits of the session.")] = UNSET
     archived: Annotated[
         bool | UnsetType,
         Meta(description="An archived session accepts no input. It stays readable and can be unarchived."),
@@ -89,13 +123,16 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 
 class SessionBody(SessionSummary, frozen=True, kw_only=True):
     instructions: str | None
+    tool_policy: ToolPolicy
+    client_tools: ClientTools
+    limits: Limits
     usage: Annotated[Usage, Meta(description="Tokens of all its runs. Changes without a new revision.")]
     forked_from: Annotated[ForkedFrom | None, Meta(description="null: it is not a fork.")]
 
 
 class ActiveRun(Struct, frozen=True):
     id: UUID
-    state: Literal["queued", "running"]
+    state: Literal["queued", "running", "waiting"]
 
 
 class LastRun(Struct, frozen=True):

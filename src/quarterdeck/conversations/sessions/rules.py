@@ -31,7 +31,17 @@ def changed(session: SessionBody, change: ChangeSessionBody, now: datetime) -> S
 
 def changed_fields(before: SessionBody, after: SessionBody) -> list[str]:
     """The names of changed fields, for the audit log, which must not hold their content."""
-    names = ("title", "model", "instructions", "skills", "settings", "archived_at")
+    names = (
+        "title",
+        "model",
+        "instructions",
+        "skills",
+        "settings",
+        "tool_policy",
+        "client_tools",
+        "limits",
+        "archived_at",
+    )
     return [name for name in names if getattr(before, name) != getattr(after, name)]
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from psycopg.types.json import Jsonb
 
-from quarterdeck.agents.model import NO_OPTIONS, ModelOptions
+from quarterdeck.agents.model import NO_OPTIONS, ModelOptions, ToolRule, ToolSpec
 from quarterdeck.conversations.runs.model import RunState, Usage
 from quarterdeck.conversations.sessions.model import (
     ActiveRun,
@@ -14,6 +14,7 @@ from quarterdeck.conversations.sessions.model import (
     CreateSessionBody,
     ForkedFrom,
     LastRun,
+    Limits,
     ListedSession,
     SessionBody,
     SessionSkill,
@@ -25,15 +26,18 @@ from quarterdeck.db.database import Connection
 
 _ADD = """
 INSERT INTO sessions
-    (id, workspace_id, title, model, instructions, settings, created_by, forked_from_session_id, forked_from_event_id)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+    (id, workspace_id, title, model, instructions, settings, tool_policy, client_tools, limits, created_by,
+     forked_from_session_id, forked_from_event_id)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 _ADD_SKILL = "INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%s, %s, %s, %s)"
 _DROP_SKILLS = """
 DELETE FROM session_skills WHERE session_id IN (SELECT id FROM sessions WHERE workspace_id = %s AND id = %s)
 """
 _CHANGE = """
-UPDATE sessions SET title = %s, model = %s, instructions = %s, settings = %s, archived_at = %s, revision = %s
+UPDATE sessions
+SET title = %s, model = %s, instructions = %s, settings = %s, tool_policy = %s, client_tools = %s, limits = %s,
+    archived_at = %s, revision = %s
 WHERE workspace_id = %s AND id = %s
 """
 _AGENT_SETUP = "SELECT model, instructions, settings FROM sessions WHERE id = %s"
@@ -41,7 +45,8 @@ _AGENT_SETUP = "SELECT model, instructions, settings FROM sessions WHERE id = %s
 _PREVENT_DELETION = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
 _GET = """
 SELECT s.id, s.workspace_id, s.title, s.model, s.settings, used.skills, s.archived_at, s.revision,
-       u.id, u.display_name, u.email, s.instructions, spent.input_tokens, spent.output_tokens,
+       u.id, u.display_name, u.email, s.instructions, s.tool_policy, s.client_tools, s.limits,
+       spent.input_tokens, spent.cached_tokens, spent.output_tokens, spent.cost_usd,
        s.forked_from_session_id, s.forked_from_event_id
 FROM sessions s JOIN users u ON u.id = s.created_by
 CROSS JOIN LATERAL (
@@ -50,7 +55,9 @@ CROSS JOIN LATERAL (
 ) AS used
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(r.input_tokens), 0)::bigint AS input_tokens,
-           coalesce(sum(r.output_tokens), 0)::bigint AS output_tokens
+           coalesce(sum(r.cached_tokens), 0)::bigint AS cached_tokens,
+           coalesce(sum(r.output_tokens), 0)::bigint AS output_tokens,
+           sum(r.cost_usd)::float8 AS cost_usd
     FROM runs r WHERE r.session_id = s.id
 ) AS spent
 WHERE s.workspace_id = %s AND s.id = %s
@@ -70,7 +77,7 @@ CROSS JOIN LATERAL (
     FROM session_skills k WHERE k.session_id = s.id
 ) AS used
 LEFT JOIN LATERAL (
-    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running') LIMIT 1
+    SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id AND r.state IN ('queued', 'running', 'waiting') LIMIT 1
 ) AS active ON true
 LEFT JOIN LATERAL (
     SELECT r.id, r.state FROM runs r WHERE r.session_id = s.id ORDER BY r.session_id DESC, r.id DESC LIMIT 1
@@ -137,14 +144,16 @@ async def add(
 ) -> None:
     values = (session_id, workspace_id, session.title, session.model, session.instructions)
     origin = (None, None) if forked_from is None else (forked_from.session_id, forked_from.event_id)
-    await connection.execute(_ADD, (*values, _stored(session.settings or NO_OPTIONS), user_id, *origin))
+    settings = _stored(session.settings or NO_OPTIONS)
+    await connection.execute(_ADD, (*values, settings, *_tool_settings(session), user_id, *origin))
     await _add_skills(connection, session_id, session.skills)
 
 
 async def change(connection: Connection, session: SessionBody) -> None:
     settings = _stored(session.settings)
-    values = (session.title, session.model, session.instructions, settings, session.archived_at, session.revision)
-    await connection.execute(_CHANGE, (*values, session.workspace_id, session.id))
+    values = (session.title, session.model, session.instructions, settings, *_tool_settings(session))
+    state = (session.archived_at, session.revision)
+    await connection.execute(_CHANGE, (*values, *state, session.workspace_id, session.id))
     await connection.execute(_DROP_SKILLS, (session.workspace_id, session.id))
     await _add_skills(connection, session.id, session.skills)
 
@@ -156,8 +165,11 @@ async def get(connection: Connection, workspace_id: UUID, session_id: UUID, defa
     return SessionBody(
         **_fields(row[:11], default_model),
         instructions=row[11],
-        usage=Usage(row[12], row[13]),
-        forked_from=None if row[14] is None else ForkedFrom(row[14], row[15]),
+        tool_policy=msgspec.convert(row[12], dict[str, ToolRule]),
+        client_tools=msgspec.convert(row[13], list[ToolSpec]),
+        limits=msgspec.convert(row[14], Limits),
+        usage=Usage(*row[15:19]),
+        forked_from=None if row[19] is None else ForkedFrom(row[19], row[20]),
     )
 
 
@@ -220,6 +232,15 @@ async def _add_skills(connection: Connection, session_id: UUID, skills: list[Ses
     if skills:
         rows = [(session_id, position, skill.skill_id, skill.version) for position, skill in enumerate(skills)]
         await connection.cursor().executemany(_ADD_SKILL, rows)
+
+
+def _tool_settings(session: CreateSessionBody | SessionBody) -> tuple[Jsonb, Jsonb, Jsonb]:
+    """The columns tool_policy, client_tools and limits."""
+    return (
+        Jsonb(session.tool_policy),
+        Jsonb(msgspec.to_builtins(session.client_tools)),
+        Jsonb(msgspec.to_builtins(session.limits)),
+    )
 
 
 def _stored(settings: ModelOptions) -> Jsonb:

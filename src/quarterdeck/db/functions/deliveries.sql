@@ -17,7 +17,7 @@ BEGIN
         SELECT p.id FROM runs p WHERE p.session_id = target_session_id AND p.state = 'pending'
         ORDER BY p.last_input LIMIT 1
     ) AND NOT EXISTS (
-        SELECT FROM runs a WHERE a.session_id = target_session_id AND a.state IN ('queued', 'running')
+        SELECT FROM runs a WHERE a.session_id = target_session_id AND a.state IN ('queued', 'running', 'waiting')
     )
     RETURNING r.id INTO started_run_id;
     IF FOUND THEN

@@ -159,7 +159,7 @@ BEGIN
             -- Starts again when nothing waits: workers of earlier releases consume without counting.
             unconsumed_bytes =
                 CASE WHEN r.consumed_through = r.last_input THEN 0 ELSE r.unconsumed_bytes END + input_bytes
-        WHERE r.session_id = session_ids[i] AND r.state IN ('queued', 'running')
+        WHERE r.session_id = session_ids[i] AND r.state IN ('queued', 'running', 'waiting')
           AND (r.consumed_through = r.last_input
                OR (r.inputs_accepted - r.inputs_consumed < run_waiting_inputs
                    AND r.unconsumed_bytes + input_bytes <= run_waiting_bytes))
@@ -174,7 +174,7 @@ BEGIN
                               first_input, takes_over)
             VALUES (run_id, session_ids[i], caller.workspace_id, 'queued', event_id, event_id - 1, input_bytes,
                     event_id, '{}')
-            ON CONFLICT (session_id) WHERE state IN ('queued', 'running') DO NOTHING;
+            ON CONFLICT (session_id) WHERE state IN ('queued', 'running', 'waiting') DO NOTHING;
             IF NOT FOUND THEN
                 -- There is an active run, and the UPDATE passed over it.
                 verdict := 'full';

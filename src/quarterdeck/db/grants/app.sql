@@ -19,10 +19,11 @@ GRANT SELECT, INSERT, UPDATE (ended_at, joined_at) ON app.members TO {role};
 GRANT SELECT, INSERT (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by, expires_at),
     UPDATE (expires_at, last_used_at, revoked_at, replaced_by) ON app.api_keys TO {role};
 
-GRANT SELECT, INSERT, UPDATE (title, model, instructions, settings, archived_at, revision), DELETE
+GRANT SELECT, INSERT, UPDATE (title, model, instructions, settings, tool_policy, client_tools, limits, archived_at, revision), DELETE
     ON app.sessions TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_skills TO {role};
-GRANT SELECT, INSERT (id, session_id, api_key_id, secret_hash, prefix, expires_at), UPDATE (revoked_at)
+GRANT SELECT, INSERT (id, session_id, api_key_id, secret_hash, prefix, expires_at, label, may_resolve),
+    UPDATE (revoked_at)
     ON app.session_tokens TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_events TO {role};
 GRANT USAGE ON SEQUENCE app.session_event_ids TO {role};
@@ -35,8 +36,12 @@ GRANT SELECT, INSERT, UPDATE (deleted_at), DELETE ON app.deleted_sessions TO {ro
 GRANT SELECT, INSERT,
     UPDATE (state, attempt, barren_attempts, parked, last_input, consumed_through, inputs_accepted, inputs_consumed,
             unconsumed_bytes, steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at,
-            unanswered_left_out, retried_from)
+            unanswered_left_out, retried_from, waiting_since, waited_seconds, setup, cached_tokens, cost_usd, max_cost_usd,
+            max_tokens)
     ON app.runs TO {role};
+
+GRANT SELECT, INSERT, UPDATE (state, resolved_at, resolved_by, resolution) ON app.actions TO {role};
+GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, output_tokens, cost_usd) ON app.run_usage TO {role};
 
 GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};
 

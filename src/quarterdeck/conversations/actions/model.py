@@ -1,0 +1,131 @@
+"""Actions: what runs wait for."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from quarterdeck.core.actors import Caller
+from quarterdeck.core.text_types import Moment, Text
+
+
+class ActionKind(StrEnum):
+    # May the tool be called?
+    APPROVAL = "approval"
+    # The caller carries out the call and sends its result.
+    TOOL_RESULT = "tool_result"
+    # A worker was lost during the call: nobody knows whether it took effect.
+    UNKNOWN_OUTCOME = "unknown_outcome"
+    # A limit of cost or tokens is reached.
+    BUDGET = "budget"
+
+
+class ActionState(StrEnum):
+    OPEN = "open"
+    RESOLVED = "resolved"
+    # Nobody answered in time. Counts as denied.
+    EXPIRED = "expired"
+    # The run was cancelled.
+    CANCELLED = "cancelled"
+
+
+class Decision(StrEnum):
+    ALLOW = "allow"
+    DENY = "deny"
+    RETRY = "retry"
+    DONE = "done"
+    FAILED = "failed"
+    RAISE = "raise"
+    STOP = "stop"
+
+
+class LimitScope(StrEnum):
+    RUN = "run"
+    SESSION = "session"
+    # All runs of a workspace since midnight UTC.
+    DAY = "day"
+
+
+class ReachedLimit(Struct, frozen=True):
+    """A limit, and what was used of it when it was reached."""
+
+    scope: LimitScope
+    limit: Literal["max_cost_usd", "max_tokens"]
+    maximum: float
+    used: float
+
+
+class ResolveActionBody(Struct, frozen=True, omit_defaults=True):
+    """The answer. Which fields belong to it depends on the kind of the action."""
+
+    decision: Annotated[
+        Decision | UnsetType,
+        Meta(
+            description="approval: `allow` or `deny`. unknown_outcome: `retry`, `done` or `failed`. budget: `raise` or "
+            "`stop`. tool_result: none."
+        ),
+    ] = UNSET
+    message: Annotated[Text | UnsetType, Meta(description="approval: told to the model with a denial.")] = UNSET
+    arguments: Annotated[
+        dict[str, Any] | UnsetType, Meta(description="approval: replaces the arguments of the model.")
+    ] = UNSET
+    remember: Annotated[
+        Literal["session"] | UnsetType,
+        Meta(description="approval: allows this tool for the rest of the session."),
+    ] = UNSET
+    result: Annotated[Any, Meta(description="tool_result, unknown_outcome: text or JSON for the model.")] = UNSET
+    is_error: Annotated[bool | UnsetType, Meta(description="tool_result: the call failed.")] = UNSET
+    max_cost_usd: Annotated[
+        Annotated[float, Meta(gt=0, le=1e9)] | UnsetType, Meta(description="budget: the new limit of cost.")
+    ] = UNSET
+    max_tokens: Annotated[
+        Annotated[int, Meta(ge=1, le=2**53)] | UnsetType, Meta(description="budget: the new limit of tokens.")
+    ] = UNSET
+
+
+class ActionBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    session_id: UUID
+    run_id: UUID
+    kind: ActionKind
+    state: ActionState
+    call_id: Annotated[str | None, Meta(description="The tool call in the log. null: a budget.")]
+    tool: Annotated[str | None, Meta(description="null: a budget.")]
+    arguments: Annotated[dict[str, Any] | None, Meta(description="As the model gave them. null: a budget.")]
+    reached: Annotated[ReachedLimit | None, Meta(description="The limit of a budget. null: another kind.")]
+    reason: Annotated[str, Meta(description="Why the run waits, in one sentence.")]
+    created_at: Moment
+    expires_at: Annotated[Moment, Meta(description="Without an answer until then, it counts as denied.")]
+    resolved_at: Annotated[Moment | None, Meta(description="null: it is open.")]
+    resolved_by: Annotated[Caller | None, Meta(description="null: nobody answered.")]
+    resolution: Annotated[dict[str, Any] | None, Meta(description="The answer. null: there is none.")]
+
+
+class ActionPage(Struct, frozen=True):
+    items: list[ActionBody]
+    next_cursor: UUID | None
+
+
+class NewAction(Struct, frozen=True, kw_only=True):
+    """An action to be stored."""
+
+    kind: ActionKind
+    reason: str
+    step: int | None = None
+    call_id: str | None = None
+    tool: str | None = None
+    arguments: dict[str, Any] | None = None
+    attempt: int | None = None
+    reached: ReachedLimit | None = None
+
+
+class CallAction(Struct, frozen=True):
+    """An action of a call of the current step, as a worker reads it."""
+
+    kind: ActionKind
+    state: ActionState
+    call_id: str
+    # Of an unknown outcome: the attempt that started the call.
+    attempt: int | None
+    resolution: dict[str, Any] | None
