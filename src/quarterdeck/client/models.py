@@ -103,7 +103,7 @@ class ListedSession(SessionSummary, frozen=True, kw_only=True):
     active_run: ActiveRun | None
     """The active run. null: none."""
     last_run: LastRun | None
-    """The newest run. null: there is none yet."""
+    """The active run, otherwise the newest. null: no runs yet."""
     last_activity_at: datetime
     """Time of the last event, or of its creation."""
 

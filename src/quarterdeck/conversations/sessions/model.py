@@ -105,7 +105,7 @@ class LastRun(Struct, frozen=True):
 
 class ListedSession(SessionSummary, frozen=True, kw_only=True):
     active_run: Annotated[ActiveRun | None, Meta(description="The active run. null: none.")]
-    last_run: Annotated[LastRun | None, Meta(description="The newest run. null: there is none yet.")]
+    last_run: Annotated[LastRun | None, Meta(description="The active run, otherwise the newest. null: no runs yet.")]
     last_activity_at: Annotated[Moment, Meta(description="Time of the last event, or of its creation.")]
 
 
