@@ -155,7 +155,8 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
         ]
     )
     say("")
-    print_table(runs.COLUMNS, map(runs.row, last), empty="No runs yet.")
+    empty = "No runs yet." if session.forked_from is None else "No runs since the fork."
+    print_table(runs.COLUMNS, map(runs.row, last), empty=empty)
 
 
 @app.command()

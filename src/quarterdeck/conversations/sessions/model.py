@@ -105,7 +105,8 @@ class LastRun(Struct, frozen=True):
 
 class ListedSession(SessionSummary, frozen=True, kw_only=True):
     active_run: Annotated[ActiveRun | None, Meta(description="The active run. null: none.")]
-    last_run: Annotated[LastRun | None, Meta(description="The active run, otherwise the newest. null: no runs yet.")]
+    last_run: Annotated[LastRun | None, Meta(description="The active run, otherwise the newest. null: none yet.")]
+    forked_from: Annotated[ForkedFrom | None, Meta(description="null: it is not a fork.")]
     last_activity_at: Annotated[Moment, Meta(description="Time of the last event, or of its creation.")]
 
 
