@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quarterdeck.cli import find
+from quarterdeck.cli import completion, find
 from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, date, duration, expiration, text
@@ -57,7 +57,12 @@ def create(
 @app.command()
 def revoke(
     session_id: SessionId,
-    token: Annotated[str, typer.Argument(parser=text, metavar="TOKEN", help="ID or ID prefix of the token.")],
+    token: Annotated[
+        str,
+        typer.Argument(
+            parser=text, metavar="TOKEN", help="ID or ID prefix of the token.", autocompletion=completion.tokens
+        ),
+    ],
     yes: Yes = False,
     profile: Profile = None,
     as_json: AsJson = False,
