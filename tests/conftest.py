@@ -1,6 +1,7 @@
 """Fixtures for all tests: PostgreSQL, a database cloned from a migrated template, a served API."""
 
 import os
+import shutil
 import signal
 import tempfile
 from collections import Counter
@@ -29,7 +30,13 @@ settings.load_profile("no_deadline")
 TEMPLATE = f"quarterdeck_template_{os.environ.get('PYTEST_XDIST_WORKER', 'only')}"
 
 
-def pytest_configure() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if os.geteuid() == 0 and config.option.basetemp is None:
+        # Every start of pytest closes /tmp/pytest-of-root to other users. The embedded PostgreSQL of a test in another
+        # run is such a user, and could no longer reach its files. --basetemp keeps the files of the tests.
+        config.option.basetemp = tempfile.mkdtemp(prefix="qd-pytest-")
+        config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
     # A shell ignores SIGINT in background jobs, and every process that the tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Each httpx client would load the CA certificates again, which takes longer than most tests.

@@ -195,6 +195,13 @@ async def test_completion_offers_ids_with_names(tmp_path: Path, server: Server, 
     assert f"{session_id}\tRelease plan" in complete(person, f"qd send {session_id[:10]}")
     assert [line.split("\t")[0] for line in complete(person, "qd skills versions gr")] == ["greeting"]
     assert any(line.endswith("\ttest") for line in complete(person, "qd keys revoke "))
+    token_id = (await world.post(f"/v1/sessions/{session_id}/tokens", {})).json()["id"]
+    (offered,) = complete(person, "qd tokens revoke 'Release plan' ")
+    assert offered.startswith(f"{token_id}\tqds_")
+    assert "demo" in complete(person, "qd sessions create --model d")
+    assert complete(person, "qd sessions create --skill gre")[0].startswith("greeting\t")
+    assert complete(person, "qd audit --type ses") == ["session", "session_token"]
+    assert complete(person, "qd webhooks create --event run.f") == ["run.failed"]
     # Without a server there is nothing to offer, and no message.
     away = Nearby(tmp_path, {"QD_URL": "http://127.0.0.1:9", "QD_KEY": "qd_live_x"})
     assert complete(away, "qd sessions show ") == [""]

@@ -58,6 +58,9 @@ async def test_whoami_of_a_token_shows_its_session(tmp_path: Path, server: Serve
     told = person.done("whoami")
     assert session_id in told
     assert f"{token[:17]}…" in told
+    # The user has no name, and a token may not see the email address.
+    user_id = person.json("whoami")["user"]["user_id"]
+    assert f"User {user_id[:8]}\n" in told
     assert token not in told
 
 

@@ -134,4 +134,5 @@ def test_first_start_shows_the_key_once(tmp_path: Path) -> None:
             f"{serving.url}/v1/sessions", json={}, headers={"Authorization": f"Bearer {key}"}, timeout=60
         )
     assert again.status_code == 201
+    assert again.json()["created_by"]["display_name"] == "Owner"
     assert "qd_live_" not in (tmp_path / "second").read_text()

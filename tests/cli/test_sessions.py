@@ -93,8 +93,12 @@ async def test_send_prints_outcome_and_run(tmp_path: Path, server: Server, world
     assert [json.loads(line) for line in exported[:2]] == accepted
     assert person.done("sessions", "export", session_id, "--markdown", "-o", "log.md").startswith("wrote log.md (")
     assert "two\nlines" in (tmp_path / "log.md").read_text("utf-8")
+    person.done("sessions", "rename", session_id, "Plan")
     fork_id = person.done("sessions", "fork", session_id, "--before", str(accepted[1]["id"])).strip()
-    assert session_id in person.done("sessions", "show", fork_id)
+    shown = person.qd("sessions", "show", fork_id)
+    assert session_id in shown.stdout
+    assert "Plan (fork)" in shown.stdout
+    assert "No runs since the fork." in shown.stderr
 
 
 async def test_send_waits_for_the_answer(tmp_path: Path, database_url: str) -> None:

@@ -99,6 +99,14 @@ async def test_a_push_that_is_probably_a_mistake_needs_force(tmp_path: Path, ser
     push = ("skills", "push", "greeting", "greeting", "--create")
     refused = {}
     refused["template"] = person.refused(*push)
+    assert (
+        "SKILL.md: warning: the description is the one of the template."
+        in person.qd("skills", "lint", "greeting").stderr
+    )
+    (tmp_path / "greeting" / "SKILL.md").unlink()
+    person.done("skills", "init", "greeting", "--description", 'Say "hello": loudly')
+    assert person.qd("skills", "lint", "greeting").stderr == ""
+    assert person.refused(*push) == refused["template"]
     refused["name"] = person.refused("skills", "push", "other", "greeting", "--create")
     folder_with(tmp_path / "bad", SKILL__md=skill_md("bad", description="''"), a__txt="")
     (tmp_path / "bad" / "aux").write_text("")

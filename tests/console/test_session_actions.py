@@ -120,6 +120,8 @@ async def test_retry_remove_and_edit(console: ConsolePage, world: World) -> None
     await expect(origin).to_be_visible()
     await expect(page.get_by_role("article", name="Input")).to_have_count(3)
     assert await console.accessibility_problems() == []
+    await page.get_by_role("navigation").get_by_role("link", name="Sessions").click()
+    await expect(page.get_by_role("row").filter(has_text="Forked")).to_have_count(2)
 
 
 async def test_turns_that_the_provider_refused(console: ConsolePage, world: World) -> None:

@@ -255,6 +255,7 @@ async def test_a_fork_goes_on_with_the_same_history(world: World, stand_in: Stan
     forked = await fork(world, session_id)
     assert forked["forked_from"] == {"session_id": session_id, "event_id": None}
     (listed,) = [one for one in (await world.get("/v1/sessions")).json()["items"] if one["id"] == forked["id"]]
+    assert (listed["last_run"], listed["forked_from"]) == (None, forked["forked_from"])
     assert listed["last_activity_at"] >= listed["created_at"]
     copy = await log_of(world, forked["id"])
     assert copy[0]["type"] == "session.forked"

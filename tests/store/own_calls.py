@@ -128,7 +128,7 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.succeed(c, a.run, 1)
     yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "x")
     yield lambda c, a, b: lifecycle.leave_out_refused(c, a.session, a.ended_run)
-    yield lambda c, a, b: creation.leave_out_retried(c, a.session, a.ended_run, a.run)
+    yield lambda c, a, b: creation.leave_out_retried(c, a.session, a.ended_run)
     yield lambda c, a, b: lifecycle.cancel(c, a.run)
     yield lambda c, a, b: lifecycle.give_back(c, a.run, 1)
     yield lambda c, a, b: lifecycle.continue_in(c, a.ended_run, new_id())

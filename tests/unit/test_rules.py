@@ -7,9 +7,11 @@ import pytest
 
 from quarterdeck.api_keys import rules
 from quarterdeck.conversations.session_tokens.rules import token_expiry
+from quarterdeck.conversations.sessions.rules import fork_title
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.settings import TokenSettings
+from quarterdeck.core.text_types import MAX_LINE_LENGTH
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -90,3 +92,20 @@ def test_expiry_of_a_token_that_is_refused(own: datetime | None, asked: datetime
 def test_permissions_read_the_same_however_they_were_asked_for() -> None:
     asked = [Permission.SKILL_MANAGE, Permission.WORKSPACE_READ, Permission.SKILL_MANAGE]
     assert rules.ordered(asked) == [Permission.WORKSPACE_READ, Permission.SKILL_MANAGE]
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"),
+    [
+        (None, None),
+        ("Plan", "Plan (fork)"),
+        ("Plan (fork)", "Plan (fork 2)"),
+        ("Plan (fork 99)", "Plan (fork 100)"),
+        ("Plan (fork 0)", "Plan (fork 0) (fork)"),
+        ("a" * MAX_LINE_LENGTH, "a" * (MAX_LINE_LENGTH - 8) + "… (fork)"),
+        ("a" * (MAX_LINE_LENGTH - 7), "a" * (MAX_LINE_LENGTH - 7) + " (fork)"),
+    ],
+)
+def test_title_of_a_fork(title: str | None, expected: str | None) -> None:
+    assert fork_title(title) == expected
+    assert expected is None or len(expected) <= MAX_LINE_LENGTH

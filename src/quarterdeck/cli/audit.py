@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quarterdeck.cli import find
+from quarterdeck.cli import completion, find
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.options import AsJson, Limit, Profile, date, duration, line, text
 from quarterdeck.cli.output import actor_name, cell, date_text, print_list
@@ -47,7 +47,13 @@ def audit(
     ] = None,
     type_: Annotated[
         str | None,
-        typer.Option("--type", parser=_type, metavar="TYPE", help=f"Only objects of this type: {', '.join(_TYPES)}."),
+        typer.Option(
+            "--type",
+            parser=_type,
+            metavar="TYPE",
+            help=f"Only objects of this type: {', '.join(_TYPES)}.",
+            autocompletion=completion.one_of(_TYPES),
+        ),
     ] = None,
     object_: Annotated[
         str | None,

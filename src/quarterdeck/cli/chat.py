@@ -26,7 +26,12 @@ def chat_command(
     title: Annotated[str | None, typer.Option(parser=line, metavar="TITLE", help="Title of the new session.")] = None,
     model: Annotated[
         str | None,
-        typer.Option(parser=line, metavar="MODEL", help="Model of the new session. Default: set by the server."),
+        typer.Option(
+            parser=line,
+            metavar="MODEL",
+            help="Model of the new session. Default: set by the server.",
+            autocompletion=completion.models,
+        ),
     ] = None,
     profile: Profile = None,
 ) -> None:

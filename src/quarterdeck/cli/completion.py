@@ -1,4 +1,5 @@
-"""Shell completion of IDs and names: a request or two, and nothing at all if they fail or take long."""
+"""Shell completion of IDs, names and fixed values. Those of the server take a request or two, and are left out if that
+fails or takes long."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -76,6 +77,30 @@ def webhooks(ctx: typer.Context, incomplete: str) -> Completions:
         return _ids((one.id, one.description or one.url) for one in found)
 
     return _complete(ctx, incomplete, fetch)
+
+
+def tokens(ctx: typer.Context, incomplete: str) -> Completions:
+    """Active tokens of the session that the command names."""
+    from quarterdeck.cli.find import session_id
+
+    def fetch(client: "Client") -> Completions:
+        found = client.list_session_tokens(session_id(client, ctx.params["session_id"]), limit=_MAX_ITEMS).items
+        return _ids((one.id, one.prefix) for one in found if one.revoked_at is None)
+
+    return _complete(ctx, incomplete, fetch)
+
+
+def models(ctx: typer.Context, incomplete: str) -> Completions:
+    return _complete(ctx, incomplete, lambda client: [(one.model, "") for one in client.list_models().items])
+
+
+def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:
+    """Fixed values of an option."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [value for value in values if value.startswith(incomplete)]
+
+    return complete
 
 
 def _ids(found: Iterable[tuple[UUID, str]]) -> Completions:

@@ -8,8 +8,7 @@ import typer
 from quarterdeck.cli import find
 from quarterdeck.cli.arguments import KeyId
 from quarterdeck.cli.connection import client_for, connect, open_client
-from quarterdeck.cli.exit_codes import UsageError
-from quarterdeck.cli.options import AsJson, Limit, Permissions, Profile, Yes, confirm, date, duration, line
+from quarterdeck.cli.options import AsJson, Limit, Permissions, Profile, Yes, confirm, date, duration, expiration, line
 from quarterdeck.cli.output import cell, date_text, note, print_json, print_list, say
 
 if TYPE_CHECKING:
@@ -49,10 +48,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create an API key and print its secret. The secret is shown only once."""
-    if expires_in is not None:
-        if expires_at is not None:
-            raise UsageError("Use either --expires-at or --expires-in")
-        expires_at = datetime.now(UTC) + expires_in
+    expires_at = expiration(expires_at, expires_in)
     with open_client(profile) as client:
         _show_secret(client.create_api_key(label=label, permissions=permission, expires_at=expires_at), as_json=as_json)
 

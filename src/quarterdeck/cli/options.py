@@ -75,6 +75,13 @@ def duration(text: str) -> timedelta:
     return timedelta(seconds=int(found[1]) * _UNIT_SECONDS[found[2]])
 
 
+def expiration(at: datetime | None, after: timedelta | None) -> datetime | None:
+    """From `--expires-at` and `--expires-in`, of which at most one is given."""
+    if at is not None and after is not None:
+        raise UsageError("Use either --expires-at or --expires-in")
+    return at if after is None else datetime.now(UTC) + after
+
+
 def count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) == int(text)):
         raise typer.BadParameter(f"{text!r} is not a number from 1 to 999999999")

@@ -189,7 +189,8 @@ def date_text(date: datetime | None) -> str:
 
 
 def actor_name(actor: "ActorBody") -> str:
-    return actor.display_name or actor.primary_email or str(actor.user_id)
+    """As in the console. Session tokens see no email address, so they know some users by ID only."""
+    return actor.display_name or actor.primary_email or f"User {str(actor.user_id)[:8]}"
 
 
 def size(count: int) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID
 import typer
 from msgspec import UNSET, UnsetType
 
-from quarterdeck.cli import find, runs, session_history
+from quarterdeck.cli import completion, find, runs, session_history
 from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import ExitCode, UsageError
@@ -54,14 +54,26 @@ class ReasoningEffort(StrEnum):
 
 Title = Annotated[str | None, typer.Option(parser=line, metavar="TITLE", help="Title of the session.")]
 Model = Annotated[
-    str | None, typer.Option(parser=line, metavar="MODEL", help="provider:name, or demo. Default: set by the server.")
+    str | None,
+    typer.Option(
+        parser=line,
+        metavar="MODEL",
+        help="provider:name, or demo. Default: set by the server.",
+        autocompletion=completion.models,
+    ),
 ]
 Instructions = Annotated[str | None, typer.Option(parser=text, metavar="TEXT", help="Instructions for the agent.")]
 InstructionsFile = Annotated[
     str | None, typer.Option(parser=file_name, metavar="FILE", help="Read the instructions from a file.")
 ]
 Skills = Annotated[
-    list[str] | None, typer.Option("--skill", metavar="SKILL[@VERSION]", help="ID or name of a skill. Can be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--skill",
+        metavar="SKILL[@VERSION]",
+        help="ID or name of a skill. Can be repeated.",
+        autocompletion=completion.skills,
+    ),
 ]
 Temperature = Annotated[
     float | None, typer.Option(min=0, max=2, metavar="NUMBER", help="Temperature of the model, from 0 to 2.")
@@ -155,7 +167,8 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
         ]
     )
     say("")
-    print_table(runs.COLUMNS, map(runs.row, last), empty="No runs yet.")
+    empty = "No runs yet." if session.forked_from is None else "No runs since the fork."
+    print_table(runs.COLUMNS, map(runs.row, last), empty=empty)
 
 
 @app.command()

@@ -9,6 +9,7 @@ import msgspec
 
 from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.cli.skill_lint import lint_skill
+from quarterdeck.cli.skill_template import template
 from quarterdeck.core.settings import read_settings
 from quarterdeck.skills.archive import SKILL_MD
 from quarterdeck.skills.model import Bundle
@@ -16,23 +17,6 @@ from quarterdeck.skills.model import Bundle
 if TYPE_CHECKING:
     from quarterdeck.client import Client
     from quarterdeck.client.models import SkillBody
-
-_TEMPLATE = """\
----
-name: {name}
-description: Describe in one or two sentences what this skill does and when an agent should use it.
----
-
-# {name}
-
-Write down what the agent needs to know and what to do, step by step. Other files in this folder are part of the skill:
-mention them here, and the agent reads them when it needs them.
-"""
-
-
-def template(name: str) -> str:
-    """The SKILL.md of `qd skills init`."""
-    return _TEMPLATE.format(name=name)
 
 
 def check_bundle(folder: str) -> Bundle:
@@ -50,7 +34,7 @@ def check_push(client: "Client", bundle: Bundle, skill_name: str, skill: "SkillB
     name = bundle.frontmatter["name"]
     if name != skill_name:
         raise _refused(f"the name in {SKILL_MD} is {name!r}, but the skill is {skill_name!r}")
-    untouched = hashlib.sha256(template(name).encode()).hexdigest()
+    untouched = hashlib.sha256(template(name, bundle.frontmatter["description"]).encode()).hexdigest()
     if any(file.path == SKILL_MD and file.sha256 == untouched for file in bundle.manifest.files):
         raise _refused(f"{SKILL_MD} is the unchanged template of `qd skills init`")
     if skill is None or skill.latest_version is None:

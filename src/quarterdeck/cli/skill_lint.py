@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from quarterdeck.cli.skill_template import DESCRIPTION
 from quarterdeck.client.bundle_archive import File, bundle_files, pack_folder
 from quarterdeck.client.errors import InvalidBundle
 from quarterdeck.core.settings import BundleSettings
@@ -123,6 +124,8 @@ def _warnings(folder: Path, files: list[File], bundle: Bundle | None) -> Iterato
     name = bundle.frontmatter["name"]
     if (folder_name := folder.resolve().name) != name:
         yield Finding(str(skill_md), None, f'the name "{name}" differs from the folder name "{shown(folder_name)}".')
+    if bundle.frontmatter["description"] == DESCRIPTION:
+        yield Finding(str(skill_md), None, "the description is the one of the template. Agents choose skills by it.")
     if not _FENCE.split(skill_md.read_text("utf-8-sig"), maxsplit=2)[-1].strip():
         yield Finding(str(skill_md), None, "there are no instructions after the frontmatter.")
 

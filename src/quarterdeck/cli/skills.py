@@ -11,7 +11,7 @@ from quarterdeck.cli import find
 from quarterdeck.cli.arguments import SkillId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import CliError, ExitCode, UsageError
-from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, text
+from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text
 from quarterdeck.cli.output import (
     Column,
     actor_name,
@@ -90,9 +90,12 @@ def init(
     folder: Annotated[
         str, typer.Argument(parser=file_name, metavar="DIR", help="Folder of the skill. Created if needed.")
     ],
+    description: Annotated[
+        str | None, typer.Option(parser=line, metavar="TEXT", help="What the skill does and when to use it.")
+    ] = None,
 ) -> None:
     """Create a folder with a SKILL.md to start from."""
-    from quarterdeck.cli.skill_checks import template
+    from quarterdeck.cli.skill_template import DESCRIPTION, template
 
     path = Path(folder)
     name = _NOT_IN_A_NAME.sub("-", path.resolve().name.lower()).strip("-")[:_MAX_NAME_CHARACTERS].strip("-") or "skill"
@@ -101,7 +104,7 @@ def init(
     try:
         path.mkdir(parents=True, exist_ok=True)
         with (path / "SKILL.md").open("x", encoding="utf-8") as file:
-            file.write(template(name))
+            file.write(template(name, description or DESCRIPTION))
     except FileExistsError:
         raise CliError(f"{path / 'SKILL.md'}: already exists", ExitCode.INVALID_INPUT) from None
     except OSError as error:

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quarterdeck.cli import find
+from quarterdeck.cli import completion, find
 from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exit_codes import UsageError
-from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, date, duration, text
+from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, date, duration, expiration, text
 from quarterdeck.cli.output import actor_name, date_text, note, print_json, print_list, say
 
 if TYPE_CHECKING:
@@ -45,10 +44,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a token for a session and print it. It is shown only once."""
-    if expires_in is not None:
-        if expires_at is not None:
-            raise UsageError("Use either --expires-at or --expires-in")
-        expires_at = datetime.now(UTC) + expires_in
+    expires_at = expiration(expires_at, expires_in)
     with open_client(profile) as client:
         created = client.create_session_token(find.session_id(client, session_id), expires_at=expires_at)
     if as_json:
@@ -61,7 +57,12 @@ def create(
 @app.command()
 def revoke(
     session_id: SessionId,
-    token: Annotated[str, typer.Argument(parser=text, metavar="TOKEN", help="ID or ID prefix of the token.")],
+    token: Annotated[
+        str,
+        typer.Argument(
+            parser=text, metavar="TOKEN", help="ID or ID prefix of the token.", autocompletion=completion.tokens
+        ),
+    ],
     yes: Yes = False,
     profile: Profile = None,
     as_json: AsJson = False,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quarterdeck.cli import find
+from quarterdeck.cli import completion, find
 from quarterdeck.cli.arguments import WebhookId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, duration, line, text
@@ -55,7 +55,10 @@ def create(
     event: Annotated[
         list[str] | None,
         typer.Option(
-            parser=_event, metavar="EVENT", help=f"One of {', '.join(_EVENTS)}. Can be repeated. Default: all."
+            parser=_event,
+            metavar="EVENT",
+            help=f"One of {', '.join(_EVENTS)}. Can be repeated. Default: all.",
+            autocompletion=completion.one_of(_EVENTS),
         ),
     ] = None,
     description: Annotated[
@@ -145,7 +148,13 @@ def send_test(webhook_id: WebhookId, profile: Profile = None, as_json: AsJson = 
 def deliveries(
     webhook_id: WebhookId,
     state: Annotated[
-        str | None, typer.Option(parser=_state, metavar="STATE", help=f"Only this state: {', '.join(_STATES)}.")
+        str | None,
+        typer.Option(
+            parser=_state,
+            metavar="STATE",
+            help=f"Only this state: {', '.join(_STATES)}.",
+            autocompletion=completion.one_of(_STATES),
+        ),
     ] = None,
     limit: Limit = 50,
     profile: Profile = None,

@@ -275,8 +275,9 @@ class AsyncMethods(AsyncConnection):
     ) -> SessionBody:
         """Fork a session.
 
-        A new session with the same title, model, instructions and skills, and with the log of this one, or its part
-        before an event. Inputs that no run has consumed and the active run are not copied.
+        A new session with the same model, instructions and skills, and with the log of this one, or its part before an
+        event. ` (fork)` is added to its title. Inputs that no run has consumed and the active run are not copied. The
+        copied runs exist only in the log: lists of runs contain those that the fork starts itself.
         """
         return await self._call(
             FORK_SESSION,

@@ -99,11 +99,20 @@ class LastRun(Struct, frozen=True):
     state: RunState
 
 
+class ForkedFrom(Struct, frozen=True):
+    session_id: UUID
+    """The origin. It may have been deleted since."""
+    event_id: int | None
+    """Its first event that was not copied. null: all were."""
+
+
 class ListedSession(SessionSummary, frozen=True, kw_only=True):
     active_run: ActiveRun | None
     """The active run. null: none."""
     last_run: LastRun | None
-    """The newest run. null: there is none yet."""
+    """The active run, otherwise the newest. null: none yet."""
+    forked_from: ForkedFrom | None
+    """null: it is not a fork."""
     last_activity_at: datetime
     """Time of the last event, or of its creation."""
 
@@ -116,13 +125,6 @@ class SessionPage(Struct, frozen=True):
 class Usage(Struct, frozen=True):
     input_tokens: int
     output_tokens: int
-
-
-class ForkedFrom(Struct, frozen=True):
-    session_id: UUID
-    """The origin. It may have been deleted since."""
-    event_id: int | None
-    """Its first event that was not copied. null: all were."""
 
 
 class SessionBody(SessionSummary, frozen=True, kw_only=True):

@@ -6,12 +6,13 @@ from typing import Annotated
 from msgspec import Meta
 
 Text = Annotated[str, Meta(pattern=r"^[^\u0000]*$", description="Text without U+0000.")]
+MAX_LINE_LENGTH = 200
 # `$` alone would also match before a final newline.
 Line = Annotated[
     str,
     Meta(
         min_length=1,
-        max_length=200,
+        max_length=MAX_LINE_LENGTH,
         # C0 and C1 controls, line and paragraph separators, bidirectional formatting characters.
         pattern=r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]*(?![\s\S])",
         description="One line of text without control characters.",

@@ -25,6 +25,8 @@ from quarterdeck.workspaces.model import MemberBody, MemberPage, WorkspaceBody
 
 _FIRST_NAME = "First workspace"
 _FIRST_OWNER = "owner@localhost"
+# Session tokens see names but no email addresses.
+_FIRST_OWNER_NAME = "Owner"
 _FIRST_LABEL = "First key"
 
 
@@ -172,6 +174,7 @@ async def first_start(connection: Connection, environment: str) -> FirstStart | 
             return None
         workspace_id = await _add_workspace(connection, _FIRST_NAME, _FIRST_OWNER)
         owner_id = await _lock_workspace(connection, workspace_id)
+        await store.name_user(connection, owner_id, _FIRST_OWNER_NAME)
         body = CreateApiKeyBody(_FIRST_LABEL, list(Permission))
         created = await _add_key(connection, environment, workspace_id, owner_id, body)
         assert isinstance(created.secret, str)

@@ -29,8 +29,9 @@ const RUN_TONES = {
   failed: "bad",
 };
 
-function lastRun({ last_run: run }) {
-  if (run === null) return el("span", { class: "muted" }, "No runs");
+/** The runs that a fork has copied exist only in its log. */
+function lastRun({ last_run: run, forked_from: origin }) {
+  if (run === null) return el("span", { class: "muted" }, origin === null ? "No runs" : "Forked");
   return el("span", { class: `tag ${RUN_TONES[run.state] ?? ""}` }, runStateName(run.state));
 }
 

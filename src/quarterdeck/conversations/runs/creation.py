@@ -46,6 +46,7 @@ async def retry(connection: Connection, run_id: UUID, session_id: UUID, settings
     """Starts a run with copies of the inputs of an ended run."""
     if await lifecycle_store.unfinished_of(connection, session_id):
         raise errors.another_run_active()
+    await store.leave_out_retried(connection, session_id, run_id)
     new_run_id = new_id()
     new_input_ids = [new_id() for _ in range(settings.run_waiting_inputs)]
     match await store.repeat_inputs(connection, run_id, new_run_id, new_input_ids, settings.run_waiting_bytes):
@@ -53,8 +54,6 @@ async def retry(connection: Connection, run_id: UUID, session_id: UUID, settings
             raise errors.nothing_to_retry()
         case "too_many":
             raise errors.too_much_to_retry()
-    # Otherwise the model would see these inputs twice.
-    await store.leave_out_retried(connection, session_id, run_id, new_run_id)
     await lifecycle_store.enqueue(connection, session_id, new_run_id)
     await notify(connection, event_payloads([session_id]))
     return new_run_id

@@ -32,8 +32,6 @@ WITH RECURSIVE retried AS (
     SELECT %s::uuid AS id
     UNION
     SELECT r.id FROM runs r JOIN retried ON r.retried_from = retried.id WHERE r.session_id = %s
-), marked AS (
-    UPDATE runs SET retried_from = %s WHERE id = %s
 )
 UPDATE runs SET unanswered_left_out = true WHERE id IN (SELECT id FROM retried)
 """
@@ -76,6 +74,6 @@ async def repeat_inputs(
     return reason
 
 
-async def leave_out_retried(connection: Connection, session_id: UUID, run_id: UUID, new_run_id: UUID) -> None:
-    """The model no longer sees the turns of the retried run after its last stored answer."""
-    await connection.execute(_LEAVE_OUT_RETRIED, (run_id, session_id, run_id, new_run_id))
+async def leave_out_retried(connection: Connection, session_id: UUID, run_id: UUID) -> None:
+    """Before the run is retried: the model no longer sees its turns after its last stored answer."""
+    await connection.execute(_LEAVE_OUT_RETRIED, (run_id, session_id))

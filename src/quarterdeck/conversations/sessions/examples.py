@@ -52,6 +52,7 @@ EXAMPLES = (
                 **asdict(_SUMMARY),
                 active_run=ActiveRun(RUN, "running"),
                 last_run=LastRun(RUN, RunState.RUNNING),
+                forked_from=None,
                 last_activity_at=MORNING,
             )
         ],

@@ -6,7 +6,7 @@ import msgspec
 
 from quarterdeck.conversations.events import log
 from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.sessions import fork_selection, store
+from quarterdeck.conversations.sessions import fork_selection, rules, store
 from quarterdeck.conversations.sessions import forks_store as copies
 from quarterdeck.conversations.sessions.model import CreateSessionBody, ForkedFrom, SessionBody
 from quarterdeck.core import errors
@@ -39,6 +39,7 @@ async def fork(
     forked_from = ForkedFrom(origin.id, before_event_id)
     # All that a caller can choose when creating a session.
     body = msgspec.convert(origin, CreateSessionBody, from_attributes=True)
+    body = msgspec.structs.replace(body, title=rules.fork_title(origin.title))
     await store.add(connection, fork_id, origin.workspace_id, body, user_id, forked_from)
     data = msgspec.to_builtins(forked_from)
     await log.append(connection, fork_id, None, [NewEvent(EventType.SESSION_FORKED, data)])

@@ -96,8 +96,9 @@ async def export_session(request: Request, access: Access, models: ModelCatalog,
 
 @operation(
     summary="Fork a session",
-    description="A new session with the same title, model, instructions and skills, and with the log of this one, or "
-    "its part before an event. Inputs that no run has consumed and the active run are not copied.",
+    description="A new session with the same model, instructions and skills, and with the log of this one, or its part "
+    "before an event. ` (fork)` is added to its title. Inputs that no run has consumed and the active run are not "
+    "copied. The copied runs exist only in the log: lists of runs contain those that the fork starts itself.",
     permission=Permission.SESSION_MANAGE,
     payload=ForkSessionBody,
     success_status=201,

@@ -142,7 +142,8 @@ class LastRun(Struct, frozen=True):
 
 class ListedSession(SessionSummary, frozen=True, kw_only=True):
     active_run: Annotated[ActiveRun | None, Meta(description="The active run. null: none.")]
-    last_run: Annotated[LastRun | None, Meta(description="The newest run. null: there is none yet.")]
+    last_run: Annotated[LastRun | None, Meta(description="The active run, otherwise the newest. null: none yet.")]
+    forked_from: Annotated[ForkedFrom | None, Meta(description="null: it is not a fork.")]
     last_activity_at: Annotated[Moment, Meta(description="Time of the last event, or of its creation.")]
 
 

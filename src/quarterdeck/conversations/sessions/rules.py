@@ -1,5 +1,6 @@
 """Rules for changes to sessions."""
 
+import re
 from datetime import datetime
 from typing import Any
 
@@ -8,11 +9,25 @@ from msgspec import UNSET, Struct
 
 from quarterdeck.conversations.sessions.model import ChangeSessionBody, SessionBody, SessionSkill
 from quarterdeck.core import errors
+from quarterdeck.core.text_types import MAX_LINE_LENGTH
+
+_FORK_TITLE = re.compile(r"(.*) \(fork(?: ([1-9][0-9]{0,8}))?\)")
 
 
 def check_distinct(skills: list[SessionSkill]) -> None:
     if len({skill.skill_id for skill in skills}) < len(skills):
         raise errors.invalid("A skill is named twice.")
+
+
+def fork_title(title: str | None) -> str | None:
+    """`Plan` becomes `Plan (fork)`, then `Plan (fork 2)`. An untitled session stays untitled."""
+    if title is None:
+        return None
+    suffix = " (fork)"
+    if found := _FORK_TITLE.fullmatch(title):
+        title, suffix = found[1], f" (fork {int(found[2] or 1) + 1})"
+    longest = MAX_LINE_LENGTH - len(suffix)
+    return (title if len(title) <= longest else f"{title[: longest - 1]}…") + suffix
 
 
 def changed(session: SessionBody, change: ChangeSessionBody, now: datetime) -> SessionBody:

@@ -70,7 +70,8 @@ def _list_query(page: str, *, newest_first: bool) -> str:
     # All parts of the statement are constants.
     return f"""
 SELECT s.id, s.workspace_id, s.title, s.model, s.settings, used.skills, s.archived_at, s.revision,
-       u.id, u.display_name, u.email, active.id, active.state, last.id, last.state, entry.created_at
+       u.id, u.display_name, u.email, active.id, active.state, last.id, last.state, entry.created_at,
+       s.forked_from_session_id, s.forked_from_event_id
 FROM ({page}) AS s JOIN users u ON u.id = s.created_by
 CROSS JOIN LATERAL (
     SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
@@ -98,7 +99,9 @@ def _page_query(*, archived: bool, newest_first: bool) -> str:
     special meaning."""
     order = "DESC" if newest_first else "ASC"
     page = f"""
-    SELECT id, workspace_id, title, model, settings, archived_at, revision, created_by FROM sessions
+    SELECT id, workspace_id, title, model, settings, archived_at, revision, created_by,
+           forked_from_session_id, forked_from_event_id
+    FROM sessions
     WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS {"NOT NULL" if archived else "NULL"}
       AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
     ORDER BY workspace_id {order}, id {order} LIMIT %s
@@ -169,7 +172,7 @@ async def get(connection: Connection, workspace_id: UUID, session_id: UUID, defa
         client_tools=msgspec.convert(row[13], list[ToolSpec]),
         limits=msgspec.convert(row[14], Limits),
         usage=Usage(*row[15:19]),
-        forked_from=None if row[19] is None else ForkedFrom(row[19], row[20]),
+        forked_from=_origin(row[19], row[20]),
     )
 
 
@@ -249,7 +252,7 @@ def _stored(settings: ModelOptions) -> Jsonb:
 
 def _listed(row: tuple[Any, ...], default_model: str) -> ListedSession:
     fields = _fields(row[:11], default_model)
-    active_id, active_state, last_id, last_state, last_event_at = row[11:]
+    active_id, active_state, last_id, last_state, last_event_at, *origin = row[11:]
     if active_id is not None:
         # The newest run may be a pending one.
         last_id, last_state = active_id, active_state
@@ -257,9 +260,14 @@ def _listed(row: tuple[Any, ...], default_model: str) -> ListedSession:
         **fields,
         active_run=None if active_id is None else ActiveRun(active_id, active_state),
         last_run=None if last_id is None else LastRun(last_id, RunState(last_state)),
+        forked_from=_origin(*origin),
         # Events that a fork has copied are older than the fork.
         last_activity_at=max(last_event_at or fields["created_at"], fields["created_at"]),
     )
+
+
+def _origin(session_id: UUID | None, event_id: int | None) -> ForkedFrom | None:
+    return None if session_id is None else ForkedFrom(session_id, event_id)
 
 
 def _fields(row: tuple[Any, ...], default_model: str) -> dict[str, Any]:

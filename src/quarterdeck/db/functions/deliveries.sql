@@ -112,9 +112,9 @@ BEGIN
     END IF;
 
     INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted,
-                      unconsumed_bytes, first_input, takes_over)
+                      unconsumed_bytes, first_input, takes_over, retried_from)
     VALUES (new_run_id, run.session_id, run.workspace_id, 'queued', last_event_id, first_event_id - 1, inputs,
-            copied_bytes, first_event_id, '{}');
+            copied_bytes, first_event_id, '{}', repeated_run_id);
     RETURN NULL;
 END;
 $$;
