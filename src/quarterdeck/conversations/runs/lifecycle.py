@@ -23,7 +23,7 @@ from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import ActionSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.webhooks import outbox
-from quarterdeck.webhooks.model import RunEvent
+from quarterdeck.webhooks.model import WebhookEvent
 
 
 class Superseded(Exception):
@@ -206,7 +206,7 @@ async def finish(database: Database, lease: Lease) -> bool:
         if not await store.succeed(connection, lease.run_id, lease.attempt):
             return False
         await _log(connection, lease, NewEvent(EventType.RUN_SUCCEEDED, {}))
-        await _notify_webhooks(connection, lease.workspace_id, lease.run_id, RunEvent.SUCCEEDED)
+        await _notify_webhooks(connection, lease.workspace_id, lease.run_id, WebhookEvent.RUN_SUCCEEDED)
         await _start_others(connection, lease.session_id, lease.workspace_id)
         return True
 
@@ -290,7 +290,7 @@ async def cancel_all(connection: Connection, session_id: UUID, workspace_id: UUI
 async def _after_cancellation(connection: Connection, run_id: UUID, workspace_id: UUID) -> None:
     """The worker is told by the abort of its job. Later writes of it are refused."""
     await store.abort_jobs(connection, run_id)
-    await _notify_webhooks(connection, workspace_id, run_id, RunEvent.CANCELLED)
+    await _notify_webhooks(connection, workspace_id, run_id, WebhookEvent.RUN_CANCELLED)
 
 
 async def _start_others(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
@@ -325,7 +325,7 @@ async def _fail(
     data: dict[str, Any] = {"reason": reason} | ({} if next_run_id is None else {"next_run_id": str(next_run_id)})
     data |= {"refused_by_provider": True} if refused else {}
     await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_FAILED, data)])
-    await _notify_webhooks(connection, workspace_id, run_id, RunEvent.FAILED)
+    await _notify_webhooks(connection, workspace_id, run_id, WebhookEvent.RUN_FAILED)
     if next_run_id is not None:
         await store.continue_in(connection, run_id, next_run_id)
         await store.enqueue(connection, session_id, next_run_id)
@@ -333,7 +333,7 @@ async def _fail(
     await notify(connection, event_payloads([session_id]))
 
 
-async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: RunEvent) -> None:
+async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: WebhookEvent) -> None:
     wanting = await outbox.subscribers(connection, workspace_id, event)
     if not wanting:
         return
