@@ -13,7 +13,7 @@ from quarterdeck.agents.retry import step_with_retries
 from quarterdeck.agents.skill_files import SessionSkill, skill_instructions, skill_tools
 from quarterdeck.agents.tools import Toolbox, client_tool
 from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.runs import lifecycle
+from quarterdeck.conversations.runs import calls
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.conversations.sessions import service as sessions
 from quarterdeck.conversations.sessions.model import AgentSetup
@@ -119,7 +119,7 @@ class AgentLoader:
     async def _store_note(self, lease: Lease, text: str, key: str) -> None:
         # Not repeatable: see agents/add_note.py.
         note = NewEvent(EventType.NOTE, {"text": text, "key": key})
-        await lifecycle.append(self._database, lease, note, repeatable=False)
+        await calls.append(self._database, lease, note, repeatable=False)
 
     async def _list_files(self, workspace_id: UUID, skill: SessionSkill) -> list[ManifestFile]:
         async def read(connection: Connection) -> list[ManifestFile]:

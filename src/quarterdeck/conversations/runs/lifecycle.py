@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from quarterdeck.conversations.actions import records as actions
-from quarterdeck.conversations.actions.model import CallAction, NewAction
+from quarterdeck.conversations.actions.model import NewAction
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.events.notifications import event_payloads, notify
@@ -133,49 +133,6 @@ async def record(
         await _log(connection, lease, *entries)
 
     await database.transaction(work, repeatable=False)
-
-
-async def append(database: Database, lease: Lease, entry: NewEvent, *, repeatable: bool) -> None:
-    """Stores an event that is no progress of the run. `repeatable`: it does no harm to have it twice."""
-
-    async def work(connection: Connection) -> None:
-        await events.lock_session(connection, lease.session_id)
-        if not await store.hold(connection, lease.run_id, lease.attempt):
-            raise Superseded
-        await _log(connection, lease, entry)
-
-    await database.transaction(work, repeatable=repeatable)
-
-
-async def record_result(database: Database, lease: Lease, entry: NewEvent) -> None:
-    """Stores the result of a call of the last answer, unless it is stored."""
-
-    async def work(connection: Connection) -> None:
-        await events.lock_session(connection, lease.session_id)
-        if not await store.count_step(connection, lease.run_id, lease.attempt, 0, 0, 0):
-            raise Superseded
-        if not await store.has_result(connection, lease.session_id, lease.run_id, entry.data["call_id"]):
-            await _log(connection, lease, entry)
-
-    await database.transaction(work, repeatable=True)
-
-
-class CallStates(Struct, frozen=True):
-    """What is known about the calls of the last answer, besides their results."""
-
-    # The last attempt that started each call.
-    started: dict[str, int]
-    actions: list[CallAction]
-    # Tools that a person has allowed for the rest of the session.
-    remembered: frozenset[str]
-
-
-async def call_states(connection: Connection, lease: Lease, step: int) -> CallStates:
-    return CallStates(
-        await store.started_calls(connection, lease.session_id, lease.run_id),
-        await actions.actions_of_step(connection, lease.run_id, step),
-        await actions.remembered_tools(connection, lease.session_id),
-    )
 
 
 async def wait(database: Database, lease: Lease, new: Sequence[NewAction], settings: ActionSettings) -> None:

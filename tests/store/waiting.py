@@ -1,0 +1,28 @@
+"""Answers to actions of runs that wait, for tests."""
+
+from typing import Any
+
+from tests.workers import eventually
+from tests.world import World
+
+
+async def open_actions(world: World, run_id: str, count: int = 1) -> list[dict[str, Any]]:
+    """Wait until the run waits for so many actions, and return them, oldest first."""
+
+    async def look() -> list[dict[str, Any]]:
+        run = (await world.get(f"/v1/runs/{run_id}")).json()
+        assert (run["state"] == "waiting") == bool(run["waiting_for"])
+        assert run["state"] in ("queued", "running", "waiting"), run
+        ids: list[str] = run["waiting_for"]
+        if not ids:
+            return []
+        assert len(ids) == count
+        return [(await world.get(f"/v1/actions/{action_id}")).json() for action_id in ids]
+
+    found: list[dict[str, Any]] = await eventually(look)
+    return found
+
+
+async def resolve(world: World, action: dict[str, Any], **answer: Any) -> None:
+    response = await world.post(f"/v1/actions/{action['id']}/resolve", answer)
+    assert response.status_code == 200, response.text
