@@ -11,6 +11,7 @@ from quarterdeck.agents.context import BYTES_PER_TOKEN, newest_turns
 from quarterdeck.agents.model import ModelFailure, RequestRefused, Step, Turn, UserTurn
 from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
+from quarterdeck.conversations.runs.model import StepUsage
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import RunSettings, WorkerSettings
@@ -156,8 +157,6 @@ class _Attempt:
     async def _take_inputs(self) -> None:
         # Checked before inputs are taken: an input that this run can no longer process is left to the next run.
         self._check_limits()
-        if self._input_budget_bytes <= 0:
-            return
         inputs = await lifecycle.take(self._database, self._lease, self._steps + 1, self._input_budget_bytes)
         self._input_budget_bytes -= lifecycle.taken_bytes(inputs)
         self._turns += [UserTurn(taken.text, self._lease.run_id) for taken in inputs]
@@ -170,9 +169,13 @@ class _Attempt:
             self._database,
             self._lease,
             [*agent.notices(), *journal.entries_of(step)],
-            steps=1,
-            input_tokens=step.input_tokens,
-            output_tokens=step.output_tokens,
+            used=StepUsage(
+                model=agent.model_name,
+                input_tokens=step.input_tokens,
+                cached_tokens=step.cached_tokens,
+                output_tokens=step.output_tokens,
+                cost_usd=step.cost_usd,
+            ),
         )
         self._turns.append(step.turn)
         self._steps += 1
