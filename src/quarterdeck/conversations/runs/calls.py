@@ -11,6 +11,7 @@ from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import NewEvent
 from quarterdeck.conversations.events.notifications import event_payloads, notify
 from quarterdeck.conversations.runs import calls_store as store
+from quarterdeck.conversations.runs import lifecycle_store
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.db.database import Connection, Database
 
@@ -50,7 +51,7 @@ async def record_result(database: Database, lease: Lease, entry: NewEvent) -> No
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
-        if not await store.count_progress(connection, lease.run_id, lease.attempt):
+        if not await lifecycle_store.count_progress(connection, lease.run_id, lease.attempt):
             raise Superseded
         if not await store.has_result(connection, lease.session_id, lease.run_id, entry.data["call_id"]):
             await _log(connection, lease, entry)

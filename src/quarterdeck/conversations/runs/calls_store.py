@@ -6,10 +6,6 @@ from quarterdeck.db.database import Connection
 
 # Not progress: a tool that ends its worker each time must not reset barren_attempts.
 _HOLD = "UPDATE runs SET updated_at = clock_timestamp() WHERE id = %s AND attempt = %s AND state = 'running'"
-_COUNT_PROGRESS = """
-UPDATE runs SET barren_attempts = 0, updated_at = clock_timestamp()
-WHERE id = %s AND attempt = %s AND state = 'running'
-"""
 _STARTED_CALLS = """
 SELECT e.data->>'call_id', max((e.data->>'attempt')::integer) FROM session_events e
 WHERE e.session_id = %s AND e.run_id = %s AND e.type = 'tool.started' AND e.id > coalesce((
@@ -28,11 +24,6 @@ WHERE e.session_id = %s AND e.run_id = %s AND e.type = 'tool.result' AND e.data-
 async def hold(connection: Connection, run_id: UUID, attempt: int) -> bool:
     """Whether this attempt still drives the run."""
     return (await connection.execute(_HOLD, (run_id, attempt))).rowcount == 1
-
-
-async def count_progress(connection: Connection, run_id: UUID, attempt: int) -> bool:
-    """As `hold`, and the attempt no longer counts as barren."""
-    return (await connection.execute(_COUNT_PROGRESS, (run_id, attempt))).rowcount == 1
 
 
 async def started_calls(connection: Connection, session_id: UUID, run_id: UUID) -> dict[str, int]:
