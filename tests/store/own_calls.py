@@ -23,7 +23,7 @@ from quarterdeck.conversations.runs import lifecycle_store as lifecycle
 from quarterdeck.conversations.runs import recovery_store as recovery
 from quarterdeck.conversations.runs import turns_store as turns
 from quarterdeck.conversations.runs.discards_store import InputEvent
-from quarterdeck.conversations.runs.model import Delivery, Input, RunState
+from quarterdeck.conversations.runs.model import Delivery, Input, RunState, StepUsage
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.session_tokens.model import NewSessionToken
 from quarterdeck.conversations.sessions import forks_store as forks
@@ -49,6 +49,7 @@ from quarterdeck.webhooks.model import (
 from quarterdeck.worker import queue_store
 from quarterdeck.workspaces import store as workspaces
 from tests.store.two_workspaces import ALPHA, BUNDLE, RecordingConnection, StoreCall, Workspace, returns
+from tests.workers import SETUP
 
 
 def with_own_ids() -> Iterator[StoreCall]:
@@ -100,7 +101,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: sessions.add(c, new_id(), a.workspace, session, a.user)
     yield lambda c, a, b: visibility_store.workspace_of(c, a.session)
     yield lambda c, a, b: sessions.prevent_deletion(c, a.session)
-    yield lambda c, a, b: sessions.agent_setup(c, a.session)
+    yield lambda c, a, b: sessions.run_setup(c, a.session, "demo", [])
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: search_store.purge(c, a.session, 9)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
@@ -126,12 +127,15 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: creation.pending(c, a.session)
     yield lambda c, a, b: creation.is_archived(c, a.session)
     yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9)
-    yield lambda c, a, b: lifecycle.start_attempt(c, a.run, 1)
+    yield lambda c, a, b: lifecycle.start_attempt(c, a.run, 1, SETUP)
     yield lambda c, a, b: lifecycle.waiting(c, a.run, 9)
     yield lambda c, a, b: lifecycle.mark_taken(c, a.run, 1, [Input(1, str(a.input), "x")], more=True)
     yield lambda c, a, b: lifecycle.log_consumed(c, a.session, a.run, 1, [Input(1, str(a.input), "x")])
     yield lambda c, a, b: lifecycle.discard_waiting(c, a.session, a.run, (1_000_000, 0), "x")
-    yield lambda c, a, b: lifecycle.count_step(c, a.run, 1, 1, 1, 1)
+    yield lambda c, a, b: lifecycle.reached_limit(c, a.run)
+    yield lambda c, a, b: lifecycle.count_progress(c, a.run, 1)
+    used = StepUsage(model="x", input_tokens=1, cached_tokens=1, output_tokens=1, cost_usd=None)
+    yield lambda c, a, b: lifecycle.count_step(c, a.run, 1, used)
     yield lambda c, a, b: lifecycle.succeed(c, a.run, 1)
     yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "x")
     yield lambda c, a, b: lifecycle.leave_out_refused(c, a.session, a.ended_run)

@@ -79,6 +79,8 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "runs/lifecycle_store _CONSUME",
         "runs/lifecycle_store _DISCARD",
         "runs/lifecycle_store _STEP",
+        "runs/lifecycle_store _PROGRESS",
+        "runs/lifecycle_store _REACHED_LIMIT",
         "runs/lifecycle_store _SUCCEED",
         "runs/lifecycle_store _FAIL",
         "runs/lifecycle_store _LEAVE_OUT_REFUSED",
@@ -98,7 +100,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "sessions/forks_store _ENTRIES",
         "sessions/forks_store _LAST_ANSWERS",
         "sessions/forks_store _COPY",
-        "sessions/store _AGENT_SETUP",
+        "sessions/store _RUN_SETUP",
         "skills/store _OF_SESSION",
     ),
     "an action that was checked, or those of such a run or session": (
