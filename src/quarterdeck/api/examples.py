@@ -14,6 +14,7 @@ from quarterdeck.conversations.runs import examples as runs
 from quarterdeck.conversations.session_tokens import examples as session_tokens
 from quarterdeck.conversations.sessions import examples as sessions
 from quarterdeck.skills import examples as skills
+from quarterdeck.usage import examples as usage
 from quarterdeck.webhooks import examples as webhooks
 from quarterdeck.workspaces import examples as workspaces
 
@@ -28,6 +29,7 @@ _PACKAGES = (
     session_tokens,
     sessions,
     skills,
+    usage,
     webhooks,
     workspaces,
 )
