@@ -142,7 +142,8 @@ async def change_session(
             _check_model(models, change.model)
         if change.client_tools is not UNSET:
             # As with skills: a later release may have a tool of the same name as one that the session has.
-            rules.check_names_free([tool for tool in change.client_tools if tool not in before.client_tools])
+            names = {tool.name for tool in before.client_tools}
+            rules.check_names_free([tool for tool in change.client_tools if tool.name not in names])
         if change.skills is not UNSET:
             rules.check_distinct(change.skills)
             # Skills that the session has already may have become unusable; they may stay.
