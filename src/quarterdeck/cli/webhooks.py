@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, help="Manage webhooks and their deliveries.")
 
-_EVENTS = ("run.succeeded", "run.failed", "run.cancelled")
+_EVENTS = ("run.succeeded", "run.failed", "run.cancelled", "action.required", "action.resolved")
 _STATES = ("pending", "delivered", "failed")
 
 
