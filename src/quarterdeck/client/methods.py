@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
 from quarterdeck.client.connection import Connection
 from quarterdeck.client.models import (
+    ActionBody,
+    ActionPage,
     ActivityBody,
     ApiKeyBody,
     ApiKeyPage,
@@ -19,8 +21,10 @@ from quarterdeck.client.models import (
     CreatedApiKeyBody,
     CreatedSessionTokenBody,
     CreatedWebhookBody,
+    Decision,
     Delivery,
     EventPage,
+    Limits,
     ListedSession,
     MemberBody,
     MemberPage,
@@ -42,6 +46,9 @@ from quarterdeck.client.models import (
     SkillVersionItem,
     SkillVersionPage,
     SubmitKindBody,
+    ToolRule,
+    ToolSpec,
+    UsageBody,
     WebhookBody,
     WebhookDeliveryBody,
     WebhookDeliveryPage,
@@ -67,14 +74,17 @@ from quarterdeck.client.operations import (
     DOWNLOAD_SKILL_FILE,
     EXPORT_SESSION,
     FORK_SESSION,
+    GET_ACTION,
     GET_ACTIVITY,
     GET_API_KEY,
     GET_RUN,
     GET_SESSION,
     GET_SKILL,
     GET_SKILL_VERSION,
+    GET_USAGE,
     GET_WEBHOOK,
     GET_WORKSPACE,
+    LIST_ACTIONS,
     LIST_API_KEYS,
     LIST_AUDIT_EVENTS,
     LIST_MEMBERS,
@@ -89,6 +99,7 @@ from quarterdeck.client.operations import (
     LIST_WEBHOOKS,
     PUSH_SKILL_VERSION,
     REDELIVER_WEBHOOK,
+    RESOLVE_ACTION,
     RETRY_RUN,
     REVOKE_API_KEY,
     REVOKE_SESSION_TOKEN,
@@ -198,6 +209,9 @@ class Methods(Connection):
         instructions: str | None = None,
         skills: list[SessionSkill] | UnsetType = UNSET,
         settings: ModelOptions | None = None,
+        tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
+        client_tools: list[ToolSpec] | UnsetType = UNSET,
+        limits: Limits | UnsetType = UNSET,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> SessionBody:
@@ -207,7 +221,16 @@ class Methods(Connection):
             SessionBody,
             {},
             {},
-            {"title": title, "model": model, "instructions": instructions, "skills": skills, "settings": settings},
+            {
+                "title": title,
+                "model": model,
+                "instructions": instructions,
+                "skills": skills,
+                "settings": settings,
+                "tool_policy": tool_policy,
+                "client_tools": client_tools,
+                "limits": limits,
+            },
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )
@@ -225,6 +248,9 @@ class Methods(Connection):
         instructions: str | UnsetType | None = UNSET,
         skills: list[SessionSkill] | UnsetType = UNSET,
         settings: ChangeSettings | UnsetType = UNSET,
+        tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
+        client_tools: list[ToolSpec] | UnsetType = UNSET,
+        limits: Limits | UnsetType = UNSET,
         archived: bool | UnsetType = UNSET,
         if_match: IfMatch | None = None,
         idempotency_key: str | None = None,
@@ -246,6 +272,9 @@ class Methods(Connection):
                 "instructions": instructions,
                 "skills": skills,
                 "settings": settings,
+                "tool_policy": tool_policy,
+                "client_tools": client_tools,
+                "limits": limits,
                 "archived": archived,
             },
             if_match=if_match,
@@ -1100,4 +1129,99 @@ class Methods(Connection):
             {},
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
+        )
+
+    def list_actions(
+        self,
+        *,
+        state: Literal["open", "resolved", "expired", "cancelled"] | None = None,
+        session_id: Id | None = None,
+        kind: Literal["approval", "tool_result", "unknown_outcome", "budget"] | None = None,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> ActionPage:
+        """List actions."""
+        return self._call(
+            LIST_ACTIONS,
+            ActionPage,
+            {},
+            {"state": state, "session_id": session_id, "kind": kind, "limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_actions(
+        self,
+        *,
+        state: Literal["open", "resolved", "expired", "cancelled"] | None = None,
+        session_id: Id | None = None,
+        kind: Literal["approval", "tool_result", "unknown_outcome", "budget"] | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> Iterator[ActionBody]:
+        """Iterate over all items of `list_actions`. Pages are fetched as needed."""
+        return walk(
+            lambda after: self.list_actions(
+                state=state,
+                session_id=session_id,
+                kind=kind,
+                workspace_id=workspace_id,
+                limit=page_size,
+                after=after,
+                order=order,
+            )
+        )
+
+    def get_action(self, action_id: Id, *, workspace_id: Id | None = None) -> ActionBody:
+        """Get an action."""
+        return self._call(GET_ACTION, ActionBody, {"action_id": action_id}, {}, workspace_id=workspace_id)
+
+    def resolve_action(
+        self,
+        action_id: Id,
+        *,
+        decision: Decision | UnsetType = UNSET,
+        message: str | UnsetType = UNSET,
+        arguments: dict[str, Any] | UnsetType = UNSET,
+        remember: Literal["session"] | UnsetType = UNSET,
+        result: Any | UnsetType = UNSET,
+        is_error: bool | UnsetType = UNSET,
+        max_cost_usd: float | UnsetType = UNSET,
+        max_tokens: int | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> ActionBody:
+        """Answer an action."""
+        return self._call(
+            RESOLVE_ACTION,
+            ActionBody,
+            {"action_id": action_id},
+            {},
+            {
+                "decision": decision,
+                "message": message,
+                "arguments": arguments,
+                "remember": remember,
+                "result": result,
+                "is_error": is_error,
+                "max_cost_usd": max_cost_usd,
+                "max_tokens": max_tokens,
+            },
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def get_usage(
+        self,
+        *,
+        group_by: Literal["day", "session", "model", "api_key"] | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> UsageBody:
+        """Get usage."""
+        return self._call(
+            GET_USAGE, UsageBody, {}, {"group_by": group_by, "from": from_, "to": to}, workspace_id=workspace_id
         )

@@ -60,3 +60,7 @@ LIST_WEBHOOK_DELIVERIES = Operation("list_webhook_deliveries", "GET", "/v1/webho
 REDELIVER_WEBHOOK = Operation(
     "redeliver_webhook", "POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", idempotent=True
 )
+LIST_ACTIONS = Operation("list_actions", "GET", "/v1/actions")
+GET_ACTION = Operation("get_action", "GET", "/v1/actions/{action_id}")
+RESOLVE_ACTION = Operation("resolve_action", "POST", "/v1/actions/{action_id}/resolve", idempotent=True)
+GET_USAGE = Operation("get_usage", "GET", "/v1/usage")
