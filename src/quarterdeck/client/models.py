@@ -188,6 +188,9 @@ class SessionTokenBody(Struct, frozen=True, kw_only=True):
     id: UUID
     session_id: UUID
     prefix: str
+    label: str | None
+    may_resolve: bool
+    """The token may list and resolve the actions of its session."""
     api_key_id: UUID
     """The key that created the token. Revoking it ends the token."""
     created_by: ActorBody
@@ -261,7 +264,7 @@ class CallerBody(Struct, frozen=True, kw_only=True):
     prefix: str
     """Marker, environment and eight characters of the secret."""
     label: str | None
-    """Label of the key. null for a token."""
+    """null: a token without a label."""
     permissions: list[Permission]
     """Empty for a token, which can access only its session."""
     workspace_id: UUID
@@ -490,18 +493,20 @@ class AuditEventPage(Struct, frozen=True):
     next_cursor: UUID | None
 
 
-class RunEvent(StrEnum):
+class WebhookEvent(StrEnum):
     """Events that a webhook can subscribe to."""
 
-    SUCCEEDED = "run.succeeded"
-    FAILED = "run.failed"
-    CANCELLED = "run.cancelled"
+    RUN_SUCCEEDED = "run.succeeded"
+    RUN_FAILED = "run.failed"
+    RUN_CANCELLED = "run.cancelled"
+    ACTION_REQUIRED = "action.required"
+    ACTION_RESOLVED = "action.resolved"
 
 
 class WebhookBody(Struct, frozen=True, kw_only=True):
     id: UUID
     url: str
-    events: list[RunEvent]
+    events: list[WebhookEvent]
     description: str | None
     enabled: bool
     disabled_reason: str | None
