@@ -118,6 +118,14 @@ def runs(client: "Client", session: UUID) -> Listing[Any]:
     )
 
 
+def actions(client: "Client") -> Listing[Any]:
+    return Listing(
+        "action",
+        lambda limit, after, order: client.list_actions(limit=limit, after=after, order=order),
+        lambda action: None,
+    )
+
+
 def skill_name(found: Any) -> str:
     return str(found.name)
 

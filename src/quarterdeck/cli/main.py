@@ -28,6 +28,8 @@ COMMANDS = (
     ("send", "sessions:send", "Send a message."),
     ("sessions", "sessions:app", "Manage sessions."),
     ("runs", "runs:app", "List, show, cancel and retry runs."),
+    ("actions", "actions:app", "List and answer what runs wait for."),
+    ("usage", "usage:usage", "Show tokens and cost by day, session, model or API key."),
     ("models", "models:models", "List the models that sessions can use."),
     ("skills", "skills:app", "Create, check, push, compare and download skills."),
     ("keys", "keys:app", "Manage API keys."),
