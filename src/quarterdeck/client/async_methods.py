@@ -501,6 +501,101 @@ class AsyncMethods(AsyncConnection):
             RETRY_RUN, RunBody, {"run_id": run_id}, {}, idempotency_key=idempotency_key, workspace_id=workspace_id
         )
 
+    async def list_actions(
+        self,
+        *,
+        state: Literal["open", "resolved", "expired", "cancelled"] | None = None,
+        kind: Literal["approval", "tool_result", "unknown_outcome", "budget"] | None = None,
+        session_id: Id | None = None,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> ActionPage:
+        """List actions.
+
+        What the runs of the workspace wait for, and what they have waited for. One page per call, newest first unless
+        order=asc. A page may hold fewer actions than `limit`. A session token needs `may_resolve` and sees the actions
+        of its session; other tokens get 404.
+        """
+        return await self._call(
+            LIST_ACTIONS,
+            ActionPage,
+            {},
+            {"state": state, "kind": kind, "session_id": session_id, "limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_actions(
+        self,
+        *,
+        state: Literal["open", "resolved", "expired", "cancelled"] | None = None,
+        kind: Literal["approval", "tool_result", "unknown_outcome", "budget"] | None = None,
+        session_id: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> AsyncIterator[ActionBody]:
+        """Iterate over all items of `list_actions`. Pages are fetched as needed."""
+        return walk_async(
+            lambda after: self.list_actions(
+                state=state,
+                kind=kind,
+                session_id=session_id,
+                workspace_id=workspace_id,
+                limit=page_size,
+                after=after,
+                order=order,
+            )
+        )
+
+    async def get_action(self, action_id: Id, *, workspace_id: Id | None = None) -> ActionBody:
+        """Get an action.
+
+        A session token needs `may_resolve` and sees the actions of its session; other tokens get 404.
+        """
+        return await self._call(GET_ACTION, ActionBody, {"action_id": action_id}, {}, workspace_id=workspace_id)
+
+    async def resolve_action(
+        self,
+        action_id: Id,
+        *,
+        decision: Decision | UnsetType = UNSET,
+        message: str | UnsetType = UNSET,
+        arguments: dict[str, Any] | UnsetType = UNSET,
+        remember: Literal["session"] | UnsetType = UNSET,
+        result: Any | UnsetType = UNSET,
+        is_error: bool | UnsetType = UNSET,
+        max_cost_usd: float | UnsetType = UNSET,
+        max_tokens: int | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> ActionBody:
+        """Resolve an action.
+
+        Answers an open action. The run continues when none of its actions is open. The first answer counts; the same
+        answer again changes nothing. A session token needs `may_resolve` and sees the actions of its session; other
+        tokens get 404.
+        """
+        return await self._call(
+            RESOLVE_ACTION,
+            ActionBody,
+            {"action_id": action_id},
+            {},
+            {
+                "decision": decision,
+                "message": message,
+                "arguments": arguments,
+                "remember": remember,
+                "result": result,
+                "is_error": is_error,
+                "max_cost_usd": max_cost_usd,
+                "max_tokens": max_tokens,
+            },
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
     async def list_models(self, *, workspace_id: Id | None = None) -> ModelList:
         """List the models that sessions can use.
 
@@ -882,7 +977,16 @@ class AsyncMethods(AsyncConnection):
         *,
         action: str | None = None,
         object_type: Literal[
-            "api_key", "member", "run", "session", "session_token", "skill", "skill_version", "webhook", "workspace"
+            "action",
+            "api_key",
+            "member",
+            "run",
+            "session",
+            "session_token",
+            "skill",
+            "skill_version",
+            "webhook",
+            "workspace",
         ]
         | None = None,
         object_id: Id | None = None,
@@ -922,7 +1026,16 @@ class AsyncMethods(AsyncConnection):
         *,
         action: str | None = None,
         object_type: Literal[
-            "api_key", "member", "run", "session", "session_token", "skill", "skill_version", "webhook", "workspace"
+            "action",
+            "api_key",
+            "member",
+            "run",
+            "session",
+            "session_token",
+            "skill",
+            "skill_version",
+            "webhook",
+            "workspace",
         ]
         | None = None,
         object_id: Id | None = None,
@@ -1135,88 +1248,6 @@ class AsyncMethods(AsyncConnection):
             WebhookDeliveryBody,
             {"webhook_id": webhook_id, "delivery_id": delivery_id},
             {},
-            idempotency_key=idempotency_key,
-            workspace_id=workspace_id,
-        )
-
-    async def list_actions(
-        self,
-        *,
-        state: Literal["open", "resolved", "expired", "cancelled"] | None = None,
-        session_id: Id | None = None,
-        kind: Literal["approval", "tool_result", "unknown_outcome", "budget"] | None = None,
-        limit: int | None = None,
-        after: Id | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        workspace_id: Id | None = None,
-    ) -> ActionPage:
-        """List actions."""
-        return await self._call(
-            LIST_ACTIONS,
-            ActionPage,
-            {},
-            {"state": state, "session_id": session_id, "kind": kind, "limit": limit, "after": after, "order": order},
-            workspace_id=workspace_id,
-        )
-
-    def iter_actions(
-        self,
-        *,
-        state: Literal["open", "resolved", "expired", "cancelled"] | None = None,
-        session_id: Id | None = None,
-        kind: Literal["approval", "tool_result", "unknown_outcome", "budget"] | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        page_size: int | None = None,
-        workspace_id: Id | None = None,
-    ) -> AsyncIterator[ActionBody]:
-        """Iterate over all items of `list_actions`. Pages are fetched as needed."""
-        return walk_async(
-            lambda after: self.list_actions(
-                state=state,
-                session_id=session_id,
-                kind=kind,
-                workspace_id=workspace_id,
-                limit=page_size,
-                after=after,
-                order=order,
-            )
-        )
-
-    async def get_action(self, action_id: Id, *, workspace_id: Id | None = None) -> ActionBody:
-        """Get an action."""
-        return await self._call(GET_ACTION, ActionBody, {"action_id": action_id}, {}, workspace_id=workspace_id)
-
-    async def resolve_action(
-        self,
-        action_id: Id,
-        *,
-        decision: Decision | UnsetType = UNSET,
-        message: str | UnsetType = UNSET,
-        arguments: dict[str, Any] | UnsetType = UNSET,
-        remember: Literal["session"] | UnsetType = UNSET,
-        result: Any | UnsetType = UNSET,
-        is_error: bool | UnsetType = UNSET,
-        max_cost_usd: float | UnsetType = UNSET,
-        max_tokens: int | UnsetType = UNSET,
-        idempotency_key: str | None = None,
-        workspace_id: Id | None = None,
-    ) -> ActionBody:
-        """Answer an action."""
-        return await self._call(
-            RESOLVE_ACTION,
-            ActionBody,
-            {"action_id": action_id},
-            {},
-            {
-                "decision": decision,
-                "message": message,
-                "arguments": arguments,
-                "remember": remember,
-                "result": result,
-                "is_error": is_error,
-                "max_cost_usd": max_cost_usd,
-                "max_tokens": max_tokens,
-            },
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )

@@ -239,6 +239,77 @@ class CancelledRunBody(RunBody, frozen=True, kw_only=True):
     """Inputs that the run had not consumed."""
 
 
+class ActionKind(StrEnum):
+    APPROVAL = "approval"
+    TOOL_RESULT = "tool_result"
+    UNKNOWN_OUTCOME = "unknown_outcome"
+    BUDGET = "budget"
+
+
+class ActionState(StrEnum):
+    OPEN = "open"
+    RESOLVED = "resolved"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class LimitScope(StrEnum):
+    RUN = "run"
+    SESSION = "session"
+    DAY = "day"
+
+
+class ReachedLimit(Struct, frozen=True):
+    """A limit, and what was used of it when it was reached."""
+
+    scope: LimitScope
+    limit: Literal["max_cost_usd", "max_tokens"]
+    maximum: float
+    used: float
+
+
+class ActionBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    session_id: UUID
+    run_id: UUID
+    kind: ActionKind
+    state: ActionState
+    call_id: str | None
+    """The tool call in the log. null: a budget."""
+    tool: str | None
+    """null: a budget."""
+    arguments: dict[str, Any] | None
+    """As the model gave them. null: a budget."""
+    reached: ReachedLimit | None
+    """The limit of a budget. null: another kind."""
+    reason: str
+    """Why the run waits, in one sentence."""
+    created_at: datetime
+    expires_at: datetime
+    """Without an answer until then, it counts as denied."""
+    resolved_at: datetime | None
+    """null: it is open."""
+    resolved_by: Caller | None
+    """null: nobody answered."""
+    resolution: dict[str, Any] | None
+    """The answer. null: there is none."""
+
+
+class ActionPage(Struct, frozen=True):
+    items: list[ActionBody]
+    next_cursor: UUID | None
+
+
+class Decision(StrEnum):
+    ALLOW = "allow"
+    DENY = "deny"
+    RETRY = "retry"
+    DONE = "done"
+    FAILED = "failed"
+    RAISE = "raise"
+    STOP = "stop"
+
+
 class ListedModel(Struct, frozen=True):
     model: str
     provider: str
@@ -455,6 +526,7 @@ class ActivityBody(Struct, frozen=True, kw_only=True):
 
 
 class ObjectType(StrEnum):
+    ACTION = "action"
     API_KEY = "api_key"
     MEMBER = "member"
     RUN = "run"
@@ -558,77 +630,6 @@ class WebhookDeliveryBody(Struct, frozen=True, kw_only=True):
 class WebhookDeliveryPage(Struct, frozen=True):
     items: list[WebhookDeliveryBody]
     next_cursor: UUID | None
-
-
-class ActionKind(StrEnum):
-    APPROVAL = "approval"
-    TOOL_RESULT = "tool_result"
-    UNKNOWN_OUTCOME = "unknown_outcome"
-    BUDGET = "budget"
-
-
-class ActionState(StrEnum):
-    OPEN = "open"
-    RESOLVED = "resolved"
-    EXPIRED = "expired"
-    CANCELLED = "cancelled"
-
-
-class LimitScope(StrEnum):
-    RUN = "run"
-    SESSION = "session"
-    DAY = "day"
-
-
-class ReachedLimit(Struct, frozen=True):
-    """A limit, and what was used of it when it was reached."""
-
-    scope: LimitScope
-    limit: Literal["max_cost_usd", "max_tokens"]
-    maximum: float
-    used: float
-
-
-class ActionBody(Struct, frozen=True, kw_only=True):
-    id: UUID
-    session_id: UUID
-    run_id: UUID
-    kind: ActionKind
-    state: ActionState
-    call_id: str | None
-    """The tool call in the log. null: a budget."""
-    tool: str | None
-    """null: a budget."""
-    arguments: dict[str, Any] | None
-    """As the model gave them. null: a budget."""
-    reached: ReachedLimit | None
-    """The limit of a budget. null: another kind."""
-    reason: str
-    """Why the run waits, in one sentence."""
-    created_at: datetime
-    expires_at: datetime
-    """Without an answer until then, it counts as denied."""
-    resolved_at: datetime | None
-    """null: it is open."""
-    resolved_by: Caller | None
-    """null: nobody answered."""
-    resolution: dict[str, Any] | None
-    """The answer. null: there is none."""
-
-
-class ActionPage(Struct, frozen=True):
-    items: list[ActionBody]
-    next_cursor: UUID | None
-
-
-class Decision(StrEnum):
-    ALLOW = "allow"
-    DENY = "deny"
-    RETRY = "retry"
-    DONE = "done"
-    FAILED = "failed"
-    RAISE = "raise"
-    STOP = "stop"
 
 
 class UsageItem(Struct, frozen=True):

@@ -23,6 +23,9 @@ LIST_SESSION_RUNS = Operation("list_session_runs", "GET", "/v1/sessions/{session
 GET_RUN = Operation("get_run", "GET", "/v1/runs/{run_id}")
 CANCEL_RUN = Operation("cancel_run", "POST", "/v1/runs/{run_id}/cancel", idempotent=True)
 RETRY_RUN = Operation("retry_run", "POST", "/v1/runs/{run_id}/retry", idempotent=True)
+LIST_ACTIONS = Operation("list_actions", "GET", "/v1/actions")
+GET_ACTION = Operation("get_action", "GET", "/v1/actions/{action_id}")
+RESOLVE_ACTION = Operation("resolve_action", "POST", "/v1/actions/{action_id}/resolve", idempotent=True)
 LIST_MODELS = Operation("list_models", "GET", "/v1/models")
 WHOAMI = Operation("whoami", "GET", "/v1/whoami")
 LIST_API_KEYS = Operation("list_api_keys", "GET", "/v1/api-keys")
@@ -60,7 +63,4 @@ LIST_WEBHOOK_DELIVERIES = Operation("list_webhook_deliveries", "GET", "/v1/webho
 REDELIVER_WEBHOOK = Operation(
     "redeliver_webhook", "POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", idempotent=True
 )
-LIST_ACTIONS = Operation("list_actions", "GET", "/v1/actions")
-GET_ACTION = Operation("get_action", "GET", "/v1/actions/{action_id}")
-RESOLVE_ACTION = Operation("resolve_action", "POST", "/v1/actions/{action_id}/resolve", idempotent=True)
 GET_USAGE = Operation("get_usage", "GET", "/v1/usage")
