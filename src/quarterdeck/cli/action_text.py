@@ -1,4 +1,4 @@
-"""Actions in words: what a run waits for, how it was answered, and the command that answers it. Also costs and tokens."""
+"""Actions in words: what a run waits for, how it was answered, and the command that answers. Also costs and tokens."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ _DECISIONS = {
     "raise": "Limit raised",
     "stop": "Stopped",
 }
+_MAX_SHORT_CHARACTERS = 200
 _SCOPES = {"run": "of the run", "session": "of the session", "day": "of the workspace for today"}
 
 
@@ -42,6 +43,10 @@ def fields_of(action: ActionBody) -> dict[str, Any]:
 
 def call_text(name: str, arguments: Mapping[str, Any] | None) -> str:
     return f"{name}({msgspec.json.encode(arguments).decode() if arguments else ''})"
+
+
+def short(text: str) -> str:
+    return text if len(text) <= _MAX_SHORT_CHARACTERS else text[: _MAX_SHORT_CHARACTERS - 1] + "…"
 
 
 def subject(data: Mapping[str, Any]) -> str:
@@ -119,6 +124,14 @@ def _amount(number: Any, *, is_cost: bool) -> str:
     if not isinstance(number, (int, float)):
         return "?"
     return cost_text(float(number)) if is_cost else f"{int(number):,}"
+
+
+def result_value(given: str) -> Any:
+    """JSON, or the text itself."""
+    try:
+        return msgspec.json.decode(given)
+    except msgspec.DecodeError:
+        return given
 
 
 def cost_text(cost_usd: float | None) -> str:

@@ -13,7 +13,7 @@ from quarterdeck.cli import completion, find
 from quarterdeck.cli.arguments import ActionId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import UsageError
-from quarterdeck.cli.options import AsJson, Limit, Profile, json_object, line, text
+from quarterdeck.cli.options import AsJson, Limit, Profile, json_object, text
 from quarterdeck.cli.output import cell, date_text, print_facts, print_json, print_list, read_input, say
 
 if TYPE_CHECKING:
@@ -232,6 +232,7 @@ def _check_kind(found: "ActionBody", kind: Kind) -> None:
 
 
 def _body(decision: str | None, answer: Answer) -> dict[str, Any]:
+    from quarterdeck.cli.action_text import result_value
     from quarterdeck.client.models import Decision
 
     return {
@@ -244,14 +245,6 @@ def _body(decision: str | None, answer: Answer) -> dict[str, Any]:
         "max_tokens": _or_unset(answer.max_tokens),
         "max_cost_usd": _or_unset(answer.max_cost_usd),
     }
-
-
-def result_value(given: str) -> Any:
-    """JSON, or the text itself."""
-    try:
-        return msgspec.json.decode(given)
-    except msgspec.DecodeError:
-        return given
 
 
 def _or_unset(given: Any) -> Any:

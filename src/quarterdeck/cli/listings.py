@@ -123,6 +123,7 @@ def actions(client: "Client") -> Listing[Any]:
         "action",
         lambda limit, after, order: client.list_actions(limit=limit, after=after, order=order),
         lambda action: None,
+        has_any_cursor=True,
     )
 
 

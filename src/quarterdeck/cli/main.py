@@ -25,7 +25,7 @@ COMMANDS = (
     ("whoami", "login:whoami", "Show the server, workspace and key that commands use."),
     ("chat", "chat:chat_command", "Chat in a session."),
     ("watch", "chat:watch_command", "Follow the log of a session."),
-    ("send", "sessions:send", "Send a message."),
+    ("send", "send:send", "Send a message."),
     ("sessions", "sessions:app", "Manage sessions."),
     ("runs", "runs:app", "List, show, cancel and retry runs."),
     ("actions", "actions:app", "List and answer what runs wait for."),
