@@ -12,6 +12,8 @@ from quarterdeck.auth import last_used
 from quarterdeck.auth import store as access
 from quarterdeck.changes import store as receipts
 from quarterdeck.conversations import visibility_store
+from quarterdeck.conversations.actions import store as actions
+from quarterdeck.conversations.actions.model import ActionKind, NewAction
 from quarterdeck.conversations.events import log
 from quarterdeck.conversations.events import store as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
@@ -28,7 +30,7 @@ from quarterdeck.conversations.sessions import forks_store as forks
 from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.conversations.sessions.model import CreateSessionBody, SessionSkill
-from quarterdeck.core.actors import Credential, CredentialKind, Origin, Permission, Principal
+from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import HIGHEST_ID, new_id
 from quarterdeck.db.migrate import is_current
 from quarterdeck.skills import blocks_store as blocks
@@ -47,6 +49,7 @@ from quarterdeck.webhooks.model import (
 from quarterdeck.worker import queue_store
 from quarterdeck.workspaces import store as workspaces
 from tests.store.two_workspaces import ALPHA, BUNDLE, RecordingConnection, StoreCall, Workspace, returns
+from tests.workers import SETUP
 
 
 def with_own_ids() -> Iterator[StoreCall]:
@@ -54,6 +57,7 @@ def with_own_ids() -> Iterator[StoreCall]:
     yield from _own_credentials()
     yield from _own_rows()
     yield from _own_runs()
+    yield from _own_actions()
     yield from _own_forks()
     yield from _own_deliveries()
 
@@ -97,7 +101,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: sessions.add(c, new_id(), a.workspace, session, a.user)
     yield lambda c, a, b: visibility_store.workspace_of(c, a.session)
     yield lambda c, a, b: sessions.prevent_deletion(c, a.session)
-    yield lambda c, a, b: sessions.agent_setup(c, a.session)
+    yield lambda c, a, b: sessions.run_setup(c, a.session, "demo", [])
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: search_store.purge(c, a.session, 9)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
@@ -123,7 +127,7 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: creation.pending(c, a.session)
     yield lambda c, a, b: creation.is_archived(c, a.session)
     yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9)
-    yield lambda c, a, b: lifecycle.start_attempt(c, a.run, 1)
+    yield lambda c, a, b: lifecycle.start_attempt(c, a.run, 1, SETUP)
     yield lambda c, a, b: lifecycle.waiting(c, a.run, 9)
     yield lambda c, a, b: lifecycle.mark_taken(c, a.run, 1, [Input(1, str(a.input), "x")], more=True)
     yield lambda c, a, b: lifecycle.log_consumed(c, a.session, a.run, 1, [Input(1, str(a.input), "x")])
@@ -149,6 +153,19 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: discards.waits_in(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
     yield lambda c, a, b: discards.withdraw(c, a.run, 1)
     yield lambda c, a, b: discards.end_of_run(c, a.session, InputEvent("input.consumed", 1, a.run, 1))
+
+
+def _own_actions() -> Iterator[StoreCall]:
+    new = NewAction(kind=ActionKind.APPROVAL, reason="x", step=1, call_id="x", tool="x", arguments={})
+    caller = Caller("api_key", ALPHA.key, "x", ALPHA.user, None)
+    yield lambda c, a, b: actions.add(c, new_id(), a.workspace, a.session, a.run, new, 60)
+    yield lambda c, a, b: actions.resolve(c, a.action, caller, {"decision": "stop"})
+    yield lambda c, a, b: actions.raise_limit(c, a.action, None, 1_000)
+    yield lambda c, a, b: actions.continue_run(c, a.run)
+    yield lambda c, a, b: actions.cancel(c, a.run)
+    yield lambda c, a, b: actions.expire(c, [a.session])
+    yield lambda c, a, b: actions.of_step(c, a.run, 1)
+    yield lambda c, a, b: actions.remembered_tools(c, a.session)
 
 
 def _own_forks() -> Iterator[StoreCall]:
@@ -193,6 +210,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: recovery.replace_lost_jobs(c)
     yield lambda c, a, b: recovery.delete_spent_jobs(c)
     yield lambda c, a, b: recovery.add_missing_jobs(c)
+    yield lambda c, a, b: returns(actions.lock_due_sessions(c, 9), [a.session])
     yield _start_pending
     yield _free_places
     yield _next_turn
