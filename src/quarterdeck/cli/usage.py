@@ -11,9 +11,7 @@ from quarterdeck.cli.options import AsJson, Profile, day
 from quarterdeck.cli.output import Column, cell, print_json, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from quarterdeck.client import Client
+    from quarterdeck.client.models import UsageItem
 
 
 class GroupBy(StrEnum):
@@ -43,42 +41,17 @@ def usage(
             from_=None if from_ is None else from_.isoformat(),
             to=None if to is None else to.isoformat(),
         )
-        if as_json:
-            print_json(found)
-            return
-        name = _names(client, by)
-        rows = [_row(item, name) for item in found.items]
+    if as_json:
+        print_json(found)
+        return
     columns = [Column(each, right=True) for each in ("RUNS", "TOKENS IN", "CACHED", "OUT", "COST")]
-    print_table((by.value.upper().replace("-", " "), *columns), rows, empty="No usage in this time.")
+    first = by.value.upper().replace("-", " ")
+    print_table((first, *columns), map(_row, found.items), empty="No usage in this time.")
 
 
-def _row(item: Any, name: "Callable[[str], str]") -> list[str]:
+def _row(item: "UsageItem") -> list[str]:
     from quarterdeck.cli.action_text import cost_text
 
+    group = f"{item.group or 'unknown'} {cell(item.label or '')}".rstrip()
     counts = (item.runs, item.input_tokens, item.cached_tokens, item.output_tokens)
-    return [name(item.group or ""), *(str(count) for count in counts), cost_text(item.cost_usd)]
-
-
-def _names(client: "Client", by: GroupBy) -> "Callable[[str], str]":
-    """Adds titles and labels to the IDs of a group."""
-    if by is GroupBy.SESSION:
-        from quarterdeck.cli.actions import Titles
-        from quarterdeck.core.ids import parse_id
-
-        titles = Titles(client)
-
-        def titled(group: str) -> str:
-            found = parse_id(group)
-            return group if found is None else f"{group} {cell(titles.of(found))}".rstrip()
-
-        return titled
-    if by is GroupBy.API_KEY:
-        from quarterdeck.client import Forbidden
-
-        try:
-            labels = {str(key.id): key.label for key in client.iter_api_keys(workspace_id=client.whoami().workspace_id)}
-        except Forbidden:
-            # Listing keys needs another permission than reading usage.
-            labels = {}
-        return lambda group: f"{group} {cell(labels.get(group, ''))}".rstrip()
-    return lambda group: group
+    return [group, *(str(count) for count in counts), cost_text(item.cost_usd)]

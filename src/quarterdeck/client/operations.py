@@ -47,8 +47,10 @@ DOWNLOAD_SKILL_BUNDLE = Operation("download_skill_bundle", "GET", "/v1/skills/{s
 DOWNLOAD_SKILL_FILE = Operation("download_skill_file", "GET", "/v1/skills/{skill_id}/versions/{version}/file")
 DIFF_SKILL_VERSIONS = Operation("diff_skill_versions", "GET", "/v1/skills/{skill_id}/diff")
 GET_WORKSPACE = Operation("get_workspace", "GET", "/v1/workspace")
+CHANGE_WORKSPACE = Operation("change_workspace", "PATCH", "/v1/workspace", idempotent=True)
 LIST_MEMBERS = Operation("list_members", "GET", "/v1/members")
 GET_ACTIVITY = Operation("get_activity", "GET", "/v1/activity")
+GET_USAGE = Operation("get_usage", "GET", "/v1/usage")
 LIST_AUDIT_EVENTS = Operation("list_audit_events", "GET", "/v1/audit-events")
 LIST_WEBHOOKS = Operation("list_webhooks", "GET", "/v1/webhooks")
 CREATE_WEBHOOK = Operation("create_webhook", "POST", "/v1/webhooks", idempotent=True, shown_once="secret")
@@ -63,4 +65,3 @@ LIST_WEBHOOK_DELIVERIES = Operation("list_webhook_deliveries", "GET", "/v1/webho
 REDELIVER_WEBHOOK = Operation(
     "redeliver_webhook", "POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", idempotent=True
 )
-GET_USAGE = Operation("get_usage", "GET", "/v1/usage")
