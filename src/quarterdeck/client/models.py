@@ -556,9 +556,9 @@ class UsageItem(Struct, frozen=True, kw_only=True):
 
 
 class UsageBody(Struct, frozen=True, kw_only=True):
-    from_: date
-    """First day that is counted. Later than requested if there are more than 500,000 runs."""
-    to: date
+    since: date
+    """First day that is counted. Later than `from` if there are more than 500,000 runs."""
+    until: date
     """The day after the last one that is counted."""
     items: list[UsageItem]
 
