@@ -16,7 +16,7 @@ from quarterdeck.cli.exit_codes import ExitCode
 from quarterdeck.cli.lazy_command import LazyCommand
 from quarterdeck.cli.main import SERVER_COMMANDS, root
 from quarterdeck.client import AsyncClient
-from quarterdeck.client.models import RunEvent
+from quarterdeck.client.models import WebhookEvent
 from tests.cli.people import Person
 from tests.cli.screen import terminal
 from tests.cli.shell import shell
@@ -63,7 +63,7 @@ async def test_webhooks_page_runs_and_deliveries_match(tmp_path: Path) -> None:
         (created,) = at.run(texts_of(blocks_of("docs/webhooks.md", "sh")))
         assert json.loads(created)["secret"].startswith("whsec_")
         async with receiving() as receiver, AsyncClient(at.variables["QD_URL"], at.variables["QD_KEY"]) as client:
-            await client.create_webhook(url=receiver.url("/quarterdeck"), events=[RunEvent.SUCCEEDED])
+            await client.create_webhook(url=receiver.url("/quarterdeck"), events=[WebhookEvent.RUN_SUCCEEDED])
             session = await client.create_session()
             await client.submit_input(session.id, text="Hello.")
             await eventually(partial(arrived, receiver))
@@ -72,6 +72,22 @@ async def test_webhooks_page_runs_and_deliveries_match(tmp_path: Path) -> None:
     names = {line.partition(":")[0].lower() for line in head.splitlines()[1:]}
     assert names <= set(received.headers)
     assert shape(json.loads(body)) == shape(received.json)
+
+
+@pytest.mark.long
+async def test_actions_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    with shell(tmp_path, MODEL_DEMO_PAUSE_SECONDS="0") as at:
+        submitted, waiting, resolved = map(json.loads, at.run(texts_of(blocks_of("docs/actions.md", "sh"))))
+        async with AsyncClient(at.variables["QD_URL"], at.variables["QD_KEY"]) as client:
+
+            async def note() -> Any:
+                page = await client.list_session_events(resolved["session_id"])
+                return [event.data["text"] for event in page.items if event.type == "note"]
+
+            assert await eventually(note) == ["The release is done."]
+    assert submitted["outcome"] == "new_run"
+    assert (waiting["state"], waiting["tool"], waiting["run_id"]) == ("open", "add_note", submitted["run_id"])
+    assert (resolved["state"], resolved["resolution"]["decision"]) == ("resolved", "allow")
 
 
 async def arrived(receiver: Receiver) -> bool:

@@ -11,25 +11,30 @@ from quarterdeck.api_keys import store as api_keys
 from quarterdeck.audit import store as audit
 from quarterdeck.audit.model import AuditFilter, ObjectType
 from quarterdeck.changes import store as receipts
+from quarterdeck.conversations.actions import store as actions
+from quarterdeck.conversations.actions.model import ActionFilter, ActionId
 from quarterdeck.conversations.runs import lifecycle_store as lifecycle
 from quarterdeck.conversations.runs import store as runs
 from quarterdeck.conversations.runs.model import Submission, Usage, Verdict
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
-from quarterdeck.conversations.sessions.model import Limits, SessionBody
+from quarterdeck.conversations.sessions.model import Limit, Limits, SessionBody
 from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.skills import store as skills
+from quarterdeck.usage import store as usage
+from quarterdeck.usage.model import UsageGroup
 from quarterdeck.webhooks import delivery_store as deliveries
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import (
     DeliveryState,
-    RunEvent,
     WebhookBody,
+    WebhookEvent,
 )
 from quarterdeck.workspaces import store as workspaces
+from quarterdeck.workspaces.model import WorkspaceLimits
 from tests.store.two_workspaces import ALPHA, BRAVO, BUNDLE, RecordingConnection, StoreCall, Workspace, refused, returns
 
 ORDERS = (True, False)
@@ -61,7 +66,7 @@ def webhook_of(webhook: Workspace) -> WebhookBody:
     return WebhookBody(
         id=webhook.webhook,
         url="https://taken.example.com/",
-        events=[RunEvent.FAILED],
+        events=[WebhookEvent.RUN_FAILED],
         description="taken",
         enabled=False,
         disabled_reason="taken",
@@ -122,6 +127,9 @@ def with_foreign_ids() -> Iterator[StoreCall]:
             yield lambda c, a, b, foreign=foreign: returns(verdicts(c, foreign), [Verdict.NOT_FOUND])  # type: ignore[misc]
     yield lambda c, a, b: returns(runs.get(c, a.workspace, b.run), None)
 
+    yield lambda c, a, b: returns(actions.get(c, a.workspace, b.action), None)
+    yield lambda c, a, b: returns(actions.read(c, a.workspace, [ActionId(b.action)], 9), [])
+
     yield lambda c, a, b: returns(session_tokens.get(c, a.session, b.token), None)
     yield lambda c, a, b: session_tokens.revoke(c, a.session, b.token)
 
@@ -134,6 +142,7 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(skills.get(c, a.workspace, b.skill), None)
     yield lambda c, a, b: skills.change(c, a.workspace, b.skill, "taken", None, archived=True)
     yield lambda c, a, b: returns(skills.version(c, a.workspace, b.skill, 1), None)
+    yield lambda c, a, b: returns(skills.used_versions(c, a.workspace, [(b.skill, 1)]), [])
     yield lambda c, a, b: returns(skills.usable(c, a.workspace, b.skill), None)
     yield lambda c, a, b: returns(skills.add_version(c, new_id(), a.workspace, b.skill, BUNDLE, a.user), None)
     yield lambda c, a, b: returns(skills.lock(c, a.workspace, b.skill), None)
@@ -148,13 +157,20 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: webhooks.change(c, a.workspace, webhook_of(b), "taken")
     yield lambda c, a, b: webhooks.rotate(c, a.workspace, b.webhook, b"taken", 60)
     yield lambda c, a, b: webhooks.delete(c, a.workspace, b.webhook)
-    yield lambda c, a, b: webhooks.subscribers(c, a.workspace, RunEvent.SUCCEEDED)
+    yield lambda c, a, b: webhooks.subscribers(c, a.workspace, WebhookEvent.RUN_SUCCEEDED)
     yield lambda c, a, b: returns(deliveries.get(c, a.workspace, b.webhook, b.delivery), None)
     yield lambda c, a, b: returns(deliveries.get(c, a.workspace, a.webhook, b.delivery), None)
     yield lambda c, a, b: deliveries.send_again(c, a.webhook, b.delivery)
 
     yield lambda c, a, b: workspaces.lock_workspace(c, a.workspace)
-    yield lambda c, a, b: workspaces.change(c, a.workspace, "taken", 1, a.user)
+    yield lambda c, a, b: workspaces.change(c, a.workspace, "taken", 1, a.user, Limit())
+    yield lambda c, a, b: workspaces.set_limits(c, a.workspace, WorkspaceLimits(day=Limit(1.0, 1)))
+    today = datetime.now(UTC).date()
+    for group in UsageGroup:
+        yield lambda c, a, b, group=group: usage.items(  # type: ignore[misc]
+            c, a.workspace, group, today - timedelta(days=9), today + timedelta(days=1), 9
+        )
+    yield lambda c, a, b: usage.day_at(c, a.workspace, today - timedelta(days=9), today + timedelta(days=1), 0)
     yield lambda c, a, b: workspaces.get(c, a.workspace)
     yield lambda c, a, b: returns(workspaces.end_member(c, a.workspace, b.user), False)
     yield lambda c, a, b: returns(workspaces.find_member(c, a.workspace, b.email), None)
@@ -175,6 +191,8 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
     )
     for wanted in filters:
         yield lambda c, a, b, w=wanted: audit.page(c, a.workspace, w, beginning, 9, **order)  # type: ignore[misc]
+    for of in (ActionFilter(), ActionFilter(session_id=BRAVO.session)):
+        yield lambda c, a, b, w=of: actions.page(c, a.workspace, w, beginning, 9, **order)  # type: ignore[misc]
     for start in (beginning, None):
         yield lambda c, a, b, s=start: api_keys.page(c, a.workspace, s or b.key, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: runs.page(c, a.session, s or b.run, 9, **order)  # type: ignore[misc]

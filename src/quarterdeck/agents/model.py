@@ -1,6 +1,7 @@
 """The interface between a run and any model: turns, tools, steps, failures."""
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Protocol
 from uuid import UUID
@@ -52,9 +53,10 @@ class ToolRule(StrEnum):
 class ToolSpec(Struct, frozen=True):
     """What a model is told about a tool. Sessions use it too, for the tools of their callers."""
 
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    # `$` alone would also match before a final newline.
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}(?![\s\S])")]
     description: Annotated[Text, Meta(max_length=10_000)]
-    parameters: Annotated[dict[str, Any], Meta(description="JSON Schema of an object.")]
+    parameters: Annotated[dict[str, Any], Meta(description="JSON Schema with the type `object`.")]
 
 
 Temperature = Annotated[float, Meta(ge=0, le=2)]
@@ -79,6 +81,10 @@ class Step(Struct, frozen=True):
     turn: AssistantTurn
     input_tokens: int
     output_tokens: int
+    # Read from the provider's cache. Part of input_tokens.
+    cached_tokens: int = 0
+    # None: the price of the model is unknown.
+    cost_usd: Decimal | None = None
 
 
 # Called with each piece of text as it arrives, for display only. After a failed try the text of the next try follows

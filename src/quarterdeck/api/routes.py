@@ -5,6 +5,7 @@ from quarterdeck.agents.http import list_models
 from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys, revoke_api_key, rotate_api_key
 from quarterdeck.audit.http import list_audit_events
 from quarterdeck.auth.http import whoami
+from quarterdeck.conversations.actions.http import get_action, list_actions, resolve_action
 from quarterdeck.conversations.events.http import list_session_events
 from quarterdeck.conversations.runs.http import (
     cancel_run,
@@ -42,6 +43,7 @@ from quarterdeck.skills.http import (
     list_skills,
     push_skill_version,
 )
+from quarterdeck.usage.http import get_usage
 from quarterdeck.webhooks.http import (
     change_webhook,
     create_webhook,
@@ -53,7 +55,7 @@ from quarterdeck.webhooks.http import (
     rotate_webhook_secret,
     test_webhook,
 )
-from quarterdeck.workspaces.http import get_workspace, list_members
+from quarterdeck.workspaces.http import change_workspace, get_workspace, list_members
 
 OPERATIONS = (
     at("POST", "/v1/sessions/{session_id}/events", submit_input),
@@ -73,6 +75,9 @@ OPERATIONS = (
     at("GET", "/v1/runs/{run_id}", get_run),
     at("POST", "/v1/runs/{run_id}/cancel", cancel_run),
     at("POST", "/v1/runs/{run_id}/retry", retry_run),
+    at("GET", "/v1/actions", list_actions),
+    at("GET", "/v1/actions/{action_id}", get_action),
+    at("POST", "/v1/actions/{action_id}/resolve", resolve_action),
     at("GET", "/v1/models", list_models),
     at("GET", "/v1/whoami", whoami),
     at("GET", "/v1/api-keys", list_api_keys),
@@ -92,8 +97,10 @@ OPERATIONS = (
     at("GET", "/v1/skills/{skill_id}/versions/{version}/file", download_skill_file),
     at("GET", "/v1/skills/{skill_id}/diff", diff_skill_versions),
     at("GET", "/v1/workspace", get_workspace),
+    at("PATCH", "/v1/workspace", change_workspace),
     at("GET", "/v1/members", list_members),
     at("GET", "/v1/activity", get_activity),
+    at("GET", "/v1/usage", get_usage),
     at("GET", "/v1/audit-events", list_audit_events),
     at("GET", "/v1/webhooks", list_webhooks),
     at("POST", "/v1/webhooks", create_webhook),

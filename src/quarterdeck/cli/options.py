@@ -3,7 +3,8 @@
 import re
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from datetime import date as Date
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
@@ -15,6 +16,7 @@ from quarterdeck.core.ids import parse_id
 from quarterdeck.core.text_types import Line
 
 _MAX_LINE_CHARACTERS = 200
+_MAX_USD = 1e9
 _DURATION = re.compile(r"([0-9]{1,6})([smhdw])", re.ASCII)
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 
@@ -82,10 +84,34 @@ def expiration(at: datetime | None, after: timedelta | None) -> datetime | None:
     return at if after is None else datetime.now(UTC) + after
 
 
+def day(text: str) -> Date:
+    try:
+        return Date.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a date such as 2027-01-31") from None
+
+
+def json_object(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise typer.BadParameter(f"not a JSON object: {error}") from None
+
+
 def count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) == int(text)):
         raise typer.BadParameter(f"{text!r} is not a number from 1 to 999999999")
     return int(text)
+
+
+def usd(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= _MAX_USD:
+        raise typer.BadParameter(f"{text!r} is not an amount such as 20 or 0.50")
+    return found
 
 
 def file_name(text: str) -> str:

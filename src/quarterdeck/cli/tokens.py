@@ -8,8 +8,8 @@ import typer
 from quarterdeck.cli import completion, find
 from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, date, duration, expiration, text
-from quarterdeck.cli.output import actor_name, date_text, note, print_json, print_list, say
+from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, date, duration, expiration, line, text
+from quarterdeck.cli.output import actor_name, cell, date_text, note, print_json, print_list, say
 
 if TYPE_CHECKING:
     from quarterdeck.client.models import SessionTokenBody
@@ -24,7 +24,7 @@ def list_(session_id: SessionId, limit: Limit = 50, profile: Profile = None, as_
         print_list(
             client.iter_session_tokens(find.session_id(client, session_id)),
             limit,
-            ("ID", "PREFIX", "STATE", "EXPIRES", "CREATED", "BY"),
+            ("ID", "PREFIX", "LABEL", "STATE", "MAY RESOLVE", "EXPIRES", "CREATED", "BY"),
             _row,
             as_json=as_json,
             empty="No tokens.",
@@ -40,13 +40,21 @@ def create(
     expires_in: Annotated[
         timedelta | None, typer.Option(parser=duration, metavar="DURATION", help="Lifetime of the token, such as 12h.")
     ] = None,
+    label: Annotated[
+        str | None, typer.Option(parser=line, metavar="LABEL", help="Name of the token in the log of the session.")
+    ] = None,
+    may_resolve: Annotated[
+        bool, typer.Option("--may-resolve", help="The token may list and answer the actions of the session.")
+    ] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a token for a session and print it. It is shown only once."""
     expires_at = expiration(expires_at, expires_in)
     with open_client(profile) as client:
-        created = client.create_session_token(find.session_id(client, session_id), expires_at=expires_at)
+        created = client.create_session_token(
+            find.session_id(client, session_id), expires_at=expires_at, label=label, may_resolve=may_resolve
+        )
     if as_json:
         print_json(created)
     else:
@@ -83,7 +91,9 @@ def _row(token: "SessionTokenBody") -> list[str]:
     return [
         str(token.id),
         token.prefix,
+        cell(token.label or ""),
         _state(token),
+        "yes" if token.may_resolve else "",
         date_text(token.expires_at),
         date_text(token.created_at),
         actor_name(token.created_by),

@@ -12,19 +12,20 @@ from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, durati
 from quarterdeck.cli.output import Column, actor_name, cell, date_text, note, print_facts, print_json, print_list, say
 
 if TYPE_CHECKING:
-    from quarterdeck.client.models import CreatedWebhookBody, RunEvent, WebhookBody, WebhookDeliveryBody
+    from quarterdeck.client.models import CreatedWebhookBody, WebhookBody, WebhookDeliveryBody, WebhookEvent
 
 app = typer.Typer(rich_markup_mode=None, help="Manage webhooks and their deliveries.")
 
-_EVENTS = ("run.succeeded", "run.failed", "run.cancelled")
+_RUN_EVENTS = ("run.succeeded", "run.failed", "run.cancelled")
+_EVENTS = (*_RUN_EVENTS, "action.required", "action.resolved")
 _STATES = ("pending", "delivered", "failed")
 
 
-def _event(given: str) -> "RunEvent":
-    from quarterdeck.client.models import RunEvent
+def _event(given: str) -> "WebhookEvent":
+    from quarterdeck.client.models import WebhookEvent
 
     try:
-        return RunEvent(given)
+        return WebhookEvent(given)
     except ValueError:
         raise typer.BadParameter(f"{given!r} is not one of {', '.join(_EVENTS)}") from None
 
@@ -57,7 +58,7 @@ def create(
         typer.Option(
             parser=_event,
             metavar="EVENT",
-            help=f"One of {', '.join(_EVENTS)}. Can be repeated. Default: all.",
+            help=f"One of {', '.join(_EVENTS)}. Can be repeated. Default: the events of runs.",
             autocompletion=completion.one_of(_EVENTS),
         ),
     ] = None,
@@ -68,7 +69,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a webhook and print its signing secret. The secret is shown only once."""
-    events: Any = event or [_event(each) for each in _EVENTS]
+    events: Any = event or [_event(each) for each in _RUN_EVENTS]
     with open_client(profile) as client:
         created = client.create_webhook(url=url, events=events, description=description)
     _show_secret(created, as_json=as_json)

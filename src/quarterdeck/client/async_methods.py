@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
 from quarterdeck.client.async_connection import AsyncConnection
 from quarterdeck.client.models import (
+    ActionBody,
+    ActionPage,
     ActivityBody,
     ApiKeyBody,
     ApiKeyPage,
@@ -19,8 +21,10 @@ from quarterdeck.client.models import (
     CreatedApiKeyBody,
     CreatedSessionTokenBody,
     CreatedWebhookBody,
+    Decision,
     Delivery,
     EventPage,
+    Limits,
     ListedSession,
     MemberBody,
     MemberPage,
@@ -28,7 +32,6 @@ from quarterdeck.client.models import (
     ModelOptions,
     Permission,
     RunBody,
-    RunEvent,
     RunPage,
     SessionBody,
     SessionPage,
@@ -42,17 +45,23 @@ from quarterdeck.client.models import (
     SkillVersionItem,
     SkillVersionPage,
     SubmitKindBody,
+    ToolRule,
+    ToolSpec,
+    UsageBody,
     WebhookBody,
     WebhookDeliveryBody,
     WebhookDeliveryPage,
+    WebhookEvent,
     WebhookPage,
     WorkspaceBody,
+    WorkspaceLimits,
 )
 from quarterdeck.client.operations import (
     CANCEL_RUN,
     CHANGE_SESSION,
     CHANGE_SKILL,
     CHANGE_WEBHOOK,
+    CHANGE_WORKSPACE,
     CREATE_API_KEY,
     CREATE_SESSION,
     CREATE_SESSION_TOKEN,
@@ -67,14 +76,17 @@ from quarterdeck.client.operations import (
     DOWNLOAD_SKILL_FILE,
     EXPORT_SESSION,
     FORK_SESSION,
+    GET_ACTION,
     GET_ACTIVITY,
     GET_API_KEY,
     GET_RUN,
     GET_SESSION,
     GET_SKILL,
     GET_SKILL_VERSION,
+    GET_USAGE,
     GET_WEBHOOK,
     GET_WORKSPACE,
+    LIST_ACTIONS,
     LIST_API_KEYS,
     LIST_AUDIT_EVENTS,
     LIST_MEMBERS,
@@ -89,6 +101,7 @@ from quarterdeck.client.operations import (
     LIST_WEBHOOKS,
     PUSH_SKILL_VERSION,
     REDELIVER_WEBHOOK,
+    RESOLVE_ACTION,
     RETRY_RUN,
     REVOKE_API_KEY,
     REVOKE_SESSION_TOKEN,
@@ -198,6 +211,9 @@ class AsyncMethods(AsyncConnection):
         instructions: str | None = None,
         skills: list[SessionSkill] | UnsetType = UNSET,
         settings: ModelOptions | None = None,
+        tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
+        client_tools: list[ToolSpec] | UnsetType = UNSET,
+        limits: Limits | UnsetType = UNSET,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> SessionBody:
@@ -207,7 +223,16 @@ class AsyncMethods(AsyncConnection):
             SessionBody,
             {},
             {},
-            {"title": title, "model": model, "instructions": instructions, "skills": skills, "settings": settings},
+            {
+                "title": title,
+                "model": model,
+                "instructions": instructions,
+                "skills": skills,
+                "settings": settings,
+                "tool_policy": tool_policy,
+                "client_tools": client_tools,
+                "limits": limits,
+            },
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )
@@ -225,6 +250,9 @@ class AsyncMethods(AsyncConnection):
         instructions: str | UnsetType | None = UNSET,
         skills: list[SessionSkill] | UnsetType = UNSET,
         settings: ChangeSettings | UnsetType = UNSET,
+        tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
+        client_tools: list[ToolSpec] | UnsetType = UNSET,
+        limits: Limits | UnsetType = UNSET,
         archived: bool | UnsetType = UNSET,
         if_match: IfMatch | None = None,
         idempotency_key: str | None = None,
@@ -232,8 +260,8 @@ class AsyncMethods(AsyncConnection):
     ) -> SessionBody:
         """Change or archive a session.
 
-        Changes only the given fields. The active run keeps its settings; the next run uses the new ones. An archived
-        session answers input with 409; inputs that it has accepted are still processed.
+        Changes only the given fields. tool_policy and limits apply at once; the active run keeps the rest as it was at
+        its start. An archived session answers input with 409; inputs that it has accepted are still processed.
         """
         return await self._call(
             CHANGE_SESSION,
@@ -246,6 +274,9 @@ class AsyncMethods(AsyncConnection):
                 "instructions": instructions,
                 "skills": skills,
                 "settings": settings,
+                "tool_policy": tool_policy,
+                "client_tools": client_tools,
+                "limits": limits,
                 "archived": archived,
             },
             if_match=if_match,
@@ -275,9 +306,9 @@ class AsyncMethods(AsyncConnection):
     ) -> SessionBody:
         """Fork a session.
 
-        A new session with the same model, instructions and skills, and with the log of this one, or its part before an
-        event. ` (fork)` is added to its title. Inputs that no run has consumed and the active run are not copied. The
-        copied runs exist only in the log: lists of runs contain those that the fork starts itself.
+        A new session with the same settings, and with the log of this one, or its part before an event. ` (fork)` is
+        added to its title. Inputs that no run has consumed and the active run are not copied. The copied runs exist
+        only in the log: lists of runs contain those that the fork starts itself.
         """
         return await self._call(
             FORK_SESSION,
@@ -354,6 +385,8 @@ class AsyncMethods(AsyncConnection):
         session_id: Id,
         *,
         expires_at: datetime | None = None,
+        label: str | None = None,
+        may_resolve: bool = False,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> CreatedSessionTokenBody:
@@ -366,7 +399,7 @@ class AsyncMethods(AsyncConnection):
             CreatedSessionTokenBody,
             {"session_id": session_id},
             {},
-            {"expires_at": expires_at},
+            {"expires_at": expires_at, "label": label, "may_resolve": may_resolve},
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )
@@ -469,6 +502,101 @@ class AsyncMethods(AsyncConnection):
         """
         return await self._call(
             RETRY_RUN, RunBody, {"run_id": run_id}, {}, idempotency_key=idempotency_key, workspace_id=workspace_id
+        )
+
+    async def list_actions(
+        self,
+        *,
+        state: Literal["open", "resolved", "expired", "cancelled"] | None = None,
+        kind: Literal["approval", "tool_result", "unknown_outcome", "budget"] | None = None,
+        session_id: Id | None = None,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> ActionPage:
+        """List actions.
+
+        What the runs of the workspace wait for, and what they have waited for. One page per call, newest first unless
+        order=asc. A page may hold fewer actions than `limit`. A session token needs `may_resolve` and sees the actions
+        of its session; other tokens get 404.
+        """
+        return await self._call(
+            LIST_ACTIONS,
+            ActionPage,
+            {},
+            {"state": state, "kind": kind, "session_id": session_id, "limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_actions(
+        self,
+        *,
+        state: Literal["open", "resolved", "expired", "cancelled"] | None = None,
+        kind: Literal["approval", "tool_result", "unknown_outcome", "budget"] | None = None,
+        session_id: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> AsyncIterator[ActionBody]:
+        """Iterate over all items of `list_actions`. Pages are fetched as needed."""
+        return walk_async(
+            lambda after: self.list_actions(
+                state=state,
+                kind=kind,
+                session_id=session_id,
+                workspace_id=workspace_id,
+                limit=page_size,
+                after=after,
+                order=order,
+            )
+        )
+
+    async def get_action(self, action_id: Id, *, workspace_id: Id | None = None) -> ActionBody:
+        """Get an action.
+
+        A session token needs `may_resolve` and sees the actions of its session; other tokens get 404.
+        """
+        return await self._call(GET_ACTION, ActionBody, {"action_id": action_id}, {}, workspace_id=workspace_id)
+
+    async def resolve_action(
+        self,
+        action_id: Id,
+        *,
+        decision: Decision | UnsetType = UNSET,
+        message: str | UnsetType = UNSET,
+        arguments: dict[str, Any] | UnsetType = UNSET,
+        remember: Literal["session"] | UnsetType = UNSET,
+        result: Any | UnsetType = UNSET,
+        is_error: bool | UnsetType = UNSET,
+        max_cost_usd: float | UnsetType = UNSET,
+        max_tokens: int | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> ActionBody:
+        """Resolve an action.
+
+        Answers an open action. The run continues when none of its actions is open. The first answer counts; the same
+        answer again changes nothing. A session token needs `may_resolve` and sees the actions of its session; other
+        tokens get 404.
+        """
+        return await self._call(
+            RESOLVE_ACTION,
+            ActionBody,
+            {"action_id": action_id},
+            {},
+            {
+                "decision": decision,
+                "message": message,
+                "arguments": arguments,
+                "remember": remember,
+                "result": result,
+                "is_error": is_error,
+                "max_cost_usd": max_cost_usd,
+                "max_tokens": max_tokens,
+            },
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
         )
 
     async def list_models(self, *, workspace_id: Id | None = None) -> ModelList:
@@ -811,6 +939,29 @@ class AsyncMethods(AsyncConnection):
         """
         return await self._call(GET_WORKSPACE, WorkspaceBody, {}, {}, workspace_id=workspace_id)
 
+    async def change_workspace(
+        self,
+        *,
+        limits: WorkspaceLimits | UnsetType = UNSET,
+        if_match: IfMatch | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> WorkspaceBody:
+        """Change the workspace.
+
+        Sets limits of cost and tokens per day (UTC). They are checked before each step of a run.
+        """
+        return await self._call(
+            CHANGE_WORKSPACE,
+            WorkspaceBody,
+            {},
+            {},
+            {"limits": limits},
+            if_match=if_match,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
     async def list_members(
         self,
         *,
@@ -847,12 +998,38 @@ class AsyncMethods(AsyncConnection):
         """
         return await self._call(GET_ACTIVITY, ActivityBody, {}, {"minutes": minutes}, workspace_id=workspace_id)
 
+    async def get_usage(
+        self,
+        *,
+        group_by: Literal["day", "session", "model", "api_key"] | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> UsageBody:
+        """Get the usage of the workspace.
+
+        Tokens and cost of whole days (UTC), from the first step that was stored with release 0.2.0 on. Runs of deleted
+        sessions are included.
+        """
+        return await self._call(
+            GET_USAGE, UsageBody, {}, {"group_by": group_by, "from": from_, "to": to}, workspace_id=workspace_id
+        )
+
     async def list_audit_events(
         self,
         *,
         action: str | None = None,
         object_type: Literal[
-            "api_key", "member", "run", "session", "session_token", "skill", "skill_version", "webhook", "workspace"
+            "action",
+            "api_key",
+            "member",
+            "run",
+            "session",
+            "session_token",
+            "skill",
+            "skill_version",
+            "webhook",
+            "workspace",
         ]
         | None = None,
         object_id: Id | None = None,
@@ -892,7 +1069,16 @@ class AsyncMethods(AsyncConnection):
         *,
         action: str | None = None,
         object_type: Literal[
-            "api_key", "member", "run", "session", "session_token", "skill", "skill_version", "webhook", "workspace"
+            "action",
+            "api_key",
+            "member",
+            "run",
+            "session",
+            "session_token",
+            "skill",
+            "skill_version",
+            "webhook",
+            "workspace",
         ]
         | None = None,
         object_id: Id | None = None,
@@ -951,7 +1137,7 @@ class AsyncMethods(AsyncConnection):
         self,
         *,
         url: str,
-        events: list[RunEvent],
+        events: list[WebhookEvent],
         description: str | None = None,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
@@ -980,7 +1166,7 @@ class AsyncMethods(AsyncConnection):
         webhook_id: Id,
         *,
         url: str | UnsetType = UNSET,
-        events: list[RunEvent] | UnsetType = UNSET,
+        events: list[WebhookEvent] | UnsetType = UNSET,
         description: str | UnsetType | None = UNSET,
         enabled: bool | UnsetType = UNSET,
         if_match: IfMatch | None = None,

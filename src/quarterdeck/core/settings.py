@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -238,6 +238,8 @@ class RunSettings(Struct, frozen=True):
     step_input_bytes: Bytes = 256 * 1024
     # Streamed text is collected for this long before it is sent.
     delta_seconds: Seconds = 0.05
+    # When a worker was lost during a call that may have taken effect: ask a person, or tell the model at once.
+    unknown_outcome: Literal["ask", "tell_model"] = "ask"
 
 
 _ACTION_EXPIRY_SECONDS = 7 * 24 * 3600

@@ -13,6 +13,7 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.agents.registry import ModelRegistry
+from quarterdeck.conversations.actions.expiry import expire_actions
 from quarterdeck.conversations.runs.recovery import recover
 from quarterdeck.conversations.runs.turns import runs_to_leave
 from quarterdeck.conversations.sessions.service import backfill_search, purge_deleted_sessions
@@ -60,7 +61,7 @@ async def _work(settings: Settings) -> None:
     models = ModelRegistry(settings.model)
     files = BundleFiles(database, bundles, settings.bundle, settings.data_dir, _READ_THREADS)
     agents = AgentLoader(database, files, models, settings.model)
-    driver = RunDriver(database, agents, settings.run, settings.worker)
+    driver = RunDriver(database, agents, settings.run, settings.action, settings.worker)
     await database.open()
     stopping = asyncio.Event()
     jobs = asyncio.create_task(_process_jobs(driver, settings.database, settings.worker, stopping))
@@ -153,6 +154,7 @@ async def _recover_runs(database: Database, settings: Settings) -> None:
     while True:
         try:
             await recover(database, settings.worker.lease_seconds, settings.run.active_per_workspace)
+            await expire_actions(database)
             await purge_deleted_sessions(database)
         except Exception as fault:
             log.warning("recovery failed; trying again", exc_info=fault)

@@ -1,4 +1,4 @@
-"""Drives a run: take inputs, ask the model, execute its tool calls, until the run is finished.
+"""Drives a run: take inputs, ask the model, execute its tool calls, until the run is finished or waits.
 
 The next action is derived from the conversation each time, so resuming after a crash needs no special case.
 """
@@ -10,14 +10,17 @@ from uuid import UUID
 from quarterdeck.agents.context import BYTES_PER_TOKEN, newest_turns
 from quarterdeck.agents.model import ModelFailure, RequestRefused, Step, Turn, UserTurn
 from quarterdeck.conversations.runs import lifecycle
-from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
+from quarterdeck.conversations.runs.lifecycle import Lease, LimitReached, Superseded
+from quarterdeck.conversations.runs.model import StepUsage
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
-from quarterdeck.core.settings import RunSettings, WorkerSettings
+from quarterdeck.core.settings import ActionSettings, RunSettings, WorkerSettings
 from quarterdeck.db.database import Database
 from quarterdeck.worker import journal
 from quarterdeck.worker.agent import Agent, AgentLoader
+from quarterdeck.worker.budgets import budget_action, stop_reason
 from quarterdeck.worker.deltas import DeltaSender
+from quarterdeck.worker.tool_runner import ToolRunner
 
 _MIN_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 5.0
@@ -28,10 +31,18 @@ class Leaving(Exception):
 
 
 class RunDriver:
-    def __init__(self, database: Database, agents: AgentLoader, settings: RunSettings, worker: WorkerSettings) -> None:
+    def __init__(
+        self,
+        database: Database,
+        agents: AgentLoader,
+        settings: RunSettings,
+        actions: ActionSettings,
+        worker: WorkerSettings,
+    ) -> None:
         self._database = database
         self._agents = agents
         self._settings = settings
+        self._actions = actions
         self._worker = worker
         self._driven = 0
         # Two of one run, if this worker was paused and taken for dead and has then fetched the run again.
@@ -60,7 +71,8 @@ class RunDriver:
             self._driven -= 1
 
     async def _drive(self, run_id: UUID) -> None:
-        """Returns when the run has ended or another worker has it. Errors of the database lead to another attempt."""
+        """Returns when the run has ended or waits, or another worker has it. Errors of the database lead to another
+        attempt."""
         pause_seconds = _MIN_PAUSE_SECONDS
         again = False
         while True:
@@ -72,7 +84,7 @@ class RunDriver:
             pause_seconds, again = min(2 * pause_seconds, _MAX_PAUSE_SECONDS), True
 
     async def _attempt(self, run_id: UUID, *, again: bool) -> None:
-        lease = await lifecycle.begin(self._database, run_id, self._settings, again=again)
+        lease = await lifecycle.begin(self._database, run_id, self._settings, self._agents.setup_of, again=again)
         if lease is None:
             return
         try:
@@ -88,7 +100,7 @@ class RunDriver:
             raise
 
     async def _run(self, lease: Lease) -> None:
-        attempt = _Attempt(self._database, self._agents, self._settings, lease)
+        attempt = _Attempt(self._database, self._agents, self._settings, self._actions, lease)
         self._attempts.add(attempt)
         try:
             async with asyncio.timeout(self._settings.max_seconds - lease.seconds):
@@ -98,6 +110,11 @@ class RunDriver:
             await lifecycle.fail(self._database, lease, str(failure), refused=refused)
         except TimeoutError:
             await lifecycle.fail(self._database, lease, lifecycle.overdue(self._settings))
+        except LimitReached as limit:
+            if limit.stopped is None:
+                await lifecycle.wait(self._database, lease, [budget_action(limit.reached)], self._actions)
+            else:
+                await lifecycle.fail(self._database, lease, stop_reason(limit.reached, limit.stopped))
         finally:
             self._attempts.remove(attempt)
 
@@ -112,10 +129,18 @@ class RunDriver:
 
 
 class _Attempt:
-    def __init__(self, database: Database, agents: AgentLoader, settings: RunSettings, lease: Lease) -> None:
+    def __init__(
+        self,
+        database: Database,
+        agents: AgentLoader,
+        settings: RunSettings,
+        actions: ActionSettings,
+        lease: Lease,
+    ) -> None:
         self._database = database
         self._agents = agents
         self._settings = settings
+        self._actions = actions
         self._lease = lease
         self.run_id = lease.run_id
         self._steps = lease.steps
@@ -145,7 +170,8 @@ class _Attempt:
         while True:
             match journal.next_action(self._turns):
                 case journal.TOOLS:
-                    await self._call_tools(agent)
+                    if not await self._call_tools(agent):
+                        return
                 case journal.MODEL:
                     await self._ask_model(agent)
                 case _:
@@ -156,8 +182,6 @@ class _Attempt:
     async def _take_inputs(self) -> None:
         # Checked before inputs are taken: an input that this run can no longer process is left to the next run.
         self._check_limits()
-        if self._input_budget_bytes <= 0:
-            return
         inputs = await lifecycle.take(self._database, self._lease, self._steps + 1, self._input_budget_bytes)
         self._input_budget_bytes -= lifecycle.taken_bytes(inputs)
         self._turns += [UserTurn(taken.text, self._lease.run_id) for taken in inputs]
@@ -170,9 +194,13 @@ class _Attempt:
             self._database,
             self._lease,
             [*agent.notices(), *journal.entries_of(step)],
-            steps=1,
-            input_tokens=step.input_tokens,
-            output_tokens=step.output_tokens,
+            used=StepUsage(
+                model=agent.model_name,
+                input_tokens=step.input_tokens,
+                cached_tokens=step.cached_tokens,
+                output_tokens=step.output_tokens,
+                cost_usd=step.cost_usd,
+            ),
         )
         self._turns.append(step.turn)
         self._steps += 1
@@ -198,12 +226,21 @@ class _Attempt:
         finally:
             self._request = None
 
-    async def _call_tools(self, agent: Agent) -> None:
-        """Stores each result by itself: after a crash only the call without a stored result is repeated."""
-        for call in journal.open_calls(self._turns):
-            result = await agent.call(call)
-            await lifecycle.record(self._database, self._lease, [journal.entry_of(result)])
+    async def _call_tools(self, agent: Agent) -> bool:
+        """Carries out what can be carried out. False: the other calls need answers, and the run waits for them."""
+        runner = ToolRunner(
+            self._database,
+            self._lease,
+            agent.tools,
+            tell_unknown_outcome=self._settings.unknown_outcome == "tell_model",
+            result_bytes=agent.result_bytes,
+        )
+        results, actions = await runner.run(journal.open_calls(self._turns), self._steps)
+        for result in results:
             journal.add_result(self._turns, result)
+        if actions:
+            await lifecycle.wait(self._database, self._lease, actions, self._actions)
+        return not actions
 
     def _check_limits(self) -> None:
         settings = self._settings

@@ -107,6 +107,18 @@ class ActionPage(Struct, frozen=True):
     next_cursor: UUID | None
 
 
+class ActionFilter(Struct, frozen=True):
+    state: ActionState | None = None
+    kind: ActionKind | None = None
+    session_id: UUID | None = None
+
+
+class ActionId(Struct, frozen=True):
+    """An item of a page whose content is not read yet."""
+
+    id: UUID
+
+
 class NewAction(Struct, frozen=True, kw_only=True):
     """An action to be stored."""
 
@@ -129,3 +141,9 @@ class CallAction(Struct, frozen=True):
     # Of an unknown outcome: the attempt that started the call.
     attempt: int | None
     resolution: dict[str, Any] | None
+
+
+class ActionData(ActionBody, frozen=True, kw_only=True):
+    """The `data` of a webhook about an action."""
+
+    workspace_id: UUID

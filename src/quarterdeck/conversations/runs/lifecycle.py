@@ -1,31 +1,44 @@
-"""The life of a run: begin, take inputs, record steps, finish, fail, hand back, cancel.
+"""The life of a run: begin, take inputs, record steps, wait, finish, fail, hand back, cancel.
 
 Each function is one transaction: it locks the session, then reads, then writes. No transaction is open while the model
 works. Every write carries the number of the attempt, so that a worker whose run was taken over can no longer write.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from quarterdeck.conversations.actions import records as actions
+from quarterdeck.conversations.actions.model import ActionState, NewAction, ReachedLimit
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.events.notifications import event_payloads, notify
 from quarterdeck.conversations.runs import lifecycle_store as store
 from quarterdeck.conversations.runs import store as run_store
-from quarterdeck.conversations.runs.model import Entry, Input, RunEnded
+from quarterdeck.conversations.runs.model import Entry, Input, RunEnded, RunSetup, StepUsage
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.settings import RunSettings
+from quarterdeck.core.settings import ActionSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.webhooks import outbox
-from quarterdeck.webhooks.model import RunEvent
+from quarterdeck.webhooks.model import WebhookEvent
 
 
 class Superseded(Exception):
     """This attempt has lost the run: it was cancelled or taken over by another worker. Nothing was written."""
+
+
+class LimitReached(Exception):
+    """A limit of cost or tokens is reached. Nothing was written."""
+
+    def __init__(self, reached: ReachedLimit, stopped: ActionState | None) -> None:
+        """`stopped`: the state of the action that ends the run. None: the run may wait for a higher limit."""
+        super().__init__(reached)
+        self.reached = reached
+        self.stopped = stopped
 
 
 class Lease(Struct, frozen=True):
@@ -37,8 +50,9 @@ class Lease(Struct, frozen=True):
     attempt: int
     steps: int
     tokens: int
-    # Age of the run when this attempt began.
+    # Age of the run when this attempt began, without the time that it waited.
     seconds: float
+    setup: RunSetup
     # Of the inputs that the attempt took when it began, as counted by `taken_bytes`.
     input_bytes: int = 0
 
@@ -52,7 +66,13 @@ def overdue(settings: RunSettings) -> str:
     return f"The run took longer than {settings.max_seconds:g} seconds."
 
 
-async def begin(database: Database, run_id: UUID, settings: RunSettings, *, again: bool) -> Lease | None:
+# The setup of a run of this session that begins now.
+ResolveSetup = Callable[[Connection, UUID], Awaitable[RunSetup]]
+
+
+async def begin(
+    database: Database, run_id: UUID, settings: RunSettings, resolve_setup: ResolveSetup, *, again: bool
+) -> Lease | None:
     """Starts an attempt and takes waiting inputs, so that a run that fails at once has consumed some of its inputs and
     does not pass them all on for ever. None: there is nothing to do, or the workspace has too many active runs.
     `again`: the same worker ended the last attempt in good order, so it does not count as a crash."""
@@ -80,15 +100,24 @@ async def begin(database: Database, run_id: UUID, settings: RunSettings, *, agai
             # Before inputs are taken: those that wait start the next run.
             await _fail(connection, (run_id, session_id, workspace_id, run.attempt), overdue(settings))
             return None
-        attempt, seconds = await store.start_attempt(connection, run_id, 0 if again else 1)
-        lease = Lease(run_id, session_id, workspace_id, attempt, run.steps, run.tokens, seconds)
+        setup = await resolve_setup(connection, session_id) if run.setup is None else run.setup
+        attempt, seconds = await store.start_attempt(connection, run_id, 0 if again else 1, setup)
+        lease = Lease(run_id, session_id, workspace_id, attempt, run.steps, run.tokens, seconds, setup)
         if run.state == "running" and not again:
             await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": "Its worker was lost."}))
-        await _log(connection, lease, NewEvent(EventType.RUN_STARTED, {"attempt": attempt}))
+        await _log(connection, lease, NewEvent(EventType.RUN_STARTED, _started(attempt, setup)))
+        if run.steps > 0:
+            # It has consumed inputs. Calls of its last answer may be open: those that wait are taken after the results.
+            return lease
         inputs = await _take(connection, lease, run.steps + 1, settings.step_input_bytes)
         return replace(lease, input_bytes=taken_bytes(inputs))
 
     return await database.transaction(work, repeatable=True)
+
+
+def _started(attempt: int, setup: RunSetup) -> dict[str, Any]:
+    used = {"model": setup.model, "settings": setup.settings, "skills": setup.skills}
+    return {"attempt": attempt, **msgspec.to_builtins(used)}
 
 
 async def entries(database: Database, lease: Lease, budget_bytes: int) -> tuple[list[Entry], int]:
@@ -101,10 +130,16 @@ async def entries(database: Database, lease: Lease, budget_bytes: int) -> tuple[
 
 
 async def take(database: Database, lease: Lease, step: int, budget_bytes: int) -> list[Input]:
-    """Takes the oldest inputs that wait, until they use up the budget. They count as consumed."""
+    """Takes the oldest inputs that wait, until they use up the budget. They count as consumed. Called before each step:
+    raises LimitReached if the step must not begin."""
 
     async def work(connection: Connection) -> list[Input]:
         await events.lock_session(connection, lease.session_id)
+        found = await store.reached_limit(connection, lease.run_id)
+        if found is not None:
+            raise LimitReached(*found)
+        if budget_bytes <= 0:
+            return []
         return await _take(connection, lease, step, budget_bytes)
 
     return await database.transaction(work, repeatable=False)
@@ -115,19 +150,41 @@ async def record(
     lease: Lease,
     entries: Sequence[NewEvent],
     *,
-    steps: int = 0,
-    input_tokens: int = 0,
-    output_tokens: int = 0,
+    used: StepUsage | None = None,
 ) -> None:
-    """Stores the events of a step."""
+    """Stores the events of a step. `used`: they are the answer of the model, which counts as a step."""
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
-        if not await store.count_step(connection, lease.run_id, lease.attempt, steps, input_tokens, output_tokens):
+        if used is None:
+            counted = await store.count_progress(connection, lease.run_id, lease.attempt)
+        else:
+            counted = await store.count_step(connection, lease.run_id, lease.attempt, used)
+        if not counted:
             raise Superseded
         await _log(connection, lease, *entries)
 
     await database.transaction(work, repeatable=False)
+
+
+async def wait(database: Database, lease: Lease, new: Sequence[NewAction], settings: ActionSettings) -> None:
+    """Ends the attempt: the run waits until these actions have answers. It has no job and leaves its place."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        if not await store.wait(connection, lease.run_id, lease.attempt):
+            raise Superseded
+        await actions.open_actions(
+            connection,
+            session_id=lease.session_id,
+            run_id=lease.run_id,
+            workspace_id=lease.workspace_id,
+            new=new,
+            settings=settings,
+        )
+        await store.unpark_next(connection, lease.workspace_id)
+
+    await database.transaction(work, repeatable=True)
 
 
 async def finish(database: Database, lease: Lease) -> bool:
@@ -138,7 +195,7 @@ async def finish(database: Database, lease: Lease) -> bool:
         if not await store.succeed(connection, lease.run_id, lease.attempt):
             return False
         await _log(connection, lease, NewEvent(EventType.RUN_SUCCEEDED, {}))
-        await _notify_webhooks(connection, lease.workspace_id, lease.run_id, RunEvent.SUCCEEDED)
+        await _notify_webhooks(connection, lease.workspace_id, lease.run_id, WebhookEvent.RUN_SUCCEEDED)
         await _start_others(connection, lease.session_id, lease.workspace_id)
         return True
 
@@ -200,6 +257,7 @@ async def _cancel(connection: Connection, run_id: UUID, session_id: UUID, worksp
     ends = await store.cancel(connection, run_id)
     if ends is None:
         return None
+    await actions.cancel_actions(connection, session_id, run_id, workspace_id)
     discarded = await store.discard_waiting(connection, session_id, run_id, ends, "The run was cancelled.")
     data = {"discarded_input_ids": [str(input_id) for input_id in discarded]}
     await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_CANCELLED, data)])
@@ -210,9 +268,10 @@ async def _cancel(connection: Connection, run_id: UUID, session_id: UUID, worksp
 
 async def cancel_all(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
     """Cancels the active run and the pending ones. For the deletion of the session, which holds its lock. The log goes
-    with the session: nothing is added to it."""
+    with the session: runs add nothing to it."""
     for run_id in await store.unfinished_of(connection, session_id):
         await store.cancel(connection, run_id)
+        await actions.cancel_actions(connection, session_id, run_id, workspace_id)
         await _after_cancellation(connection, run_id, workspace_id)
         await store.unpark_next(connection, workspace_id)
 
@@ -220,7 +279,7 @@ async def cancel_all(connection: Connection, session_id: UUID, workspace_id: UUI
 async def _after_cancellation(connection: Connection, run_id: UUID, workspace_id: UUID) -> None:
     """The worker is told by the abort of its job. Later writes of it are refused."""
     await store.abort_jobs(connection, run_id)
-    await _notify_webhooks(connection, workspace_id, run_id, RunEvent.CANCELLED)
+    await _notify_webhooks(connection, workspace_id, run_id, WebhookEvent.RUN_CANCELLED)
 
 
 async def _start_others(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
@@ -255,7 +314,7 @@ async def _fail(
     data: dict[str, Any] = {"reason": reason} | ({} if next_run_id is None else {"next_run_id": str(next_run_id)})
     data |= {"refused_by_provider": True} if refused else {}
     await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_FAILED, data)])
-    await _notify_webhooks(connection, workspace_id, run_id, RunEvent.FAILED)
+    await _notify_webhooks(connection, workspace_id, run_id, WebhookEvent.RUN_FAILED)
     if next_run_id is not None:
         await store.continue_in(connection, run_id, next_run_id)
         await store.enqueue(connection, session_id, next_run_id)
@@ -263,7 +322,7 @@ async def _fail(
     await notify(connection, event_payloads([session_id]))
 
 
-async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: RunEvent) -> None:
+async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: WebhookEvent) -> None:
     wanting = await outbox.subscribers(connection, workspace_id, event)
     if not wanting:
         return

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
+from psycopg.types.json import Jsonb
 
+from quarterdeck.conversations.actions.model import ActionState, LimitScope, ReachedLimit
 from quarterdeck.conversations.events.model import EventType
-from quarterdeck.conversations.runs.model import Entry, Input
+from quarterdeck.conversations.runs.model import Entry, Input, RunSetup, StepUsage
 from quarterdeck.db.database import Connection
 
 # Counted for each entry besides its text: what a turn costs a model, and the memory of many small ones.
@@ -24,7 +27,7 @@ _LEFT_OUT = "left_out"
 _FIND = "SELECT session_id, workspace_id FROM runs WHERE id = %s"
 _ACTIVE = """
 SELECT state, attempt, barren_attempts, steps, input_tokens + output_tokens,
-       coalesce(extract(epoch FROM clock_timestamp() - started_at), 0)::float8
+       coalesce(extract(epoch FROM clock_timestamp() - started_at) - waited_seconds, 0)::float8, setup
 FROM runs WHERE id = %s AND state IN ('queued', 'running')
 """
 _ACTIVE_OF = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running', 'waiting')"
@@ -34,13 +37,14 @@ UNION ALL
 SELECT id FROM runs WHERE session_id = %s AND state = 'pending'
 """
 _START_PENDING = "SELECT start_pending_run(%s)"
-# The age of the run is computed by the database, since the clocks of workers differ.
+# The age of the run is computed by the database, since the clocks of workers differ. The time that it waited does not
+# count.
 _START = """
 UPDATE runs
 SET state = 'running', parked = false, attempt = attempt + 1, barren_attempts = barren_attempts + %s,
-    started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()
+    started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp(), setup = %s, model = %s
 WHERE id = %s
-RETURNING attempt, extract(epoch FROM clock_timestamp() - started_at)::float8
+RETURNING attempt, (extract(epoch FROM clock_timestamp() - started_at) - waited_seconds)::float8
 """
 _WAITING = "SELECT event_id, input_id, content FROM waiting_inputs(%s, %s, %s)"
 # NULL in place of an event's id: no input is left.
@@ -77,10 +81,38 @@ WITH waiting AS (
 )
 SELECT id, input_id FROM waiting ORDER BY id
 """
+# The first limit of the run that is reached. Reads a few rows by their keys if there is no limit.
+_REACHED_LIMIT = "SELECT scope, limit_name, maximum, used, stopped FROM reached_limit(%s)"
+_PROGRESS = """
+UPDATE runs SET barren_attempts = 0, updated_at = clock_timestamp()
+WHERE id = %s AND attempt = %s AND state = 'running'
+"""
+# Sums of costs leave out steps whose price is unknown.
 _STEP = """
+WITH step (input_tokens, cached_tokens, output_tokens, cost_usd) AS (
+    SELECT %s::bigint, %s::bigint, %s::bigint, %s::numeric
+), run AS (
+    UPDATE runs r
+    SET barren_attempts = 0, steps = r.steps + 1, input_tokens = r.input_tokens + step.input_tokens,
+        cached_tokens = r.cached_tokens + step.cached_tokens, output_tokens = r.output_tokens + step.output_tokens,
+        cost_usd = coalesce(r.cost_usd + step.cost_usd, r.cost_usd, step.cost_usd), updated_at = clock_timestamp()
+    FROM step WHERE r.id = %s AND r.attempt = %s AND r.state = 'running'
+    RETURNING r.workspace_id, r.id, r.session_id, r.api_key_id
+)
+INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
+                       output_tokens, cost_usd)
+SELECT run.workspace_id, (clock_timestamp() AT TIME ZONE 'UTC')::date, run.id, run.session_id, run.api_key_id, %s,
+       step.input_tokens, step.cached_tokens, step.output_tokens, step.cost_usd
+FROM run CROSS JOIN step
+ON CONFLICT (workspace_id, day, run_id) DO UPDATE SET
+    input_tokens = run_usage.input_tokens + excluded.input_tokens,
+    cached_tokens = run_usage.cached_tokens + excluded.cached_tokens,
+    output_tokens = run_usage.output_tokens + excluded.output_tokens,
+    cost_usd = coalesce(run_usage.cost_usd + excluded.cost_usd, run_usage.cost_usd, excluded.cost_usd)
+"""
+_WAIT = """
 UPDATE runs
-SET barren_attempts = 0, steps = steps + %s, input_tokens = input_tokens + %s, output_tokens = output_tokens + %s,
-    updated_at = clock_timestamp()
+SET state = 'waiting', waiting_since = clock_timestamp(), barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
 # Besides the session's lock: an input that was accepted since the last take keeps the run active.
@@ -118,9 +150,9 @@ WHERE id = %s AND attempt = %s AND state = 'running'
 # Names only those runs whose inputs still wait, so that the list does not grow with each failure.
 _CONTINUE_IN = """
 INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted, unconsumed_bytes,
-                  first_input, takes_over)
+                  first_input, api_key_id, takes_over)
 SELECT %s, r.session_id, r.workspace_id, 'queued', r.last_input, r.consumed_through,
-       r.inputs_accepted - r.inputs_consumed, r.unconsumed_bytes, r.consumed_through + 1, ARRAY(
+       r.inputs_accepted - r.inputs_consumed, r.unconsumed_bytes, r.consumed_through + 1, r.api_key_id, ARRAY(
            SELECT DISTINCT e.run_id FROM session_events e
            WHERE e.session_id = r.session_id AND e.id > r.consumed_through AND e.id <= r.last_input
              AND e.type = 'input.accepted' AND e.run_id = ANY (r.takes_over || r.id)
@@ -128,6 +160,7 @@ SELECT %s, r.session_id, r.workspace_id, 'queued', r.last_input, r.consumed_thro
 FROM runs r WHERE r.id = %s
 """
 _CONVERSATION = "SELECT run_id, type, data, record, content FROM read_conversation(%s, %s, %s, %s)"
+_TURN_TYPES = (EventType.INPUT_CONSUMED, EventType.MESSAGE, EventType.TOOL_RESULT)
 _TURNS = """
 SELECT count(*) FROM (
     SELECT type FROM session_events WHERE session_id = %s ORDER BY id DESC LIMIT %s
@@ -162,6 +195,8 @@ class ActiveRun(Struct, frozen=True):
     tokens: int
     # Since its first start.
     seconds: float
+    # None: no attempt has begun, or an earlier release began it.
+    setup: RunSetup | None
 
 
 async def find(connection: Connection, run_id: UUID) -> tuple[UUID, UUID] | None:
@@ -172,7 +207,11 @@ async def find(connection: Connection, run_id: UUID) -> tuple[UUID, UUID] | None
 
 async def active(connection: Connection, run_id: UUID) -> ActiveRun | None:
     row = await (await connection.execute(_ACTIVE, (run_id,))).fetchone()
-    return None if row is None else ActiveRun(*row)
+    if row is None:
+        return None
+    state, attempt, barren_attempts, steps, tokens, seconds, setup = row
+    stored_setup = msgspec.convert(setup, RunSetup | None)
+    return ActiveRun(state, attempt, barren_attempts, steps, tokens, seconds, stored_setup)
 
 
 async def active_of(connection: Connection, session_id: UUID) -> UUID | None:
@@ -191,9 +230,10 @@ async def start_pending(connection: Connection, session_id: UUID) -> None:
     await connection.execute(_START_PENDING, (session_id,))
 
 
-async def start_attempt(connection: Connection, run_id: UUID, barren: int) -> tuple[int, float]:
+async def start_attempt(connection: Connection, run_id: UUID, barren: int, setup: RunSetup) -> tuple[int, float]:
     """The number of the attempt, and the age of the run in seconds."""
-    row = await (await connection.execute(_START, (barren, run_id))).fetchone()
+    values = (barren, Jsonb(msgspec.to_builtins(setup)), setup.model, run_id)
+    row = await (await connection.execute(_START, values)).fetchone()
     assert row is not None
     return row[0], row[1]
 
@@ -238,11 +278,29 @@ async def discard_waiting(
         after = rows[-1][0]
 
 
-async def count_step(
-    connection: Connection, run_id: UUID, attempt: int, steps: int, input_tokens: int, output_tokens: int
-) -> bool:
-    values = (steps, input_tokens, output_tokens, run_id, attempt)
+async def reached_limit(connection: Connection, run_id: UUID) -> tuple[ReachedLimit, ActionState | None] | None:
+    """With the state of the action that ends the run at this limit. None: it may wait for a higher limit."""
+    row = await (await connection.execute(_REACHED_LIMIT, (run_id,))).fetchone()
+    if row is None:
+        return None
+    scope, limit, maximum, used, stopped = row
+    reached = ReachedLimit(LimitScope(scope), limit, float(maximum), float(used))
+    return reached, None if stopped is None else ActionState(stopped)
+
+
+async def count_progress(connection: Connection, run_id: UUID, attempt: int) -> bool:
+    """False if this attempt has lost the run."""
+    return (await connection.execute(_PROGRESS, (run_id, attempt))).rowcount == 1
+
+
+async def count_step(connection: Connection, run_id: UUID, attempt: int, used: StepUsage) -> bool:
+    """Adds a step to the run and to the usage of the day. False if this attempt has lost the run."""
+    values = (used.input_tokens, used.cached_tokens, used.output_tokens, used.cost_usd, run_id, attempt, used.model)
     return (await connection.execute(_STEP, values)).rowcount == 1
+
+
+async def wait(connection: Connection, run_id: UUID, attempt: int) -> bool:
+    return (await connection.execute(_WAIT, (run_id, attempt))).rowcount == 1
 
 
 async def succeed(connection: Connection, run_id: UUID, attempt: int) -> bool:
@@ -284,7 +342,7 @@ async def conversation(connection: Connection, session_id: UUID, budget_bytes: i
     assert row is not None
     hidden = rows.pop()[2] if rows and rows[-1][1] == _LEFT_OUT else 0
     entries = [Entry(*row) for row in reversed(rows)]
-    return entries, max(0, row[0] - hidden - sum(entry.type != EventType.TOOL_CALL for entry in entries))
+    return entries, max(0, row[0] - hidden - sum(entry.type in _TURN_TYPES for entry in entries))
 
 
 async def enqueue(connection: Connection, session_id: UUID, run_id: UUID) -> None:

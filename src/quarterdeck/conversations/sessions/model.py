@@ -44,7 +44,7 @@ class Limits(Struct, frozen=True):
 
 
 ToolPolicy = Annotated[
-    dict[Annotated[str, Meta(pattern=r"^([A-Za-z0-9_-]{1,128}\*?|\*)$")], ToolRule],
+    dict[Annotated[str, Meta(pattern=r"^([A-Za-z0-9_-]{1,128}\*?|\*)(?![\s\S])")], ToolRule],
     Meta(
         max_length=200,
         description="By name of a tool, or by prefix with `*` at its end. An exact name goes before a prefix, and the "
@@ -155,14 +155,6 @@ class SearchIn(StrEnum):
 class SessionPage(Struct, frozen=True):
     items: list[ListedSession]
     next_cursor: UUID | None
-
-
-class AgentSetup(Struct, frozen=True):
-    """The part of a session that configures its agent."""
-
-    model: str | None
-    instructions: str | None
-    settings: ModelOptions
 
 
 class LogEntry(Struct, frozen=True):

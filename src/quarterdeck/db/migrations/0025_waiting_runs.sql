@@ -13,6 +13,8 @@ ALTER TABLE runs
     -- Model, settings, instructions, skill versions and tools of the caller, from the first attempt on. NULL: no attempt
     -- has begun, or it began with an earlier release.
     ADD COLUMN setup jsonb,
+    -- The model of the setup, for lists: the setup may be large.
+    ADD COLUMN model text,
     -- Part of input_tokens.
     ADD COLUMN cached_tokens bigint NOT NULL DEFAULT 0,
     -- NULL: the price of its model is unknown, or no step is stored.
@@ -56,10 +58,11 @@ CREATE TABLE actions (
     CHECK ((state = 'open') = (resolved_at IS NULL)),
     CHECK ((state = 'resolved') = (resolution IS NOT NULL))
 );
-CREATE UNIQUE INDEX actions_page ON actions (workspace_id, id);
-CREATE INDEX actions_open_page ON actions (workspace_id, id) WHERE state = 'open';
-CREATE INDEX actions_of_session ON actions (session_id, id);
-CREATE INDEX actions_of_run ON actions (run_id);
+-- For lists with any filter: a page takes a few rows from each of the 16 combinations of state and kind.
+CREATE INDEX actions_page ON actions (workspace_id, state, kind, id);
+CREATE INDEX actions_of_session ON actions (session_id, state, kind, id);
+CREATE INDEX actions_of_run ON actions (run_id, step);
+CREATE INDEX actions_remembered ON actions (session_id, tool) WHERE resolution->>'remember' = 'session';
 CREATE INDEX actions_due ON actions (expires_at) WHERE state = 'open';
 
 ALTER TABLE sessions
@@ -75,7 +78,8 @@ ALTER TABLE session_tokens
 -- For all runs of a workspace together, from midnight to midnight UTC. NULL: no limit.
 ALTER TABLE workspaces
     ADD COLUMN daily_max_cost_usd numeric,
-    ADD COLUMN daily_max_tokens bigint;
+    ADD COLUMN daily_max_tokens bigint,
+    ADD COLUMN revision integer NOT NULL DEFAULT 1;
 
 -- What each run used on each day (UTC). Written with every step.
 CREATE TABLE run_usage (
