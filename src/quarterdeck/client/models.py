@@ -128,7 +128,7 @@ class ToolSpec(Struct, frozen=True):
     description: str
     """Text without U+0000."""
     parameters: dict[str, Any]
-    """JSON Schema of an object."""
+    """JSON Schema with the type `object`."""
 
 
 class Limit(Struct, frozen=True):
