@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.model import ToolSpec
 from quarterdeck.conversations.sessions.model import ChangeSessionBody, SessionBody, SessionSkill
 from quarterdeck.core import errors, json_values
@@ -27,9 +26,9 @@ def check_client_tools(tools: list[ToolSpec] | UnsetType) -> None:
         _check_parameters(f"parameters of the tool {tool.name}", tool.parameters)
 
 
-def check_names_free(tools: list[ToolSpec]) -> None:
+def check_names_free(tools: list[ToolSpec], built_in: frozenset[str]) -> None:
     for tool in tools:
-        if tool.name in BUILT_IN_TOOLS:
+        if tool.name in built_in:
             raise errors.invalid(f"{tool.name} is the name of a built-in tool. Choose another name.")
 
 

@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET
 
+from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.model import ModelFailure, ToolRule
 from quarterdeck.audit.model import ObjectType
@@ -48,7 +49,7 @@ _BACKFILL_SECONDS = 1.0
 async def create_session(changes: Changes, models: ModelCatalog, call: Call[CreateSessionBody]) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody) -> Made:
         _check_model(models, body.model)
-        rules.check_names_free(body.client_tools)
+        rules.check_names_free(body.client_tools, BUILT_IN_TOOLS)
         await _check_skills(connection, workspace_id, body.skills)
         session_id = new_id()
         await store.add(connection, session_id, workspace_id, body, principal.user_id)
@@ -143,7 +144,8 @@ async def change_session(
         if change.client_tools is not UNSET:
             # As with skills: a later release may have a tool of the same name as one that the session has.
             names = {tool.name for tool in before.client_tools}
-            rules.check_names_free([tool for tool in change.client_tools if tool.name not in names])
+            added_tools = [tool for tool in change.client_tools if tool.name not in names]
+            rules.check_names_free(added_tools, BUILT_IN_TOOLS)
         if change.skills is not UNSET:
             rules.check_distinct(change.skills)
             # Skills that the session has already may have become unusable; they may stay.
