@@ -25,13 +25,14 @@ const RUN_TONES = {
   pending: "warn",
   queued: "warn",
   running: "run live",
+  waiting: "warn",
   succeeded: "good",
   failed: "bad",
 };
 
 function lastRun({ last_run: run }) {
   if (run === null) return el("span", { class: "muted" }, "No runs");
-  return el("span", { class: `tag ${RUN_TONES[run.state] ?? ""}` }, runStateName(run.state));
+  return el("span", { class: `tag ${RUN_TONES[run.state] ?? ""}` }, run.state === "waiting" ? "Waiting for you" : runStateName(run.state));
 }
 
 /** Returns `{node, load(query)}`. `empty(query)` is shown if no session matches. */

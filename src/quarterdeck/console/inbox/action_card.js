@@ -1,0 +1,99 @@
+// A request of a run with the form that answers it, or with its answer.
+
+import { ApiError, get, post } from "../api.js";
+import { el, fill, uniqueId } from "../dom.js";
+import { errorBox, notice } from "../notices.js";
+import { formatDateTime, relativeTime } from "../time_format.js";
+import { visibleName } from "../visible_text.js";
+import { longText } from "../session/long_text.js";
+import { answerForm } from "./answer_forms.js";
+import { jsonField } from "./json_field.js";
+import { canAnswer } from "./permission.js";
+import { answerDetails, answerText, callerDetails, callerName, kindOf, limitValue, scopeName } from "./labels.js";
+
+const SIGNS = { allow: ["good", "✓"], done: ["good", "✓"], raise: ["good", "✓"], retry: ["good", "↻"], deny: ["bad", "✕"], failed: ["bad", "✕"], stop: ["bad", "■"] };
+
+/** `onAnswer(action)` is called with the answered request, also if somebody else was faster. */
+export function actionCard(action, onAnswer) {
+  return action.state === "open" ? openCard(action, onAnswer) : answeredCard(action);
+}
+
+function openCard(action, onAnswer) {
+  const headingId = uniqueId("action");
+  const errorPlace = el("div", {});
+  let isSending = false;
+
+  /** `body()` builds the answer and throws if a field is invalid. The buttons stay enabled, so that they keep the focus. */
+  async function send(body) {
+    if (isSending) return;
+    isSending = true;
+    node.setAttribute("aria-busy", "true");
+    fill(errorPlace);
+    try {
+      onAnswer(await post(`/actions/${action.id}/resolve`, body()));
+    } catch (error) {
+      await failed(error);
+    } finally {
+      isSending = false;
+      node.removeAttribute("aria-busy");
+    }
+  }
+
+  async function failed(error) {
+    if (error instanceof ApiError && error.status === 409) {
+      const current = await get(`/actions/${action.id}`).catch(() => null);
+      if (current !== null && current.state !== "open") {
+        notice(`Already closed: ${answerText(current)}${current.resolved_by ? ` by ${callerName(current.resolved_by)}` : ""}.`);
+        onAnswer(current);
+        return;
+      }
+    }
+    fill(errorPlace, errorBox(error));
+  }
+
+  const node = el(
+    "section",
+    { class: "action open", "aria-labelledby": headingId, tabindex: "-1" },
+    el("h3", { id: headingId }, title(action)),
+    el("p", { class: "action-reason" }, reason(action)),
+    canAnswer() ? answerForm(action, send) : [action.arguments && jsonField("Arguments", action.arguments).node, readOnly()],
+    errorPlace,
+    el("p", { class: "hint" }, "Expires ", relativeTime(action.expires_at), ". Without an answer it counts as denied."),
+  );
+  return node;
+}
+
+function title(action) {
+  const { title: text } = kindOf(action);
+  return action.tool === null ? text : [text, ": ", el("code", {}, visibleName(action.tool))];
+}
+
+function reason({ kind, reason: text, reached }) {
+  if (kind === "unknown_outcome") return "A worker stopped during this call, so it is unknown whether the call took effect.";
+  if (kind === "budget" && reached) return `The limit of ${limitValue(reached, reached.maximum)} for ${scopeName(reached)} is reached. The run waits and loses nothing.`;
+  return text;
+}
+
+function readOnly() {
+  return el("p", { class: "hint" }, "Only a key with the permission session.manage, or a session token that may answer requests, can answer.");
+}
+
+function answeredCard(action) {
+  const [tone, sign] = action.state !== "resolved" ? ["", "–"] : action.kind === "tool_result" ? (action.resolution.is_error ? SIGNS.failed : SIGNS.done) : SIGNS[action.resolution.decision] ?? ["", "–"];
+  const details = answerDetails(action);
+  const by = action.resolved_by && [" by ", el("span", { title: callerDetails(action.resolved_by) }, callerName(action.resolved_by))];
+  const line = [
+    el("span", { class: `action-sign ${tone}`, "aria-hidden": "true" }, sign),
+    el("span", {}, el("strong", {}, answerText(action)), by, action.tool !== null && [" · ", el("code", {}, visibleName(action.tool))]),
+    action.resolved_at && el("span", { class: "action-time", title: formatDateTime(action.resolved_at) }, relativeTime(action.resolved_at)),
+  ];
+  const attributes = { class: `action answered ${tone}`, tabindex: "-1" };
+  if (details.length === 0) return el("p", { ...attributes, role: "group", "aria-label": kindOf(action).name }, line);
+  const pre = (text) => el("pre", { tabindex: "0" }, text);
+  return el(
+    "details",
+    attributes,
+    el("summary", {}, line),
+    details.map(([name, text]) => [el("h4", {}, name), longText(text, pre)]),
+  );
+}
