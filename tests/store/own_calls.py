@@ -21,7 +21,7 @@ from quarterdeck.conversations.runs import lifecycle_store as lifecycle
 from quarterdeck.conversations.runs import recovery_store as recovery
 from quarterdeck.conversations.runs import turns_store as turns
 from quarterdeck.conversations.runs.discards_store import InputEvent
-from quarterdeck.conversations.runs.model import Delivery, Input, RunState
+from quarterdeck.conversations.runs.model import Delivery, Input, RunState, StepUsage
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.session_tokens.model import NewSessionToken
 from quarterdeck.conversations.sessions import forks_store as forks
@@ -128,7 +128,10 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.mark_taken(c, a.run, 1, [Input(1, str(a.input), "x")], more=True)
     yield lambda c, a, b: lifecycle.log_consumed(c, a.session, a.run, 1, [Input(1, str(a.input), "x")])
     yield lambda c, a, b: lifecycle.discard_waiting(c, a.session, a.run, (1_000_000, 0), "x")
-    yield lambda c, a, b: lifecycle.count_step(c, a.run, 1, 1, 1, 1)
+    yield lambda c, a, b: lifecycle.reached_limit(c, a.run)
+    yield lambda c, a, b: lifecycle.count_progress(c, a.run, 1)
+    used = StepUsage(model="x", input_tokens=1, cached_tokens=1, output_tokens=1, cost_usd=None)
+    yield lambda c, a, b: lifecycle.count_step(c, a.run, 1, used)
     yield lambda c, a, b: lifecycle.succeed(c, a.run, 1)
     yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "x")
     yield lambda c, a, b: lifecycle.leave_out_refused(c, a.session, a.ended_run)

@@ -78,6 +78,8 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "runs/lifecycle_store _CONSUME",
         "runs/lifecycle_store _DISCARD",
         "runs/lifecycle_store _STEP",
+        "runs/lifecycle_store _PROGRESS",
+        "runs/lifecycle_store _REACHED_LIMIT",
         "runs/lifecycle_store _SUCCEED",
         "runs/lifecycle_store _FAIL",
         "runs/lifecycle_store _LEAVE_OUT_REFUSED",

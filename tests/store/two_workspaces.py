@@ -101,6 +101,10 @@ INSERT INTO session_events (session_id, run_id, workspace_id, type, data) VALUES
      jsonb_build_object('input_id', %(input)s::uuid, 'text', %(name)s::text)),
     (%(session)s, %(run)s, NULL, 'message', jsonb_build_object('text', %(name)s::text)),
     (%(deleted_session)s, NULL, NULL, 'message', jsonb_build_object('text', %(name)s::text));
+INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
+                       output_tokens, cost_usd)
+SELECT %(workspace)s, (now() AT TIME ZONE 'UTC')::date - past, %(run)s, %(session)s, %(key)s, %(name)s, 2, 1, 1, 0.5
+FROM generate_series(0, 1) AS past;
 INSERT INTO deleted_sessions (session_id) VALUES (%(deleted_session)s);
 INSERT INTO bundles (sha256, generation, bytes) VALUES (%(bundle)s, %(version)s, 1);
 INSERT INTO condemned_bundles (sha256, generation) VALUES (%(condemned)s, %(version)s);

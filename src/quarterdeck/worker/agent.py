@@ -38,6 +38,10 @@ class Agent:
         self._reported_turns = 0
 
     @property
+    def model_name(self) -> str:
+        return self._model.name
+
+    @property
     def conversation_tokens(self) -> int:
         """How much of the conversation is kept to select from. More than fits: the sizes in the log, where JSON has
         blanks, are compared with it too."""

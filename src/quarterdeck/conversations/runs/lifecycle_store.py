@@ -9,8 +9,9 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from quarterdeck.conversations.actions.model import ActionState, LimitScope, ReachedLimit
 from quarterdeck.conversations.events.model import EventType
-from quarterdeck.conversations.runs.model import Entry, Input
+from quarterdeck.conversations.runs.model import Entry, Input, StepUsage
 from quarterdeck.db.database import Connection
 
 # Counted for each entry besides its text: what a turn costs a model, and the memory of many small ones.
@@ -78,11 +79,34 @@ WITH waiting AS (
 )
 SELECT id, input_id FROM waiting ORDER BY id
 """
-_STEP = """
-UPDATE runs
-SET barren_attempts = 0, steps = steps + %s, input_tokens = input_tokens + %s, output_tokens = output_tokens + %s,
-    updated_at = clock_timestamp()
+# The first limit of the run that is reached. Reads a few rows by their keys if there is no limit.
+_REACHED_LIMIT = "SELECT scope, limit_name, maximum, used, stopped FROM reached_limit(%s)"
+_PROGRESS = """
+UPDATE runs SET barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
+"""
+# Sums of costs leave out steps whose price is unknown.
+_STEP = """
+WITH step (input_tokens, cached_tokens, output_tokens, cost_usd) AS (
+    SELECT %s::bigint, %s::bigint, %s::bigint, %s::numeric
+), run AS (
+    UPDATE runs r
+    SET barren_attempts = 0, steps = r.steps + 1, input_tokens = r.input_tokens + step.input_tokens,
+        cached_tokens = r.cached_tokens + step.cached_tokens, output_tokens = r.output_tokens + step.output_tokens,
+        cost_usd = coalesce(r.cost_usd + step.cost_usd, r.cost_usd, step.cost_usd), updated_at = clock_timestamp()
+    FROM step WHERE r.id = %s AND r.attempt = %s AND r.state = 'running'
+    RETURNING r.workspace_id, r.id, r.session_id, r.api_key_id
+)
+INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
+                       output_tokens, cost_usd)
+SELECT run.workspace_id, (clock_timestamp() AT TIME ZONE 'UTC')::date, run.id, run.session_id, run.api_key_id, %s,
+       step.input_tokens, step.cached_tokens, step.output_tokens, step.cost_usd
+FROM run CROSS JOIN step
+ON CONFLICT (workspace_id, day, run_id) DO UPDATE SET
+    input_tokens = run_usage.input_tokens + excluded.input_tokens,
+    cached_tokens = run_usage.cached_tokens + excluded.cached_tokens,
+    output_tokens = run_usage.output_tokens + excluded.output_tokens,
+    cost_usd = coalesce(run_usage.cost_usd + excluded.cost_usd, run_usage.cost_usd, excluded.cost_usd)
 """
 # Not progress: a tool that ends its worker each time must not reset barren_attempts.
 _HOLD = "UPDATE runs SET updated_at = clock_timestamp() WHERE id = %s AND attempt = %s AND state = 'running'"
@@ -260,10 +284,24 @@ async def discard_waiting(
         after = rows[-1][0]
 
 
-async def count_step(
-    connection: Connection, run_id: UUID, attempt: int, steps: int, input_tokens: int, output_tokens: int
-) -> bool:
-    values = (steps, input_tokens, output_tokens, run_id, attempt)
+async def reached_limit(connection: Connection, run_id: UUID) -> tuple[ReachedLimit, ActionState | None] | None:
+    """With the state of the action that ends the run at this limit. None: it may wait for a higher limit."""
+    row = await (await connection.execute(_REACHED_LIMIT, (run_id,))).fetchone()
+    if row is None:
+        return None
+    scope, limit, maximum, used, stopped = row
+    reached = ReachedLimit(LimitScope(scope), limit, float(maximum), float(used))
+    return reached, None if stopped is None else ActionState(stopped)
+
+
+async def count_progress(connection: Connection, run_id: UUID, attempt: int) -> bool:
+    """False if this attempt has lost the run."""
+    return (await connection.execute(_PROGRESS, (run_id, attempt))).rowcount == 1
+
+
+async def count_step(connection: Connection, run_id: UUID, attempt: int, used: StepUsage) -> bool:
+    """Adds a step to the run and to the usage of the day. False if this attempt has lost the run."""
+    values = (used.input_tokens, used.cached_tokens, used.output_tokens, used.cost_usd, run_id, attempt, used.model)
     return (await connection.execute(_STEP, values)).rowcount == 1
 
 
