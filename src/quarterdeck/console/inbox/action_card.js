@@ -9,7 +9,7 @@ import { longText } from "../session/long_text.js";
 import { answerForm } from "./answer_forms.js";
 import { jsonField } from "./json_field.js";
 import { canAnswer } from "./permission.js";
-import { answerDetails, answerText, callerDetails, callerName, kindOf, limitValue, scopeName } from "./labels.js";
+import { answerDetails, answerText, callerDetails, callerName, kindOf, scopeName } from "./labels.js";
 
 const SIGNS = { allow: ["good", "✓"], done: ["good", "✓"], raise: ["good", "✓"], retry: ["good", "↻"], deny: ["bad", "✕"], failed: ["bad", "✕"], stop: ["bad", "■"] };
 
@@ -54,11 +54,15 @@ function openCard(action, onAnswer) {
   const node = el(
     "section",
     { class: "action open", "aria-labelledby": headingId, tabindex: "-1" },
-    el("h3", { id: headingId }, title(action)),
-    el("p", { class: "action-reason" }, reason(action)),
+    el(
+      "div",
+      { class: "action-head" },
+      el("h3", { id: headingId }, title(action)),
+      el("span", { class: "muted small-text" }, "Expires ", relativeTime(action.expires_at)),
+    ),
+    reason(action),
     canAnswer() ? answerForm(action, send) : [action.arguments && jsonField("Arguments", action.arguments).node, readOnly()],
     errorPlace,
-    el("p", { class: "hint" }, "Expires ", relativeTime(action.expires_at), ". Without an answer it counts as denied."),
   );
   return node;
 }
@@ -68,10 +72,16 @@ function title(action) {
   return action.tool === null ? text : [text, ": ", el("code", {}, visibleName(action.tool))];
 }
 
+/** One sentence. The title of an approval says it all. */
 function reason({ kind, reason: text, reached }) {
-  if (kind === "unknown_outcome") return "A worker stopped during this call, so it is unknown whether the call took effect.";
-  if (kind === "budget" && reached) return `The limit of ${limitValue(reached, reached.maximum)} for ${scopeName(reached)} is reached. The run waits and loses nothing.`;
-  return text;
+  const sentences = {
+    approval: null,
+    tool_result: "The program that uses this session normally answers this.",
+    unknown_outcome: "A worker stopped during this call, so it is unknown whether the call took effect.",
+    budget: reached && `The limit for ${scopeName(reached)} is reached. The run continues when you raise it.`,
+  };
+  const sentence = kind in sentences ? sentences[kind] : text;
+  return sentence && el("p", { class: "action-reason" }, sentence);
 }
 
 function readOnly() {
