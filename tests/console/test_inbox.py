@@ -198,7 +198,7 @@ async def test_unknown_outcomes_and_limits(console: ConsolePage, world: World) -
     page = console.page
     session_id = await create_session(world, tool_policy={"add_note": "allow"})
     await console.sign_in(world.key, f"/sessions/{session_id}")
-    card = request(page, "Did this call take effect? add_note")
+    card = request(page, "Outcome unknown: add_note")
     for answer, shown in (
         ("It was done", "Marked as done"),
         ("It failed", "Marked as failed"),
@@ -208,7 +208,7 @@ async def test_unknown_outcomes_and_limits(console: ConsolePage, world: World) -
         await expect(page.locator("details.tool").last).to_contain_text("Running…")
 
         async def is_started() -> bool:
-            return (await log_of(world, session_id))[-1]["type"] == "tool.started"
+            return bool((await log_of(world, session_id))[-1]["type"] == "tool.started")
 
         await eventually(is_started)
         await take_for_dead(world)

@@ -6,7 +6,7 @@ import { visibleName, visibleText } from "../visible_text.js";
 export const KINDS = {
   approval: { name: "Approval", title: "Approval required", waiting: "Waiting for approval" },
   tool_result: { name: "Tool result", title: "Tool result required", waiting: "Waiting for a tool result" },
-  unknown_outcome: { name: "Unknown outcome", title: "Did this call take effect?", waiting: "Waiting for you" },
+  unknown_outcome: { name: "Unknown outcome", title: "Outcome unknown", waiting: "Waiting for you" },
   budget: { name: "Limit", title: "Limit reached", waiting: "Limit reached" },
 };
 const STATES = { expired: "Expired without an answer", cancelled: "Cancelled with its run" };
