@@ -92,7 +92,7 @@ async def test_approvals_in_a_session(console: ConsolePage, world: World) -> Non
     # The message that was sent meanwhile was read by the same run.
     await expect(page.get_by_role("article", name="Answer").last).to_contain_text("Thank you")
     await expect(page.get_by_role("link", name="Inbox")).to_have_text("Inbox")
-    await page.locator(".end summary").click()
+    await page.get_by_role("button", name="Details").click()
     await expect(page.locator(".end .facts")).to_contain_text(re.compile(r"Model\s*demo.*tokens in, .*Unknown price"))
     tool = page.locator("details.tool").filter(has_text="add_note")
     await tool.locator("summary").click()

@@ -1,6 +1,6 @@
 // Renders the blocks of a conversation.
 
-import { el, fill } from "../dom.js";
+import { el, fill, uniqueId } from "../dom.js";
 import { formatDateTime, formatDuration } from "../time_format.js";
 import { actionCard } from "../inbox/action_card.js";
 import { callerDetails, callerName } from "../inbox/labels.js";
@@ -143,6 +143,7 @@ function pre(text) {
 function end(block, { retry }) {
   const [tone, sign] = RUN_ENDS[block.state];
   const canRetry = retry && block.state !== "succeeded" && block.hasInputs && block.isKnown && !block.isRetried;
+  const details = el("div", { class: "run-details", id: uniqueId("run"), hidden: true }, runDetails(block));
   const facts = [
     block.durationMs !== null && formatDuration(block.durationMs),
     block.usage && tokensText(block.usage),
@@ -155,9 +156,19 @@ function end(block, { retry }) {
     el("p", {}, el("span", { "aria-hidden": "true" }, `${sign} `), block.text),
     el("span", { class: "muted" }, facts.filter(Boolean).join(" · ")),
     canRetry && button("Retry", () => retry(block), "Run the same messages again"),
-    el("details", { class: "run-details" }, el("summary", {}, "Details"), runDetails(block)),
+    detailsButton(details),
     timestamp(block.at),
+    details,
   );
+}
+
+function detailsButton(details) {
+  const toggle = () => {
+    details.hidden = !details.hidden;
+    node.setAttribute("aria-expanded", String(!details.hidden));
+  };
+  const node = el("button", { type: "button", class: "small", "aria-expanded": "false", "aria-controls": details.id, on: { click: toggle } }, "Details");
+  return node;
 }
 
 function button(label, act, title = null) {

@@ -11,7 +11,6 @@ export function runDetails({ setup, usage, runId }) {
     setup?.model && ["Model", setup.model],
     ...settingRows(setup?.settings ?? {}),
     setup?.skills && ["Skills", setup.skills.length === 0 ? "None" : setup.skills.map(skill)],
-    setup?.attempt > 1 && ["Attempts", String(setup.attempt)],
     usage && ["Tokens", tokensText(usage) ?? "None"],
     usage && ["Cost", costText(usage) ?? "None"],
     ["Run ID", el("code", {}, runId)],
