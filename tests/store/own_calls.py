@@ -12,6 +12,8 @@ from quarterdeck.auth import last_used
 from quarterdeck.auth import store as access
 from quarterdeck.changes import store as receipts
 from quarterdeck.conversations import visibility_store
+from quarterdeck.conversations.actions import store as actions
+from quarterdeck.conversations.actions.model import ActionKind, NewAction
 from quarterdeck.conversations.events import log
 from quarterdeck.conversations.events import store as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
@@ -28,7 +30,7 @@ from quarterdeck.conversations.sessions import forks_store as forks
 from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.conversations.sessions.model import CreateSessionBody, SessionSkill
-from quarterdeck.core.actors import Credential, CredentialKind, Origin, Permission, Principal
+from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import HIGHEST_ID, new_id
 from quarterdeck.db.migrate import is_current
 from quarterdeck.skills import blocks_store as blocks
@@ -54,6 +56,7 @@ def with_own_ids() -> Iterator[StoreCall]:
     yield from _own_credentials()
     yield from _own_rows()
     yield from _own_runs()
+    yield from _own_actions()
     yield from _own_forks()
     yield from _own_deliveries()
 
@@ -151,6 +154,19 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: discards.end_of_run(c, a.session, InputEvent("input.consumed", 1, a.run, 1))
 
 
+def _own_actions() -> Iterator[StoreCall]:
+    new = NewAction(kind=ActionKind.APPROVAL, reason="x", step=1, call_id="x", tool="x", arguments={})
+    caller = Caller("api_key", ALPHA.key, "x", ALPHA.user, None)
+    yield lambda c, a, b: actions.add(c, new_id(), a.workspace, a.session, a.run, new, 60)
+    yield lambda c, a, b: actions.resolve(c, a.action, caller, {"decision": "stop"})
+    yield lambda c, a, b: actions.raise_limit(c, a.action, None, 1_000)
+    yield lambda c, a, b: actions.continue_run(c, a.run)
+    yield lambda c, a, b: actions.cancel(c, a.run)
+    yield lambda c, a, b: actions.expire(c, [a.session])
+    yield lambda c, a, b: actions.of_step(c, a.run, 1)
+    yield lambda c, a, b: actions.remembered_tools(c, a.session)
+
+
 def _own_forks() -> Iterator[StoreCall]:
     yield lambda c, a, b: forks.has_event(c, a.session, 1)
     yield lambda c, a, b: forks.entries(c, a.session, 1_000_000, 9)
@@ -193,6 +209,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: recovery.replace_lost_jobs(c)
     yield lambda c, a, b: recovery.delete_spent_jobs(c)
     yield lambda c, a, b: recovery.add_missing_jobs(c)
+    yield lambda c, a, b: returns(actions.lock_due_sessions(c, 9), [a.session])
     yield _start_pending
     yield _free_places
     yield _next_turn

@@ -51,6 +51,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     ),
     "part of a session that was checked": ("events/store _PAGE", "events/log _APPEND"),
     "adds a row whose ids were created or checked before": (
+        "actions/store _ADD",
         "api_keys/store _ADD",
         "audit/store _ADD",
         "changes/store _SAVE",
@@ -102,6 +103,15 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "sessions/store _AGENT_SETUP",
         "skills/store _OF_SESSION",
     ),
+    "an action that was checked, or those of such a run or session": (
+        "actions/store _RESOLVE",
+        "actions/store _RAISE_LIMIT",
+        "actions/store _CONTINUE_RUN",
+        "actions/store _CANCEL",
+        "actions/store _EXPIRE",
+        "actions/store _OF_STEP",
+        "actions/store _REMEMBERED",
+    ),
     "the delivery that a worker has claimed, and its webhook": (
         "webhooks/delivery_store _DELIVERED",
         "webhooks/delivery_store _RETRY",
@@ -138,6 +148,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "sessions/store _DELETED",
         "webhooks/delivery_store _DELETE_OLD",
     ),
+    "finds actions that are due": ("actions/store _LOCK_DUE",),
     "adds earlier conversations to the search": ("sessions/search_store _BACKFILL",),
     "repairs the jobs of all runs": (
         "runs/recovery_store _PRUNE",
