@@ -185,13 +185,13 @@ async def test_inbox(console: ConsolePage, world: World) -> None:
     await page.get_by_role("link", name="Inbox").click()
     await expect(page.get_by_role("heading", name="No open requests")).to_be_visible()
     await page.get_by_role("radio", name="All").check()
-    await expect(items.filter(has_text="Cancelled with its run")).to_have_count(1)
+    await expect(items.filter(has_text="Cancelled")).to_have_count(1)
     await page.get_by_label("Kind").select_option("Tool result")
     await expect(items).to_have_count(1)
     assert page.url.endswith("#/inbox?state=all&kind=tool_result")
     await page.reload()
     await expect(items).to_have_count(1)
-    await expect(items).to_contain_text("Result returned")
+    await expect(items).to_contain_text("Answered")
 
 
 async def test_unknown_outcomes_and_limits(console: ConsolePage, world: World) -> None:
@@ -230,7 +230,7 @@ async def test_unknown_outcomes_and_limits(console: ConsolePage, world: World) -
     card = request(page, "Limit reached")
     for answer in ("Raise limit", "Stop run"):
         await send(page, "hello")
-        await expect(card).to_contain_text(re.compile(r"\d+ tokens of 10 tokens used"))
+        await expect(card).to_contain_text(re.compile(r"\d+ of 10 tokens used"))
         await expect(page.locator(".composer .tag")).to_have_text("Limit reached")
         assert await console.accessibility_problems() == []
         if answer == "Raise limit":

@@ -4,7 +4,7 @@ import { can, tokenSessionId } from "../credential.js";
 import { field } from "../dialogs.js";
 import { el, fill } from "../dom.js";
 import { jsonField } from "./json_field.js";
-import { limitValue } from "./labels.js";
+import { limitUse } from "./labels.js";
 
 const FORMS = { approval, tool_result: toolResult, unknown_outcome: unknownOutcome, budget };
 
@@ -73,17 +73,15 @@ function unknownOutcome(action, send) {
 function budget({ reached }, send) {
   const isCost = reached.limit === "max_cost_usd";
   const attributes = isCost ? { step: "any" } : { step: 1 };
-  const suggested = isCost ? round(Math.max(reached.maximum, reached.used) * 2) : Math.ceil(Math.max(reached.maximum, reached.used) * 2);
+  const suggested = roundUp(2 * Math.max(reached.maximum, reached.used));
   const input = el("input", { type: "number", min: reached.used, value: String(suggested), required: true, ...attributes });
   const stop = button("Stop run", () => send(() => ({ decision: "stop" })), { class: "danger-text" });
-  const meter = el("progress", { max: reached.maximum, value: Math.min(reached.used, reached.maximum), "aria-label": "Used" });
-  const used = el("p", { class: "budget-used" }, el("strong", {}, limitValue(reached, reached.used)), ` of ${limitValue(reached, reached.maximum)} used`);
+  const used = el("p", { class: "budget-used" }, el("strong", {}, limitUse(reached)), " used");
   const reason = missingRight(reached);
-  if (reason !== null) return form(() => {}, used, meter, el("div", { class: "buttons" }, stop), el("p", { class: "hint" }, reason));
+  if (reason !== null) return form(() => {}, used, el("div", { class: "buttons" }, stop), el("p", { class: "hint" }, reason));
   return form(
     () => send(() => ({ decision: "raise", [reached.limit]: Number(input.value) })),
     used,
-    meter,
     field(isCost ? "New limit in USD" : "New limit in tokens", input),
     el("div", { class: "buttons" }, submit("Raise limit"), stop),
   );
@@ -95,8 +93,10 @@ function missingRight({ scope }) {
   return scope === "day" && !can("key.manage") ? "Raising the daily limit requires the permission key.manage." : null;
 }
 
-function round(usd) {
-  return Number(usd.toPrecision(2));
+/** To two significant digits: 104 → 110. */
+function roundUp(value) {
+  const unit = 10 ** (Math.floor(Math.log10(value)) - 1);
+  return Number((Math.ceil(value / unit) * unit).toPrecision(2));
 }
 
 function optional(name, value) {

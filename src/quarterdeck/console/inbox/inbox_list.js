@@ -8,7 +8,7 @@ import { sessionTitle } from "../session/session_menu.js";
 import { relativeTime } from "../time_format.js";
 import { visibleName } from "../visible_text.js";
 import { actionCard } from "./action_card.js";
-import { answerText, kindOf, shortArguments } from "./labels.js";
+import { kindOf, shortAnswer, shortArguments } from "./labels.js";
 import { refreshOpenActions } from "./open_actions.js";
 
 const PAGE_SIZE = 50;
@@ -123,7 +123,7 @@ function inboxItem(action, showTitle) {
   const node = el(
     "li",
     { class: "inbox-item" },
-    el("div", { class: "inbox-row" }, toggle, link, el("span", { class: "inbox-times" }, relativeTime(action.created_at), expiry)),
+    el("div", { class: "inbox-row" }, toggle, link, relativeTime(action.created_at), expiry),
     panel,
   );
   let current = action;
@@ -140,11 +140,11 @@ function inboxItem(action, showTitle) {
     node.classList.toggle("closed", !isOpen);
     fill(
       summary,
-      el("span", { class: `tag ${isOpen ? "warn" : ""}` }, kindOf(current).name),
+      el("span", { class: "inbox-kind" }, el("span", { class: `tag ${isOpen ? "warn" : ""}` }, kindOf(current).name)),
       current.tool !== null && el("code", {}, visibleName(current.tool)),
       el("span", { class: "inbox-arguments" }, shortArguments(current)),
     );
-    fill(expiry, isOpen ? ["expires ", relativeTime(current.expires_at)] : answerText(current));
+    fill(expiry, isOpen ? ["expires ", relativeTime(current.expires_at)] : shortAnswer(current));
   }
 
   function drawCard() {

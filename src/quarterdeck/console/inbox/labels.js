@@ -1,5 +1,6 @@
 // Requests of runs (actions in the API) as text: kinds, states, answers and who gave them.
 
+import { capitalize } from "../format.js";
 import { formatCost } from "../usage/usage_text.js";
 import { visibleName, visibleText } from "../visible_text.js";
 
@@ -20,15 +21,15 @@ export function kindOf({ kind }) {
 
 /** The arguments of a call in one line, or the limit that was reached. */
 export function shortArguments({ arguments: callArguments, reached }) {
-  if (reached) return `${limitValue(reached, reached.used)} of ${limitValue(reached, reached.maximum)} for ${SCOPES[reached.scope]}`;
+  if (reached) return `${limitUse(reached)} for ${SCOPES[reached.scope]}`;
   if (callArguments === null || Object.keys(callArguments).length === 0) return "";
   const text = visibleText(JSON.stringify(callArguments));
   return text.length > MAX_SHORT ? `${text.slice(0, MAX_SHORT)}…` : text;
 }
 
-/** `$2.50` or `1,200 tokens`. */
-export function limitValue({ limit }, value) {
-  return limit === "max_cost_usd" ? formatCost(value) : `${value.toLocaleString("en")} tokens`;
+/** `$2.53 of $2.50` or `1,200 of 1,000 tokens`. */
+export function limitUse({ limit, used, maximum }) {
+  return limit === "max_cost_usd" ? `${formatCost(used)} of ${formatCost(maximum)}` : `${used.toLocaleString("en")} of ${maximum.toLocaleString("en")} tokens`;
 }
 
 export function scopeName({ scope }) {
@@ -44,6 +45,13 @@ export function answerText(action) {
   if (decision === "raise") return `Limit raised to ${raisedTo(action)}`;
   const answers = { deny: "Denied", done: "Marked as done", failed: "Marked as failed", retry: "Run again", stop: "Run stopped" };
   return answers[decision] ?? "Answered";
+}
+
+/** The answer in one or two words. */
+export function shortAnswer({ state, resolution }) {
+  if (state !== "resolved") return capitalize(state);
+  const answers = { allow: "Allowed", deny: "Denied", done: "Done", failed: "Failed", retry: "Run again", raise: "Limit raised", stop: "Stopped" };
+  return answers[resolution.decision] ?? "Answered";
 }
 
 function raisedTo({ resolution: { max_cost_usd: cost, max_tokens: tokens } }) {

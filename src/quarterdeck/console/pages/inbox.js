@@ -38,7 +38,7 @@ export async function show(view) {
     return emptyState(state === "open" ? "No open requests" : "No requests yet", explanation);
   }
 
-  fill(view.main, view.title("Inbox"), el("div", { class: "toolbar" }, states.node, el("div", { class: "field" }, kind)), list.node);
+  fill(view.main, view.title("Inbox"), el("div", { class: "toolbar" }, states.node, el("div", { class: "field inbox-kinds" }, kind)), list.node);
   onOpenActionsChange(() => list.refresh(), view.signal);
   await load();
 }

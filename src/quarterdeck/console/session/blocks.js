@@ -21,7 +21,7 @@ const RENDER = {
   tool,
   note: (block) => el("p", { class: "block note" }, block.text, timestamp(block.at)),
   quote,
-  action: (block, { answered }) => el("div", { class: "block" }, block.isKnown ? actionCard(block.action, answered) : copiedRequest(block.action)),
+  action: (block, { answered }) => el("div", { class: "block" }, isCopied(block) ? copiedRequest(block.action) : actionCard(block.action, answered)),
   end,
 };
 
@@ -101,6 +101,11 @@ function quote(block) {
     el("figcaption", {}, "Note", timestamp(block.at)),
     el("blockquote", {}, longText(block.text, (part) => el("p", { class: "preformatted" }, part))),
   );
+}
+
+/** An open request of the session that this one was forked from: it can be answered only there. */
+function isCopied({ action, isKnown }) {
+  return action.state === "open" && !isKnown;
 }
 
 function copiedRequest({ tool: name }) {
