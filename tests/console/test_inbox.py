@@ -130,12 +130,12 @@ async def test_inbox(console: ConsolePage, world: World) -> None:
     session_id = await create_session(world, title="Meter readings", client_tools=[METER])
     await console.sign_in(world.key, "/inbox")
     await expect(page.get_by_role("heading", name="No open requests")).to_be_visible()
-    await submit(world, session_id, 'note: Pier 4\ncall: read_meter {"site": "Pier 4"}\ncall: add_note {"text": "no"}')
-    actions = {one["arguments"].get("text", "meter"): one for one in await open_actions(world, session_id)}
+    await submit(world, session_id, 'call: read_meter {"site": "Pier 4"}\ncall: add_note {"text": "no"}')
+    actions = {one["tool"]: one["id"] for one in await open_actions(world, session_id)}
     # Without a reload.
     items = page.locator(".inbox-item")
-    await expect(items).to_have_count(len(actions))
-    await expect(page.get_by_role("link", name="Inbox")).to_contain_text(f"{len(actions)} open requests")
+    await expect(items).to_have_count(2)
+    await expect(page.get_by_role("link", name="Inbox")).to_contain_text("2 open requests")
     item = items.filter(has_text="read_meter")
     await expect(item).to_contain_text(
         re.compile(r'Tool result.*\{"site":"Pier 4"\}.*Meter readings.*expires in 7 days')
@@ -147,22 +147,22 @@ async def test_inbox(console: ConsolePage, world: World) -> None:
 
     # Answered in place.
     await item.get_by_role("button", name="read_meter").click()
-    await item.get_by_label("Result").fill("4711 kWh")
+    await item.get_by_label("Result", exact=True).fill("4711 kWh")
     assert await console.accessibility_problems() == []
     await item.get_by_role("button", name="Return result").click()
     await expect(item.locator(".action.answered")).to_contain_text("Result returned by test")
     await expect(item.locator(".action.answered summary")).to_be_focused()
 
     # Answered elsewhere while the form is open; then too late.
-    first = items.filter(has_text='"no"')
+    first = items.filter(has_text="add_note")
     await first.get_by_role("button", name="add_note").click()
     await page.route("**/v1/actions?*", lambda route: route.abort())
-    await resolve(world, actions["no"]["id"], {"decision": "deny"})
+    await resolve(world, actions["add_note"], {"decision": "deny"})
     await first.get_by_role("button", name="Allow", exact=True).click()
     await expect(page.locator(".notice")).to_contain_text("Already closed: Denied by test.")
     await expect(first.locator(".action.answered")).to_contain_text("Denied by test")
     await page.unroute("**/v1/actions?*")
-    await at_rest(world, session_id) if len(actions) == 2 else None
+    await at_rest(world, session_id)
 
     # The link opens the session at the request; an answer from elsewhere updates the card.
     await submit(world, session_id, "note: Pier 5")
@@ -216,7 +216,7 @@ async def test_unknown_outcomes_and_limits(console: ConsolePage, world: World) -
         await expect(page.locator(".composer .tag")).to_have_text("Waiting for you")
         if answer == "It was done":
             assert await console.accessibility_problems() == []
-            await card.get_by_label("Result").fill("It is in the book.")
+            await card.get_by_label("Result", exact=True).fill("It is in the book.")
         await card.get_by_role("button", name=answer).click()
         await expect(page.locator(".action.answered").last).to_contain_text(f"{shown} by test")
         await at_rest(world, session_id)
@@ -286,7 +286,7 @@ async def test_tokens_settings_usage_and_daily_limit(
     async with open_console(browser, server.url) as guest:
         await guest.sign_in(tokens["Harbour office"])
         card = request(guest.page, "Tool result required: read_meter")
-        await card.get_by_label("Result").fill("broken")
+        await card.get_by_label("Result", exact=True).fill("broken")
         await card.get_by_role("button", name="Return an error").click()
         await expect(guest.page.locator(".action.answered")).to_contain_text("Error returned by Harbour office")
         await expect(guest.page.get_by_text("✓ Completed")).to_be_visible()
