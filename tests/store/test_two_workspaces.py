@@ -100,7 +100,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "sessions/forks_store _ENTRIES",
         "sessions/forks_store _LAST_ANSWERS",
         "sessions/forks_store _COPY",
-        "sessions/store _AGENT_SETUP",
+        "sessions/store _RUN_SETUP",
         "skills/store _OF_SESSION",
     ),
     "an action that was checked, or those of such a run or session": (

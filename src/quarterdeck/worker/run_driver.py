@@ -84,7 +84,7 @@ class RunDriver:
             pause_seconds, again = min(2 * pause_seconds, _MAX_PAUSE_SECONDS), True
 
     async def _attempt(self, run_id: UUID, *, again: bool) -> None:
-        lease = await lifecycle.begin(self._database, run_id, self._settings, again=again)
+        lease = await lifecycle.begin(self._database, run_id, self._settings, self._agents.setup_of, again=again)
         if lease is None:
             return
         try:
@@ -229,7 +229,11 @@ class _Attempt:
     async def _call_tools(self, agent: Agent) -> bool:
         """Carries out what can be carried out. False: the other calls need answers, and the run waits for them."""
         runner = ToolRunner(
-            self._database, self._lease, agent.tools, self._settings.unknown_outcome, agent.result_bytes
+            self._database,
+            self._lease,
+            agent.tools,
+            tell_unknown_outcome=self._settings.unknown_outcome == "tell_model",
+            result_bytes=agent.result_bytes,
         )
         results, actions = await runner.run(journal.open_calls(self._turns), self._steps)
         for result in results:

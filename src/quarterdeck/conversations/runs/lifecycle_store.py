@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
+from psycopg.types.json import Jsonb
 
 from quarterdeck.conversations.actions.model import ActionState, LimitScope, ReachedLimit
 from quarterdeck.conversations.events.model import EventType
-from quarterdeck.conversations.runs.model import Entry, Input, StepUsage
+from quarterdeck.conversations.runs.model import Entry, Input, RunSetup, StepUsage
 from quarterdeck.db.database import Connection
 
 # Counted for each entry besides its text: what a turn costs a model, and the memory of many small ones.
@@ -25,7 +27,7 @@ _LEFT_OUT = "left_out"
 _FIND = "SELECT session_id, workspace_id FROM runs WHERE id = %s"
 _ACTIVE = """
 SELECT state, attempt, barren_attempts, steps, input_tokens + output_tokens,
-       coalesce(extract(epoch FROM clock_timestamp() - started_at) - waited_seconds, 0)::float8
+       coalesce(extract(epoch FROM clock_timestamp() - started_at) - waited_seconds, 0)::float8, setup
 FROM runs WHERE id = %s AND state IN ('queued', 'running')
 """
 _ACTIVE_OF = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running', 'waiting')"
@@ -40,7 +42,7 @@ _START_PENDING = "SELECT start_pending_run(%s)"
 _START = """
 UPDATE runs
 SET state = 'running', parked = false, attempt = attempt + 1, barren_attempts = barren_attempts + %s,
-    started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()
+    started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp(), setup = %s, model = %s
 WHERE id = %s
 RETURNING attempt, (extract(epoch FROM clock_timestamp() - started_at) - waited_seconds)::float8
 """
@@ -107,21 +109,6 @@ ON CONFLICT (workspace_id, day, run_id) DO UPDATE SET
     cached_tokens = run_usage.cached_tokens + excluded.cached_tokens,
     output_tokens = run_usage.output_tokens + excluded.output_tokens,
     cost_usd = coalesce(run_usage.cost_usd + excluded.cost_usd, run_usage.cost_usd, excluded.cost_usd)
-"""
-# Not progress: a tool that ends its worker each time must not reset barren_attempts.
-_HOLD = "UPDATE runs SET updated_at = clock_timestamp() WHERE id = %s AND attempt = %s AND state = 'running'"
-_STARTED_CALLS = """
-SELECT e.data->>'call_id', max((e.data->>'attempt')::integer) FROM session_events e
-WHERE e.session_id = %s AND e.run_id = %s AND e.type = 'tool.started' AND e.id > coalesce((
-    SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
-), 0)
-GROUP BY 1
-"""
-_HAS_RESULT = """
-SELECT FROM session_events e
-WHERE e.session_id = %s AND e.run_id = %s AND e.type = 'tool.result' AND e.data->>'call_id' = %s AND e.id > coalesce((
-    SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
-), 0)
 """
 _WAIT = """
 UPDATE runs
@@ -208,6 +195,8 @@ class ActiveRun(Struct, frozen=True):
     tokens: int
     # Since its first start.
     seconds: float
+    # None: no attempt has begun, or an earlier release began it.
+    setup: RunSetup | None
 
 
 async def find(connection: Connection, run_id: UUID) -> tuple[UUID, UUID] | None:
@@ -218,7 +207,11 @@ async def find(connection: Connection, run_id: UUID) -> tuple[UUID, UUID] | None
 
 async def active(connection: Connection, run_id: UUID) -> ActiveRun | None:
     row = await (await connection.execute(_ACTIVE, (run_id,))).fetchone()
-    return None if row is None else ActiveRun(*row)
+    if row is None:
+        return None
+    state, attempt, barren_attempts, steps, tokens, seconds, setup = row
+    stored_setup = msgspec.convert(setup, RunSetup | None)
+    return ActiveRun(state, attempt, barren_attempts, steps, tokens, seconds, stored_setup)
 
 
 async def active_of(connection: Connection, session_id: UUID) -> UUID | None:
@@ -237,9 +230,10 @@ async def start_pending(connection: Connection, session_id: UUID) -> None:
     await connection.execute(_START_PENDING, (session_id,))
 
 
-async def start_attempt(connection: Connection, run_id: UUID, barren: int) -> tuple[int, float]:
+async def start_attempt(connection: Connection, run_id: UUID, barren: int, setup: RunSetup) -> tuple[int, float]:
     """The number of the attempt, and the age of the run in seconds."""
-    row = await (await connection.execute(_START, (barren, run_id))).fetchone()
+    values = (barren, Jsonb(msgspec.to_builtins(setup)), setup.model, run_id)
+    row = await (await connection.execute(_START, values)).fetchone()
     assert row is not None
     return row[0], row[1]
 
@@ -303,20 +297,6 @@ async def count_step(connection: Connection, run_id: UUID, attempt: int, used: S
     """Adds a step to the run and to the usage of the day. False if this attempt has lost the run."""
     values = (used.input_tokens, used.cached_tokens, used.output_tokens, used.cost_usd, run_id, attempt, used.model)
     return (await connection.execute(_STEP, values)).rowcount == 1
-
-
-async def hold(connection: Connection, run_id: UUID, attempt: int) -> bool:
-    """Whether this attempt still drives the run."""
-    return (await connection.execute(_HOLD, (run_id, attempt))).rowcount == 1
-
-
-async def started_calls(connection: Connection, session_id: UUID, run_id: UUID) -> dict[str, int]:
-    """The calls of the last answer that were started, with the last attempt that did."""
-    return dict(await (await connection.execute(_STARTED_CALLS, (session_id, run_id, session_id))).fetchall())
-
-
-async def has_result(connection: Connection, session_id: UUID, run_id: UUID, call_id: str) -> bool:
-    return (await connection.execute(_HAS_RESULT, (session_id, run_id, call_id, session_id))).rowcount > 0
 
 
 async def wait(connection: Connection, run_id: UUID, attempt: int) -> bool:
