@@ -254,7 +254,7 @@ async def test_tokens_settings_usage_and_daily_limit(
     await expect(dialog.locator(".client-tools")).to_contain_text("read_meter Reads the meter of a site.")
     await dialog.get_by_role("button", name="Add rule").click()
     await dialog.get_by_label("Tool or prefix").fill("add_*")
-    await dialog.get_by_label("Rule").select_option("Deny")
+    await dialog.get_by_label("Rule", exact=True).select_option("Deny")
     await dialog.get_by_role("group", name="Limit for the session").get_by_label("Cost in USD").fill("2.5")
     await console.resize(NARROW)
     assert await console.overflow() <= 0

@@ -13,6 +13,9 @@ import { answerDetails, answerText, callerDetails, callerName, kindOf, scopeName
 
 const SIGNS = { allow: ["good", "✓"], done: ["good", "✓"], raise: ["good", "✓"], retry: ["good", "↻"], deny: ["bad", "✕"], failed: ["bad", "✕"], stop: ["bad", "■"] };
 
+/** Selects the part of a card that takes the focus. */
+export const FOCUS = "summary, [tabindex]";
+
 /** `onAnswer(action)` is called with the answered request, also if somebody else was faster. */
 export function actionCard(action, onAnswer) {
   return action.state === "open" ? openCard(action, onAnswer) : answeredCard(action);
@@ -97,12 +100,11 @@ function answeredCard(action) {
     el("span", {}, el("strong", {}, answerText(action)), by, action.tool !== null && [" · ", el("code", {}, visibleName(action.tool))]),
     action.resolved_at && el("span", { class: "action-time", title: formatDateTime(action.resolved_at) }, relativeTime(action.resolved_at)),
   ];
-  const attributes = { class: `action answered ${tone}`, tabindex: "-1" };
-  if (details.length === 0) return el("p", { ...attributes, role: "group", "aria-label": kindOf(action).name }, line);
+  if (details.length === 0) return el("p", { class: "action answered", tabindex: "-1", role: "group", "aria-label": kindOf(action).name }, line);
   const pre = (text) => el("pre", { tabindex: "0" }, text);
   return el(
     "details",
-    attributes,
+    { class: "action answered" },
     el("summary", {}, line),
     details.map(([name, text]) => [el("h4", {}, name), longText(text, pre)]),
   );

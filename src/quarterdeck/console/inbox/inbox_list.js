@@ -7,7 +7,7 @@ import { errorBox, loading } from "../notices.js";
 import { sessionTitle } from "../session/session_menu.js";
 import { relativeTime } from "../time_format.js";
 import { visibleName } from "../visible_text.js";
-import { actionCard } from "./action_card.js";
+import { actionCard, FOCUS } from "./action_card.js";
 import { kindOf, shortAnswer, shortArguments } from "./labels.js";
 import { refreshOpenActions } from "./open_actions.js";
 
@@ -157,7 +157,7 @@ function inboxItem(action, showTitle) {
     current = changed;
     draw();
     if (panel.hasChildNodes()) drawCard();
-    if (hadFocus) /** @type {HTMLElement} */ (panel.firstElementChild).focus();
+    if (hadFocus) /** @type {HTMLElement} */ (panel.querySelector(FOCUS)).focus();
   }
 
   return {
