@@ -122,11 +122,12 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.active_of(c, a.session)
     yield lambda c, a, b: lifecycle.unfinished_of(c, a.session)
     yield lambda c, a, b: lifecycle.start_pending(c, a.session)
-    pending = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING)
-    yield lambda c, a, b: creation.add(c, pending, new_id(), "x", Delivery.QUEUE)
+    actor = Caller("api_key", ALPHA.key, "x", ALPHA.user, None)
+    pending = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING, ALPHA.key)
+    yield lambda c, a, b: creation.add(c, pending, new_id(), "x", Delivery.QUEUE, actor)
     yield lambda c, a, b: creation.pending(c, a.session)
     yield lambda c, a, b: creation.is_archived(c, a.session)
-    yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9)
+    yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9, actor, a.key)
     yield lambda c, a, b: lifecycle.start_attempt(c, a.run, 1, SETUP)
     yield lambda c, a, b: lifecycle.waiting(c, a.run, 9)
     yield lambda c, a, b: lifecycle.mark_taken(c, a.run, 1, [Input(1, str(a.input), "x")], more=True)
@@ -254,8 +255,8 @@ async def _free_places(c: RecordingConnection, a: Workspace, b: Workspace) -> No
 
 
 async def _start_pending(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    run = creation.NewRun(new_id(), a.archived_session, a.workspace, RunState.PENDING)
-    await creation.add(c, run, new_id(), "x", Delivery.QUEUE)
+    run = creation.NewRun(new_id(), a.archived_session, a.workspace, RunState.PENDING, a.key)
+    await creation.add(c, run, new_id(), "x", Delivery.QUEUE, Caller("api_key", a.key, "x", a.user, None))
     await recovery.start_pending_runs(c)
     row = await (await c.execute("SELECT state FROM runs WHERE id = %s", (run.id,))).fetchone()
     assert row == ("queued",)

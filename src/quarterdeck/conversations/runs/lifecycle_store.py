@@ -150,9 +150,9 @@ WHERE id = %s AND attempt = %s AND state = 'running'
 # Names only those runs whose inputs still wait, so that the list does not grow with each failure.
 _CONTINUE_IN = """
 INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted, unconsumed_bytes,
-                  first_input, takes_over)
+                  first_input, api_key_id, takes_over)
 SELECT %s, r.session_id, r.workspace_id, 'queued', r.last_input, r.consumed_through,
-       r.inputs_accepted - r.inputs_consumed, r.unconsumed_bytes, r.consumed_through + 1, ARRAY(
+       r.inputs_accepted - r.inputs_consumed, r.unconsumed_bytes, r.consumed_through + 1, r.api_key_id, ARRAY(
            SELECT DISTINCT e.run_id FROM session_events e
            WHERE e.session_id = r.session_id AND e.id > r.consumed_through AND e.id <= r.last_input
              AND e.type = 'input.accepted' AND e.run_id = ANY (r.takes_over || r.id)
