@@ -10,7 +10,7 @@ EXAMPLES = (
         to=date(2026, 4, 1),
         items=[
             UsageItem(
-                group="anthropic:claude-sonnet-4-5",
+                group="anthropic:claude-sonnet-5",
                 label=None,
                 runs=41,
                 input_tokens=1_284_220,
