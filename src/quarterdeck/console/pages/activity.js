@@ -20,6 +20,8 @@ const RANGES = [
   [10080, "7 days"],
 ];
 const REFRESH_MS = 15_000;
+// Usage is shown by day.
+const USAGE_REFRESH_MS = 60_000;
 
 export async function show(view) {
   if (!can("workspace.read")) {
@@ -84,12 +86,13 @@ export async function show(view) {
   }
 
   // A hidden tab is not refreshed; it is refreshed when the user returns to it.
-  const refreshIfVisible = () => { if (!document.hidden) Promise.all([refresh(), usage.refresh()]); };
-  const timer = setInterval(refreshIfVisible, REFRESH_MS);
-  signal.addEventListener("abort", () => clearInterval(timer), { once: true });
-  document.addEventListener("visibilitychange", refreshIfVisible, { signal });
-  refresh();
-  usage.refresh();
+  for (const [act, ms] of /** @type {[() => void, number][]} */ ([[refresh, REFRESH_MS], [usage.refresh, USAGE_REFRESH_MS]])) {
+    const actIfVisible = () => { if (!document.hidden) act(); };
+    const timer = setInterval(actIfVisible, ms);
+    signal.addEventListener("abort", () => clearInterval(timer), { once: true });
+    document.addEventListener("visibilitychange", actIfVisible, { signal });
+    act();
+  }
 }
 
 function noActivity() {

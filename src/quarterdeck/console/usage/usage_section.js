@@ -18,7 +18,9 @@ const MEASURES = [["cost", "Cost"], ["tokens", "Tokens"]];
 const GROUPS = [["model", "Model"], ["session", "Session"], ["api_key", "Key"]];
 const MAX_ROWS = 20;
 const DAY = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", timeZone: "UTC" });
-const COMPACT = new Intl.NumberFormat("en", { notation: "compact" });
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+// Larger numbers do not fit into the boxes of the totals.
+const MAX_FULL = 99_999;
 
 /** Returns `{node, refresh(), asTable(isShown)}`. Days are those of UTC. */
 export function usageSection(signal) {
@@ -60,9 +62,9 @@ export function usageSection(signal) {
     const sum = (key) => days.reduce((total, day) => total + (day[key] ?? 0), 0);
     const pairs = [
       ["Cost", formatCost(sum("cost_usd"))],
-      ["Input tokens", sum("input_tokens").toLocaleString("en")],
-      ["Cached", sum("cached_tokens").toLocaleString("en")],
-      ["Output tokens", sum("output_tokens").toLocaleString("en")],
+      ["Input tokens", bigNumber(sum("input_tokens"))],
+      ["Cached", bigNumber(sum("cached_tokens"))],
+      ["Output tokens", bigNumber(sum("output_tokens"))],
     ];
     fill(totals, pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
     chart.show(days);
@@ -84,7 +86,7 @@ export function usageSection(signal) {
     errorPlace,
     totals,
     el("div", { class: "charts" }, chart.node),
-    el("div", { class: "section-head" }, el("h3", {}, "By"), group.node),
+    el("div", { class: "section-head" }, el("h3", {}, "Breakdown"), group.node),
     tablePlace,
     el("p", { class: "muted small-text" }, "Days are in UTC. Tokens of models with an unknown price have no cost."),
   );
@@ -99,6 +101,11 @@ const COLUMNS = [
   number("Output tokens", "output_tokens"),
   { name: "Cost", class: "number", cell: cost },
 ];
+
+function bigNumber(value) {
+  const full = value.toLocaleString("en");
+  return value > MAX_FULL ? el("span", { title: full }, COMPACT.format(value)) : full;
+}
 
 function cost({ cost_usd: usd }) {
   return usd === null ? el("span", { class: "muted" }, "Unknown price") : formatCost(usd);
