@@ -236,7 +236,7 @@ export class Conversation {
     this.#requests.answer(id, Requests.answerOf(event));
     const call = this.#calls.get(callId);
     if (call?.state === "waiting") this.#setCall(call, { state: "running" });
-    if (this.#requests.openOf(event.run_id).length === 0) this.runs.requeued(event);
+    if (this.#requests.openOf(event.run_id).length === 0) this.runs.continued(event);
     if (block !== undefined) this.#announce(`${kindOf(block.action).name}: ${answerText(block.action)}.`);
   }
 

@@ -69,6 +69,11 @@ export class Runs {
     this.#setState(event, "queued");
   }
 
+  /** All requests of a waiting run are answered. */
+  continued(event) {
+    if (this.#byId.get(event.run_id)?.state === "waiting") this.#setState(event, "queued");
+  }
+
   /** Returns the duration in milliseconds, or null if the run is unknown or has never started. */
   ended(event, state) {
     const run = this.#byId.get(event.run_id);
