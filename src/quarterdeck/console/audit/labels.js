@@ -15,7 +15,7 @@ const ACTIONS = {
   revoke_session_token: ["revoked the session token", "Session token revoked"],
   cancel_run: ["cancelled a run", "Run cancelled"],
   retry_run: ["retried a run", "Run retried"],
-  resolve_action: ["answered a request", "Request answered"],
+  resolve_action: ["answered the request", "Request answered"],
   discard_input: ["discarded an input", "Input discarded"],
   create_skill: ["created the skill", "Skill created"],
   change_skill: ["changed the skill", "Skill changed"],

@@ -9,9 +9,11 @@ import { longText } from "../session/long_text.js";
 import { answerForm } from "./answer_forms.js";
 import { jsonField } from "./json_field.js";
 import { canAnswer } from "./permission.js";
-import { answerDetails, answerText, callerDetails, callerName, kindOf, scopeName } from "./labels.js";
+import { answerDetails, answerText, callerDetails, callerName, kindOf, limitUse, scopeName } from "./labels.js";
 
-const SIGNS = { allow: ["good", "✓"], done: ["good", "✓"], raise: ["good", "✓"], retry: ["good", "↻"], deny: ["bad", "✕"], failed: ["bad", "✕"], stop: ["bad", "■"] };
+const GOOD = ["good", "✓"];
+const BAD = ["bad", "✕"];
+const SIGNS = { allow: GOOD, done: GOOD, raise: GOOD, retry: ["good", "↻"], deny: BAD, failed: BAD, stop: ["bad", "■"] };
 
 /** Selects the part of a card that takes the focus. */
 export const FOCUS = "summary, [tabindex]";
@@ -64,7 +66,7 @@ function openCard(action, onAnswer) {
       el("span", { class: "muted small-text" }, "Expires ", relativeTime(action.expires_at)),
     ),
     reason(action),
-    canAnswer() ? answerForm(action, send) : [action.arguments && jsonField("Arguments", action.arguments).node, readOnly()],
+    canAnswer() ? answerForm(action, send) : readOnly(action),
     errorPlace,
   );
   return node;
@@ -87,12 +89,22 @@ function reason({ kind, reason: text, reached }) {
   return sentence && el("p", { class: "action-reason" }, sentence);
 }
 
-function readOnly() {
-  return el("p", { class: "hint" }, "Only a key with the permission session.manage, or a session token that may answer requests, can answer.");
+function readOnly({ arguments: callArguments, reached }) {
+  return [
+    callArguments && jsonField("Arguments", callArguments).node,
+    reached && el("p", {}, limitUse(reached), " used"),
+    el("p", { class: "hint" }, "Only a key with the permission session.manage, or a session token that may answer requests, can answer."),
+  ];
+}
+
+function toneAndSign({ kind, state, resolution }) {
+  if (state !== "resolved") return ["", "–"];
+  if (kind === "tool_result") return resolution.is_error ? BAD : GOOD;
+  return SIGNS[resolution.decision] ?? ["", "–"];
 }
 
 function answeredCard(action) {
-  const [tone, sign] = action.state !== "resolved" ? ["", "–"] : action.kind === "tool_result" ? (action.resolution.is_error ? SIGNS.failed : SIGNS.done) : SIGNS[action.resolution.decision] ?? ["", "–"];
+  const [tone, sign] = toneAndSign(action);
   const details = answerDetails(action);
   const by = action.resolved_by && [" by ", el("span", { title: callerDetails(action.resolved_by) }, callerName(action.resolved_by))];
   const line = [
