@@ -59,6 +59,7 @@ export function usageSection(signal) {
 
   function draw() {
     if (days === null) return;
+    chart.node.hidden = totals.hidden = days.every((day) => day.runs === 0);
     const sum = (key) => days.reduce((total, day) => total + (day[key] ?? 0), 0);
     const pairs = [
       ["Cost", formatCost(sum("cost_usd"))],
