@@ -48,10 +48,11 @@ async def test_charts_and_tables(console: ConsolePage, world: World) -> None:
     assert await console.overflow() <= 0
     assert await console.accessibility_problems() == []
 
-    await page.get_by_role("radio", name="7 days").check()
+    time_range = page.get_by_role("group", name="Time range")
+    await time_range.get_by_role("radio", name="7 days").check()
     assert page.url.endswith("#/activity?minutes=10080")
     await page.reload()
-    await expect(page.get_by_label("7 days")).to_be_checked()
+    await expect(time_range.get_by_label("7 days")).to_be_checked()
     await expect(figure(console, "Runs")).to_have_text("2")
 
 
