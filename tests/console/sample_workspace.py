@@ -10,7 +10,7 @@ from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.core.actors import Permission
 from quarterdeck.workspaces import service as workspaces
 from tests.console.sample_report import add_report
-from tests.workers import at_rest, started
+from tests.workers import at_rest, eventually, started
 from tests.world import EVERY_PERMISSION, World, bundle
 
 ADA, GRACE, LINUS = "ada@harbour.example", "grace@harbour.example", "linus@harbour.example"
@@ -33,6 +33,7 @@ class SampleWorkspace(Struct, frozen=True):
     token: str
     session_id: str
     busy_id: str
+    waiting_id: str
     skill_id: str
     webhook_id: str
 
@@ -42,6 +43,8 @@ class SampleWorkspace(Struct, frozen=True):
         return {
             "sessions": "/sessions",
             "session": f"/sessions/{self.session_id}",
+            "inbox": "/inbox",
+            "approval": f"/sessions/{self.waiting_id}",
             "skills": "/skills",
             "skill": f"/skills/{self.skill_id}",
             "skill-version": f"/skills/{self.skill_id}/versions/2",
@@ -56,7 +59,8 @@ class SampleWorkspace(Struct, frozen=True):
 
 
 async def create_sample(database_url: str, http: httpx.AsyncClient) -> SampleWorkspace:
-    """Needs a worker. One session has a finished conversation with steering, tools and a failure; one is running."""
+    """Needs a worker. One session has a finished conversation with steering, tools and a failure; one is running,
+    and three wait for an answer."""
     world = World(database_url, http)
     await _members(world)
     await _keys(world)
@@ -69,8 +73,9 @@ async def create_sample(database_url: str, http: httpx.AsyncClient) -> SampleWor
     busy = await _session(world, "Draft the March invoice run")
     await _submit(world, busy, "Go through the open orders.\ndemo: steps 40\ndemo: slow 60")
     await started(world, busy)
+    waiting = await _requests(world)
     webhook_id = await _webhooks(world)
-    return SampleWorkspace(world, world.key, token, session_id, busy, skill_id, webhook_id)
+    return SampleWorkspace(world, world.key, token, session_id, busy, waiting, skill_id, webhook_id)
 
 
 async def _members(world: World) -> None:
@@ -134,6 +139,29 @@ async def _conversation(world: World, session_id: str) -> None:
     await _submit(world, session_id, "Leave the list alone then. What is the **first** heading?")
     await at_rest(world, session_id)
     await add_report(world, session_id)
+
+
+async def _requests(world: World) -> str:
+    """A run that waits for each kind of answer that needs no crash. Returns the session that waits for an approval."""
+    meter = await _session(world, "Meter readings", client_tools=[_tool("read_meter", "Reads the meter of a site.")])
+    await _submit(world, meter, 'call: read_meter {"site": "Pier 4"}')
+    limited = await _session(world, "Nightly import", limits={"run": {"max_tokens": 40}})
+    await _submit(world, limited, "Import the orders of yesterday.")
+    tools = [_tool("send_refund", "Sends money back to a customer.")]
+    waiting = await _session(world, "Refunds of the week", client_tools=tools, tool_policy={"send_refund": "ask"})
+    refund = '{"order": 2041, "amount": "48.00 EUR", "reason": "Delivered twice. The first parcel was returned."}'
+    await _submit(world, waiting, f"call: send_refund {refund}")
+
+    async def all_wait() -> bool:
+        open_actions = await world.get("/v1/actions?state=open")
+        return len(open_actions.json()["items"]) == 3
+
+    await eventually(all_wait)
+    return waiting
+
+
+def _tool(name: str, description: str) -> dict[str, object]:
+    return {"name": name, "description": description, "parameters": {"type": "object"}}
 
 
 async def _submit(world: World, session_id: str, text: str) -> None:

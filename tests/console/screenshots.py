@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 from playwright.async_api import Browser, Page, expect
@@ -35,6 +36,13 @@ VALUES (%s, %s, %s, 'input.accepted', %s, '{"input_id": null, "text": "Next orde
 """
 
 
+_USAGE = """
+INSERT INTO run_usage
+    (workspace_id, day, run_id, session_id, model, input_tokens, cached_tokens, output_tokens, cost_usd)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
+
 async def _unfold(page: Page) -> None:
     await page.locator("summary").filter(has_text="rotated").click()
 
@@ -49,19 +57,31 @@ async def _open_palette(page: Page) -> None:
     await expect(page.get_by_role("dialog").get_by_role("group", name="Recent sessions")).to_be_attached()
 
 
+async def _scroll_to_usage(page: Page) -> None:
+    await page.get_by_role("heading", name="Usage", exact=True).scroll_into_view_if_needed()
+    await page.evaluate("document.querySelector('.usage').scrollIntoView()")
+
+
+async def _open_a_request(page: Page) -> None:
+    await page.get_by_role("button", name="read_meter").click()
+
+
 async def _nothing(_: Page) -> None:
     pass
 
 
 PREPARED: dict[str, Callable[[Page], Awaitable[None]]] = {
     "audit": _unfold,
+    "inbox": _open_a_request,
     "key-create": _ask_for_a_key,
     "palette": _open_palette,
+    "usage": _scroll_to_usage,
 }
 
 
 async def take_all(browser: Browser, url: str, sample: SampleWorkspace) -> None:
-    shots = sample.pages | {"key-create": sample.pages["keys"], "palette": sample.pages["sessions"]}
+    more = {"key-create": "keys", "palette": "sessions", "usage": "activity"}
+    shots = sample.pages | {name: sample.pages[page] for name, page in more.items()}
     for size, (width, height) in SIZES.items():
         for scheme in SCHEMES:
             async with open_console(browser, url, width=width, height=height, scheme=scheme) as console:
@@ -97,10 +117,24 @@ async def _fill_an_hour(world: World, session_id: str) -> None:
                 await connection.execute(_INPUT, (session_id, first_id_at(at), world.workspace_id, at))
 
 
+async def _fill_a_month(world: World, session_id: str) -> None:
+    """Insert what runs of the last 30 days used, with two models, for the Activity page."""
+    models = {"anthropic:claude-sonnet-4-5": 4.1e-6, "openai:gpt-5-mini": 0.4e-6}
+    today = datetime.now(UTC).date()
+    async with await world.connect() as connection:
+        for day in range(30):
+            for model, price in models.items():
+                tokens = round(420_000 + 250_000 * math.sin(day / 3.1) + 90_000 * math.cos(day * len(model)))
+                used = (tokens, tokens // 3, tokens // 9, round(tokens * price, 4))
+                values = (world.workspace_id, today - timedelta(days=day), uuid4(), session_id, model, *used)
+                await connection.execute(_USAGE, values)
+
+
 async def _picture(url: str, database_url: str) -> None:
     async with httpx.AsyncClient(base_url=url, timeout=30) as http:
         sample = await create_sample(database_url, http)
         await _fill_an_hour(sample.world, sample.busy_id)
+        await _fill_a_month(sample.world, sample.busy_id)
     async with launch_browser(chromium()) as browser:
         await take_all(browser, url, sample)
 

@@ -33,7 +33,7 @@ async def test_charts_and_tables(console: ConsolePage, world: World) -> None:
     await expect(figure(console, "Inputs")).to_have_text("2")
     await expect(figure(console, "Failed")).to_have_text("50%")
     chart = page.get_by_role("region", name="Runs by state").get_by_role("img")
-    states = re.compile("0 queued, 0 running, 1 completed, 1 failed, 0 cancelled$")
+    states = re.compile("0 queued, 0 running, 0 waiting, 1 completed, 1 failed, 0 cancelled$")
     await expect(chart).to_have_attribute("aria-label", states)
     for name in ("Inputs per minute", "Time to start"):
         drawing = page.get_by_role("region", name=name).get_by_role("img")
@@ -48,10 +48,11 @@ async def test_charts_and_tables(console: ConsolePage, world: World) -> None:
     assert await console.overflow() <= 0
     assert await console.accessibility_problems() == []
 
-    await page.get_by_role("radio", name="7 days").check()
+    time_range = page.get_by_role("group", name="Time range")
+    await time_range.get_by_role("radio", name="7 days").check()
     assert page.url.endswith("#/activity?minutes=10080")
     await page.reload()
-    await expect(page.get_by_label("7 days")).to_be_checked()
+    await expect(time_range.get_by_label("7 days")).to_be_checked()
     await expect(figure(console, "Runs")).to_have_text("2")
 
 

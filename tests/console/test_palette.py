@@ -25,7 +25,7 @@ async def test_command_palette(console: ConsolePage, world: World) -> None:
     await expect(palette.get_by_role("group", name="Recent sessions")).to_contain_text("Invoices of March")
     await expect(selected).to_have_text("Sessions")
     await page.keyboard.press("ArrowDown")
-    await expect(selected).to_have_text("Skills")
+    await expect(selected).to_have_text("Inbox")
     selected_id = await selected.get_attribute("id")
     assert selected_id
     await expect(field).to_have_attribute("aria-activedescendant", selected_id)

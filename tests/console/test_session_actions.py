@@ -105,7 +105,7 @@ async def test_retry_remove_and_edit(console: ConsolePage, world: World) -> None
     await expect(page.get_by_role("button", name="Retry")).to_have_count(0)
     third = page.get_by_role("article", name="Input").nth(2)
     await third.hover()
-    await expect(third.locator(".at")).to_have_css("opacity", "1")
+    await expect(third.locator(".at").last).to_have_css("opacity", "1")
     await third.get_by_role("button", name="Edit").click()
     origin = page.get_by_label("About this session").get_by_role("link", name="Untitled session")
     await expect(origin).to_be_visible()

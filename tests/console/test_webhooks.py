@@ -37,7 +37,8 @@ async def test_life_of_a_webhook(console: ConsolePage, world: World) -> None:
     await expect(page.get_by_role("heading", name="No webhooks yet")).to_be_visible()
     await page.get_by_role("button", name="Create webhook").click()
     await dialog(console).get_by_label("URL").fill("http://10.0.0.1/")
-    await dialog(console).get_by_label("run.cancelled").uncheck()
+    for event in ("run.cancelled", "action.required", "action.resolved"):
+        await dialog(console).get_by_label(event).uncheck()
     await dialog(console).get_by_role("button", name="Create webhook").click()
     # A refused address keeps the form.
     await expect(dialog(console).get_by_role("alert")).to_be_visible()

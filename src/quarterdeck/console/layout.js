@@ -4,6 +4,7 @@ import { tokenSessionId, whoami } from "./credential.js";
 import { replacePage } from "./dialogs.js";
 import { el } from "./dom.js";
 import { icon } from "./icons.js";
+import { inboxBadge } from "./inbox/open_actions.js";
 import { HELP_LINKS, PAGES } from "./navigation.js";
 import { openPalette, SHORTCUT } from "./palette/palette.js";
 import { visibleName } from "./visible_text.js";
@@ -49,7 +50,7 @@ function searchButton() {
 
 function navigationLink({ path: target, name, icon: iconName }, path) {
   const isCurrent = path === target || path.startsWith(`${target}/`) || (path === "/" && target === "/sessions");
-  return el("li", {}, el("a", { href: `#${target}`, "aria-current": isCurrent ? "page" : null }, icon(iconName), name));
+  return el("li", {}, el("a", { href: `#${target}`, "aria-current": isCurrent ? "page" : null }, icon(iconName), name, target === "/inbox" && inboxBadge()));
 }
 
 function helpLink({ url, name, icon: iconName }) {

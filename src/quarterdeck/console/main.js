@@ -14,6 +14,7 @@ const ROUTES = [
   ["/", () => import("./pages/sessions.js")],
   ["/sessions", () => import("./pages/sessions.js")],
   ["/sessions/:id", () => import("./pages/session.js")],
+  ["/inbox", () => import("./pages/inbox.js")],
   ["/skills", () => import("./pages/skills.js")],
   ["/skills/:id", () => import("./pages/skill.js")],
   ["/skills/:id/versions/:version", () => import("./pages/skill_version.js")],

@@ -2,6 +2,7 @@
 
 export const PAGES = [
   { path: "/sessions", name: "Sessions", icon: "sessions" },
+  { path: "/inbox", name: "Inbox", icon: "inbox" },
   { path: "/skills", name: "Skills", icon: "skills" },
   { path: "/activity", name: "Activity", icon: "activity" },
   { path: "/keys", name: "Keys", icon: "keys" },

@@ -15,6 +15,7 @@ const ACTIONS = {
   revoke_session_token: ["revoked the session token", "Session token revoked"],
   cancel_run: ["cancelled a run", "Run cancelled"],
   retry_run: ["retried a run", "Run retried"],
+  resolve_action: ["answered the request", "Request answered"],
   discard_input: ["discarded an input", "Input discarded"],
   create_skill: ["created the skill", "Skill created"],
   change_skill: ["changed the skill", "Skill changed"],
@@ -34,6 +35,7 @@ const ACTIONS = {
 };
 
 const OBJECT_TYPES = {
+  action: "Requests",
   api_key: "API keys",
   member: "Members",
   run: "Runs",
@@ -81,6 +83,7 @@ export function objectLink({ object_type: type, object_id: id, action, detail })
   if (action.startsWith("delete_")) return null;
   if (type === "session") return `#/sessions/${id}`;
   if (type === "run" || type === "session_token") return `#/sessions/${detail.session_id}`;
+  if (type === "action") return detail.session_id ? `#/sessions/${detail.session_id}?action=${id}` : "#/inbox";
   if (type === "skill") return `#/skills/${id}`;
   if (type === "skill_version") return `#/skills/${detail.skill_id}/versions/${detail.version}`;
   if (type === "api_key") return "#/keys";

@@ -1,4 +1,4 @@
-// Runs by state, inputs per minute and time to start over a time range.
+// Runs by state, inputs per minute and time to start over a time range, and usage by day.
 
 import { get } from "../api.js";
 import { barChart } from "../charts/bar_chart.js";
@@ -11,6 +11,7 @@ import { emptyState, errorBox, loading, missingPermission } from "../notices.js"
 import { replaceQuery } from "../router.js";
 import { segments } from "../segments.js";
 import { formatDateTime, formatDuration, relativeTime } from "../time_format.js";
+import { usageSection } from "../usage/usage_section.js";
 
 const RANGES = [
   [60, "1 hour"],
@@ -19,6 +20,8 @@ const RANGES = [
   [10080, "7 days"],
 ];
 const REFRESH_MS = 15_000;
+// Usage is shown by day.
+const USAGE_REFRESH_MS = 60_000;
 
 export async function show(view) {
   if (!can("workspace.read")) {
@@ -30,6 +33,7 @@ export async function show(view) {
   const range = segments("Time range", RANGES, minutes, () => { minutes = Number(range.value()); replaceQuery({ minutes }); refresh(); });
   let lastRequest = 0;
   const charts = [runsByState(signal), inputsPerMinute(signal), timeToStart(signal)];
+  const usage = usageSection(signal);
   const chartsNode = el("div", { class: "charts" }, charts.map((one) => one.node));
   const totalsNode = el("dl", { class: "figures" });
   const emptyNode = el("div", {});
@@ -48,10 +52,11 @@ export async function show(view) {
     ),
     errorPlace,
     content,
+    usage.node,
   );
 
   function toggleTables() {
-    for (const chart of charts) chart.asTable(asTables.checked);
+    for (const chart of [...charts, usage]) chart.asTable(asTables.checked);
   }
 
   async function refresh() {
@@ -81,11 +86,13 @@ export async function show(view) {
   }
 
   // A hidden tab is not refreshed; it is refreshed when the user returns to it.
-  const refreshIfVisible = () => { if (!document.hidden) refresh(); };
-  const timer = setInterval(refreshIfVisible, REFRESH_MS);
-  signal.addEventListener("abort", () => clearInterval(timer), { once: true });
-  document.addEventListener("visibilitychange", refreshIfVisible, { signal });
-  refresh();
+  for (const [act, ms] of /** @type {[() => void, number][]} */ ([[refresh, REFRESH_MS], [usage.refresh, USAGE_REFRESH_MS]])) {
+    const actIfVisible = () => { if (!document.hidden) act(); };
+    const timer = setInterval(actIfVisible, ms);
+    signal.addEventListener("abort", () => clearInterval(timer), { once: true });
+    document.addEventListener("visibilitychange", actIfVisible, { signal });
+    act();
+  }
 }
 
 function noActivity() {
@@ -100,7 +107,8 @@ function totals({ runs_by_state: runs, inputs }) {
   const ended = runs.succeeded + runs.failed + runs.cancelled;
   const pairs = [
     ["Runs", Object.values(runs).reduce((sum, count) => sum + count, 0).toLocaleString()],
-    ["Active now", (runs.queued + runs.running).toLocaleString()],
+    ["Active now", (runs.queued + runs.running + runs.waiting).toLocaleString()],
+    ["Waiting", runs.waiting.toLocaleString()],
     ["Inputs", inputs.reduce((sum, { count }) => sum + count, 0).toLocaleString()],
     ["Failed", ended === 0 ? "–" : `${Math.round((100 * runs.failed) / ended)}%`],
   ];

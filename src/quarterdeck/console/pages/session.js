@@ -4,6 +4,8 @@ import { get, listAll } from "../api.js";
 import { can, tokenSessionId } from "../credential.js";
 import { el, fill } from "../dom.js";
 import { streamEvents } from "../event_stream.js";
+import { refreshOpenActions } from "../inbox/open_actions.js";
+import { loadPermission } from "../inbox/permission.js";
 import { emptyState, errorBox, loading } from "../notices.js";
 import { composer } from "../session/composer.js";
 import { connectionStatus } from "../session/connection_status.js";
@@ -19,7 +21,9 @@ import { Transcript } from "../session/transcript.js";
 
 const ANNOUNCED_CHARACTERS = 300;
 const EMPTY_HINT = "Send a message to start a run. You can send more messages while it is running.";
-const RUN_ENDS = ["run.succeeded", "run.failed", "run.cancelled"];
+// The tokens and the cost of a run are complete, or complete for now.
+const USAGE_EVENTS = ["run.succeeded", "run.failed", "run.cancelled", "action.required"];
+const REQUEST_EVENTS = ["action.required", "action.resolved"];
 
 export async function show(view, { id }) {
   fill(view.main, loading("session"));
@@ -31,6 +35,7 @@ export async function show(view, { id }) {
     // The newest runs, for their tokens.
     get(`${path}/runs`, { limit: 200 }, signal),
     loadEvents(path, conversation, signal),
+    loadPermission(signal),
   ]);
   for (const run of runs.items) conversation.setRun(run);
   if (!signal.aborted) new SessionPage(view, session, conversation).open();
@@ -68,7 +73,8 @@ class SessionPage {
     this.#session = session;
     this.#conversation = conversation;
     const onError = (error) => this.#composer.showError(error);
-    const actions = canWrite() ? sessionActions(session.id, view.signal, onError) : NO_ACTIONS;
+    const answered = (action) => { conversation.answered(action); this.#scheduleDraw(); };
+    const actions = { ...(canWrite() ? sessionActions(session.id, view.signal, onError) : NO_ACTIONS), answered };
     this.#transcript = new Transcript(conversation, actions, view.signal, () => this.#updateJump());
     this.#timeline = timeline(conversation.runs, view.signal);
     this.#outbox = getOutbox(session.id);
@@ -98,8 +104,16 @@ class SessionPage {
       ),
     );
     this.#draw();
-    this.#composer?.ready();
+    if (!this.#showRequest(this.#view.query.get("action"))) this.#composer?.ready();
     this.#stream();
+  }
+
+  /** Scrolls to a request and moves the focus to it. Returns whether it is part of the conversation. */
+  #showRequest(id) {
+    const index = id === null ? -1 : this.#conversation.indexOfRequest(id);
+    if (index < 0) return false;
+    this.#transcript.showBlock(index);
+    return true;
   }
 
   // --- listener of the outbox ---
@@ -171,7 +185,8 @@ class SessionPage {
       for await (const { type, data } of streamEvents(path, this.#conversation.position, signal, onConnection)) {
         if (type === "message.delta") this.#conversation.delta(data);
         else this.#conversation.event(data);
-        if (RUN_ENDS.includes(type)) this.#loadUsage(data.run_id);
+        if (USAGE_EVENTS.includes(type)) this.#loadUsage(data.run_id);
+        if (REQUEST_EVENTS.includes(type)) refreshOpenActions();
         this.#scheduleDraw();
       }
     } catch (error) {
@@ -180,7 +195,7 @@ class SessionPage {
     }
   }
 
-  /** The tokens of a run that has ended, and of the session. Without them the page is complete, too. */
+  /** What a run and the session have used. Without it the page is complete, too. */
   async #loadUsage(runId) {
     const { signal } = this.#view;
     try {

@@ -51,6 +51,6 @@ function name(webhook) {
 }
 
 function empty() {
-  const hint = can("key.manage") ? "Create one to be notified when runs complete or fail." : "Creating one requires the permission key.manage.";
+  const hint = can("key.manage") ? "Create one to be notified when runs complete, fail or wait for an answer." : "Creating one requires the permission key.manage.";
   return emptyState("No webhooks yet", el("p", {}, hint));
 }

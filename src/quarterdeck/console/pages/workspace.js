@@ -1,13 +1,16 @@
 // The workspace, its members and the key in use.
 
-import { get } from "../api.js";
+import { get, patch } from "../api.js";
 import { copyButton } from "../clipboard.js";
 import { can, whoami } from "../credential.js";
+import { formDialog } from "../dialogs.js";
 import { el, fill } from "../dom.js";
 import { capitalize } from "../format.js";
-import { emptyState, errorBox, loading, missingPermission } from "../notices.js";
+import { emptyState, errorBox, loading, missingPermission, notice } from "../notices.js";
+import { limitFields, limitText, limitValues } from "../session/limit_fields.js";
 import { pagedTable } from "../tables.js";
 import { relativeTime } from "../time_format.js";
+import { costText, tokensText } from "../usage/usage_text.js";
 import { userName } from "../users.js";
 import { visibleName } from "../visible_text.js";
 
@@ -25,11 +28,12 @@ export async function show(view) {
     return;
   }
   const workspaceCard = el("section", { class: "card" }, loading("workspace"));
+  const limitCard = el("section", { class: "card", hidden: true });
   const row = (member) => ({ class: member.ended_at === null ? null : "ended" });
   fill(
     view.main,
     view.title("Workspace"),
-    el("div", { class: "cards" }, workspaceCard, keyCard()),
+    el("div", { class: "cards" }, workspaceCard, limitCard, keyCard()),
     el("h2", { class: "section" }, "Members"),
     pagedTable({ caption: "Members", columns: MEMBER_COLUMNS, path: "/members", query: { order: "asc" }, signal: view.signal, row, empty }),
     el("p", { class: "muted small-text" }, "The operator manages workspaces and members with ", el("code", {}, "qd admin"), "."),
@@ -38,11 +42,48 @@ export async function show(view) {
 
   async function load() {
     try {
-      fill(workspaceCard, workspaceDetails(await get("/workspace", {}, view.signal)));
+      const workspace = await get("/workspace", {}, view.signal);
+      fill(workspaceCard, workspaceDetails(workspace));
+      drawLimit(workspace);
     } catch (error) {
       if (!view.signal.aborted) fill(workspaceCard, errorBox(error, load));
     }
   }
+
+  function drawLimit(workspace) {
+    const edit = async () => {
+      const changed = await editDailyLimit(workspace);
+      if (changed === null) return;
+      notice("Daily limit saved.");
+      drawLimit(changed);
+      limitCard.querySelector("button").focus();
+    };
+    const button = can("key.manage") && el("button", { type: "button", class: "small", on: { click: edit } }, "Edit limit");
+    fill(limitCard, limitDetails(workspace), button && el("div", { class: "buttons" }, button));
+    limitCard.hidden = false;
+  }
+}
+
+function limitDetails({ limits, used_today: used }) {
+  return [
+    el("h2", {}, "Daily limit"),
+    facts([
+      ["Limit", limitText(limits.day) ?? "No limit"],
+      ["Tokens today", tokensText(used) ?? "None"],
+      ["Cost today", costText(used) ?? "None"],
+    ]),
+    el("p", { class: "hint" }, "For all runs of the workspace, from midnight to midnight UTC. A run that reaches it waits in the Inbox."),
+  ];
+}
+
+/** Returns the changed workspace, or null. */
+function editDailyLimit({ limits }) {
+  return formDialog({
+    title: "Edit daily limit",
+    fields: limitFields("day", "All runs of the workspace together", limits.day, "Leave a field empty for no limit."),
+    confirm: "Save",
+    act: (data) => patch("/workspace", { limits: { day: limitValues(data, "day") } }),
+  });
 }
 
 function workspaceDetails(workspace) {

@@ -1,25 +1,31 @@
 // Renders the blocks of a conversation.
 
-import { el, fill } from "../dom.js";
-import { formatDuration } from "../time_format.js";
+import { el, fill, uniqueId } from "../dom.js";
+import { formatDateTime, formatDuration } from "../time_format.js";
+import { actionCard } from "../inbox/action_card.js";
+import { callerDetails, callerName } from "../inbox/labels.js";
+import { whoami } from "../credential.js";
+import { formatCost, tokensText } from "../usage/usage_text.js";
 import { visibleName } from "../visible_text.js";
 import { longText, MAX_CHARACTERS } from "./long_text.js";
 import { markdown, MarkdownView } from "./markdown.js";
-import { formatTokens } from "./token_usage.js";
+import { runDetails } from "./run_details.js";
 import { timestamp } from "./timestamp.js";
 
 const RUN_ENDS = { succeeded: ["good", "✓"], failed: ["bad", "✕"], cancelled: ["warn", "■"] };
-const TOOL_STATES = { running: "Running…", done: "", unfinished: "No result" };
+const TOOL_STATES = { running: "Running…", waiting: "Waiting", done: "", unfinished: "No result" };
 
 const RENDER = {
   input,
   answer: (block) => answer(longText(block.text, markdown), block),
   tool,
   note: (block) => el("p", { class: "block note" }, block.text, timestamp(block.at)),
+  quote,
+  action: (block, { answered }) => el("div", { class: "block" }, isCopied(block) ? copiedRequest(block.action) : actionCard(block.action, answered)),
   end,
 };
 
-/** `actions`: `edit(block)`, `withdraw(block)`, `drop(block)`, `retry(block)`; null if the user is not allowed to. */
+/** `actions`: `edit(block)`, `withdraw(block)`, `drop(block)`, `retry(block)`; null if the user is not allowed to. `answered(action)`: a request was answered. */
 export function renderBlock(block, actions) {
   return RENDER[block.kind](block, actions);
 }
@@ -30,7 +36,7 @@ export function updateBlock(node, block, actions) {
   const hadFocus = node.contains(document.activeElement);
   fresh.open = node.open;
   node.replaceWith(fresh);
-  if (hadFocus) fresh.querySelector("summary, button")?.focus({ preventScroll: true });
+  if (hadFocus) fresh.querySelector("summary, button, [tabindex]")?.focus({ preventScroll: true });
   return fresh;
 }
 
@@ -61,6 +67,7 @@ function input(block, { edit, withdraw, drop }) {
     el(
       "div",
       { class: "meta" },
+      block.actor && sender(block.actor),
       timestamp(block.at),
       isStored && edit && !isUnread && button("Edit", () => edit(block), "Edit in a new session"),
       block.canDrop && drop && button("Remove", () => drop(block), "Hide this message from the model"),
@@ -81,9 +88,33 @@ function answer(content, { isPartial, at }) {
   );
 }
 
+/** The sender is always shown if it is not the user, else with the time. */
+function sender(actor) {
+  const isOther = actor.id !== whoami()?.id;
+  return el("span", { class: isOther ? "sender" : "at", title: callerDetails(actor) }, callerName(actor));
+}
+
+function quote(block) {
+  return el(
+    "figure",
+    { class: "block quote" },
+    el("figcaption", {}, "Note", timestamp(block.at)),
+    el("blockquote", {}, longText(block.text, (part) => el("p", { class: "preformatted" }, part))),
+  );
+}
+
+/** An open request of the session that this one was forked from: it can be answered only there. */
+function isCopied({ action, isKnown }) {
+  return action.state === "open" && !isKnown;
+}
+
+function copiedRequest({ tool: name }) {
+  return el("p", { class: "action answered" }, "A request", name !== null && [" for ", el("code", {}, visibleName(name))], " of the original session");
+}
+
 function tool(block) {
   const callArguments = Object.keys(block.arguments).length > 0 ? JSON.stringify(block.arguments, null, 2) : null;
-  const state = TOOL_STATES[block.state];
+  const state = block.state === "waiting" ? block.waiting : TOOL_STATES[block.state];
   return el(
     "details",
     { class: `block tool ${block.state} ${block.leftOut ? "left-out" : ""}` },
@@ -96,8 +127,14 @@ function tool(block) {
       timestamp(block.at),
     ),
     callArguments === null ? el("p", { class: "muted" }, "No arguments") : [el("h3", {}, "Arguments"), longText(callArguments, pre)],
+    block.started.length > 0 && [el("h3", {}, "Started"), el("ul", { class: "starts" }, block.started.map(start))],
     block.result !== null && [el("h3", {}, "Result"), longText(block.result, pre)],
   );
+}
+
+/** A tool with effects records each start. */
+function start({ at, attempt, key }) {
+  return el("li", {}, `${formatDateTime(at)}, attempt ${attempt}, key `, el("code", {}, key));
 }
 
 function notVisible({ leftOut: reason }) {
@@ -111,9 +148,11 @@ function pre(text) {
 function end(block, { retry }) {
   const [tone, sign] = RUN_ENDS[block.state];
   const canRetry = retry && block.state !== "succeeded" && block.hasInputs && block.isKnown && !block.isRetried;
+  const details = el("div", { class: "run-details", id: uniqueId("run"), hidden: true }, runDetails(block));
   const facts = [
     block.durationMs !== null && formatDuration(block.durationMs),
-    block.usage && formatTokens(block.usage),
+    block.usage && tokensText(block.usage),
+    block.usage?.cost_usd && formatCost(block.usage.cost_usd),
     block.isRetried && "Retried",
   ];
   return el(
@@ -122,8 +161,19 @@ function end(block, { retry }) {
     el("p", {}, el("span", { "aria-hidden": "true" }, `${sign} `), block.text),
     el("span", { class: "muted" }, facts.filter(Boolean).join(" · ")),
     canRetry && button("Retry", () => retry(block), "Run the same messages again"),
+    detailsButton(details),
     timestamp(block.at),
+    details,
   );
+}
+
+function detailsButton(details) {
+  const toggle = () => {
+    details.hidden = !details.hidden;
+    node.setAttribute("aria-expanded", String(!details.hidden));
+  };
+  const node = el("button", { type: "button", class: "small", "aria-expanded": "false", "aria-controls": details.id, on: { click: toggle } }, "Details");
+  return node;
 }
 
 function button(label, act, title = null) {

@@ -2,10 +2,12 @@
 
 import { post } from "../api.js";
 import { el, fill, uniqueId } from "../dom.js";
+import { kindOf } from "../inbox/labels.js";
 import { errorBox } from "../notices.js";
 import { draft, setDraft } from "./drafts.js";
 
 const MAX_SCREEN_SHARE = 0.4;
+const WAITING_NOTE = "The run waits for an answer. It reads messages when it continues.";
 /** What happens to a message during a run: the value for the API, the choice, the label of the button and its tooltip. */
 const DELIVERIES = [
   ["steer", "Steer", "Send to current run", "The current run reads the message at its next step"],
@@ -28,10 +30,12 @@ export function composer(sessionId, signal, send, isArchived) {
   const cancel = el("button", { type: "button", hidden: true, on: { click: cancelRun } }, "Cancel run");
   const state = el("span", { class: "tag" });
   const errorPlace = el("div", {});
+  const waitingNote = el("p", { class: "waiting-note", role: "status" });
   const node = el(
     "form",
     { class: "composer", on: { submit: onSubmit } },
     errorPlace,
+    waitingNote,
     isArchived
       ? el("p", { class: "muted" }, "This session is archived. Unarchive it to send messages.")
       : text,
@@ -90,15 +94,17 @@ export function composer(sessionId, signal, send, isArchived) {
 
   return {
     node,
-    update({ activeRun, runs }) {
+    update({ activeRun, openRequests, runs }) {
       runId = activeRun;
       const isQueued = runs.get(runId)?.state !== "running";
+      const isWaiting = openRequests.length > 0;
+      if (waitingNote.hasChildNodes() !== isWaiting) waitingNote.textContent = isWaiting ? WAITING_NOTE : "";
       updateLabel();
       if (runId === null && document.activeElement === delivery) text.focus({ preventScroll: true });
       delivery.hidden = runId === null;
       cancel.hidden = runId === null;
       state.className = `tag ${runId === null ? "" : isQueued ? "warn" : "run live"}`;
-      state.textContent = runId === null ? "Idle" : isQueued ? "Queued" : "Running";
+      state.textContent = runId === null ? "Idle" : isWaiting ? waitingLabel(openRequests) : isQueued ? "Queued" : "Running";
     },
     restore(error) {
       text.value = draft(sessionId);
@@ -115,4 +121,9 @@ export function composer(sessionId, signal, send, isArchived) {
       if (window.matchMedia("(pointer: fine)").matches) text.focus({ preventScroll: true });
     },
   };
+}
+
+function waitingLabel(requests) {
+  const labels = new Set(requests.map((action) => kindOf(action).waiting));
+  return labels.size === 1 ? [...labels][0] : "Waiting for you";
 }

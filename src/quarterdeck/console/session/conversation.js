@@ -1,7 +1,9 @@
 // The state of a conversation: events go in, blocks come out. Nothing is rendered here.
 
 import { pluralize } from "../format.js";
+import { answerText, kindOf } from "../inbox/labels.js";
 import { ModelContext } from "./model_context.js";
+import { Requests } from "./requests.js";
 import { Runs } from "./runs.js";
 import { MOVED, QUEUED, RETRIED, SENDING, STARTED, STEERED, UnreadInputs, withOrigin } from "./unread_inputs.js";
 
@@ -19,6 +21,7 @@ export class Conversation {
 
   #unread = new UnreadInputs();
   #context = new ModelContext();
+  #requests = new Requests();
   /** False while the stored log is loaded: nothing is announced then. */
   #isLive = false;
   #announcements = [];
@@ -36,7 +39,11 @@ export class Conversation {
     "run.requeued": (event) => this.#runRequeued(event),
     message: (event) => this.#message(event),
     "tool.call": (event) => this.#toolCall(event),
+    "tool.started": (event) => this.#toolStarted(event),
     "tool.result": (event) => this.#toolResult(event),
+    "action.required": (event) => this.#actionRequired(event),
+    "action.resolved": (event) => this.#actionResolved(event),
+    note: (event) => this.#noteAdded(event),
     "context.trimmed": (event) => this.#contextTrimmed(event),
     "run.succeeded": (event) => this.#runEnded(event, "succeeded", "Completed"),
     "run.failed": (event) => this.#runFailed(event),
@@ -56,6 +63,16 @@ export class Conversation {
   /** Texts for screen readers since the last call. */
   takeAnnouncements() {
     return this.#announcements.splice(0);
+  }
+
+  /** The open requests of the current run. */
+  get openRequests() {
+    return this.activeRun === null ? [] : this.#requests.openOf(this.activeRun);
+  }
+
+  /** The position of a request among the blocks, or -1. */
+  indexOfRequest(id) {
+    return this.blocks.indexOf(this.#requests.get(id));
   }
 
   // --- user actions ---
@@ -85,8 +102,14 @@ export class Conversation {
 
   /** The response of `GET /v1/runs/{id}`, for the tokens of the run. Only known runs can be retried: a fork shows others. */
   setRun({ id, usage }) {
+    this.#requests.setKnown(id);
     const end = this.#ends.get(id);
     if (end !== undefined) Object.assign(end, { usage, isKnown: true, revision: end.revision + 1 });
+  }
+
+  /** The response to an answer, or the current state of a request that somebody else has answered. */
+  answered(action) {
+    this.#requests.answer(action.id, action);
   }
 
   // --- connection ---
@@ -181,15 +204,51 @@ export class Conversation {
 
   #toolCall(event) {
     const { call_id: callId, name, arguments: callArguments } = event.data;
-    const block = this.#add(event, { kind: "tool", name, arguments: callArguments ?? {}, result: null, state: "running" });
+    const block = this.#add(event, { kind: "tool", name, arguments: callArguments ?? {}, result: null, state: "running", started: [] });
     this.#context.add(event.run_id, block);
     this.#calls.set(callId, block);
     this.#announce(`Calling the tool ${name}.`);
   }
 
+  #toolStarted({ created_at: at, data: { call_id: callId, attempt, key } }) {
+    const block = this.#calls.get(callId);
+    if (block !== undefined) this.#setCall(block, { state: "running", started: [...block.started, { at, attempt, key }] });
+  }
+
+  #setCall(block, change) {
+    Object.assign(block, change, { revision: block.revision + 1 });
+  }
+
+  #actionRequired(event) {
+    const action = Requests.fromEvent(event);
+    const { title, waiting } = kindOf(action);
+    const call = this.#calls.get(action.call_id);
+    if (call !== undefined) this.#setCall(call, { state: "waiting", waiting });
+    this.#requests.add(this.#add(event, { kind: "action", action, isKnown: this.#isLive }));
+    this.runs.waiting(event);
+    this.#clearStreamed();
+    this.#announce(`${title}${action.tool === null ? "" : ` for the tool ${action.tool}`}.`);
+  }
+
+  #actionResolved(event) {
+    const { action_id: id, call_id: callId } = event.data;
+    const block = this.#requests.get(id);
+    this.#requests.answer(id, Requests.answerOf(event));
+    const call = this.#calls.get(callId);
+    if (call?.state === "waiting") this.#setCall(call, { state: "running" });
+    if (this.#requests.openOf(event.run_id).length === 0) this.runs.continued(event);
+    if (block !== undefined) this.#announce(`${kindOf(block.action).name}: ${answerText(block.action)}.`);
+  }
+
+  #noteAdded(event) {
+    const text = event.data.text ?? "";
+    this.#add(event, { kind: "quote", text });
+    this.#announce(`Note: ${text}`);
+  }
+
   #toolResult(event) {
     const { call_id: callId, name, text } = event.data;
-    const block = this.#calls.get(callId) ?? this.#add(event, { kind: "tool", name, arguments: {} });
+    const block = this.#calls.get(callId) ?? this.#add(event, { kind: "tool", name, arguments: {}, started: [] });
     this.#calls.delete(callId);
     Object.assign(block, { result: text ?? "", state: "done", revision: block.revision + 1 });
   }
@@ -216,7 +275,8 @@ export class Conversation {
     if (wasActive) this.#stopWriting(event);
     const durationMs = this.runs.ended(event, state);
     const hasInputs = this.runs.get(event.run_id)?.inputs > 0;
-    const end = { kind: "end", state, text, durationMs, hasInputs, usage: null, isKnown: this.#isLive, isRetried: false };
+    const setup = this.runs.get(event.run_id)?.setup ?? null;
+    const end = { kind: "end", state, text, durationMs, hasInputs, setup, usage: null, isKnown: this.#isLive, isRetried: false };
     this.#ends.set(event.run_id, this.#add(event, end));
     // The server starts the next run in the transaction that ends this one.
     if (wasActive) this.activeRun = this.runs.oldestPending;
@@ -247,9 +307,9 @@ export class Conversation {
     this.#announce(text);
   }
 
-  #addInput({ text, inputId, eventId, runId, at }, state, note) {
+  #addInput({ text, inputId, eventId, runId, at, actor }, state, note) {
     const source = { id: eventId, run_id: runId, created_at: at };
-    return this.#add(source, { kind: "input", text, inputId, state, note });
+    return this.#add(source, { kind: "input", text, inputId, state, note, actor });
   }
 
   #add({ id, run_id: runId, created_at: at }, block) {

@@ -53,12 +53,25 @@ export class Runs {
     return this.#firstOpen() < this.all.length;
   }
 
+  /** `data`: model, settings and skill versions of the run. They stay the same over all attempts. */
   started(event) {
     this.#setState(event, "running");
+    const run = this.#byId.get(event.run_id);
+    if (run !== undefined) run.setup = event.data;
+  }
+
+  /** The run waits for an answer and uses no worker. */
+  waiting(event) {
+    if (this.#byId.get(event.run_id)?.state !== "waiting") this.#setState(event, "waiting");
   }
 
   requeued(event) {
     this.#setState(event, "queued");
+  }
+
+  /** All requests of a waiting run are answered. */
+  continued(event) {
+    if (this.#byId.get(event.run_id)?.state === "waiting") this.#setState(event, "queued");
   }
 
   /** Returns the duration in milliseconds, or null if the run is unknown or has never started. */
@@ -94,6 +107,7 @@ export class Runs {
       until: null,
       phases: [{ state: "queued", from, until: null }],
       steered: [],
+      setup: null,
       /** The number of inputs that a retry would repeat. */
       inputs: texts.length,
       texts,
@@ -113,8 +127,10 @@ export class Runs {
   }
 }
 
-/** The time since a run has first started, in milliseconds, or null if it has not. */
+/** The time since a run has first started, without the time in which it waited for answers. Null if it has not started. */
 export function runningMs(run) {
+  const now = run.until ?? Date.now();
   const start = run.phases.find((phase) => phase.state === "running")?.from;
-  return start === undefined ? null : Math.max((run.until ?? Date.now()) - start, 0);
+  const waited = run.phases.filter((phase) => phase.state === "waiting").reduce((sum, { from, until }) => sum + (until ?? now) - from, 0);
+  return start === undefined ? null : Math.max(now - start - waited, 0);
 }

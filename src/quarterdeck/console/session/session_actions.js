@@ -6,7 +6,7 @@ import { notice } from "../notices.js";
 import { navigate } from "../router.js";
 import { setDraft } from "./drafts.js";
 
-/** The actions of `renderBlock`. `onError(error)` shows why one has failed. A session token cannot fork. */
+/** The actions of `renderBlock` that change the session. `onError(error)` shows why one has failed. A session token cannot fork. */
 export function sessionActions(sessionId, signal, onError) {
   const path = `/sessions/${sessionId}`;
 

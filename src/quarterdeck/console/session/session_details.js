@@ -4,23 +4,32 @@ import { get } from "../api.js";
 import { copyButton } from "../clipboard.js";
 import { tokenSessionId } from "../credential.js";
 import { el, fill } from "../dom.js";
-import { capitalize } from "../format.js";
 import { relativeTime } from "../time_format.js";
+import { costText, tokensText } from "../usage/usage_text.js";
 import { userName } from "../users.js";
 import { visibleName } from "../visible_text.js";
-import { formatTokens } from "./token_usage.js";
+import { limitText } from "./limit_fields.js";
+import { settingRows } from "./run_details.js";
 
-/** `setUsage(usage)` updates the tokens. */
+/** `setUsage(usage)` updates tokens and cost. */
 export function sessionDetails(session, signal) {
   const tokens = el("dd", {});
-  const setUsage = (usage) => fill(tokens, formatTokens(usage) ?? "None yet");
+  const cost = el("dd", {});
+  const setUsage = (usage) => {
+    fill(tokens, tokensText(usage) ?? "None yet");
+    fill(cost, costText(usage) ?? "None yet");
+  };
   setUsage(session.usage);
   const node = el(
     "dl",
     { class: "facts small-text" },
     row("Model", session.model ?? `Default (${session.effective_model})`),
-    settings(session.settings).map(([name, value]) => row(name, value)),
+    settingRows(session.settings).map(([name, value]) => row(name, value)),
     [el("dt", {}, "Tokens"), tokens],
+    [el("dt", {}, "Cost"), cost],
+    limitRows(session.limits),
+    policyRow(session.tool_policy),
+    session.client_tools.length > 0 && row("Client tools", session.client_tools.map(({ name }) => el("div", {}, el("code", {}, name)))),
     row("Skills", session.skills.length === 0 ? "None" : session.skills.map((one) => skill(one, signal))),
     row("Created", relativeTime(session.created_at), ` by ${userName(session.created_by)}`),
     session.forked_from && row("Forked from", originLink(session.forked_from.session_id, signal)),
@@ -34,14 +43,14 @@ function row(name, ...value) {
   return [el("dt", {}, name), el("dd", {}, value)];
 }
 
-/** Only the settings that are not the model's own. */
-function settings({ temperature, max_output_tokens: maxTokens, reasoning_effort: effort }) {
-  const all = [
-    ["Temperature", temperature],
-    ["Max output tokens", maxTokens?.toLocaleString("en") ?? null],
-    ["Reasoning effort", effort && capitalize(effort)],
-  ];
-  return all.filter(([, value]) => value !== null);
+function limitRows({ run, session }) {
+  const rows = [["Limit per run", limitText(run)], ["Session limit", limitText(session)]];
+  return rows.filter(([, value]) => value !== null).map(([name, value]) => row(name, value));
+}
+
+function policyRow(policy) {
+  const entries = Object.entries(policy);
+  return entries.length > 0 && row("Tool policy", entries.map(([name, rule]) => el("div", {}, el("code", {}, name), ` ${rule}`)));
 }
 
 /** A session contains only the ids of its skills, and a session token is not allowed to read their names. */

@@ -5,6 +5,8 @@ import { field } from "../dialogs.js";
 import { el, fill, uniqueId } from "../dom.js";
 import { errorBox, loading } from "../notices.js";
 import { visibleName } from "../visible_text.js";
+import { limitFields, limitValues } from "./limit_fields.js";
+import { policyFields, policyValue } from "./policy_fields.js";
 
 const EFFORTS = [["", "Default"], ["low", "Low"], ["medium", "Medium"], ["high", "High"]];
 
@@ -20,6 +22,7 @@ export function sessionFields(session, signal) {
     field("Instructions", instructions, "Instructions that the agent always follows."),
     el("fieldset", {}, el("legend", {}, "Skills"), skills),
     settingsFields(session?.settings ?? {}),
+    toolsAndLimits(session),
   ];
 }
 
@@ -38,7 +41,39 @@ export function formValues(data) {
       max_output_tokens: number("max_output_tokens"),
       reasoning_effort: data.get("reasoning_effort") || null,
     },
+    tool_policy: policyValue(data),
+    limits: { run: limitValues(data, "run"), session: limitValues(data, "session") },
   };
+}
+
+const NO_LIMIT = { max_cost_usd: null, max_tokens: null };
+
+/** Closed at first unless the session uses it. */
+function toolsAndLimits(session) {
+  const { tool_policy: policy = {}, client_tools: tools = [], limits = { run: NO_LIMIT, session: NO_LIMIT } } = session ?? {};
+  const isUsed = Object.keys(policy).length > 0 || tools.length > 0 || JSON.stringify(limits).match(/\d/) !== null;
+  const details = el(
+    "details",
+    { class: "more-fields", open: isUsed },
+    el("summary", {}, "Tools and limits"),
+    policyFields(policy),
+    tools.length > 0 && clientTools(tools),
+    limitFields("run", "Limit for each run", limits.run),
+    limitFields("session", "Limit for the session", limits.session, "A run that reaches a limit waits until you raise it or stop the run."),
+  );
+  // A browser cannot show the message of an invalid field while the details are closed.
+  details.addEventListener("invalid", () => { details.open = true; }, { capture: true });
+  return details;
+}
+
+function clientTools(tools) {
+  return el(
+    "fieldset",
+    {},
+    el("legend", {}, "Client tools"),
+    el("ul", { class: "client-tools" }, tools.map(({ name, description }) => el("li", {}, el("code", {}, visibleName(name)), " ", el("span", { class: "muted" }, description)))),
+    el("p", { class: "hint" }, "Carried out by the program that uses this session. Set with the API."),
+  );
 }
 
 /** Suggests the configured models; other names can be typed. */

@@ -25,6 +25,7 @@ const RUN_TONES = {
   pending: "warn",
   queued: "warn",
   running: "run live",
+  waiting: "warn",
   succeeded: "good",
   failed: "bad",
 };
@@ -32,7 +33,7 @@ const RUN_TONES = {
 /** The runs that a fork has copied exist only in its log. */
 function lastRun({ last_run: run, forked_from: origin }) {
   if (run === null) return el("span", { class: "muted" }, origin === null ? "No runs" : "Forked");
-  return el("span", { class: `tag ${RUN_TONES[run.state] ?? ""}` }, runStateName(run.state));
+  return el("span", { class: `tag ${RUN_TONES[run.state] ?? ""}` }, run.state === "waiting" ? "Waiting for you" : runStateName(run.state));
 }
 
 /** Returns `{node, load(query)}`. `empty(query)` is shown if no session matches. */

@@ -3,9 +3,10 @@
 import { listAll, post } from "../api.js";
 import { copyButton } from "../clipboard.js";
 import { field, formDialog, messageDialog } from "../dialogs.js";
-import { el, fill } from "../dom.js";
+import { el, fill, uniqueId } from "../dom.js";
 import { errorBox, loading } from "../notices.js";
 import { relativeTime } from "../time_format.js";
+import { visibleName } from "../visible_text.js";
 
 const HOUR_MS = 3_600_000;
 const LIFETIMES = [
@@ -20,6 +21,8 @@ const CLOCK_SKEW_MS = 60_000;
 export async function shareDialog(sessionId, signal) {
   const path = `/sessions/${sessionId}/tokens`;
   const lifetime = el("select", {}, LIFETIMES.map(([hours, label]) => el("option", { value: hours }, label)));
+  const label = el("input", { maxlength: 200, autocomplete: "off" });
+  const mayResolve = el("input", { type: "checkbox", id: uniqueId("may-resolve") });
   const create = el("button", { type: "submit", class: "primary" }, "Create token");
   const newToken = el("div", {});
   const tokens = el("div", {}, loading("tokens"));
@@ -29,7 +32,7 @@ export async function shareDialog(sessionId, signal) {
     if (create.disabled) return;
     create.disabled = true;
     try {
-      fill(newToken, secretBox(await post(path, { expires_at: expiry(lifetime.value) }, signal)));
+      fill(newToken, secretBox(await post(path, tokenBody(), signal)));
       newToken.querySelector("button").focus();
       await list();
     } catch (error) {
@@ -37,6 +40,10 @@ export async function shareDialog(sessionId, signal) {
     } finally {
       create.disabled = false;
     }
+  }
+
+  function tokenBody() {
+    return { expires_at: expiry(lifetime.value), label: label.value.trim() || null, may_resolve: mayResolve.checked };
   }
 
   async function list() {
@@ -55,7 +62,9 @@ export async function shareDialog(sessionId, signal) {
     return el(
       "li",
       {},
+      token.label && el("strong", {}, visibleName(token.label)),
       el("code", {}, `${token.prefix}…`),
+      token.may_resolve && el("span", { class: "tag" }, "Answers requests"),
       el("span", { class: "muted" }, "Expires ", relativeTime(token.expires_at)),
       el("button", { ...attributes, on: { click: () => revoke(token) } }, "Revoke"),
     );
@@ -81,7 +90,14 @@ export async function shareDialog(sessionId, signal) {
     isPrimary: false,
     body: [
       el("p", {}, "A session token gives access to this session only: to read it, send messages, and cancel or retry runs."),
-      el("form", { on: { submit: onSubmit } }, field("Expires after", lifetime), el("div", { class: "buttons" }, create)),
+      el(
+        "form",
+        { on: { submit: onSubmit } },
+        field("Label", label, "Optional. Shown with the messages and answers that are sent with this token."),
+        field("Expires after", lifetime),
+        el("div", { class: "choice" }, mayResolve, el("label", { for: mayResolve.id }, "May answer requests of this session, such as approvals")),
+        el("div", { class: "buttons" }, create),
+      ),
       newToken,
       el("h3", { class: "active-tokens" }, "Active tokens"),
       tokens,

@@ -97,6 +97,7 @@ function stateIcon(state, x, y) {
   const icons = {
     pending: () => svg("circle", { cx: x, cy: y, r: 4, class: "sign hollow" }),
     queued: () => svg("circle", { cx: x, cy: y, r: 4, class: "sign hollow" }),
+    waiting: () => svg("path", { d: `M${x - 2.5} ${y - 5} v10 m5 -10 v10`, class: "sign line warn" }),
     running: () => svg("circle", { cx: x, cy: y, r: 4.5, class: "sign full run" }),
     succeeded: () => svg("path", { d: `M${x - 5} ${y} l4 4 l7 -8`, class: "sign line good" }),
     failed: () => svg("path", { d: `M${x - 4} ${y - 4} l8 8 m0 -8 l-8 8`, class: "sign line bad" }),
@@ -109,6 +110,7 @@ function legend() {
   const entries = [
     ["Queued", svg("rect", { class: "queued", x: 1, y: 7, width: 14, height: 6 }), stateIcon("queued", 24, 10)],
     ["Running", svg("rect", { class: "running", x: 1, y: 4, width: 14, height: 12, rx: 1.5 }), stateIcon("running", 24, 10)],
+    ["Waiting", svg("rect", { class: "waiting", x: 1, y: 7, width: 14, height: 6 }), stateIcon("waiting", 24, 10)],
     ["Steered", svg("path", { class: "steered", d: "M10 14 l5 -8 h-10 z" })],
     ...["succeeded", "failed", "cancelled"].map((state) => [runStateName(state), stateIcon(state, 10, 10)]),
   ];
@@ -118,16 +120,17 @@ function legend() {
 
 /** The accessible description of a bar. */
 function describe(run) {
-  const times = { queued: 0, running: 0 };
+  const times = { queued: 0, running: 0, waiting: 0 };
   for (const phase of run.phases) times[phase.state] += (phase.until ?? Date.now()) - phase.from;
   const steered = run.steered.length > 0 ? `, steered ${pluralize(run.steered.length, "time")}` : "";
   const name = runStateName(run.state).toLowerCase();
   const state = run.until === null ? `${name} now` : name;
-  const durations = `queued ${formatDuration(times.queued)}, running ${formatDuration(times.running)}`;
+  const waiting = times.waiting > 0 ? `, waiting ${formatDuration(times.waiting)}` : "";
+  const durations = `queued ${formatDuration(times.queued)}, running ${formatDuration(times.running)}${waiting}`;
   return `Run ${run.number}, ${formatDateTime(run.from)}: ${durations}${steered}, ${state}.`;
 }
 
-/** The time a run was running. While it waits, the time it has waited. */
+/** The time a run was running. While it is queued, the time in the queue. */
 function durationText(run) {
   const running = runningMs(run);
   if (running !== null) return formatDuration(running);

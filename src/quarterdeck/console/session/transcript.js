@@ -66,6 +66,19 @@ export class Transcript {
     this.draw();
   }
 
+  /** Scrolls to a block and moves the focus into it. */
+  showBlock(index) {
+    this.isAtEnd = false;
+    const { length } = this.#conversation.blocks;
+    const from = index >= this.#from && index < this.#to ? this.#from : Math.max(0, index - PAGE_SIZE / 2);
+    this.#show(from, Math.max(this.#to > index ? this.#to : 0, Math.min(length, from + PAGE_SIZE)));
+    this.#drawTail();
+    const { node } = this.#rendered[index - this.#from];
+    node.scrollIntoView({ block: "center", behavior: "instant" });
+    this.isAtEnd = this.#isNearEnd();
+    node.querySelector("[tabindex]")?.focus({ preventScroll: true });
+  }
+
   get #to() {
     return this.#from + this.#rendered.length;
   }

@@ -23,7 +23,7 @@ export class UnreadInputs {
 
   /** Blocks for the inputs, in the order in which they were sent. */
   get blocks() {
-    return this.all.map(({ text, stage, isRemote, inputId, eventId, at }) => ({
+    return this.all.map(({ text, stage, isRemote, inputId, eventId, at, actor }) => ({
       kind: "input",
       text,
       note: withOrigin(isRemote, NOTES[stage]),
@@ -31,6 +31,7 @@ export class UnreadInputs {
       inputId,
       eventId,
       at,
+      actor,
     }));
   }
 
@@ -44,7 +45,7 @@ export class UnreadInputs {
     let input = this.all.find((one) => isSameInput(one, data, runId));
     if (input === undefined) input = this.#add({ text: data.text, isRemote: isRemote && data.retried_from === undefined });
     else input.entry.isStored = true;
-    return Object.assign(input, { inputId: data.input_id, eventId: id, runId, at });
+    return Object.assign(input, { inputId: data.input_id, eventId: id, runId, at, actor: data.actor ?? null });
   }
 
   withEntry(entry) {
@@ -67,7 +68,7 @@ export class UnreadInputs {
   }
 
   #add(known) {
-    const unknown = { entry: null, isResent: false, inputId: null, eventId: null, runId: null, at: null, isRemote: false };
+    const unknown = { entry: null, isResent: false, inputId: null, eventId: null, runId: null, at: null, actor: null, isRemote: false };
     const input = { ...unknown, stage: SENDING, ...known };
     this.all.push(input);
     return input;

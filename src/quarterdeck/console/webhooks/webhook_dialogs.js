@@ -11,6 +11,8 @@ const EVENTS = [
   ["run.succeeded", "A run has completed."],
   ["run.failed", "A run has failed."],
   ["run.cancelled", "A run was cancelled."],
+  ["action.required", "A run waits for an answer."],
+  ["action.resolved", "A request was answered, has expired or was cancelled."],
 ];
 const HOUR_SECONDS = 3600;
 const OVERLAPS = [
@@ -71,7 +73,7 @@ export async function rotateSecret(webhook) {
 export async function setEnabled(webhook, enabled) {
   const changed = await formDialog({
     title: enabled ? "Enable webhook?" : "Disable webhook?",
-    fields: el("p", {}, enabled ? "Runs that end from now on are delivered again." : "Nothing is delivered while the webhook is disabled. Deliveries that are due meanwhile fail."),
+    fields: el("p", {}, enabled ? "Events from now on are delivered again." : "Nothing is delivered while the webhook is disabled. Deliveries that are due meanwhile fail."),
     confirm: enabled ? "Enable" : "Disable",
     act: () => patch(`/webhooks/${webhook.id}`, { enabled }),
   });

@@ -1,0 +1,117 @@
+// The form that answers a request, for each kind.
+
+import { can, tokenSessionId } from "../credential.js";
+import { field } from "../dialogs.js";
+import { el, fill } from "../dom.js";
+import { jsonField } from "./json_field.js";
+import { limitUse } from "./labels.js";
+
+const FORMS = { approval, tool_result: toolResult, unknown_outcome: unknownOutcome, budget };
+
+/** `send(body)` sends the answer. The first button is the default action of the form. */
+export function answerForm(action, send) {
+  return FORMS[action.kind]?.(action, send) ?? null;
+}
+
+function approval(action, send) {
+  const allow = el("button", { type: "submit", class: "primary" }, "Allow");
+  const args = jsonField("Arguments", action.arguments ?? {}, () => { allow.textContent = args.isChanged ? "Allow with changes" : "Allow"; });
+  const answer = (more) => send(() => ({ decision: "allow", ...optional("arguments", args.changed()), ...more }));
+  const remember = button("Allow for this session", () => answer({ remember: "session" }), { title: "Does not ask again for this tool in this session" });
+  const deny = button("Deny", askForMessage, { class: "danger-text" });
+  const main = form(() => answer({}), args.node, el("div", { class: "buttons" }, allow, remember, deny));
+  const message = el("input", { maxlength: 2000, autocomplete: "off" });
+  const reason = form(
+    () => send(() => ({ decision: "deny", ...optional("message", message.value.trim() || undefined) })),
+    field("Message to the agent", message, "Optional. The agent reads it and continues without the call."),
+    el("div", { class: "buttons" }, el("button", { type: "submit", class: "danger" }, "Deny"), button("Back", back)),
+  );
+  const place = el("div", {}, main);
+
+  function askForMessage() {
+    fill(place, reason);
+    message.focus();
+  }
+
+  function back() {
+    fill(place, main);
+    deny.focus();
+  }
+
+  return place;
+}
+
+function toolResult(action, send) {
+  const text = el("textarea", { class: "mono", rows: 3, spellcheck: "false" });
+  const answer = (more) => send(() => ({ result: text.value, ...more }));
+  return form(
+    () => answer({}),
+    jsonField("Arguments", action.arguments ?? {}).node,
+    field("Result", text, "Text or JSON that the agent reads as the result of the call."),
+    el("div", { class: "buttons" }, submit("Return result"), button("Return an error", () => answer({ is_error: true }))),
+  );
+}
+
+function unknownOutcome(action, send) {
+  const text = el("textarea", { class: "mono", rows: 2, spellcheck: "false" });
+  const result = () => optional("result", text.value.trim() === "" ? undefined : text.value);
+  const answer = (decision, more = {}) => send(() => ({ decision, ...more }));
+  return form(
+    () => answer("done", result()),
+    jsonField("Arguments", action.arguments ?? {}).node,
+    field("Result", text, "Optional. What the agent reads as the result of the call."),
+    el(
+      "div",
+      { class: "buttons" },
+      submit("It was done"),
+      button("It failed", () => answer("failed", result())),
+      button("Run again", () => answer("retry"), { title: "Carries out the call a second time" }),
+    ),
+  );
+}
+
+function budget({ reached }, send) {
+  const isCost = reached.limit === "max_cost_usd";
+  const attributes = isCost ? { step: "any" } : { step: 1 };
+  const suggested = roundUp(2 * Math.max(reached.maximum, reached.used));
+  const input = el("input", { type: "number", min: reached.used, value: String(suggested), required: true, ...attributes });
+  const stop = button("Stop run", () => send(() => ({ decision: "stop" })), { class: "danger-text" });
+  const used = el("p", { class: "budget-used" }, el("strong", {}, limitUse(reached)), " used");
+  const reason = missingRight(reached);
+  if (reason !== null) return form(() => {}, used, el("div", { class: "buttons" }, stop), el("p", { class: "hint" }, reason));
+  return form(
+    () => send(() => ({ decision: "raise", [reached.limit]: Number(input.value) })),
+    used,
+    field(isCost ? "New limit in USD" : "New limit in tokens", input),
+    el("div", { class: "buttons" }, submit("Raise limit"), stop),
+  );
+}
+
+/** Why the user is not allowed to raise the limit, or null. */
+function missingRight({ scope }) {
+  if (tokenSessionId() !== null) return "A session token cannot raise limits.";
+  return scope === "day" && !can("key.manage") ? "Raising the daily limit requires the permission key.manage." : null;
+}
+
+/** To two significant digits: 104 → 110. */
+function roundUp(value) {
+  const unit = 10 ** (Math.floor(Math.log10(value)) - 1);
+  return Number((Math.ceil(value / unit) * unit).toPrecision(2));
+}
+
+function optional(name, value) {
+  return value === undefined ? {} : { [name]: value };
+}
+
+function form(act, ...children) {
+  const onSubmit = (event) => { event.preventDefault(); act(); };
+  return el("form", { on: { submit: onSubmit } }, children);
+}
+
+function submit(label) {
+  return el("button", { type: "submit", class: "primary" }, label);
+}
+
+function button(label, act, attributes = {}) {
+  return el("button", { type: "button", ...attributes, on: { click: act } }, label);
+}

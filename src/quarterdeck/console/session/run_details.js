@@ -1,0 +1,33 @@
+// What a run was started with and what it used.
+
+import { el } from "../dom.js";
+import { capitalize } from "../format.js";
+import { visibleName } from "../visible_text.js";
+import { costText, tokensText } from "../usage/usage_text.js";
+
+/** `setup`: the data of `run.started`, null if it is unknown. `usage`: null until it is loaded. */
+export function runDetails({ setup, usage, runId }) {
+  const rows = [
+    setup?.model && ["Model", setup.model],
+    ...settingRows(setup?.settings ?? {}),
+    setup?.skills && ["Skills", setup.skills.length === 0 ? "None" : setup.skills.map(skill)],
+    usage && ["Tokens", tokensText(usage) ?? "None"],
+    usage && ["Cost", costText(usage) ?? "None"],
+    ["Run ID", el("code", {}, runId)],
+  ];
+  return el("dl", { class: "facts small-text" }, rows.filter(Boolean).map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+}
+
+/** `[name, text]` of the settings that are not the model's own. */
+export function settingRows({ temperature, max_output_tokens: maxTokens, reasoning_effort: effort }) {
+  const rows = [
+    ["Temperature", temperature?.toString()],
+    ["Max output tokens", maxTokens?.toLocaleString("en")],
+    ["Reasoning effort", effort && capitalize(effort)],
+  ];
+  return rows.filter(([, value]) => value !== null && value !== undefined);
+}
+
+function skill({ name, version }) {
+  return el("div", {}, `${visibleName(name)} v${version}`);
+}
