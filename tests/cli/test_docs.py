@@ -16,7 +16,7 @@ from quarterdeck.cli.exit_codes import ExitCode
 from quarterdeck.cli.lazy_command import LazyCommand
 from quarterdeck.cli.main import SERVER_COMMANDS, root
 from quarterdeck.client import AsyncClient
-from quarterdeck.client.models import RunEvent
+from quarterdeck.client.models import WebhookEvent
 from tests.cli.people import Person
 from tests.cli.screen import terminal
 from tests.cli.shell import shell
@@ -63,7 +63,7 @@ async def test_webhooks_page_runs_and_deliveries_match(tmp_path: Path) -> None:
         (created,) = at.run(texts_of(blocks_of("docs/webhooks.md", "sh")))
         assert json.loads(created)["secret"].startswith("whsec_")
         async with receiving() as receiver, AsyncClient(at.variables["QD_URL"], at.variables["QD_KEY"]) as client:
-            await client.create_webhook(url=receiver.url("/quarterdeck"), events=[RunEvent.SUCCEEDED])
+            await client.create_webhook(url=receiver.url("/quarterdeck"), events=[WebhookEvent.RUN_SUCCEEDED])
             session = await client.create_session()
             await client.submit_input(session.id, text="Hello.")
             await eventually(partial(arrived, receiver))

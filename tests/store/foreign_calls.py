@@ -26,8 +26,8 @@ from quarterdeck.webhooks import delivery_store as deliveries
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import (
     DeliveryState,
-    RunEvent,
     WebhookBody,
+    WebhookEvent,
 )
 from quarterdeck.workspaces import store as workspaces
 from tests.store.two_workspaces import ALPHA, BRAVO, BUNDLE, RecordingConnection, StoreCall, Workspace, refused, returns
@@ -61,7 +61,7 @@ def webhook_of(webhook: Workspace) -> WebhookBody:
     return WebhookBody(
         id=webhook.webhook,
         url="https://taken.example.com/",
-        events=[RunEvent.FAILED],
+        events=[WebhookEvent.RUN_FAILED],
         description="taken",
         enabled=False,
         disabled_reason="taken",
@@ -148,7 +148,7 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: webhooks.change(c, a.workspace, webhook_of(b), "taken")
     yield lambda c, a, b: webhooks.rotate(c, a.workspace, b.webhook, b"taken", 60)
     yield lambda c, a, b: webhooks.delete(c, a.workspace, b.webhook)
-    yield lambda c, a, b: webhooks.subscribers(c, a.workspace, RunEvent.SUCCEEDED)
+    yield lambda c, a, b: webhooks.subscribers(c, a.workspace, WebhookEvent.RUN_SUCCEEDED)
     yield lambda c, a, b: returns(deliveries.get(c, a.workspace, b.webhook, b.delivery), None)
     yield lambda c, a, b: returns(deliveries.get(c, a.workspace, a.webhook, b.delivery), None)
     yield lambda c, a, b: deliveries.send_again(c, a.webhook, b.delivery)

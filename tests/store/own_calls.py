@@ -42,7 +42,7 @@ from quarterdeck.webhooks.model import (
     NewWebhook,
     Outcome,
     Receiver,
-    RunEvent,
+    WebhookEvent,
 )
 from quarterdeck.worker import queue_store
 from quarterdeck.workspaces import store as workspaces
@@ -155,7 +155,7 @@ def _own_deliveries() -> Iterator[StoreCall]:
     a = ALPHA
     claimed = Claimed(a.delivery, a.webhook, "run.succeeded", b"x", 0, 1)
     receiver = Receiver(a.webhook, a.url, a.name, True, [])
-    webhook = NewWebhook(new_id(), a.workspace, a.url, a.name, [RunEvent.FAILED], None, b"x", a.user)
+    webhook = NewWebhook(new_id(), a.workspace, a.url, a.name, [WebhookEvent.RUN_FAILED], None, b"x", a.user)
     for outcome in (
         Outcome(duration_ms=1, status=200),
         Outcome(duration_ms=1, error="x"),

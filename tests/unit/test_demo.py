@@ -10,11 +10,20 @@ from uuid import UUID, uuid4
 import pytest
 
 from quarterdeck.agents.demo import DemoModel
-from quarterdeck.agents.model import AssistantTurn, ModelFailure, Step, ToolResult, ToolSpec, Turn, UserTurn
+from quarterdeck.agents.model import (
+    MALFORMED_ARGUMENTS,
+    AssistantTurn,
+    ModelFailure,
+    Step,
+    ToolResult,
+    ToolSpec,
+    Turn,
+    UserTurn,
+)
 from quarterdeck.agents.tools import Toolbox
-from tests.unit.test_tools import SKILL, list_from_memory, nothing_to_read, toolbox
+from tests.unit.test_tools import SKILL, carry_out, nothing_to_read, toolbox
 
-TIME_ONLY = Toolbox([], list_from_memory, nothing_to_read, 1000).specs
+TIME_ONLY = toolbox(nothing_to_read, ()).specs
 
 
 async def step(turns: Sequence[Turn], tools: Sequence[ToolSpec] = TIME_ONLY) -> Step:
@@ -33,14 +42,14 @@ def outline(turn: AssistantTurn) -> tuple[str, list[tuple[str, object]]]:
 
 async def converse(turns: list[Turn], box: Toolbox | None = None) -> str:
     """Steps until the answer, carrying out the calls."""
-    box = box or Toolbox([], list_from_memory, nothing_to_read, 1000)
+    box = box or toolbox(nothing_to_read, ())
     while True:
         turn = (await step(turns, box.specs)).turn
         turns.append(turn)
         if not turn.tool_calls:
             return turn.text
         for call in turn.tool_calls:
-            turns.append(await box.call(call))
+            turns.append(await carry_out(box, call))
 
 
 async def test_it_looks_up_the_time_then_answers() -> None:
@@ -110,6 +119,35 @@ async def test_fail_command_fails_the_step() -> None:
     assert (await step([UserTurn("what does demo: fail do?")])).turn.tool_calls
 
 
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("note: buy milk ", [("add_note", {"text": "buy milk"})]),
+        ("note: one\r\nmore", [("add_note", {"text": "one"})]),
+        ('call: add_note {"text": "a"}', [("add_note", {"text": "a"})]),
+        (
+            "Please\ncall: current_time\r\ncall: other  {}\ncall: third [1]",
+            [("current_time", {}), ("other", {}), ("third", {MALFORMED_ARGUMENTS: "[1]"})],
+        ),
+        ("note: a\ncall: b", [("add_note", {"text": "a"}), ("b", {})]),
+        ('call: b {"text": "\\u0000"}', [("b", {MALFORMED_ARGUMENTS: '{"text": "\\u0000"}'})]),
+        ("a note: b", [("current_time", {})]),
+        ("first\nnote: b", [("current_time", {})]),
+        ("we call: b", [("current_time", {})]),
+        ("note:  ", [("current_time", {})]),
+    ],
+)
+async def test_inputs_order_calls(text: str, calls: list[tuple[str, object]]) -> None:
+    turns: list[Turn] = [UserTurn(text)]
+    turn = (await step(turns)).turn
+    assert outline(turn)[1] == calls
+    assert len({call.id for call in turn.tool_calls}) == len(calls)
+    turns += [turn, *(ToolResult(call.id, call.name, "done") for call in turn.tool_calls)]
+    assert (await step(turns)).turn.tool_calls == [], "an answered input orders nothing"
+    turns.append(UserTurn("note: later"))
+    assert outline((await step(turns)).turn)[1] == [("add_note", {"text": "later"})]
+
+
 async def test_slow_command_delays_the_answer() -> None:
     start = time.monotonic()
     await step([UserTurn("demo: slow 0.2")])
@@ -147,7 +185,7 @@ async def test_its_answer_is_bounded() -> None:
 
 def test_demo_and_api_need_no_provider_library() -> None:
     program = (
-        "import sys, asyncio, quarterdeck.app, quarterdeck.agents.retry, quarterdeck.agents.tools\n"
+        "import sys, asyncio, quarterdeck.app, quarterdeck.agents.retry, quarterdeck.worker.agent\n"
         "from quarterdeck.agents.registry import ModelRegistry\n"
         "from quarterdeck.core.settings import ModelSettings\n"
         "asyncio.run(ModelRegistry(ModelSettings()).resolve(None))\n"

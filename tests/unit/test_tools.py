@@ -5,8 +5,18 @@ from uuid import uuid4
 
 import pytest
 
-from quarterdeck.agents.model import MALFORMED_ARGUMENTS, ToolCall
-from quarterdeck.agents.tools import ReadFile, SessionSkill, Toolbox, skill_instructions, skills_offered
+from quarterdeck.agents.add_note import add_note
+from quarterdeck.agents.current_time import current_time
+from quarterdeck.agents.model import ToolCall, ToolResult, ToolSpec
+from quarterdeck.agents.skill_files import (
+    ListFiles,
+    ReadFile,
+    SessionSkill,
+    skill_instructions,
+    skill_tools,
+    skills_offered,
+)
+from quarterdeck.agents.tools import CallContext, Effect, Refusal, Toolbox, client_tool
 from quarterdeck.core import errors
 from quarterdeck.skills.model import Archive, BundleError, ManifestFile
 from tests.unit.archives import SKILL_MD
@@ -43,14 +53,27 @@ async def read_from_memory(skill: SessionSkill, files: Files, file: ManifestFile
     return FILES[file.path][:most_bytes]
 
 
-def toolbox(read: ReadFile = read_from_memory) -> Toolbox:
-    return Toolbox([SKILL], list_from_memory, read, 1000, lambda: datetime(2026, 11, 3, 12, 34, 56, tzinfo=UTC))
+def toolbox(
+    read: ReadFile = read_from_memory,
+    skills: tuple[SessionSkill, ...] = (SKILL,),
+    list_files: ListFiles = list_from_memory,
+) -> Toolbox:
+    time = current_time(lambda: datetime(2026, 11, 3, 12, 34, 56, tzinfo=UTC))
+    return Toolbox([time, *skill_tools(skills, list_files, read, 1000)])
+
+
+async def carry_out(box: Toolbox, call: ToolCall) -> ToolResult:
+    tool = box.find(call.name)
+    assert tool is not None
+    assert tool.carry_out is not None
+    try:
+        return ToolResult(call.id, call.name, await tool.carry_out(call.arguments, CallContext("the key")))
+    except Refusal as refusal:
+        return ToolResult(call.id, call.name, f"Error: {refusal}")
 
 
 async def call(name: str, read: ReadFile = read_from_memory, /, **arguments: object) -> str:
-    answer = await toolbox(read).call(ToolCall("id", name, arguments))
-    assert (answer.call_id, answer.name) == ("id", name)
-    return answer.content
+    return (await carry_out(toolbox(read), ToolCall("id", name, arguments))).content
 
 
 async def test_the_time() -> None:
@@ -75,8 +98,8 @@ async def test_a_long_list_is_cut() -> None:
     async def list_many(skill: SessionSkill) -> Files:
         return [ManifestFile(f"file-{number}", 1, "", False) for number in range(10_000)]
 
-    box = Toolbox([SessionSkill("many", "", uuid4(), 1, Archive("", uuid4()))], list_many, nothing_to_read, 1000)
-    listed = (await box.call(ToolCall("id", "list_skill_files", {"skill": "many"}))).content
+    box = toolbox(nothing_to_read, (SessionSkill("many", "", uuid4(), 1, Archive("", uuid4())),), list_many)
+    listed = (await carry_out(box, ToolCall("id", "list_skill_files", {"skill": "many"}))).content
     assert len(listed.encode()) < 1100
     assert "[Cut here: these are the first 1000 of " in listed
 
@@ -99,7 +122,6 @@ async def test_binary_files_are_only_named(path: str) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "answer"),
     [
-        ("run_shell", {}, 'Error: there is no tool "run_shell".'),
         ("read_skill_file", {"skill": "other"}, 'Error: there is no skill "other". The skills are: pdf-tools.'),
         ("read_skill_file", {}, 'Error: the argument "skill" must be a text.'),
         ("read_skill_file", {"skill": 7}, 'Error: the argument "skill" must be a text.'),
@@ -109,7 +131,6 @@ async def test_binary_files_are_only_named(path: str) -> None:
         ("read_skill_file", {"skill": "pdf-tools", "path": "forms"}, "Error: this skill has no file"),
         ("read_skill_file", {"skill": "pdf-tools", "path": "\0" * 10_000}, "Error: this skill has no file"),
         ("list_skill_files", {"skill": "x" * 10_000}, "Error: there is no skill"),
-        ("current_time", {MALFORMED_ARGUMENTS: "["}, "Error: the arguments of this call are not a JSON object."),
     ],
 )
 async def test_errors_are_reported_to_the_model(name: str, arguments: dict[str, object], answer: str) -> None:
@@ -130,7 +151,7 @@ async def test_unreadable_archive_is_reported_to_the_model(fault: Exception) -> 
 
 
 def test_without_skills_there_is_only_the_time() -> None:
-    assert [tool.name for tool in Toolbox([], list_from_memory, nothing_to_read, 1000).specs] == ["current_time"]
+    assert [tool.name for tool in toolbox(nothing_to_read, ()).specs] == ["current_time"]
     assert skill_instructions([]) == ""
 
 
@@ -140,9 +161,37 @@ def test_the_instructions_name_each_skill_on_a_line() -> None:
 
 
 async def test_skills_of_one_name_can_be_told_apart() -> None:
-    assert skills_offered(Toolbox([SKILL, SKILL, SKILL], list_from_memory, nothing_to_read, 1000).specs) == [
+    assert skills_offered(toolbox(nothing_to_read, (SKILL, SKILL, SKILL)).specs) == [
         "pdf-tools",
         "pdf-tools (2)",
         "pdf-tools (3)",
     ]
     assert "\n- pdf-tools (2): " in skill_instructions([SKILL, SKILL])
+
+
+async def test_a_note_is_stored_with_the_key() -> None:
+    stored: list[tuple[str, str]] = []
+
+    async def store(text: str, key: str) -> None:
+        stored.append((text, key))
+
+    box = Toolbox([add_note(store)])
+    results = [
+        (await carry_out(box, ToolCall("id", "add_note", arguments))).content
+        for arguments in ({"text": "x"}, {"text": 7}, {"text": "y", "seconds": 61}, {"text": "z", "seconds": True})
+    ]
+    assert stored == [("x", "the key")]
+    assert results == [
+        "The note is stored.",
+        'Error: the argument "text" must be a text.',
+        *['Error: the argument "seconds" must be a number from 0 to 60.'] * 2,
+    ]
+
+
+def test_tools_of_the_caller_go_before_others_of_their_name() -> None:
+    mine = client_tool(ToolSpec("current_time", "Mine", {"type": "object"}))
+    box = Toolbox([mine, current_time()])
+    assert box.find("current_time") is mine
+    assert [spec.description for spec in box.specs] == ["Mine"]
+    assert (mine.effect, mine.is_repeatable) == (Effect.EXTERNAL, False)
+    assert box.find("other") is None

@@ -1,7 +1,8 @@
 """The built-in model `demo`: needs no provider and no network. It demonstrates runs, tools, skills and steering.
 
 Each step follows from the turns alone, so a run can resume after a crash. Lines of an input control it, for tests:
-`demo: steps 5` (five steps with tools before the answer), `demo: slow 3` (each step takes three seconds), `demo: fail`.
+`demo: steps 5` (five steps with tools before the answer), `demo: slow 3` (each step takes three seconds), `demo: fail`,
+`call: NAME JSON` (calls this tool; several lines are several calls), and `note: TEXT` as the first line (adds a note).
 """
 
 import asyncio
@@ -12,7 +13,10 @@ from uuid import UUID, uuid4
 
 from msgspec import Struct
 
+from quarterdeck.agents.add_note import ADD_NOTE
+from quarterdeck.agents.arguments import read_arguments
 from quarterdeck.agents.context import estimate_tokens, turn_tokens
+from quarterdeck.agents.current_time import CURRENT_TIME
 from quarterdeck.agents.model import (
     AssistantTurn,
     ModelFailure,
@@ -24,13 +28,16 @@ from quarterdeck.agents.model import (
     Turn,
     UserTurn,
 )
-from quarterdeck.agents.tools import CURRENT_TIME, READ_SKILL_FILE, SKILL_MD, skills_offered
+from quarterdeck.agents.skill_files import READ_SKILL_FILE, SKILL_MD, skills_offered
 
 DEMO = "demo"
 _TITLE = "Demo model"
 _COMMAND = re.compile(
     r"^demo: (?:(fail)|steps (\d{1,2})|slow (\d{1,2}(?:\.\d{1,3})?))[ \t\r]*$", re.ASCII | re.MULTILINE
 )
+_NOTE = re.compile(r"note: (.*\S)")
+_CALL = re.compile(r"^call: (\S{1,200})(?:[ \t\r](.*))?$", re.MULTILINE)
+_MAX_CALLS = 100
 # Enough pieces to show streaming, few enough that a long answer does not take long.
 _PIECES = 20
 _PIECE_CHARACTERS = 24
@@ -62,7 +69,9 @@ class DemoModel:
         if commands.fail:
             raise ModelFailure(f"{_TITLE}: it was told to fail.")
         done = sum(isinstance(turn, AssistantTurn) for turn in run)
-        if tools and done < commands.tool_steps:
+        if tools and (calls := _ordered_calls(run)):
+            turn = _turn_with_calls(f"{_TITLE}: I call {', '.join(name for name, _ in calls)}.", calls)
+        elif tools and done < commands.tool_steps:
             turn = _tool_step(done, commands.tool_steps, tools)
         else:
             turn = AssistantTurn(_answer(run), [])
@@ -115,6 +124,25 @@ def _tool_step(done: int, tool_steps: int, tools: Sequence[ToolSpec]) -> Assista
     calls += [(READ_SKILL_FILE, {"skill": name, "path": SKILL_MD}) for name in skills]
     reading = f" and read {len(skills)} skill{'s' * (len(skills) > 1)}" if skills else ""
     text = f"{_TITLE}: step {done + 1} of {tool_steps + 1}. I look up the time{reading}."
+    return _turn_with_calls(text, calls)
+
+
+def _ordered_calls(run: Sequence[Turn]) -> list[tuple[str, dict[str, Any]]]:
+    """The calls that the inputs since the last answer ask for."""
+    calls: list[tuple[str, dict[str, Any]]] = []
+    for turn in _unanswered(run):
+        if note := _NOTE.match(turn.text):
+            calls.append((ADD_NOTE, {"text": note[1]}))
+        calls += [(found[1], read_arguments((found[2] or "").strip())) for found in _CALL.finditer(turn.text)]
+    return calls[:_MAX_CALLS]
+
+
+def _unanswered(run: Sequence[Turn]) -> list[UserTurn]:
+    answers = [at for at, turn in enumerate(run) if isinstance(turn, AssistantTurn)]
+    return [turn for turn in run[answers[-1] + 1 if answers else 0 :] if isinstance(turn, UserTurn)]
+
+
+def _turn_with_calls(text: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> AssistantTurn:
     return AssistantTurn(text, [ToolCall(f"demo_{uuid4().hex}", name, arguments) for name, arguments in calls])
 
 

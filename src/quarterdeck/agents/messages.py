@@ -3,7 +3,7 @@
 Imported only when a provider's model is used: pydantic-ai takes a second and 50 MB to import.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -22,8 +22,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import ToolDefinition
 from pydantic_core import PydanticSerializationError
 
+from quarterdeck.agents.arguments import MAX_LEVELS, is_deeper, read_arguments
 from quarterdeck.agents.context import with_results
-from quarterdeck.agents.model import MALFORMED_ARGUMENTS, AssistantTurn, ToolCall, ToolResult, ToolSpec, Turn, UserTurn
+from quarterdeck.agents.model import AssistantTurn, ToolCall, ToolResult, ToolSpec, Turn, UserTurn
 from quarterdeck.core.text_types import storable
 
 # Providers reject messages without a visible character; sessions accept them.
@@ -32,10 +33,6 @@ _EMPTY = "(an empty message)"
 _REMOVED = "(an earlier message was removed)"
 # Fields that later requests do not need.
 _NOT_RECORDED = ("usage", "timestamp", "run_id", "conversation_id", "metadata", "provider_details")
-_MALFORMED_CHARACTERS = 2000
-# JSON is decoded recursively, and the possible depth depends on the stack: a document that a worker can decode may be
-# too deep for an API process. No tool needs arguments this deep.
-_MAX_LEVELS = 100
 
 
 def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> list[ModelMessage]:
@@ -81,7 +78,7 @@ def _answer(turn: AssistantTurn, model_name: str) -> list[ModelMessage]:
 
 def to_turn(response: ModelResponse, model_name: str) -> AssistantTurn:
     calls = [
-        ToolCall(storable(part.tool_call_id), storable(part.tool_name), _arguments(part.args))
+        ToolCall(storable(part.tool_call_id), storable(part.tool_name), read_arguments(part.args))
         for part in response.parts
         if isinstance(part, ToolCallPart)
     ]
@@ -95,32 +92,10 @@ def _record(response: ModelResponse, model_name: str) -> Any:
     except (PydanticSerializationError, msgspec.DecodeError, RecursionError):
         # Half a surrogate pair or too deep nesting: only text and calls are kept.
         return None
-    if b"\\u0000" in encoded or _deeper(dumped, _MAX_LEVELS):
+    if b"\\u0000" in encoded or is_deeper(dumped, MAX_LEVELS):
         return None
     kept = {key: value for key, value in dumped.items() if key not in _NOT_RECORDED}
     return {"model": model_name, "response": kept}
-
-
-def _arguments(written: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    if not written:
-        return {}
-    try:
-        # Nearly all providers send text. The round trip turns other mappings into plain JSON.
-        text = written if isinstance(written, str) else msgspec.json.encode(written)
-        arguments = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
-        arguments = None
-    if not isinstance(arguments, dict) or _deeper(arguments, _MAX_LEVELS) or "\\u0000" in str(written):
-        return {MALFORMED_ARGUMENTS: storable(str(written)[:_MALFORMED_CHARACTERS])}
-    return arguments
-
-
-def _deeper(value: Any, levels: int) -> bool:
-    """Whether the value is nested deeper than `levels`."""
-    if not isinstance(value, dict | list):
-        return False
-    items = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_deeper(item, levels - 1) for item in items)
 
 
 def to_definition(tool: ToolSpec) -> ToolDefinition:

@@ -12,7 +12,7 @@ from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, durati
 from quarterdeck.cli.output import Column, actor_name, cell, date_text, note, print_facts, print_json, print_list, say
 
 if TYPE_CHECKING:
-    from quarterdeck.client.models import CreatedWebhookBody, RunEvent, WebhookBody, WebhookDeliveryBody
+    from quarterdeck.client.models import CreatedWebhookBody, WebhookBody, WebhookDeliveryBody, WebhookEvent
 
 app = typer.Typer(rich_markup_mode=None, help="Manage webhooks and their deliveries.")
 
@@ -20,11 +20,11 @@ _EVENTS = ("run.succeeded", "run.failed", "run.cancelled")
 _STATES = ("pending", "delivered", "failed")
 
 
-def _event(given: str) -> "RunEvent":
-    from quarterdeck.client.models import RunEvent
+def _event(given: str) -> "WebhookEvent":
+    from quarterdeck.client.models import WebhookEvent
 
     try:
-        return RunEvent(given)
+        return WebhookEvent(given)
     except ValueError:
         raise typer.BadParameter(f"{given!r} is not one of {', '.join(_EVENTS)}") from None
 

@@ -9,10 +9,10 @@ from quarterdeck.webhooks.model import (
     CreateWebhookBody,
     DeliveryState,
     RotateWebhookSecretBody,
-    RunEvent,
     WebhookBody,
     WebhookDeliveryBody,
     WebhookDeliveryPage,
+    WebhookEvent,
     WebhookPage,
 )
 
@@ -23,7 +23,7 @@ _URL = "https://hooks.example.com/quarterdeck"
 _WEBHOOK = WebhookBody(
     id=WEBHOOK,
     url=_URL,
-    events=[RunEvent.SUCCEEDED, RunEvent.FAILED],
+    events=[WebhookEvent.RUN_SUCCEEDED, WebhookEvent.RUN_FAILED],
     description="Tells the team's chat",
     enabled=True,
     disabled_reason=None,
@@ -35,7 +35,7 @@ _WEBHOOK = WebhookBody(
 _DELIVERY = WebhookDeliveryBody(
     id=DELIVERY,
     webhook_id=WEBHOOK,
-    event=RunEvent.SUCCEEDED,
+    event=WebhookEvent.RUN_SUCCEEDED,
     run_id=RUN,
     state=DeliveryState.DELIVERED,
     attempts=1,
@@ -48,9 +48,9 @@ _DELIVERY = WebhookDeliveryBody(
 )
 
 EXAMPLES = (
-    CreateWebhookBody(_URL, [RunEvent.SUCCEEDED, RunEvent.FAILED], "Tells the team's chat"),
+    CreateWebhookBody(_URL, [WebhookEvent.RUN_SUCCEEDED, WebhookEvent.RUN_FAILED], "Tells the team's chat"),
     CreatedWebhookBody(**asdict(_WEBHOOK), secret=_SECRET),
-    ChangeWebhookBody(events=[RunEvent.FAILED]),
+    ChangeWebhookBody(events=[WebhookEvent.RUN_FAILED]),
     RotateWebhookSecretBody(3600),
     _WEBHOOK,
     WebhookPage([_WEBHOOK], None),

@@ -23,18 +23,20 @@ Url = Annotated[
 ]
 
 
-class RunEvent(StrEnum):
+class WebhookEvent(StrEnum):
     """Events that a webhook can subscribe to."""
 
-    SUCCEEDED = "run.succeeded"
-    FAILED = "run.failed"
-    CANCELLED = "run.cancelled"
+    RUN_SUCCEEDED = "run.succeeded"
+    RUN_FAILED = "run.failed"
+    RUN_CANCELLED = "run.cancelled"
+    ACTION_REQUIRED = "action.required"
+    ACTION_RESOLVED = "action.resolved"
 
 
 # Sent on request, to any webhook.
 TEST_EVENT = "webhook.test"
 
-Events = Annotated[list[RunEvent], Meta(min_length=1, max_length=10)]
+Events = Annotated[list[WebhookEvent], Meta(min_length=1, max_length=10)]
 
 
 class CreateWebhookBody(Struct, frozen=True):
@@ -62,7 +64,7 @@ class RotateWebhookSecretBody(Struct, frozen=True):
 class WebhookBody(Struct, frozen=True, kw_only=True):
     id: UUID
     url: str
-    events: list[RunEvent]
+    events: list[WebhookEvent]
     description: str | None
     enabled: bool
     disabled_reason: Annotated[str | None, Meta(description="Why the service disabled the webhook. null: it did not.")]
@@ -120,7 +122,7 @@ class NewWebhook(Struct, frozen=True):
     workspace_id: UUID
     url: str
     host: str
-    events: list[RunEvent]
+    events: list[WebhookEvent]
     description: str | None
     secret: bytes
     created_by: UUID

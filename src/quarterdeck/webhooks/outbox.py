@@ -12,15 +12,15 @@ from msgspec import Struct
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection
 from quarterdeck.webhooks import delivery_store, store
-from quarterdeck.webhooks.model import TEST_EVENT, Message, NewDelivery, RunEvent, TestData
+from quarterdeck.webhooks.model import TEST_EVENT, Message, NewDelivery, TestData, WebhookEvent
 
 
-async def subscribers(connection: Connection, workspace_id: UUID, event: RunEvent) -> list[UUID]:
+async def subscribers(connection: Connection, workspace_id: UUID, event: WebhookEvent) -> list[UUID]:
     return await store.subscribers(connection, workspace_id, event)
 
 
 async def add_deliveries(
-    connection: Connection, webhook_ids: Sequence[UUID], event: RunEvent, run_id: UUID, data: Struct
+    connection: Connection, webhook_ids: Sequence[UUID], event: WebhookEvent, run_id: UUID, data: Struct
 ) -> None:
     payload = _encoded(event, data)
     deliveries = [NewDelivery(new_id(), webhook_id, event, run_id, payload) for webhook_id in webhook_ids]

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from quarterdeck.core import errors
 from quarterdeck.core.settings import WebhookSettings
-from quarterdeck.webhooks.model import MAX_URL_CHARACTERS, RunEvent
+from quarterdeck.webhooks.model import MAX_URL_CHARACTERS, WebhookEvent
 
 IpAddress = IPv4Address | IPv6Address
 
@@ -120,10 +120,10 @@ def is_public(address: IpAddress) -> bool:
     return address in _GLOBAL_UNICAST and address.is_global and not tunnel
 
 
-def ordered(events: Iterable[RunEvent]) -> list[RunEvent]:
+def ordered(events: Iterable[WebhookEvent]) -> list[WebhookEvent]:
     """Without duplicates, in the order of the enum."""
     wanted = set(events)
-    return [event for event in RunEvent if event in wanted]
+    return [event for event in WebhookEvent if event in wanted]
 
 
 def pauses(settings: WebhookSettings) -> list[int]:

@@ -7,7 +7,7 @@ from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
 from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
-from quarterdeck.webhooks.model import NewWebhook, Receiver, RunEvent, WebhookBody
+from quarterdeck.webhooks.model import NewWebhook, Receiver, WebhookBody, WebhookEvent
 
 # Seeds 0 to 3 belong to sessions, keys, receipts and places.
 _LOCK_WORKSPACE = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 4))"
@@ -142,7 +142,7 @@ async def delete(connection: Connection, workspace_id: UUID, webhook_id: UUID) -
     await connection.execute(_DELETE, (workspace_id, webhook_id))
 
 
-async def subscribers(connection: Connection, workspace_id: UUID, event: RunEvent) -> list[UUID]:
+async def subscribers(connection: Connection, workspace_id: UUID, event: WebhookEvent) -> list[UUID]:
     rows = await (await connection.execute(_SUBSCRIBERS, (workspace_id, event))).fetchall()
     return [row[0] for row in rows]
 
@@ -186,7 +186,7 @@ def _body(row: tuple[Any, ...]) -> WebhookBody:
     return WebhookBody(
         id=webhook_id,
         url=url,
-        events=[RunEvent(event) for event in events],
+        events=[WebhookEvent(event) for event in events],
         description=description,
         enabled=enabled,
         disabled_reason=reason,

@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from functools import partial
 from uuid import UUID
 
+from quarterdeck.agents.add_note import add_note
 from quarterdeck.agents.context import fit_turns
-from quarterdeck.agents.model import ContextExceeded, Model, OnText, Step, ToolCall, ToolResult, Turn
+from quarterdeck.agents.current_time import current_time
+from quarterdeck.agents.model import ContextExceeded, Model, OnText, Step, ToolSpec, Turn
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.agents.retry import step_with_retries
-from quarterdeck.agents.tools import SessionSkill, Toolbox, skill_instructions
+from quarterdeck.agents.skill_files import SessionSkill, skill_instructions, skill_tools
+from quarterdeck.agents.tools import Toolbox, client_tool
 from quarterdeck.conversations.events.model import EventType, NewEvent
+from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.conversations.sessions import service as sessions
 from quarterdeck.conversations.sessions.model import AgentSetup
@@ -27,7 +31,7 @@ class Agent:
     def __init__(self, model: Model, instructions: str, tools: Toolbox, settings: ModelSettings) -> None:
         self._model = model
         self._instructions = instructions
-        self._tools = tools
+        self.tools = tools
         self._settings = settings
         self._context_tokens = settings.context_tokens
         self._dropped_turns = 0
@@ -39,6 +43,11 @@ class Agent:
         blanks, are compared with it too."""
         return self._settings.context_tokens * 5 // 4
 
+    @property
+    def result_bytes(self) -> int:
+        """Largest size of a tool's result."""
+        return self._settings.tool_result_bytes
+
     async def step(self, turns: Sequence[Turn], left_out: int, on_text: OnText) -> Step:
         """`left_out`: the number of older turns that are not in `turns`.
 
@@ -47,7 +56,7 @@ class Agent:
         while True:
             kept, dropped = fit_turns(turns, self._context_tokens, self._instructions)
             self._dropped_turns = left_out + dropped
-            tools = self._tools.specs
+            tools = self.tools.specs
             try:
                 return await step_with_retries(self._model, self._instructions, kept, tools, on_text, self._settings)
             except ContextExceeded:
@@ -61,9 +70,6 @@ class Agent:
             return []
         self._reported_turns = self._dropped_turns
         return [NewEvent(EventType.CONTEXT_TRIMMED, {"dropped_turns": self._dropped_turns})]
-
-    async def call(self, call: ToolCall) -> ToolResult:
-        return await self._tools.call(call)
 
 
 class AgentLoader:
@@ -93,14 +99,27 @@ class AgentLoader:
         return Agent(
             await self._models.resolve(setup.model, setup.settings),
             "\n\n".join(filter(None, instructions)),
-            Toolbox(
-                session_skills,
-                partial(self._list_files, lease.workspace_id),
-                partial(self._read_file, lease.workspace_id),
-                self._model_settings.tool_result_bytes,
-            ),
+            self._toolbox(lease, session_skills, setup.client_tools),
             self._model_settings,
         )
+
+    def _toolbox(self, lease: Lease, session_skills: list[SessionSkill], client_tools: list[ToolSpec]) -> Toolbox:
+        list_files = partial(self._list_files, lease.workspace_id)
+        read_file = partial(self._read_file, lease.workspace_id)
+        return Toolbox(
+            [
+                # First: a tool that a later release adds must not take the place of the caller's tool of that name.
+                *map(client_tool, client_tools),
+                current_time(),
+                *skill_tools(session_skills, list_files, read_file, self._model_settings.tool_result_bytes),
+                add_note(partial(self._store_note, lease)),
+            ]
+        )
+
+    async def _store_note(self, lease: Lease, text: str, key: str) -> None:
+        # Not repeatable: see agents/add_note.py.
+        note = NewEvent(EventType.NOTE, {"text": text, "key": key})
+        await lifecycle.append(self._database, lease, note, repeatable=False)
 
     async def _list_files(self, workspace_id: UUID, skill: SessionSkill) -> list[ManifestFile]:
         async def read(connection: Connection) -> list[ManifestFile]:

@@ -13,6 +13,7 @@ from quarterdeck.conversations.runs.model import Entry
 MODEL, TOOLS, END = "model", "tools", "end"
 
 _NOT_EXECUTED = "Not carried out: the run ended before."
+_NO_RESULT = "There is no result: the run ended. The call may have taken effect."
 
 
 def entries_of(step: Step) -> list[NewEvent]:
@@ -34,28 +35,34 @@ def entry_of(result: ToolResult) -> NewEvent:
 def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
     """The conversation up to now, for the run that continues it.
 
-    An input is placed where it was consumed. Tool results follow their calls directly, as
-    providers require, even if an input was consumed in between (after the loss of a worker). Open calls of earlier runs
-    get a placeholder result. The log may be truncated at its start: entries that refer to a missing one are skipped.
+    An input is placed where it was consumed. Tool results follow their calls directly, as providers require, even if an
+    input was consumed in between (after the loss of a worker). Open calls of earlier runs get a placeholder result,
+    which tells whether the call may have taken effect. The log may be truncated at its start: entries that refer to a
+    missing one are skipped.
     """
     turns: list[Turn] = []
     answer: AssistantTurn | None = None
     answered_by: UUID | None = None
+    # Calls of the last answer that may have taken effect.
+    begun: set[str] = set()
     for entry in log:
         data = entry.data
         match entry.type:
             case EventType.INPUT_CONSUMED if entry.text is not None:
                 turns.append(UserTurn(entry.text, entry.run_id))
             case EventType.MESSAGE:
-                _close_calls(turns)
+                _close_calls(turns, begun)
+                begun = set()
                 answer, answered_by = AssistantTurn(data["text"], [], entry.record), entry.run_id
                 turns.append(answer)
             case EventType.TOOL_CALL if answer is not None:
                 answer.tool_calls.append(ToolCall(data["call_id"], data["name"], data["arguments"]))
             case EventType.TOOL_RESULT if answer is not None:
                 add_result(turns, ToolResult(data["call_id"], data["name"], data["text"]))
+            case EventType.TOOL_STARTED | EventType.ACTION_REQUIRED:
+                begun.add(data["call_id"])
     if answered_by != run_id:
-        _close_calls(turns)
+        _close_calls(turns, begun)
     return turns
 
 
@@ -67,9 +74,9 @@ def add_result(turns: list[Turn], result: ToolResult) -> None:
     turns.insert(place, result)
 
 
-def _close_calls(turns: list[Turn]) -> None:
+def _close_calls(turns: list[Turn], begun: set[str]) -> None:
     for call in open_calls(turns):
-        add_result(turns, ToolResult(call.id, call.name, _NOT_EXECUTED))
+        add_result(turns, ToolResult(call.id, call.name, _NO_RESULT if call.id in begun else _NOT_EXECUTED))
 
 
 def next_action(turns: Sequence[Turn]) -> str:
@@ -80,11 +87,13 @@ def next_action(turns: Sequence[Turn]) -> str:
 
 
 def open_calls(turns: Sequence[Turn]) -> list[ToolCall]:
-    """Calls of the last answer that have no result."""
+    """Calls of the last answer that have no result. Of several with the same id only the first: a person who approves
+    it must not approve others with it."""
     done: set[str] = set()
     for turn in reversed(turns):
         if isinstance(turn, ToolResult):
             done.add(turn.call_id)
         elif isinstance(turn, AssistantTurn):
-            return [call for call in turn.tool_calls if call.id not in done]
+            first = {call.id: call for call in reversed(turn.tool_calls)}
+            return [call for call in turn.tool_calls if call.id not in done and first[call.id] is call]
     return []

@@ -60,7 +60,7 @@ async def _work(settings: Settings) -> None:
     models = ModelRegistry(settings.model)
     files = BundleFiles(database, bundles, settings.bundle, settings.data_dir, _READ_THREADS)
     agents = AgentLoader(database, files, models, settings.model)
-    driver = RunDriver(database, agents, settings.run, settings.worker)
+    driver = RunDriver(database, agents, settings.run, settings.action, settings.worker)
     await database.open()
     stopping = asyncio.Event()
     jobs = asyncio.create_task(_process_jobs(driver, settings.database, settings.worker, stopping))

@@ -1,4 +1,4 @@
-"""Drives a run: take inputs, ask the model, execute its tool calls, until the run is finished.
+"""Drives a run: take inputs, ask the model, execute its tool calls, until the run is finished or waits.
 
 The next action is derived from the conversation each time, so resuming after a crash needs no special case.
 """
@@ -13,11 +13,12 @@ from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
-from quarterdeck.core.settings import RunSettings, WorkerSettings
+from quarterdeck.core.settings import ActionSettings, RunSettings, WorkerSettings
 from quarterdeck.db.database import Database
 from quarterdeck.worker import journal
 from quarterdeck.worker.agent import Agent, AgentLoader
 from quarterdeck.worker.deltas import DeltaSender
+from quarterdeck.worker.tool_runner import ToolRunner
 
 _MIN_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 5.0
@@ -28,10 +29,18 @@ class Leaving(Exception):
 
 
 class RunDriver:
-    def __init__(self, database: Database, agents: AgentLoader, settings: RunSettings, worker: WorkerSettings) -> None:
+    def __init__(
+        self,
+        database: Database,
+        agents: AgentLoader,
+        settings: RunSettings,
+        actions: ActionSettings,
+        worker: WorkerSettings,
+    ) -> None:
         self._database = database
         self._agents = agents
         self._settings = settings
+        self._actions = actions
         self._worker = worker
         self._driven = 0
         # Two of one run, if this worker was paused and taken for dead and has then fetched the run again.
@@ -60,7 +69,8 @@ class RunDriver:
             self._driven -= 1
 
     async def _drive(self, run_id: UUID) -> None:
-        """Returns when the run has ended or another worker has it. Errors of the database lead to another attempt."""
+        """Returns when the run has ended or waits, or another worker has it. Errors of the database lead to another
+        attempt."""
         pause_seconds = _MIN_PAUSE_SECONDS
         again = False
         while True:
@@ -88,7 +98,7 @@ class RunDriver:
             raise
 
     async def _run(self, lease: Lease) -> None:
-        attempt = _Attempt(self._database, self._agents, self._settings, lease)
+        attempt = _Attempt(self._database, self._agents, self._settings, self._actions, lease)
         self._attempts.add(attempt)
         try:
             async with asyncio.timeout(self._settings.max_seconds - lease.seconds):
@@ -112,10 +122,18 @@ class RunDriver:
 
 
 class _Attempt:
-    def __init__(self, database: Database, agents: AgentLoader, settings: RunSettings, lease: Lease) -> None:
+    def __init__(
+        self,
+        database: Database,
+        agents: AgentLoader,
+        settings: RunSettings,
+        actions: ActionSettings,
+        lease: Lease,
+    ) -> None:
         self._database = database
         self._agents = agents
         self._settings = settings
+        self._actions = actions
         self._lease = lease
         self.run_id = lease.run_id
         self._steps = lease.steps
@@ -145,7 +163,8 @@ class _Attempt:
         while True:
             match journal.next_action(self._turns):
                 case journal.TOOLS:
-                    await self._call_tools(agent)
+                    if not await self._call_tools(agent):
+                        return
                 case journal.MODEL:
                     await self._ask_model(agent)
                 case _:
@@ -198,12 +217,17 @@ class _Attempt:
         finally:
             self._request = None
 
-    async def _call_tools(self, agent: Agent) -> None:
-        """Stores each result by itself: after a crash only the call without a stored result is repeated."""
-        for call in journal.open_calls(self._turns):
-            result = await agent.call(call)
-            await lifecycle.record(self._database, self._lease, [journal.entry_of(result)])
+    async def _call_tools(self, agent: Agent) -> bool:
+        """Carries out what can be carried out. False: the other calls need answers, and the run waits for them."""
+        runner = ToolRunner(
+            self._database, self._lease, agent.tools, self._settings.unknown_outcome, agent.result_bytes
+        )
+        results, actions = await runner.run(journal.open_calls(self._turns), self._steps)
+        for result in results:
             journal.add_result(self._turns, result)
+        if actions:
+            await lifecycle.wait(self._database, self._lease, actions, self._actions)
+        return not actions
 
     def _check_limits(self) -> None:
         settings = self._settings

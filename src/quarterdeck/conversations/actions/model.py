@@ -129,3 +129,9 @@ class CallAction(Struct, frozen=True):
     # Of an unknown outcome: the attempt that started the call.
     attempt: int | None
     resolution: dict[str, Any] | None
+
+
+class ActionData(ActionBody, frozen=True, kw_only=True):
+    """The `data` of a webhook about an action."""
+
+    workspace_id: UUID

@@ -1,4 +1,4 @@
-"""The life of a run: begin, take inputs, record steps, finish, fail, hand back, cancel.
+"""The life of a run: begin, take inputs, record steps, wait, finish, fail, hand back, cancel.
 
 Each function is one transaction: it locks the session, then reads, then writes. No transaction is open while the model
 works. Every write carries the number of the attempt, so that a worker whose run was taken over can no longer write.
@@ -11,6 +11,8 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
+from quarterdeck.conversations.actions import records as actions
+from quarterdeck.conversations.actions.model import CallAction, NewAction
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.events.notifications import event_payloads, notify
@@ -18,10 +20,10 @@ from quarterdeck.conversations.runs import lifecycle_store as store
 from quarterdeck.conversations.runs import store as run_store
 from quarterdeck.conversations.runs.model import Entry, Input, RunEnded
 from quarterdeck.core.ids import new_id
-from quarterdeck.core.settings import RunSettings
+from quarterdeck.core.settings import ActionSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.webhooks import outbox
-from quarterdeck.webhooks.model import RunEvent
+from quarterdeck.webhooks.model import WebhookEvent
 
 
 class Superseded(Exception):
@@ -37,7 +39,7 @@ class Lease(Struct, frozen=True):
     attempt: int
     steps: int
     tokens: int
-    # Age of the run when this attempt began.
+    # Age of the run when this attempt began, without the time that it waited.
     seconds: float
     # Of the inputs that the attempt took when it began, as counted by `taken_bytes`.
     input_bytes: int = 0
@@ -85,6 +87,9 @@ async def begin(database: Database, run_id: UUID, settings: RunSettings, *, agai
         if run.state == "running" and not again:
             await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": "Its worker was lost."}))
         await _log(connection, lease, NewEvent(EventType.RUN_STARTED, {"attempt": attempt}))
+        if run.steps > 0:
+            # It has consumed inputs. Calls of its last answer may be open: those that wait are taken after the results.
+            return lease
         inputs = await _take(connection, lease, run.steps + 1, settings.step_input_bytes)
         return replace(lease, input_bytes=taken_bytes(inputs))
 
@@ -130,6 +135,69 @@ async def record(
     await database.transaction(work, repeatable=False)
 
 
+async def append(database: Database, lease: Lease, entry: NewEvent, *, repeatable: bool) -> None:
+    """Stores an event that is no progress of the run. `repeatable`: it does no harm to have it twice."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        if not await store.hold(connection, lease.run_id, lease.attempt):
+            raise Superseded
+        await _log(connection, lease, entry)
+
+    await database.transaction(work, repeatable=repeatable)
+
+
+async def record_result(database: Database, lease: Lease, entry: NewEvent) -> None:
+    """Stores the result of a call of the last answer, unless it is stored."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        if not await store.count_step(connection, lease.run_id, lease.attempt, 0, 0, 0):
+            raise Superseded
+        if not await store.has_result(connection, lease.session_id, lease.run_id, entry.data["call_id"]):
+            await _log(connection, lease, entry)
+
+    await database.transaction(work, repeatable=True)
+
+
+class CallStates(Struct, frozen=True):
+    """What is known about the calls of the last answer, besides their results."""
+
+    # The last attempt that started each call.
+    started: dict[str, int]
+    actions: list[CallAction]
+    # Tools that a person has allowed for the rest of the session.
+    remembered: frozenset[str]
+
+
+async def call_states(connection: Connection, lease: Lease, step: int) -> CallStates:
+    return CallStates(
+        await store.started_calls(connection, lease.session_id, lease.run_id),
+        await actions.actions_of_step(connection, lease.run_id, step),
+        await actions.remembered_tools(connection, lease.session_id),
+    )
+
+
+async def wait(database: Database, lease: Lease, new: Sequence[NewAction], settings: ActionSettings) -> None:
+    """Ends the attempt: the run waits until these actions have answers. It has no job and leaves its place."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        if not await store.wait(connection, lease.run_id, lease.attempt):
+            raise Superseded
+        await actions.open_actions(
+            connection,
+            session_id=lease.session_id,
+            run_id=lease.run_id,
+            workspace_id=lease.workspace_id,
+            new=new,
+            settings=settings,
+        )
+        await store.unpark_next(connection, lease.workspace_id)
+
+    await database.transaction(work, repeatable=True)
+
+
 async def finish(database: Database, lease: Lease) -> bool:
     """Ends the run. False if an input was accepted at the last moment: then the run continues."""
 
@@ -138,7 +206,7 @@ async def finish(database: Database, lease: Lease) -> bool:
         if not await store.succeed(connection, lease.run_id, lease.attempt):
             return False
         await _log(connection, lease, NewEvent(EventType.RUN_SUCCEEDED, {}))
-        await _notify_webhooks(connection, lease.workspace_id, lease.run_id, RunEvent.SUCCEEDED)
+        await _notify_webhooks(connection, lease.workspace_id, lease.run_id, WebhookEvent.RUN_SUCCEEDED)
         await _start_others(connection, lease.session_id, lease.workspace_id)
         return True
 
@@ -200,6 +268,7 @@ async def _cancel(connection: Connection, run_id: UUID, session_id: UUID, worksp
     ends = await store.cancel(connection, run_id)
     if ends is None:
         return None
+    await actions.cancel_actions(connection, session_id, run_id, workspace_id)
     discarded = await store.discard_waiting(connection, session_id, run_id, ends, "The run was cancelled.")
     data = {"discarded_input_ids": [str(input_id) for input_id in discarded]}
     await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_CANCELLED, data)])
@@ -213,6 +282,7 @@ async def cancel_all(connection: Connection, session_id: UUID, workspace_id: UUI
     with the session: nothing is added to it."""
     for run_id in await store.unfinished_of(connection, session_id):
         await store.cancel(connection, run_id)
+        await actions.cancel_actions(connection, session_id, run_id, workspace_id)
         await _after_cancellation(connection, run_id, workspace_id)
         await store.unpark_next(connection, workspace_id)
 
@@ -220,7 +290,7 @@ async def cancel_all(connection: Connection, session_id: UUID, workspace_id: UUI
 async def _after_cancellation(connection: Connection, run_id: UUID, workspace_id: UUID) -> None:
     """The worker is told by the abort of its job. Later writes of it are refused."""
     await store.abort_jobs(connection, run_id)
-    await _notify_webhooks(connection, workspace_id, run_id, RunEvent.CANCELLED)
+    await _notify_webhooks(connection, workspace_id, run_id, WebhookEvent.RUN_CANCELLED)
 
 
 async def _start_others(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
@@ -255,7 +325,7 @@ async def _fail(
     data: dict[str, Any] = {"reason": reason} | ({} if next_run_id is None else {"next_run_id": str(next_run_id)})
     data |= {"refused_by_provider": True} if refused else {}
     await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_FAILED, data)])
-    await _notify_webhooks(connection, workspace_id, run_id, RunEvent.FAILED)
+    await _notify_webhooks(connection, workspace_id, run_id, WebhookEvent.RUN_FAILED)
     if next_run_id is not None:
         await store.continue_in(connection, run_id, next_run_id)
         await store.enqueue(connection, session_id, next_run_id)
@@ -263,7 +333,7 @@ async def _fail(
     await notify(connection, event_payloads([session_id]))
 
 
-async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: RunEvent) -> None:
+async def _notify_webhooks(connection: Connection, workspace_id: UUID, run_id: UUID, event: WebhookEvent) -> None:
     wanting = await outbox.subscribers(connection, workspace_id, event)
     if not wanting:
         return

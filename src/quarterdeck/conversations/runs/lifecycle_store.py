@@ -24,7 +24,7 @@ _LEFT_OUT = "left_out"
 _FIND = "SELECT session_id, workspace_id FROM runs WHERE id = %s"
 _ACTIVE = """
 SELECT state, attempt, barren_attempts, steps, input_tokens + output_tokens,
-       coalesce(extract(epoch FROM clock_timestamp() - started_at), 0)::float8
+       coalesce(extract(epoch FROM clock_timestamp() - started_at) - waited_seconds, 0)::float8
 FROM runs WHERE id = %s AND state IN ('queued', 'running')
 """
 _ACTIVE_OF = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running', 'waiting')"
@@ -34,13 +34,14 @@ UNION ALL
 SELECT id FROM runs WHERE session_id = %s AND state = 'pending'
 """
 _START_PENDING = "SELECT start_pending_run(%s)"
-# The age of the run is computed by the database, since the clocks of workers differ.
+# The age of the run is computed by the database, since the clocks of workers differ. The time that it waited does not
+# count.
 _START = """
 UPDATE runs
 SET state = 'running', parked = false, attempt = attempt + 1, barren_attempts = barren_attempts + %s,
     started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()
 WHERE id = %s
-RETURNING attempt, extract(epoch FROM clock_timestamp() - started_at)::float8
+RETURNING attempt, (extract(epoch FROM clock_timestamp() - started_at) - waited_seconds)::float8
 """
 _WAITING = "SELECT event_id, input_id, content FROM waiting_inputs(%s, %s, %s)"
 # NULL in place of an event's id: no input is left.
@@ -81,6 +82,26 @@ _STEP = """
 UPDATE runs
 SET barren_attempts = 0, steps = steps + %s, input_tokens = input_tokens + %s, output_tokens = output_tokens + %s,
     updated_at = clock_timestamp()
+WHERE id = %s AND attempt = %s AND state = 'running'
+"""
+# Not progress: a tool that ends its worker each time must not reset barren_attempts.
+_HOLD = "UPDATE runs SET updated_at = clock_timestamp() WHERE id = %s AND attempt = %s AND state = 'running'"
+_STARTED_CALLS = """
+SELECT e.data->>'call_id', max((e.data->>'attempt')::integer) FROM session_events e
+WHERE e.session_id = %s AND e.run_id = %s AND e.type = 'tool.started' AND e.id > coalesce((
+    SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
+), 0)
+GROUP BY 1
+"""
+_HAS_RESULT = """
+SELECT FROM session_events e
+WHERE e.session_id = %s AND e.run_id = %s AND e.type = 'tool.result' AND e.data->>'call_id' = %s AND e.id > coalesce((
+    SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
+), 0)
+"""
+_WAIT = """
+UPDATE runs
+SET state = 'waiting', waiting_since = clock_timestamp(), barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
 # Besides the session's lock: an input that was accepted since the last take keeps the run active.
@@ -128,6 +149,7 @@ SELECT %s, r.session_id, r.workspace_id, 'queued', r.last_input, r.consumed_thro
 FROM runs r WHERE r.id = %s
 """
 _CONVERSATION = "SELECT run_id, type, data, record, content FROM read_conversation(%s, %s, %s, %s)"
+_TURN_TYPES = (EventType.INPUT_CONSUMED, EventType.MESSAGE, EventType.TOOL_RESULT)
 _TURNS = """
 SELECT count(*) FROM (
     SELECT type FROM session_events WHERE session_id = %s ORDER BY id DESC LIMIT %s
@@ -245,6 +267,24 @@ async def count_step(
     return (await connection.execute(_STEP, values)).rowcount == 1
 
 
+async def hold(connection: Connection, run_id: UUID, attempt: int) -> bool:
+    """Whether this attempt still drives the run."""
+    return (await connection.execute(_HOLD, (run_id, attempt))).rowcount == 1
+
+
+async def started_calls(connection: Connection, session_id: UUID, run_id: UUID) -> dict[str, int]:
+    """The calls of the last answer that were started, with the last attempt that did."""
+    return dict(await (await connection.execute(_STARTED_CALLS, (session_id, run_id, session_id))).fetchall())
+
+
+async def has_result(connection: Connection, session_id: UUID, run_id: UUID, call_id: str) -> bool:
+    return (await connection.execute(_HAS_RESULT, (session_id, run_id, call_id, session_id))).rowcount > 0
+
+
+async def wait(connection: Connection, run_id: UUID, attempt: int) -> bool:
+    return (await connection.execute(_WAIT, (run_id, attempt))).rowcount == 1
+
+
 async def succeed(connection: Connection, run_id: UUID, attempt: int) -> bool:
     return (await connection.execute(_SUCCEED, (run_id, attempt))).rowcount == 1
 
@@ -284,7 +324,7 @@ async def conversation(connection: Connection, session_id: UUID, budget_bytes: i
     assert row is not None
     hidden = rows.pop()[2] if rows and rows[-1][1] == _LEFT_OUT else 0
     entries = [Entry(*row) for row in reversed(rows)]
-    return entries, max(0, row[0] - hidden - sum(entry.type != EventType.TOOL_CALL for entry in entries))
+    return entries, max(0, row[0] - hidden - sum(entry.type in _TURN_TYPES for entry in entries))
 
 
 async def enqueue(connection: Connection, session_id: UUID, run_id: UUID) -> None:

@@ -23,13 +23,19 @@ INSERT INTO jobs.procrastinate_jobs (queue_name, task_name, lock, queueing_lock,
 SELECT queue_name, task_name, lock, queueing_lock, args, workspace_id FROM lost
 ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING
 """
-# Left by a worker that ended its run but could not finish the job, which would hold the session's lock for ever. A job
-# that waits for an ended run holds nothing, and ends with the next worker that fetches it.
+# Left by a worker that ended its run, or made it wait, but could not finish the job, which would hold the lock of the
+# session for ever. A queued run has two jobs if it waited or was handed back and the first job is left over. A job in
+# the queue holds nothing: for an ended or waiting run it ends with the next worker that fetches it.
 _DELETE_SPENT = """
 DELETE FROM jobs.procrastinate_jobs
 WHERE id IN (
     SELECT j.id FROM jobs.procrastinate_jobs j JOIN runs r ON r.id = j.queueing_lock::uuid
-    WHERE j.queue_name = 'runs' AND j.status = 'doing' AND r.finished_at < now() - interval '10 seconds'
+    WHERE j.queue_name = 'runs' AND j.status = 'doing' AND (
+        least(r.finished_at, r.waiting_since) < now() - interval '10 seconds'
+        OR (r.state = 'queued' AND r.updated_at < now() - interval '10 seconds' AND EXISTS (
+            SELECT FROM jobs.procrastinate_jobs t WHERE t.queueing_lock = j.queueing_lock AND t.status = 'todo'
+        ))
+    )
     FOR UPDATE OF j SKIP LOCKED
 )
 """

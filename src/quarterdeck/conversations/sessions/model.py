@@ -162,6 +162,7 @@ class AgentSetup(Struct, frozen=True):
     model: str | None
     instructions: str | None
     settings: ModelOptions
+    client_tools: list[ToolSpec]
 
 
 class LogEntry(Struct, frozen=True):

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from quarterdeck.agents.catalog import ModelCatalog
-from quarterdeck.agents.model import ModelFailure
+from quarterdeck.agents.model import ModelFailure, ToolRule
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.changes.perform import Changes, Made
@@ -211,6 +211,11 @@ async def prevent_deletion(connection: Connection, session_id: UUID) -> None:
     """Until the transaction ends. For callers that add rows which refer to the session."""
     if not await store.prevent_deletion(connection, session_id):
         raise errors.not_found("session")
+
+
+async def tool_policy(connection: Connection, session_id: UUID) -> dict[str, ToolRule] | None:
+    """None if there is no such session."""
+    return await store.tool_policy(connection, session_id)
 
 
 async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup | None:

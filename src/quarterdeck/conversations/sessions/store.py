@@ -40,7 +40,8 @@ SET title = %s, model = %s, instructions = %s, settings = %s, tool_policy = %s, 
     archived_at = %s, revision = %s
 WHERE workspace_id = %s AND id = %s
 """
-_AGENT_SETUP = "SELECT model, instructions, settings FROM sessions WHERE id = %s"
+_TOOL_POLICY = "SELECT tool_policy FROM sessions WHERE id = %s"
+_AGENT_SETUP = "SELECT model, instructions, settings, client_tools FROM sessions WHERE id = %s"
 # The weakest lock that conflicts with a deletion.
 _PREVENT_DELETION = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
 _GET = """
@@ -223,9 +224,19 @@ async def purge(connection: Connection, session_id: UUID, batch: int) -> bool:
     return True
 
 
+async def tool_policy(connection: Connection, session_id: UUID) -> dict[str, ToolRule] | None:
+    row = await (await connection.execute(_TOOL_POLICY, (session_id,))).fetchone()
+    return None if row is None else msgspec.convert(row[0], dict[str, ToolRule])
+
+
 async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup | None:
     row = await (await connection.execute(_AGENT_SETUP, (session_id,))).fetchone()
-    return None if row is None else AgentSetup(row[0], row[1], msgspec.convert(row[2], ModelOptions))
+    if row is None:
+        return None
+    model, instructions, settings, client_tools = row
+    return AgentSetup(
+        model, instructions, msgspec.convert(settings, ModelOptions), msgspec.convert(client_tools, list[ToolSpec])
+    )
 
 
 async def _add_skills(connection: Connection, session_id: UUID, skills: list[SessionSkill]) -> None:

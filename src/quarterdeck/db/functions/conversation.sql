@@ -84,7 +84,12 @@ BEGIN
         SELECT e.id, e.run_id, e.type, e.data, e.record, e.input_event_id
         FROM session_events e
         WHERE e.session_id = target_session_id AND e.id >= first_event_id
-          AND e.type IN ('input.consumed', 'message', 'tool.call', 'tool.result', 'run.failed', 'run.cancelled')
+          AND (
+              e.type IN ('input.consumed', 'message', 'tool.call', 'tool.started', 'tool.result', 'run.failed',
+                         'run.cancelled')
+              -- A call that the caller of the API may carry out.
+              OR (e.type = 'action.required' AND e.data->>'kind' = 'tool_result')
+          )
         ORDER BY e.id DESC
     LOOP
         IF event.type IN ('run.failed', 'run.cancelled') THEN
@@ -146,7 +151,7 @@ BEGIN
                 used_bytes := used_bytes + octet_length(event.data->>'text');
                 in_step := true;
             ELSE
-                -- A call: the record of its message contains it.
+                -- A call: the record of its message contains it. Or the start of a call.
                 in_step := true;
         END CASE;
         used_bytes := used_bytes + overhead_bytes;

@@ -56,10 +56,11 @@ CREATE TABLE actions (
     CHECK ((state = 'open') = (resolved_at IS NULL)),
     CHECK ((state = 'resolved') = (resolution IS NOT NULL))
 );
-CREATE UNIQUE INDEX actions_page ON actions (workspace_id, id);
-CREATE INDEX actions_open_page ON actions (workspace_id, id) WHERE state = 'open';
-CREATE INDEX actions_of_session ON actions (session_id, id);
-CREATE INDEX actions_of_run ON actions (run_id);
+-- For lists with any filter: a page takes a few rows from each of the 16 combinations of state and kind.
+CREATE INDEX actions_page ON actions (workspace_id, state, kind, id);
+CREATE INDEX actions_of_session ON actions (session_id, state, kind, id);
+CREATE INDEX actions_of_run ON actions (run_id, step);
+CREATE INDEX actions_remembered ON actions (session_id, tool) WHERE resolution->>'remember' = 'session';
 CREATE INDEX actions_due ON actions (expires_at) WHERE state = 'open';
 
 ALTER TABLE sessions

@@ -1,0 +1,36 @@
+"""Arguments of tool calls, as models write them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from quarterdeck.agents.model import MALFORMED_ARGUMENTS
+from quarterdeck.core.text_types import storable
+
+_MALFORMED_CHARACTERS = 2000
+# JSON is decoded recursively, and the possible depth depends on the stack: a document that a worker can decode may be
+# too deep for an API process. No tool needs arguments this deep.
+MAX_LEVELS = 100
+
+
+def read_arguments(written: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    if not written:
+        return {}
+    try:
+        # Nearly all providers send text. The round trip turns other mappings into plain JSON.
+        text = written if isinstance(written, str) else msgspec.json.encode(written)
+        arguments = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
+        arguments = None
+    if not isinstance(arguments, dict) or is_deeper(arguments, MAX_LEVELS) or "\\u0000" in str(written):
+        return {MALFORMED_ARGUMENTS: storable(str(written)[:_MALFORMED_CHARACTERS])}
+    return arguments
+
+
+def is_deeper(value: Any, levels: int) -> bool:
+    """Whether the value is nested deeper than `levels`."""
+    if not isinstance(value, dict | list):
+        return False
+    items = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(is_deeper(item, levels - 1) for item in items)

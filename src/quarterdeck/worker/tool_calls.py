@@ -1,0 +1,190 @@
+"""Decides what happens to an open tool call: carry it out, answer it, or wait for a person or the caller.
+
+A pure function of the log and the answers. So every attempt decides the same, whatever happened to the one before it.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID, uuid5
+
+import msgspec
+from msgspec import Struct
+
+from quarterdeck.agents.model import MALFORMED_ARGUMENTS, ToolCall, ToolRule
+from quarterdeck.agents.tools import Tool
+from quarterdeck.conversations.actions.model import ActionKind, ActionState, CallAction, Decision, NewAction
+from quarterdeck.core.settings import UnknownOutcome
+from quarterdeck.skills.model import shown
+
+_OUTCOME_UNKNOWN = (
+    "The outcome of this call is unknown: the worker that carried it out was lost. It may have taken effect."
+)
+_NOT_REPEATED = "An earlier try of this call may have taken effect."
+
+
+class CarryOut(Struct, frozen=True):
+    arguments: dict[str, Any]
+    # Told to the model with the result. None: the arguments are those of the model.
+    notice: str | None = None
+
+
+class Answer(Struct, frozen=True):
+    """The result of the call is known without carrying it out."""
+
+    content: str
+
+
+class Wait(Struct, frozen=True):
+    action: NewAction
+
+
+NextStep = CarryOut | Answer | Wait
+
+
+class CallState(Struct, frozen=True):
+    """The log and the actions of one open call. None: there is no such event or action."""
+
+    # The last attempt that started to carry out the call.
+    started_by: int | None = None
+    approval: CallAction | None = None
+    tool_result: CallAction | None = None
+    # Of the attempt `started_by`.
+    unknown_outcome: CallAction | None = None
+
+
+class Rules(Struct, frozen=True):
+    """What applies to all calls of the tool. `rule` is ignored for a tool that is not offered."""
+
+    rule: ToolRule
+    # A person allowed the tool for the rest of the session.
+    is_remembered: bool
+    on_unknown_outcome: UnknownOutcome
+
+
+def key_of(run_id: UUID, step: int, call_id: str) -> str:
+    """Providers may repeat call ids, so the number of the answer is part of the key."""
+    return str(uuid5(run_id, f"{step}:{call_id}"))
+
+
+def state_of(call_id: str, started: dict[str, int], actions: Iterable[CallAction]) -> CallState:
+    """`started`: the last attempt that started each call. `actions`: those of all calls of the step."""
+    started_by = started.get(call_id)
+    found: dict[ActionKind, CallAction] = {}
+    for action in actions:
+        is_earlier_try = action.kind is ActionKind.UNKNOWN_OUTCOME and action.attempt != started_by
+        if action.call_id == call_id and not is_earlier_try:
+            found[action.kind] = action
+    return CallState(
+        started_by,
+        found.get(ActionKind.APPROVAL),
+        found.get(ActionKind.TOOL_RESULT),
+        found.get(ActionKind.UNKNOWN_OUTCOME),
+    )
+
+
+def decide(call: ToolCall, step: int, tool: Tool | None, rules: Rules, state: CallState) -> NextStep:
+    # First: whatever the policy says now, a call that may have taken effect is not answered as if it had not.
+    if state.started_by is not None and not (tool is not None and tool.is_repeatable):
+        settled = _unknown_outcome(call, step, rules, state)
+        if settled is not None:
+            return settled
+    if tool is None:
+        return Answer(f'Error: there is no tool "{shown(call.name)}".')
+    if MALFORMED_ARGUMENTS in call.arguments:
+        return Answer("Error: the arguments of this call are not a JSON object. Call the tool again.")
+    refused = _refusal(call, step, rules, state)
+    if refused is not None:
+        return refused
+    arguments = _arguments(call, state)
+    notice = None if arguments == call.arguments else f"Carried out with changed arguments: {_json(arguments)}"
+    if tool.carry_out is None:
+        return _clients_result(call, step, notice, state)
+    return CarryOut(arguments, notice)
+
+
+def _refusal(call: ToolCall, step: int, rules: Rules, state: CallState) -> NextStep | None:
+    """None: the call may be carried out."""
+    if rules.rule is ToolRule.DENY:
+        denied = "Denied: the policy of this session does not allow this tool."
+        return Answer(denied if state.started_by is None else f"{denied} {_NOT_REPEATED}")
+    approval = state.approval
+    if approval is not None:
+        # Before the rule and what is remembered: a person decided about this very call.
+        return _denial(approval)
+    if rules.rule is ToolRule.ALLOW or rules.is_remembered:
+        return None
+    return Wait(_action(ActionKind.APPROVAL, call, step, call.arguments, f"The model wants to call {call.name}."))
+
+
+def _denial(approval: CallAction) -> Answer | None:
+    if approval.state is not ActionState.RESOLVED:
+        return Answer("Denied: nobody approved this call in time.")
+    resolution = approval.resolution or {}
+    if resolution.get("decision") == Decision.ALLOW:
+        return None
+    message = resolution.get("message")
+    return Answer(f"Denied: {message}" if message else "Denied: a person did not allow this call.")
+
+
+def _clients_result(call: ToolCall, step: int, notice: str | None, state: CallState) -> NextStep:
+    action = state.tool_result
+    if action is None:
+        reason = f"The caller carries out {call.name}."
+        return Wait(_action(ActionKind.TOOL_RESULT, call, step, _arguments(call, state), reason))
+    if action.state is not ActionState.RESOLVED:
+        return Answer("Error: nobody answered this call in time.")
+    resolution = action.resolution or {}
+    content = _text(resolution.get("result"))
+    if resolution.get("is_error"):
+        content = f"Error: {content}"
+    return Answer(content if notice is None else f"{notice}\n\n{content}")
+
+
+def _unknown_outcome(call: ToolCall, step: int, rules: Rules, state: CallState) -> NextStep | None:
+    """None: it is to be carried out again."""
+    action = state.unknown_outcome
+    if action is None:
+        if rules.on_unknown_outcome is UnknownOutcome.TELL_MODEL:
+            return Answer(_OUTCOME_UNKNOWN)
+        reason = f"The worker that carried out {call.name} was lost. The call may have taken effect."
+        arguments = _arguments(call, state)
+        return Wait(_action(ActionKind.UNKNOWN_OUTCOME, call, step, arguments, reason, state.started_by))
+    if action.state is not ActionState.RESOLVED:
+        return Answer(_OUTCOME_UNKNOWN)
+    resolution = action.resolution or {}
+    match resolution.get("decision"):
+        case Decision.RETRY:
+            return None
+        case Decision.DONE:
+            return Answer(_text(resolution.get("result", "It was carried out.")))
+        case _:
+            return Answer(f"Error: {_text(resolution.get('result', 'it was not carried out.'))}")
+
+
+def _action(
+    kind: ActionKind, call: ToolCall, step: int, arguments: dict[str, Any], reason: str, attempt: int | None = None
+) -> NewAction:
+    return NewAction(
+        kind=kind,
+        reason=reason,
+        step=step,
+        call_id=call.id,
+        tool=call.name,
+        arguments=arguments,
+        attempt=attempt,
+    )
+
+
+def _arguments(call: ToolCall, state: CallState) -> dict[str, Any]:
+    """Those of the model, or those that a person put in their place."""
+    resolution = state.approval.resolution if state.approval is not None else None
+    changed: dict[str, Any] | None = (resolution or {}).get("arguments")
+    return call.arguments if changed is None else changed
+
+
+def _text(result: Any) -> str:
+    return result if isinstance(result, str) else _json(result)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,125 @@
+"""Carries out the open tool calls of a run, as far as worker/tool_calls.py lets it."""
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from quarterdeck.agents.model import ToolCall, ToolResult, ToolRule
+from quarterdeck.agents.policy import rule_of
+from quarterdeck.agents.tools import CallContext, Effect, Refusal, Tool, Toolbox, bounded_text
+from quarterdeck.conversations.actions.model import NewAction
+from quarterdeck.conversations.events.model import EventType, NewEvent
+from quarterdeck.conversations.runs import lifecycle
+from quarterdeck.conversations.runs.lifecycle import CallStates, Lease, Superseded
+from quarterdeck.conversations.sessions import service as sessions
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.logging import fields, log
+from quarterdeck.core.settings import UnknownOutcome
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.worker import journal
+from quarterdeck.worker.tool_calls import Answer, CarryOut, NextStep, Rules, Wait, decide, key_of, state_of
+
+_MIN_PAUSE_SECONDS = 0.2
+_MAX_PAUSE_SECONDS = 5.0
+
+
+class _Known(Struct, frozen=True):
+    """The state of the calls, and the policy of the session at this moment."""
+
+    states: CallStates
+    policy: dict[str, ToolRule]
+
+
+class ToolRunner:
+    def __init__(
+        self, database: Database, lease: Lease, tools: Toolbox, on_unknown_outcome: UnknownOutcome, result_bytes: int
+    ) -> None:
+        self._database = database
+        self._lease = lease
+        self._tools = tools
+        self._on_unknown_outcome = on_unknown_outcome
+        self._result_bytes = result_bytes
+
+    async def run(self, calls: Sequence[ToolCall], step: int) -> tuple[list[ToolResult], list[NewAction]]:
+        """The results, which are stored, and the actions that the other calls need. Each result is stored by itself:
+        after a crash only the calls without a stored result are looked at again."""
+        known = await self._read(step)
+        results: list[ToolResult] = []
+        actions: list[NewAction] = []
+        for call in calls:
+            next_step = self._decide(call, step, known)
+            if isinstance(next_step, CarryOut):
+                next_step = await self._carry_out(call, step, next_step, known)
+            if isinstance(next_step, Wait):
+                actions.append(next_step.action)
+                continue
+            assert isinstance(next_step, Answer)
+            result = ToolResult(call.id, call.name, next_step.content)
+            await self._store(result)
+            results.append(result)
+        return results, actions
+
+    async def _read(self, step: int) -> _Known:
+        async def read(connection: Connection) -> _Known:
+            policy = await sessions.tool_policy(connection, self._lease.session_id)
+            if policy is None:
+                raise Superseded
+            return _Known(await lifecycle.call_states(connection, self._lease, step), policy)
+
+        return await self._database.read(read)
+
+    def _decide(self, call: ToolCall, step: int, known: _Known) -> NextStep:
+        tool = self._tools.find(call.name)
+        rules = Rules(
+            ToolRule.DENY if tool is None else rule_of(tool, known.policy),
+            call.name in known.states.remembered,
+            self._on_unknown_outcome,
+        )
+        next_step = decide(call, step, tool, rules, state_of(call.id, known.states.started, known.states.actions))
+        if isinstance(next_step, Answer):
+            data = next_step.content.encode()
+            return Answer(bounded_text(data, len(data), self._result_bytes))
+        return next_step
+
+    async def _carry_out(self, call: ToolCall, step: int, order: CarryOut, known: _Known) -> NextStep:
+        tool = self._tools.find(call.name)
+        assert tool is not None
+        context = CallContext(key_of(self._lease.run_id, step, call.id))
+        if tool.effect is not Effect.READS:
+            await self._store_start(call, context)
+        content = await self._content(tool, order, context)
+        if content is None:
+            states = replace(known.states, started=known.states.started | {call.id: self._lease.attempt})
+            return self._decide(call, step, replace(known, states=states))
+        return Answer(content if order.notice is None else f"{order.notice}\n\n{content}")
+
+    async def _content(self, tool: Tool, order: CarryOut, context: CallContext) -> str | None:
+        """None: the tool failed, and may have taken effect."""
+        assert tool.carry_out is not None
+        try:
+            return await tool.carry_out(order.arguments, context)
+        except Refusal as refusal:
+            return f"Error: {refusal}"
+        except (Superseded, ServiceError):
+            raise
+        except Exception as fault:
+            log.warning("a tool failed", exc_info=fault, extra=fields(tool=tool.name, run_id=self._lease.run_id))
+            return "Error: the tool failed." if tool.is_repeatable else None
+
+    async def _store_start(self, call: ToolCall, context: CallContext) -> None:
+        """Also the fence: an attempt that has lost the run fails here, before the call."""
+        data = {"call_id": call.id, "name": call.name, "key": context.key, "attempt": self._lease.attempt}
+        await lifecycle.append(self._database, self._lease, NewEvent(EventType.TOOL_STARTED, data), repeatable=True)
+
+    async def _store(self, result: ToolResult) -> None:
+        """Tries until the database is back or another attempt has the run: a lost result is an unknown outcome."""
+        pause_seconds = _MIN_PAUSE_SECONDS
+        while True:
+            try:
+                return await lifecycle.record_result(self._database, self._lease, journal.entry_of(result))
+            except ServiceError as fault:
+                log.warning("a result could not be stored", exc_info=fault, extra=fields(run_id=self._lease.run_id))
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, _MAX_PAUSE_SECONDS)
