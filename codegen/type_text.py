@@ -165,7 +165,10 @@ def _docstring(record: type) -> list[str]:
 
 def _field_lines(field: msgspec.structs.FieldInfo, hint: Any, types: TypeText) -> list[str]:
     default = default_text(field)
-    if default == "UNSET":
+    if isinstance(field.default, Struct):
+        assert field.default == type(field.default)(), f"no source text for {field.default}"
+        default = f"{client_name(type(field.default))}()"
+    elif default == "UNSET":
         types.use("msgspec", "UNSET")
     lines = [f"    {field.name}: {types.of(hint)}" + ("" if default is None else f" = {default}")]
     description = _description(hint)
@@ -183,8 +186,10 @@ def _description(hint: Any) -> str | None:
 
 
 def default_text(field: msgspec.structs.FieldInfo) -> str | None:
-    """None: the field is required. A list or a choice that the server fills in by default is simply not sent."""
-    if field.default_factory is not NODEFAULT or field.default is UNSET or isinstance(field.default, enum.StrEnum):
+    """None: the field is required. A list, record or choice that the server fills in by default is simply not sent."""
+    if field.default_factory is not NODEFAULT or field.default is UNSET:
+        return "UNSET"
+    if isinstance(field.default, (enum.StrEnum, Struct)):
         return "UNSET"
     if field.default is NODEFAULT:
         return None

@@ -36,6 +36,30 @@ async def test_a_revoked_token_ends_at_once_and_stays_listed(world: World) -> No
     assert listed[kept["id"]]["revoked_at"] is None
 
 
+async def test_a_token_has_a_label_and_may_resolve(world: World) -> None:
+    session_id = await world.new_session()
+    path = f"/v1/sessions/{session_id}/tokens"
+    plain = (await world.post(path, {})).json()
+    assert (plain["label"], plain["may_resolve"]) == (None, False)
+    created = (await world.post(path, {"label": "support widget", "may_resolve": True})).json()
+    listed = (await world.get(path)).json()["items"][0]
+    assert listed == {name: value for name, value in created.items() if name != "token"}
+    assert (listed["label"], listed["may_resolve"]) == ("support widget", True)
+    entry = (await world.get("/v1/audit-events?limit=1")).json()["items"][0]
+    assert entry["detail"] == {
+        "session_id": session_id,
+        "prefix": created["prefix"],
+        "label": "support widget",
+        "may_resolve": True,
+    }
+    assert (await world.get("/v1/whoami", key=created["token"])).json()["label"] == "support widget"
+    for bad in ({"label": "two\nlines"}, {"label": "x" * 201}, {"may_resolve": "yes"}, {"may_resolve": None}):
+        assert error_of(await world.post(path, bad)) == (400, "invalid_request"), bad
+    # It gains nothing else.
+    for refused in (await world.get(path, key=created["token"]), await world.post(path, {}, key=created["token"])):
+        assert error_of(refused) == (404, "not_found")
+
+
 async def test_a_token_is_found_by_its_own_session_only(world: World) -> None:
     session_id, other = await world.new_session(), await world.new_session()
     token = (await world.post(f"/v1/sessions/{session_id}/tokens", {})).json()

@@ -70,6 +70,8 @@ def _own_credentials() -> Iterator[StoreCall]:
     yield lambda c, a, b: access.block(c, [a.key])
     yield lambda c, a, b: access.caller(c, by_key)
     yield lambda c, a, b: access.caller(c, by_token)
+    yield lambda c, a, b: access.caller_of(c, by_key)
+    yield lambda c, a, b: access.caller_of(c, by_token)
     yield lambda c, a, b: c.execute(last_used._FLUSH, ([a.key], [datetime.now(UTC)]))
 
 
@@ -89,7 +91,9 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: events.heads(c, [a.session])
     yield lambda c, a, b: receipts.lock(c, claim)
     yield lambda c, a, b: receipts.save(c, claim, b"{}")
-    yield lambda c, a, b: session_tokens.add(c, NewSessionToken(new_id(), a.session, a.key, b"x" * 32, "x", until))
+    yield lambda c, a, b: session_tokens.add(
+        c, NewSessionToken(new_id(), a.session, a.key, b"x" * 32, "x", "label", True, until)
+    )
     yield lambda c, a, b: sessions.add(c, new_id(), a.workspace, session, a.user)
     yield lambda c, a, b: visibility_store.workspace_of(c, a.session)
     yield lambda c, a, b: sessions.prevent_deletion(c, a.session)

@@ -34,6 +34,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "auth/store _HOLD_API_KEYS_EXCLUSIVELY",
         "auth/store _KEY_CALLER",
         "auth/store _TOKEN_CALLER",
+        "auth/store _CALLER_OF",
         "auth/last_used _FLUSH",
     ),
     "a lock: returns and changes nothing": (

@@ -9,6 +9,7 @@ from quarterdeck.agents import examples as agents
 from quarterdeck.api_keys import examples as api_keys
 from quarterdeck.audit import examples as audit
 from quarterdeck.auth import examples as auth
+from quarterdeck.conversations.actions import examples as actions
 from quarterdeck.conversations.events import examples as events
 from quarterdeck.conversations.runs import examples as runs
 from quarterdeck.conversations.session_tokens import examples as session_tokens
@@ -18,6 +19,7 @@ from quarterdeck.webhooks import examples as webhooks
 from quarterdeck.workspaces import examples as workspaces
 
 _PACKAGES = (
+    actions,
     activity,
     agents,
     api_keys,

@@ -35,6 +35,7 @@ _SCHEMAS = "#/components/schemas/{name}"
 _TAGS = {
     "sessions": ("Sessions", "Conversations with an agent."),
     "runs": ("Runs", "An agent working on inputs of a session. A session has at most one active run."),
+    "actions": ("Actions", "What runs wait for: approvals, results of tools that the caller carries out, and limits."),
     "models": ("Models", "The language models that sessions can use."),
     "whoami": ("Caller", "The credential of the request."),
     "api-keys": ("API keys", "Credentials of a workspace. A secret is shown only once, when the key is created."),
@@ -43,7 +44,7 @@ _TAGS = {
     "activity": ("Activity", "Statistics of a workspace, for charts."),
     "audit-events": ("Audit log", "Who changed what, when and from where."),
     "skills": ("Skills", "Bundles of files for agents, in immutable numbered versions."),
-    "webhooks": ("Webhooks", "Notifications to other systems about ended runs."),
+    "webhooks": ("Webhooks", "Notifications to other systems about ended runs and about actions."),
 }
 
 

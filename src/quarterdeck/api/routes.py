@@ -5,6 +5,7 @@ from quarterdeck.agents.http import list_models
 from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys, revoke_api_key, rotate_api_key
 from quarterdeck.audit.http import list_audit_events
 from quarterdeck.auth.http import whoami
+from quarterdeck.conversations.actions.http import get_action, list_actions, resolve_action
 from quarterdeck.conversations.events.http import list_session_events
 from quarterdeck.conversations.runs.http import (
     cancel_run,
@@ -73,6 +74,9 @@ OPERATIONS = (
     at("GET", "/v1/runs/{run_id}", get_run),
     at("POST", "/v1/runs/{run_id}/cancel", cancel_run),
     at("POST", "/v1/runs/{run_id}/retry", retry_run),
+    at("GET", "/v1/actions", list_actions),
+    at("GET", "/v1/actions/{action_id}", get_action),
+    at("POST", "/v1/actions/{action_id}/resolve", resolve_action),
     at("GET", "/v1/models", list_models),
     at("GET", "/v1/whoami", whoami),
     at("GET", "/v1/api-keys", list_api_keys),

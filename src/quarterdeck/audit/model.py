@@ -11,6 +11,7 @@ from quarterdeck.core.text_types import Moment
 
 
 class ObjectType(StrEnum):
+    ACTION = "action"
     API_KEY = "api_key"
     MEMBER = "member"
     RUN = "run"

@@ -21,7 +21,7 @@ class CallerBody(Struct, frozen=True, kw_only=True):
     kind: CallerKind
     id: Annotated[UUID, Meta(description="ID of the key or token.")]
     prefix: Annotated[str, Meta(description="Marker, environment and eight characters of the secret.")]
-    label: Annotated[str | None, Meta(description="Label of the key. null for a token.")]
+    label: Annotated[str | None, Meta(description="null: a token without a label.")]
     permissions: Annotated[list[Permission], Meta(description="Empty for a token, which can access only its session.")]
     workspace_id: UUID
     workspace_name: str

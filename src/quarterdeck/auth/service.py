@@ -1,10 +1,10 @@
-"""whoami: describes the calling credential."""
+"""Describes the calling credential: for whoami, and for the log of a session."""
 
 from quarterdeck.auth import store
 from quarterdeck.auth.access import Access
 from quarterdeck.auth.model import CallerBody
 from quarterdeck.core import errors
-from quarterdeck.core.actors import Principal
+from quarterdeck.core.actors import Caller, Principal
 from quarterdeck.core.call import Call
 from quarterdeck.db.database import Connection
 
@@ -23,3 +23,11 @@ async def whoami(access: Access, call: Call[None]) -> CallerBody:
         return caller
 
     return await access.read(call, lookup, None, show)
+
+
+async def caller_of(connection: Connection, principal: Principal) -> Caller:
+    """The caller as the session's log names it."""
+    caller = await store.caller_of(connection, principal)
+    if caller is None:
+        raise errors.unauthorized()
+    return caller

@@ -4,14 +4,19 @@ from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
+import msgspec
+
 from quarterdeck.auth.model import CallerBody, CallerKind
-from quarterdeck.core.actors import ActorBody, Credential, CredentialKind, Permission, Principal
+from quarterdeck.core.actors import ActorBody, Caller, Credential, CredentialKind, Permission, Principal
 from quarterdeck.db.database import Connection
 
 _FIND = """
-SELECT secret_hash, workspace_id, api_key_id, user_id, scope_id, permissions, expires_at, session_id, session_token_id
-FROM find_principals(%b)
+SELECT p.secret_hash, p.workspace_id, p.api_key_id, p.user_id, p.scope_id, p.permissions, p.expires_at, p.session_id,
+       p.session_token_id,
+       coalesce((SELECT t.may_resolve FROM session_tokens t WHERE t.id = p.session_token_id), false)
+FROM find_principals(%b) p
 """
+_CALLER_OF = "SELECT caller FROM caller_of(%s, %s)"
 # Advisory locks instead of row locks: shared row locks are granted to newcomers before a waiting exclusive lock, so a
 # key in constant use could never be revoked.
 _HOLD_API_KEYS = """
@@ -33,7 +38,7 @@ FROM api_keys k JOIN workspaces w ON w.id = k.workspace_id JOIN users u ON u.id 
 WHERE k.id = %s
 """
 _TOKEN_CALLER = """
-SELECT t.prefix, NULL, w.name, u.id, u.display_name, u.email
+SELECT t.prefix, t.label, w.name, u.id, u.display_name, u.email
 FROM session_tokens t
 JOIN api_keys k ON k.id = t.api_key_id
 JOIN workspaces w ON w.id = k.workspace_id
@@ -76,9 +81,19 @@ def _principal(
     expires_at: datetime | None,
     session_id: UUID | None,
     session_token_id: UUID | None,
+    may_resolve: bool,
 ) -> Principal:
     held = frozenset(map(Permission, permissions))
-    return Principal(workspace_id, api_key_id, user_id, scope_id, held, expires_at, session_id, session_token_id)
+    return Principal(
+        workspace_id, api_key_id, user_id, scope_id, held, expires_at, session_id, session_token_id, may_resolve
+    )
+
+
+async def caller_of(connection: Connection, principal: Principal) -> Caller | None:
+    """None: the token was deleted with its session just now."""
+    values = (principal.api_key_id, principal.session_token_id)
+    row = await (await connection.execute(_CALLER_OF, values)).fetchone()
+    return None if row is None else msgspec.convert(row[0], Caller)
 
 
 async def caller(connection: Connection, principal: Principal) -> CallerBody | None:

@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
 from quarterdeck.client.async_connection import AsyncConnection
 from quarterdeck.client.models import (
+    ActionBody,
+    ActionPage,
     ActivityBody,
     ApiKeyBody,
     ApiKeyPage,
@@ -19,8 +21,10 @@ from quarterdeck.client.models import (
     CreatedApiKeyBody,
     CreatedSessionTokenBody,
     CreatedWebhookBody,
+    Decision,
     Delivery,
     EventPage,
+    Limits,
     ListedSession,
     MemberBody,
     MemberPage,
@@ -28,7 +32,6 @@ from quarterdeck.client.models import (
     ModelOptions,
     Permission,
     RunBody,
-    RunEvent,
     RunPage,
     SessionBody,
     SessionPage,
@@ -42,9 +45,12 @@ from quarterdeck.client.models import (
     SkillVersionItem,
     SkillVersionPage,
     SubmitKindBody,
+    ToolRule,
+    ToolSpec,
     WebhookBody,
     WebhookDeliveryBody,
     WebhookDeliveryPage,
+    WebhookEvent,
     WebhookPage,
     WorkspaceBody,
 )
@@ -67,6 +73,7 @@ from quarterdeck.client.operations import (
     DOWNLOAD_SKILL_FILE,
     EXPORT_SESSION,
     FORK_SESSION,
+    GET_ACTION,
     GET_ACTIVITY,
     GET_API_KEY,
     GET_RUN,
@@ -75,6 +82,7 @@ from quarterdeck.client.operations import (
     GET_SKILL_VERSION,
     GET_WEBHOOK,
     GET_WORKSPACE,
+    LIST_ACTIONS,
     LIST_API_KEYS,
     LIST_AUDIT_EVENTS,
     LIST_MEMBERS,
@@ -89,6 +97,7 @@ from quarterdeck.client.operations import (
     LIST_WEBHOOKS,
     PUSH_SKILL_VERSION,
     REDELIVER_WEBHOOK,
+    RESOLVE_ACTION,
     RETRY_RUN,
     REVOKE_API_KEY,
     REVOKE_SESSION_TOKEN,
@@ -198,6 +207,9 @@ class AsyncMethods(AsyncConnection):
         instructions: str | None = None,
         skills: list[SessionSkill] | UnsetType = UNSET,
         settings: ModelOptions | None = None,
+        tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
+        client_tools: list[ToolSpec] | UnsetType = UNSET,
+        limits: Limits | UnsetType = UNSET,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> SessionBody:
@@ -207,7 +219,16 @@ class AsyncMethods(AsyncConnection):
             SessionBody,
             {},
             {},
-            {"title": title, "model": model, "instructions": instructions, "skills": skills, "settings": settings},
+            {
+                "title": title,
+                "model": model,
+                "instructions": instructions,
+                "skills": skills,
+                "settings": settings,
+                "tool_policy": tool_policy,
+                "client_tools": client_tools,
+                "limits": limits,
+            },
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )
@@ -225,6 +246,9 @@ class AsyncMethods(AsyncConnection):
         instructions: str | UnsetType | None = UNSET,
         skills: list[SessionSkill] | UnsetType = UNSET,
         settings: ChangeSettings | UnsetType = UNSET,
+        tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
+        client_tools: list[ToolSpec] | UnsetType = UNSET,
+        limits: Limits | UnsetType = UNSET,
         archived: bool | UnsetType = UNSET,
         if_match: IfMatch | None = None,
         idempotency_key: str | None = None,
@@ -246,6 +270,9 @@ class AsyncMethods(AsyncConnection):
                 "instructions": instructions,
                 "skills": skills,
                 "settings": settings,
+                "tool_policy": tool_policy,
+                "client_tools": client_tools,
+                "limits": limits,
                 "archived": archived,
             },
             if_match=if_match,
@@ -353,6 +380,8 @@ class AsyncMethods(AsyncConnection):
         session_id: Id,
         *,
         expires_at: datetime | None = None,
+        label: str | None = None,
+        may_resolve: bool = False,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> CreatedSessionTokenBody:
@@ -365,7 +394,7 @@ class AsyncMethods(AsyncConnection):
             CreatedSessionTokenBody,
             {"session_id": session_id},
             {},
-            {"expires_at": expires_at},
+            {"expires_at": expires_at, "label": label, "may_resolve": may_resolve},
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )
@@ -468,6 +497,101 @@ class AsyncMethods(AsyncConnection):
         """
         return await self._call(
             RETRY_RUN, RunBody, {"run_id": run_id}, {}, idempotency_key=idempotency_key, workspace_id=workspace_id
+        )
+
+    async def list_actions(
+        self,
+        *,
+        state: Literal["open", "resolved", "expired", "cancelled"] | None = None,
+        kind: Literal["approval", "tool_result", "unknown_outcome", "budget"] | None = None,
+        session_id: Id | None = None,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> ActionPage:
+        """List actions.
+
+        What the runs of the workspace wait for, and what they have waited for. One page per call, newest first unless
+        order=asc. A page may hold fewer actions than `limit`. A session token needs `may_resolve` and sees the actions
+        of its session; other tokens get 404.
+        """
+        return await self._call(
+            LIST_ACTIONS,
+            ActionPage,
+            {},
+            {"state": state, "kind": kind, "session_id": session_id, "limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_actions(
+        self,
+        *,
+        state: Literal["open", "resolved", "expired", "cancelled"] | None = None,
+        kind: Literal["approval", "tool_result", "unknown_outcome", "budget"] | None = None,
+        session_id: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> AsyncIterator[ActionBody]:
+        """Iterate over all items of `list_actions`. Pages are fetched as needed."""
+        return walk_async(
+            lambda after: self.list_actions(
+                state=state,
+                kind=kind,
+                session_id=session_id,
+                workspace_id=workspace_id,
+                limit=page_size,
+                after=after,
+                order=order,
+            )
+        )
+
+    async def get_action(self, action_id: Id, *, workspace_id: Id | None = None) -> ActionBody:
+        """Get an action.
+
+        A session token needs `may_resolve` and sees the actions of its session; other tokens get 404.
+        """
+        return await self._call(GET_ACTION, ActionBody, {"action_id": action_id}, {}, workspace_id=workspace_id)
+
+    async def resolve_action(
+        self,
+        action_id: Id,
+        *,
+        decision: Decision | UnsetType = UNSET,
+        message: str | UnsetType = UNSET,
+        arguments: dict[str, Any] | UnsetType = UNSET,
+        remember: Literal["session"] | UnsetType = UNSET,
+        result: Any | UnsetType = UNSET,
+        is_error: bool | UnsetType = UNSET,
+        max_cost_usd: float | UnsetType = UNSET,
+        max_tokens: int | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> ActionBody:
+        """Resolve an action.
+
+        Answers an open action. The run continues when none of its actions is open. The first answer counts; the same
+        answer again changes nothing. A session token needs `may_resolve` and sees the actions of its session; other
+        tokens get 404.
+        """
+        return await self._call(
+            RESOLVE_ACTION,
+            ActionBody,
+            {"action_id": action_id},
+            {},
+            {
+                "decision": decision,
+                "message": message,
+                "arguments": arguments,
+                "remember": remember,
+                "result": result,
+                "is_error": is_error,
+                "max_cost_usd": max_cost_usd,
+                "max_tokens": max_tokens,
+            },
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
         )
 
     async def list_models(self, *, workspace_id: Id | None = None) -> ModelList:
@@ -851,7 +975,16 @@ class AsyncMethods(AsyncConnection):
         *,
         action: str | None = None,
         object_type: Literal[
-            "api_key", "member", "run", "session", "session_token", "skill", "skill_version", "webhook", "workspace"
+            "action",
+            "api_key",
+            "member",
+            "run",
+            "session",
+            "session_token",
+            "skill",
+            "skill_version",
+            "webhook",
+            "workspace",
         ]
         | None = None,
         object_id: Id | None = None,
@@ -891,7 +1024,16 @@ class AsyncMethods(AsyncConnection):
         *,
         action: str | None = None,
         object_type: Literal[
-            "api_key", "member", "run", "session", "session_token", "skill", "skill_version", "webhook", "workspace"
+            "action",
+            "api_key",
+            "member",
+            "run",
+            "session",
+            "session_token",
+            "skill",
+            "skill_version",
+            "webhook",
+            "workspace",
         ]
         | None = None,
         object_id: Id | None = None,
@@ -950,7 +1092,7 @@ class AsyncMethods(AsyncConnection):
         self,
         *,
         url: str,
-        events: list[RunEvent],
+        events: list[WebhookEvent],
         description: str | None = None,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
@@ -979,7 +1121,7 @@ class AsyncMethods(AsyncConnection):
         webhook_id: Id,
         *,
         url: str | UnsetType = UNSET,
-        events: list[RunEvent] | UnsetType = UNSET,
+        events: list[WebhookEvent] | UnsetType = UNSET,
         description: str | UnsetType | None = UNSET,
         enabled: bool | UnsetType = UNSET,
         if_match: IfMatch | None = None,

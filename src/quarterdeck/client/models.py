@@ -8,6 +8,7 @@ from uuid import UUID
 from msgspec import UNSET, Struct, UnsetType
 
 from quarterdeck.core.actors import ActorBody as ActorBody
+from quarterdeck.core.actors import Caller as Caller
 from quarterdeck.core.actors import Permission as Permission
 
 
@@ -35,8 +36,8 @@ class Event(Struct, frozen=True):
     run_id: UUID | None
     type: str
     """One of `session.forked`, `input.accepted`, `input.consumed`, `input.discarded`, `run.started`,
-    `run.requeued`, `message`, `tool.call`, `tool.result`, `context.trimmed`, `run.succeeded`, `run.failed`,
-    `run.cancelled`; newer releases may add others."""
+    `run.requeued`, `message`, `tool.call`, `tool.started`, `tool.result`, `action.required`, `action.resolved`,
+    `note`, `context.trimmed`, `run.succeeded`, `run.failed`, `run.cancelled`; newer releases may add others."""
     created_at: datetime
     data: dict[str, Any]
 
@@ -82,13 +83,14 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 
 class ActiveRun(Struct, frozen=True):
     id: UUID
-    state: Literal["queued", "running"]
+    state: Literal["queued", "running", "waiting"]
 
 
 class RunState(StrEnum):
     PENDING = "pending"
     QUEUED = "queued"
     RUNNING = "running"
+    WAITING = "waiting"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -113,9 +115,44 @@ class SessionPage(Struct, frozen=True):
     next_cursor: UUID | None
 
 
+class ToolRule(StrEnum):
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+class ToolSpec(Struct, frozen=True):
+    """What a model is told about a tool. Sessions use it too, for the tools of their callers."""
+
+    name: str
+    description: str
+    """Text without U+0000."""
+    parameters: dict[str, Any]
+    """JSON Schema of an object."""
+
+
+class Limit(Struct, frozen=True):
+    """null: no limit."""
+
+    max_cost_usd: float | None = None
+    max_tokens: int | None = None
+
+
+class Limits(Struct, frozen=True):
+    """A run that reaches a limit waits for an action of the kind `budget`."""
+
+    run: Limit = Limit()
+    session: Limit = Limit()
+    """All runs of the session together."""
+
+
 class Usage(Struct, frozen=True):
     input_tokens: int
+    cached_tokens: int
+    """Part of input_tokens."""
     output_tokens: int
+    cost_usd: float | None
+    """null: the price of the model is unknown."""
 
 
 class ForkedFrom(Struct, frozen=True):
@@ -127,6 +164,12 @@ class ForkedFrom(Struct, frozen=True):
 
 class SessionBody(SessionSummary, frozen=True, kw_only=True):
     instructions: str | None
+    tool_policy: dict[str, ToolRule]
+    """By name of a tool, or by prefix with `*` at its end. An exact name goes before a prefix, and the longest
+    prefix before shorter ones. Tools without an entry: those that only read are allowed, all others ask."""
+    client_tools: list[ToolSpec]
+    """Tools that the caller carries out: each call becomes an action `tool_result`."""
+    limits: Limits
     usage: Usage
     """Tokens of all its runs. Changes without a new revision."""
     forked_from: ForkedFrom | None
@@ -145,6 +188,9 @@ class SessionTokenBody(Struct, frozen=True, kw_only=True):
     id: UUID
     session_id: UUID
     prefix: str
+    label: str | None
+    may_resolve: bool
+    """The token may list and resolve the actions of its session."""
     api_key_id: UUID
     """The key that created the token. Revoking it ends the token."""
     created_by: ActorBody
@@ -174,6 +220,8 @@ class RunBody(Struct, frozen=True, kw_only=True):
     inputs_accepted: int
     inputs_consumed: int
     usage: Usage
+    waiting_for: list[UUID]
+    """The open actions of the run."""
     failure: str | None
     """Why the run failed. null: it did not."""
     created_at: datetime
@@ -189,6 +237,77 @@ class RunPage(Struct, frozen=True):
 class CancelledRunBody(RunBody, frozen=True, kw_only=True):
     discarded_input_ids: list[UUID]
     """Inputs that the run had not consumed."""
+
+
+class ActionKind(StrEnum):
+    APPROVAL = "approval"
+    TOOL_RESULT = "tool_result"
+    UNKNOWN_OUTCOME = "unknown_outcome"
+    BUDGET = "budget"
+
+
+class ActionState(StrEnum):
+    OPEN = "open"
+    RESOLVED = "resolved"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class LimitScope(StrEnum):
+    RUN = "run"
+    SESSION = "session"
+    DAY = "day"
+
+
+class ReachedLimit(Struct, frozen=True):
+    """A limit, and what was used of it when it was reached."""
+
+    scope: LimitScope
+    limit: Literal["max_cost_usd", "max_tokens"]
+    maximum: float
+    used: float
+
+
+class ActionBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    session_id: UUID
+    run_id: UUID
+    kind: ActionKind
+    state: ActionState
+    call_id: str | None
+    """The tool call in the log. null: a budget."""
+    tool: str | None
+    """null: a budget."""
+    arguments: dict[str, Any] | None
+    """As the model gave them. null: a budget."""
+    reached: ReachedLimit | None
+    """The limit of a budget. null: another kind."""
+    reason: str
+    """Why the run waits, in one sentence."""
+    created_at: datetime
+    expires_at: datetime
+    """Without an answer until then, it counts as denied."""
+    resolved_at: datetime | None
+    """null: it is open."""
+    resolved_by: Caller | None
+    """null: nobody answered."""
+    resolution: dict[str, Any] | None
+    """The answer. null: there is none."""
+
+
+class ActionPage(Struct, frozen=True):
+    items: list[ActionBody]
+    next_cursor: UUID | None
+
+
+class Decision(StrEnum):
+    ALLOW = "allow"
+    DENY = "deny"
+    RETRY = "retry"
+    DONE = "done"
+    FAILED = "failed"
+    RAISE = "raise"
+    STOP = "stop"
 
 
 class ListedModel(Struct, frozen=True):
@@ -216,7 +335,7 @@ class CallerBody(Struct, frozen=True, kw_only=True):
     prefix: str
     """Marker, environment and eight characters of the secret."""
     label: str | None
-    """Label of the key. null for a token."""
+    """null: a token without a label."""
     permissions: list[Permission]
     """Empty for a token, which can access only its session."""
     workspace_id: UUID
@@ -407,6 +526,7 @@ class ActivityBody(Struct, frozen=True, kw_only=True):
 
 
 class ObjectType(StrEnum):
+    ACTION = "action"
     API_KEY = "api_key"
     MEMBER = "member"
     RUN = "run"
@@ -445,18 +565,20 @@ class AuditEventPage(Struct, frozen=True):
     next_cursor: UUID | None
 
 
-class RunEvent(StrEnum):
+class WebhookEvent(StrEnum):
     """Events that a webhook can subscribe to."""
 
-    SUCCEEDED = "run.succeeded"
-    FAILED = "run.failed"
-    CANCELLED = "run.cancelled"
+    RUN_SUCCEEDED = "run.succeeded"
+    RUN_FAILED = "run.failed"
+    RUN_CANCELLED = "run.cancelled"
+    ACTION_REQUIRED = "action.required"
+    ACTION_RESOLVED = "action.resolved"
 
 
 class WebhookBody(Struct, frozen=True, kw_only=True):
     id: UUID
     url: str
-    events: list[RunEvent]
+    events: list[WebhookEvent]
     description: str | None
     enabled: bool
     disabled_reason: str | None
@@ -528,7 +650,11 @@ class EventType(StrEnum):
     RUN_REQUEUED = "run.requeued"
     MESSAGE = "message"
     TOOL_CALL = "tool.call"
+    TOOL_STARTED = "tool.started"
     TOOL_RESULT = "tool.result"
+    ACTION_REQUIRED = "action.required"
+    ACTION_RESOLVED = "action.resolved"
+    NOTE = "note"
     CONTEXT_TRIMMED = "context.trimmed"
     RUN_SUCCEEDED = "run.succeeded"
     RUN_FAILED = "run.failed"

@@ -152,6 +152,18 @@ def too_much_to_retry() -> ServiceError:
     return conflict("This run has more inputs, by number or by size, than may wait in one run. Send them again.")
 
 
+def answered_differently(who: str) -> ServiceError:
+    return conflict(f"This action was answered before, by {who}, and differently. The first answer counts.")
+
+
+def action_expired() -> ServiceError:
+    return conflict("This action has expired: nobody answered in time.")
+
+
+def action_cancelled() -> ServiceError:
+    return conflict("This action was closed because its run was cancelled.")
+
+
 def precondition_failed() -> ServiceError:
     return ServiceError(
         Kind.PRECONDITION, "This object has changed since you read it: If-Match does not match its ETag. Read it again."

@@ -13,6 +13,7 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.agents.registry import ModelRegistry
+from quarterdeck.conversations.actions.expiry import expire_actions
 from quarterdeck.conversations.runs.recovery import recover
 from quarterdeck.conversations.runs.turns import runs_to_leave
 from quarterdeck.conversations.sessions.service import backfill_search, purge_deleted_sessions
@@ -153,6 +154,7 @@ async def _recover_runs(database: Database, settings: Settings) -> None:
     while True:
         try:
             await recover(database, settings.worker.lease_seconds, settings.run.active_per_workspace)
+            await expire_actions(database)
             await purge_deleted_sessions(database)
         except Exception as fault:
             log.warning("recovery failed; trying again", exc_info=fault)

@@ -107,6 +107,18 @@ class ActionPage(Struct, frozen=True):
     next_cursor: UUID | None
 
 
+class ActionFilter(Struct, frozen=True):
+    state: ActionState | None = None
+    kind: ActionKind | None = None
+    session_id: UUID | None = None
+
+
+class ActionId(Struct, frozen=True):
+    """An item of a page whose content is not read yet."""
+
+    id: UUID
+
+
 class NewAction(Struct, frozen=True, kw_only=True):
     """An action to be stored."""
 

@@ -52,10 +52,6 @@ async def actions_of_step(connection: Connection, run_id: UUID, step: int) -> li
     return await store.of_step(connection, run_id, step)
 
 
-async def last_budget_action(connection: Connection, run_id: UUID) -> ActionBody | None:
-    return await store.last_budget(connection, run_id)
-
-
 async def remembered_tools(connection: Connection, session_id: UUID) -> frozenset[str]:
     """The tools that a person has allowed for the rest of the session."""
     return await store.remembered_tools(connection, session_id)

@@ -1,5 +1,6 @@
 """The rows of actions. Writers hold the lock of the session (`events.log.lock_session`)."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -8,6 +9,8 @@ from psycopg.types.json import Jsonb
 
 from quarterdeck.conversations.actions.model import (
     ActionBody,
+    ActionFilter,
+    ActionId,
     ActionKind,
     ActionState,
     CallAction,
@@ -16,6 +19,7 @@ from quarterdeck.conversations.actions.model import (
 )
 from quarterdeck.core.actors import Caller
 from quarterdeck.core.ids import created_at
+from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
 
 _COLUMNS = """id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
@@ -26,13 +30,79 @@ INSERT INTO actions
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))
 RETURNING {_COLUMNS}
 """  # noqa: S608
+_GET = f"SELECT {_COLUMNS} FROM actions WHERE workspace_id = %s AND id = %s"  # noqa: S608
+# A few ids from each combination of state and kind. All columns of the index are in the bounds and in the order, so
+# that the planner can use only that index: as in api_keys/store.py.
+_NEWEST_OF_WORKSPACE = """
+SELECT found.id FROM unnest(%s::text[]) AS states (state) CROSS JOIN unnest(%s::text[]) AS kinds (kind)
+CROSS JOIN LATERAL (
+    SELECT a.id FROM actions a
+    WHERE (a.workspace_id, a.state, a.kind, a.id)
+          BETWEEN (%s, states.state, kinds.kind, %s) AND (%s, states.state, kinds.kind, %s)
+    ORDER BY a.workspace_id DESC, a.state DESC, a.kind DESC, a.id DESC LIMIT %s
+) AS found
+ORDER BY found.id DESC LIMIT %s
+"""
+_OLDEST_OF_WORKSPACE = """
+SELECT found.id FROM unnest(%s::text[]) AS states (state) CROSS JOIN unnest(%s::text[]) AS kinds (kind)
+CROSS JOIN LATERAL (
+    SELECT a.id FROM actions a
+    WHERE (a.workspace_id, a.state, a.kind, a.id)
+          BETWEEN (%s, states.state, kinds.kind, %s) AND (%s, states.state, kinds.kind, %s)
+    ORDER BY a.workspace_id, a.state, a.kind, a.id LIMIT %s
+) AS found
+ORDER BY found.id LIMIT %s
+"""
+_NEWEST_OF_SESSION = """
+SELECT found.id FROM unnest(%s::text[]) AS states (state) CROSS JOIN unnest(%s::text[]) AS kinds (kind)
+CROSS JOIN LATERAL (
+    SELECT a.id FROM actions a
+    WHERE (a.session_id, a.state, a.kind, a.id)
+          BETWEEN (%s, states.state, kinds.kind, %s) AND (%s, states.state, kinds.kind, %s)
+    ORDER BY a.session_id DESC, a.state DESC, a.kind DESC, a.id DESC LIMIT %s
+) AS found
+WHERE EXISTS (SELECT FROM sessions s WHERE s.workspace_id = %s AND s.id = %s)
+ORDER BY found.id DESC LIMIT %s
+"""
+_OLDEST_OF_SESSION = """
+SELECT found.id FROM unnest(%s::text[]) AS states (state) CROSS JOIN unnest(%s::text[]) AS kinds (kind)
+CROSS JOIN LATERAL (
+    SELECT a.id FROM actions a
+    WHERE (a.session_id, a.state, a.kind, a.id)
+          BETWEEN (%s, states.state, kinds.kind, %s) AND (%s, states.state, kinds.kind, %s)
+    ORDER BY a.session_id, a.state, a.kind, a.id LIMIT %s
+) AS found
+WHERE EXISTS (SELECT FROM sessions s WHERE s.workspace_id = %s AND s.id = %s)
+ORDER BY found.id LIMIT %s
+"""
+_READ = f"SELECT {_COLUMNS} FROM read_actions(%s, %s, %s)"  # noqa: S608
+_RESOLVE = f"""
+UPDATE actions SET state = 'resolved', resolved_at = clock_timestamp(), resolved_by = %s, resolution = %s
+WHERE id = %s AND state = 'open'
+RETURNING {_COLUMNS}
+"""  # noqa: S608
+_CONTINUE_RUN = "SELECT continue_run(%s)"
+_RAISE_LIMIT = "SELECT raise_limit(%s, %s, %s)"
+# now(), because an index condition needs a stable function. A session that is locked is in use, and is looked at again
+# in the next round.
+_LOCK_DUE = """
+SELECT due.session_id FROM (
+    SELECT DISTINCT first.session_id FROM (
+        SELECT a.session_id FROM actions a WHERE a.state = 'open' AND a.expires_at <= now()
+        ORDER BY a.expires_at LIMIT %s
+    ) AS first
+    OFFSET 0
+) AS due WHERE pg_try_advisory_xact_lock(session_lock(due.session_id))
+"""
+_EXPIRE = f"""
+UPDATE actions SET state = 'expired', resolved_at = clock_timestamp()
+WHERE session_id = ANY (%s) AND state = 'open' AND expires_at <= now()
+RETURNING workspace_id, {_COLUMNS}
+"""  # noqa: S608
 _OF_STEP = """
 SELECT kind, state, call_id, attempt, resolution FROM actions
 WHERE run_id = %s AND step = %s AND call_id IS NOT NULL ORDER BY id
 """
-_LAST_BUDGET = f"""
-SELECT {_COLUMNS} FROM actions WHERE run_id = %s AND step IS NULL AND kind = 'budget' ORDER BY id DESC LIMIT 1
-"""  # noqa: S608
 _REMEMBERED = """
 SELECT DISTINCT tool FROM actions
 WHERE session_id = %s AND resolution->>'remember' = 'session' AND resolution->>'decision' = 'allow'
@@ -60,14 +130,76 @@ async def add(
     return _body(row)
 
 
+async def get(connection: Connection, workspace_id: UUID, action_id: UUID) -> ActionBody | None:
+    row = await (await connection.execute(_GET, (workspace_id, action_id))).fetchone()
+    return None if row is None else _body(row)
+
+
+async def page(
+    connection: Connection, workspace_id: UUID, filters: ActionFilter, start: UUID, count: int, *, newest_first: bool
+) -> list[ActionId]:
+    """`count` ids from `start` on, inclusive."""
+    owner_id: UUID
+    visible: tuple[UUID, ...]
+    if filters.session_id is None:
+        query, owner_id, visible = _NEWEST_OF_WORKSPACE if newest_first else _OLDEST_OF_WORKSPACE, workspace_id, ()
+    else:
+        query, owner_id = _NEWEST_OF_SESSION if newest_first else _OLDEST_OF_SESSION, filters.session_id
+        visible = (workspace_id, owner_id)
+    states = list(ActionState) if filters.state is None else [filters.state]
+    kinds = list(ActionKind) if filters.kind is None else [filters.kind]
+    lowest, highest = bounds(start, newest_first=newest_first)
+    values = (states, kinds, owner_id, lowest, owner_id, highest, count, *visible, count)
+    return [ActionId(*row) for row in await (await connection.execute(query, values)).fetchall()]
+
+
+async def read(
+    connection: Connection, workspace_id: UUID, items: Sequence[ActionId], budget_bytes: int
+) -> list[ActionBody]:
+    """The actions in this order, up to the one that uses up the budget."""
+    values = (workspace_id, [item.id for item in items], budget_bytes)
+    return [_body(row) for row in await (await connection.execute(_READ, values)).fetchall()]
+
+
+async def resolve(
+    connection: Connection, action_id: UUID, caller: Caller, resolution: dict[str, Any]
+) -> ActionBody | None:
+    """None: the action is not open."""
+    values = (_jsonb(caller), Jsonb(resolution), action_id)
+    row = await (await connection.execute(_RESOLVE, values)).fetchone()
+    return None if row is None else _body(row)
+
+
+async def continue_run(connection: Connection, run_id: UUID) -> None:
+    """Queues the run if none of its actions is open."""
+    await connection.execute(_CONTINUE_RUN, (run_id,))
+
+
+async def raise_limit(
+    connection: Connection, action_id: UUID, max_cost_usd: float | None, max_tokens: int | None
+) -> float | None:
+    """None: the limit was raised. Otherwise what has been used, which is not less than the new limit."""
+    row = await (await connection.execute(_RAISE_LIMIT, (action_id, max_cost_usd, max_tokens))).fetchone()
+    assert row is not None
+    return None if row[0] is None else float(row[0])
+
+
+async def lock_due_sessions(connection: Connection, batch: int) -> list[UUID]:
+    """Locks the sessions of the `batch` oldest actions that are due, except for those that are locked."""
+    rows = await (await connection.execute(_LOCK_DUE, (batch,))).fetchall()
+    return [session_id for (session_id,) in rows]
+
+
+async def expire(connection: Connection, session_ids: Sequence[UUID]) -> list[tuple[UUID, ActionBody]]:
+    """The actions that expired, oldest first, each with its workspace."""
+    rows = await (await connection.execute(_EXPIRE, (list(session_ids),))).fetchall()
+    expired = [(workspace_id, _body(tuple(row))) for workspace_id, *row in rows]
+    return sorted(expired, key=lambda one: one[1].id)
+
+
 async def of_step(connection: Connection, run_id: UUID, step: int) -> list[CallAction]:
     rows = await (await connection.execute(_OF_STEP, (run_id, step))).fetchall()
     return [CallAction(ActionKind(kind), ActionState(state), *rest) for kind, state, *rest in rows]
-
-
-async def last_budget(connection: Connection, run_id: UUID) -> ActionBody | None:
-    row = await (await connection.execute(_LAST_BUDGET, (run_id,))).fetchone()
-    return None if row is None else _body(row)
 
 
 async def remembered_tools(connection: Connection, session_id: UUID) -> frozenset[str]:

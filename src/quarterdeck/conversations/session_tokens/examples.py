@@ -19,6 +19,8 @@ _TOKEN = SessionTokenBody(
     id=UUID("0192f0d6-41b2-7c95-a8e3-7d0f5b2c9a07"),
     session_id=SESSION,
     prefix="qds_live_h2Lq81Zc",
+    label="support widget",
+    may_resolve=False,
     api_key_id=API_KEY,
     created_by=ADA,
     created_at=MORNING,
@@ -27,7 +29,7 @@ _TOKEN = SessionTokenBody(
 )
 
 EXAMPLES = (
-    CreateSessionTokenBody(),
+    CreateSessionTokenBody(label="support widget"),
     CreatedSessionTokenBody(**asdict(_TOKEN), token=_SECRET),
     replace(_TOKEN, revoked_at=EVENING),
     SessionTokenPage([_TOKEN], None),

@@ -6,17 +6,21 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.core.actors import ActorBody
-from quarterdeck.core.text_types import Moment
+from quarterdeck.core.text_types import Line, Moment
 
 
 class CreateSessionTokenBody(Struct, frozen=True):
     expires_at: Annotated[Moment | None, Meta(description="Default and maximum are settings of the server.")] = None
+    label: Annotated[Line | None, Meta(description="For the log of the session. null: none.")] = None
+    may_resolve: Annotated[bool, Meta(description="The token may list and resolve the actions of its session.")] = False
 
 
 class SessionTokenBody(Struct, frozen=True, kw_only=True):
     id: UUID
     session_id: UUID
     prefix: str
+    label: str | None
+    may_resolve: Annotated[bool, Meta(description="The token may list and resolve the actions of its session.")]
     api_key_id: Annotated[UUID, Meta(description="The key that created the token. Revoking it ends the token.")]
     created_by: ActorBody
     created_at: Moment
@@ -41,4 +45,6 @@ class NewSessionToken(Struct, frozen=True):
     api_key_id: UUID
     secret_hash: bytes
     prefix: str
+    label: str | None
+    may_resolve: bool
     expires_at: Moment

@@ -52,7 +52,16 @@ async def create_session_token(
         await sessions.prevent_deletion(connection, session_id)
         expires_at = rules.token_expiry(body.expires_at, datetime.now(UTC), principal, token_settings)
         secret = secrets.mint(CredentialKind.SESSION_TOKEN, key_settings.environment)
-        token = NewSessionToken(new_id(), session_id, principal.api_key_id, secret.hash, secret.prefix, expires_at)
+        token = NewSessionToken(
+            id=new_id(),
+            session_id=session_id,
+            api_key_id=principal.api_key_id,
+            secret_hash=secret.hash,
+            prefix=secret.prefix,
+            label=body.label,
+            may_resolve=body.may_resolve,
+            expires_at=expires_at,
+        )
         await store.add(connection, token)
         stored = await store.get(connection, session_id, token.id)
         assert stored is not None
@@ -103,8 +112,13 @@ async def revoke_session_token(changes: Changes, call: Call[None], session_id: U
     )
 
 
-def _audit_detail(token: SessionTokenBody) -> dict[str, str]:
-    return {"session_id": str(token.session_id), "prefix": token.prefix}
+def _audit_detail(token: SessionTokenBody) -> dict[str, str | bool | None]:
+    return {
+        "session_id": str(token.session_id),
+        "prefix": token.prefix,
+        "label": token.label,
+        "may_resolve": token.may_resolve,
+    }
 
 
 def _visible_token(requested_id: UUID | None, session_id: UUID, token_id: UUID) -> Lookup[SessionTokenBody]:

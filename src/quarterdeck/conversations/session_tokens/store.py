@@ -3,6 +3,8 @@
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from quarterdeck.conversations.session_tokens.model import NewSessionToken, SessionTokenBody
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
@@ -10,23 +12,26 @@ from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
 
 _ADD = """
-INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, expires_at)
-VALUES (%s, %s, %s, %s, %s, %s)
+INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, label, may_resolve, expires_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
 """
 _GET = """
-SELECT t.id, t.session_id, t.prefix, t.api_key_id, t.expires_at, t.revoked_at, u.id, u.display_name, u.email
+SELECT t.id, t.session_id, t.prefix, t.label, t.may_resolve, t.api_key_id, t.expires_at, t.revoked_at,
+       u.id, u.display_name, u.email
 FROM session_tokens t JOIN api_keys k ON k.id = t.api_key_id JOIN users u ON u.id = k.created_by
 WHERE t.session_id = %s AND t.id = %s
 """
 # The session is part of the bounds and of the order so that only the index (session_id, id) fits: see
 # api_keys/store.py.
 _NEWEST_FIRST = """
-SELECT t.id, t.session_id, t.prefix, t.api_key_id, t.expires_at, t.revoked_at, u.id, u.display_name, u.email
+SELECT t.id, t.session_id, t.prefix, t.label, t.may_resolve, t.api_key_id, t.expires_at, t.revoked_at,
+       u.id, u.display_name, u.email
 FROM session_tokens t JOIN api_keys k ON k.id = t.api_key_id JOIN users u ON u.id = k.created_by
 WHERE (t.session_id, t.id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY t.session_id DESC, t.id DESC LIMIT %s
 """
 _OLDEST_FIRST = """
-SELECT t.id, t.session_id, t.prefix, t.api_key_id, t.expires_at, t.revoked_at, u.id, u.display_name, u.email
+SELECT t.id, t.session_id, t.prefix, t.label, t.may_resolve, t.api_key_id, t.expires_at, t.revoked_at,
+       u.id, u.display_name, u.email
 FROM session_tokens t JOIN api_keys k ON k.id = t.api_key_id JOIN users u ON u.id = k.created_by
 WHERE (t.session_id, t.id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY t.session_id, t.id LIMIT %s
 """
@@ -36,8 +41,7 @@ UPDATE session_tokens SET revoked_at = clock_timestamp() WHERE session_id = %s A
 
 
 async def add(connection: Connection, token: NewSessionToken) -> None:
-    values = (token.id, token.session_id, token.api_key_id, token.secret_hash, token.prefix, token.expires_at)
-    await connection.execute(_ADD, values)
+    await connection.execute(_ADD, msgspec.structs.astuple(token))
 
 
 async def get(connection: Connection, session_id: UUID, token_id: UUID) -> SessionTokenBody | None:
@@ -62,13 +66,15 @@ async def revoke(connection: Connection, session_id: UUID, token_id: UUID) -> bo
 
 
 def _body(row: tuple[Any, ...]) -> SessionTokenBody:
-    token_id, session_id, prefix, api_key_id, expires_at, revoked_at, user_id, name, email = row
+    token_id, session_id, prefix, label, may_resolve, api_key_id, expires_at, revoked_at, *actor = row
     return SessionTokenBody(
         id=token_id,
         session_id=session_id,
         prefix=prefix,
+        label=label,
+        may_resolve=may_resolve,
         api_key_id=api_key_id,
-        created_by=ActorBody(user_id, name, email),
+        created_by=ActorBody(*actor),
         created_at=created_at(token_id),
         expires_at=expires_at,
         revoked_at=revoked_at,

@@ -76,7 +76,8 @@ ALTER TABLE session_tokens
 -- For all runs of a workspace together, from midnight to midnight UTC. NULL: no limit.
 ALTER TABLE workspaces
     ADD COLUMN daily_max_cost_usd numeric,
-    ADD COLUMN daily_max_tokens bigint;
+    ADD COLUMN daily_max_tokens bigint,
+    ADD COLUMN revision integer NOT NULL DEFAULT 1;
 
 -- What each run used on each day (UTC). Written with every step.
 CREATE TABLE run_usage (

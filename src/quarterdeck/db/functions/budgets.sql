@@ -1,0 +1,135 @@
+-- Limits of cost and tokens. Tokens are input plus output tokens. Steps whose price is unknown count as free.
+
+-- The limits that apply to a run, in the order in which they are checked.
+CREATE OR REPLACE FUNCTION limits_of_run(of_run uuid)
+RETURNS TABLE (scope text, max_cost_usd numeric, max_tokens bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT l.scope, l.max_cost_usd, l.max_tokens
+    FROM runs r JOIN sessions s ON s.id = r.session_id JOIN workspaces w ON w.id = r.workspace_id
+    CROSS JOIN LATERAL (VALUES
+        (1, 'run', coalesce(r.max_cost_usd, (s.limits #>> '{run,max_cost_usd}')::numeric),
+                   coalesce(r.max_tokens, (s.limits #>> '{run,max_tokens}')::bigint)),
+        (2, 'session', (s.limits #>> '{session,max_cost_usd}')::numeric, (s.limits #>> '{session,max_tokens}')::bigint),
+        (3, 'day', w.daily_max_cost_usd, w.daily_max_tokens)
+    ) AS l (position, scope, max_cost_usd, max_tokens)
+    WHERE r.id = of_run AND (l.max_cost_usd IS NOT NULL OR l.max_tokens IS NOT NULL)
+    ORDER BY l.position
+$$;
+
+-- What the run, its session, or its workspace since midnight UTC has used.
+CREATE OR REPLACE FUNCTION used_in_scope(of_run uuid, in_scope text) RETURNS TABLE (cost_usd numeric, tokens bigint)
+LANGUAGE plpgsql STABLE
+AS $$
+#variable_conflict use_column
+DECLARE
+    run runs;
+BEGIN
+    SELECT * INTO run FROM runs WHERE id = of_run;
+    IF in_scope = 'run' THEN
+        RETURN QUERY SELECT coalesce(run.cost_usd, 0), run.input_tokens + run.output_tokens;
+    ELSIF in_scope = 'session' THEN
+        RETURN QUERY
+        SELECT coalesce(sum(r.cost_usd), 0), coalesce(sum(r.input_tokens + r.output_tokens), 0)::bigint
+        FROM runs r WHERE r.session_id = run.session_id;
+    ELSE
+        RETURN QUERY
+        SELECT coalesce(sum(u.cost_usd), 0), coalesce(sum(u.input_tokens + u.output_tokens), 0)::bigint
+        FROM run_usage u
+        WHERE u.workspace_id = run.workspace_id AND u.day = (clock_timestamp() AT TIME ZONE 'UTC')::date;
+    END IF;
+END;
+$$;
+
+-- The first limit that the run has reached: no row, or one. `stopped` is NULL while the run may wait for a higher limit.
+-- Otherwise it is the state of the action that ended the run: `resolved` with the decision to stop, or `expired`.
+-- Without limits it reads four rows by their keys.
+CREATE OR REPLACE FUNCTION reached_limit(of_run uuid)
+RETURNS TABLE (scope text, limit_name text, maximum numeric, used numeric, stopped text)
+LANGUAGE plpgsql STABLE
+AS $$
+#variable_conflict use_column
+DECLARE
+    allowed record;
+    spent record;
+BEGIN
+    RETURN QUERY
+    SELECT a.reached->>'scope', a.reached->>'limit', (a.reached->>'maximum')::numeric, (a.reached->>'used')::numeric,
+           a.state
+    FROM actions a
+    WHERE a.run_id = of_run AND a.kind = 'budget'
+      AND (a.state = 'expired' OR a.state = 'resolved' AND a.resolution->>'decision' = 'stop')
+    LIMIT 1;
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    FOR allowed IN SELECT * FROM limits_of_run(of_run) LOOP
+        SELECT * INTO spent FROM used_in_scope(of_run, allowed.scope);
+        IF spent.cost_usd >= allowed.max_cost_usd THEN
+            RETURN QUERY
+            SELECT allowed.scope, 'max_cost_usd'::text, allowed.max_cost_usd, spent.cost_usd, NULL::text;
+            RETURN;
+        END IF;
+        IF spent.tokens >= allowed.max_tokens THEN
+            RETURN QUERY
+            SELECT allowed.scope, 'max_tokens'::text, allowed.max_tokens::numeric, spent.tokens::numeric, NULL::text;
+            RETURN;
+        END IF;
+    END LOOP;
+END;
+$$;
+
+-- Raises the limits of the scope that a budget action names. Returns NULL if it did. Otherwise nothing changed, and the
+-- result is what has been used: the new value of the reached limit must be higher. A limit that is not set, or is higher
+-- already, stays as it is. The caller holds the lock of the session.
+CREATE OR REPLACE FUNCTION raise_limit(of_action uuid, new_max_cost_usd numeric, new_max_tokens bigint) RETURNS numeric
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    action actions;
+    raised_scope text;
+    used numeric;
+    spent record;
+    allowed record;
+    raised jsonb;
+BEGIN
+    SELECT * INTO STRICT action FROM actions WHERE id = of_action AND kind = 'budget';
+    raised_scope := action.reached->>'scope';
+    SELECT * INTO spent FROM used_in_scope(action.run_id, raised_scope);
+    IF action.reached->>'limit' = 'max_cost_usd' THEN
+        used := spent.cost_usd;
+        IF new_max_cost_usd > used IS NOT TRUE THEN
+            RETURN used;
+        END IF;
+    ELSE
+        used := spent.tokens;
+        IF new_max_tokens > used IS NOT TRUE THEN
+            RETURN used;
+        END IF;
+    END IF;
+    IF raised_scope = 'day' THEN
+        -- Reads and writes in one statement: other sessions of the workspace may raise it too.
+        UPDATE workspaces
+        SET daily_max_cost_usd =
+                CASE WHEN daily_max_cost_usd IS NOT NULL THEN greatest(daily_max_cost_usd, new_max_cost_usd) END,
+            daily_max_tokens = CASE WHEN daily_max_tokens IS NOT NULL THEN greatest(daily_max_tokens, new_max_tokens) END,
+            revision = revision + 1
+        WHERE id = action.workspace_id;
+        RETURN NULL;
+    END IF;
+    SELECT CASE WHEN l.max_cost_usd IS NOT NULL THEN greatest(l.max_cost_usd, new_max_cost_usd) END AS max_cost_usd,
+           CASE WHEN l.max_tokens IS NOT NULL THEN greatest(l.max_tokens, new_max_tokens) END AS max_tokens
+    INTO allowed FROM limits_of_run(action.run_id) l WHERE l.scope = raised_scope;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF raised_scope = 'run' THEN
+        UPDATE runs SET max_cost_usd = allowed.max_cost_usd, max_tokens = allowed.max_tokens WHERE id = action.run_id;
+    ELSE
+        raised := jsonb_build_object('max_cost_usd', allowed.max_cost_usd, 'max_tokens', allowed.max_tokens);
+        UPDATE sessions SET limits = limits || jsonb_build_object('session', raised), revision = revision + 1
+        WHERE id = action.session_id;
+    END IF;
+    RETURN NULL;
+END;
+$$;
