@@ -15,6 +15,9 @@ from uuid import UUID
 import httpx
 from msgspec import Struct
 
+from quarterdeck.agents.model import NO_OPTIONS
+from quarterdeck.conversations.runs.model import RunSetup
+from quarterdeck.db.database import Connection
 from tests.world import PATIENT, START_SECONDS, STOP_SECONDS, World, app_url
 
 # A long lease: a worker must not count as dead because the machine is busy. Tests use `take_for_dead`.
@@ -25,6 +28,14 @@ QUICK = PATIENT | {
     "MODEL_DEMO_PAUSE_SECONDS": 0,
     "MODEL_DEMO_SLOW_SECONDS": 600,
 }
+
+
+# For tests that begin attempts themselves.
+SETUP = RunSetup(model="demo", settings=NO_OPTIONS, instructions=None, skills=[], client_tools=[])
+
+
+async def resolve_setup(_: Connection, __: UUID) -> RunSetup:
+    return SETUP
 
 
 class Worker(Struct, frozen=True):

@@ -35,7 +35,7 @@ from tests.fault.stand_in import (
     new_session,
     walk_to,
 )
-from tests.workers import Worker, at_rest, check_log, ended, eventually, log_of, take_for_dead, working
+from tests.workers import Worker, at_rest, check_log, ended, eventually, log_of, resolve_setup, take_for_dead, working
 from tests.world import (
     PATIENT,
     START_SECONDS,
@@ -266,8 +266,8 @@ async def test_no_write_of_an_older_attempt_is_let_through(
     database = Database(app_url(server.database_url), DatabaseSettings(pool_connections=2))
     await database.open()
     try:
-        older = await lifecycle.begin(database, UUID(run_id), RunSettings(), again=False)
-        newer = await lifecycle.begin(database, UUID(run_id), RunSettings(), again=False)
+        older = await lifecycle.begin(database, UUID(run_id), RunSettings(), resolve_setup, again=False)
+        newer = await lifecycle.begin(database, UUID(run_id), RunSettings(), resolve_setup, again=False)
         assert older is not None
         assert newer is not None
         if unconsumed:

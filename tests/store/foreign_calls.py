@@ -134,6 +134,7 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(skills.get(c, a.workspace, b.skill), None)
     yield lambda c, a, b: skills.change(c, a.workspace, b.skill, "taken", None, archived=True)
     yield lambda c, a, b: returns(skills.version(c, a.workspace, b.skill, 1), None)
+    yield lambda c, a, b: returns(skills.used_versions(c, a.workspace, [(b.skill, 1)]), [])
     yield lambda c, a, b: returns(skills.usable(c, a.workspace, b.skill), None)
     yield lambda c, a, b: returns(skills.add_version(c, new_id(), a.workspace, b.skill, BUNDLE, a.user), None)
     yield lambda c, a, b: returns(skills.lock(c, a.workspace, b.skill), None)

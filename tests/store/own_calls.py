@@ -47,6 +47,7 @@ from quarterdeck.webhooks.model import (
 from quarterdeck.worker import queue_store
 from quarterdeck.workspaces import store as workspaces
 from tests.store.two_workspaces import ALPHA, BUNDLE, RecordingConnection, StoreCall, Workspace, returns
+from tests.workers import SETUP
 
 
 def with_own_ids() -> Iterator[StoreCall]:
@@ -97,7 +98,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: sessions.add(c, new_id(), a.workspace, session, a.user)
     yield lambda c, a, b: visibility_store.workspace_of(c, a.session)
     yield lambda c, a, b: sessions.prevent_deletion(c, a.session)
-    yield lambda c, a, b: sessions.agent_setup(c, a.session)
+    yield lambda c, a, b: sessions.run_setup(c, a.session, "demo", [])
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: search_store.purge(c, a.session, 9)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
@@ -123,7 +124,7 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: creation.pending(c, a.session)
     yield lambda c, a, b: creation.is_archived(c, a.session)
     yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9)
-    yield lambda c, a, b: lifecycle.start_attempt(c, a.run, 1)
+    yield lambda c, a, b: lifecycle.start_attempt(c, a.run, 1, SETUP)
     yield lambda c, a, b: lifecycle.waiting(c, a.run, 9)
     yield lambda c, a, b: lifecycle.mark_taken(c, a.run, 1, [Input(1, str(a.input), "x")], more=True)
     yield lambda c, a, b: lifecycle.log_consumed(c, a.session, a.run, 1, [Input(1, str(a.input), "x")])

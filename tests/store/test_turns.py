@@ -11,6 +11,7 @@ from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Database
+from tests.workers import resolve_setup
 from tests.world import AS_OWNER, World, app_url
 
 _ADD_JOB = """
@@ -46,7 +47,7 @@ async def test_inputs_of_a_run_that_is_overdue_start_the_next_run(world: World) 
     database = Database(app_url(world.database_url), DatabaseSettings())
     await database.open()
     try:
-        assert await lifecycle.begin(database, UUID(run_id), RunSettings(), again=False) is None
+        assert await lifecycle.begin(database, UUID(run_id), RunSettings(), resolve_setup, again=False) is None
     finally:
         await database.close()
     runs = (await world.get(f"/v1/sessions/{session_id}/runs")).json()["items"]

@@ -97,7 +97,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "sessions/forks_store _ENTRIES",
         "sessions/forks_store _LAST_ANSWERS",
         "sessions/forks_store _COPY",
-        "sessions/store _AGENT_SETUP",
+        "sessions/store _RUN_SETUP",
         "skills/store _OF_SESSION",
     ),
     "the delivery that a worker has claimed, and its webhook": (

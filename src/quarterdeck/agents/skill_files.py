@@ -23,16 +23,18 @@ from quarterdeck.skills.model import Archive, BundleError, ManifestFile, shown
 
 READ_SKILL_FILE, LIST_SKILL_FILES = "read_skill_file", "list_skill_files"
 SKILL_MD = "SKILL.md"
+DELETED = "This skill was deleted. Its files cannot be read."
 
 
 class SessionSkill(Struct, frozen=True):
-    """A skill in one run, at its pinned version or the version that was current when the attempt began."""
+    """A skill in one run, at the version that the run has used since its first attempt."""
 
     name: str
     description: str
     skill_id: UUID
     version: int
-    archive: Archive
+    # None: it was deleted since.
+    archive: Archive | None
 
 
 # The files of one skill, as in its manifest. Read for each call and not kept: a session may have a hundred skills with
@@ -106,6 +108,8 @@ class _SkillFiles:
         name = text_argument(arguments, "skill")
         if name not in self.skills:
             raise Refusal(f'there is no skill "{shown(name)}". The skills are: {", ".join(self.skills)}.')
+        if self.skills[name].archive is None:
+            raise Refusal(f'the skill "{shown(name)}" was deleted.')
         return self.skills[name]
 
 

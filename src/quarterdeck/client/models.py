@@ -213,6 +213,8 @@ class RunBody(Struct, frozen=True, kw_only=True):
     id: UUID
     session_id: UUID
     state: RunState
+    model: str | None
+    """The model that it uses. null: it has not started."""
     attempts: int
     """Number of attempts by workers."""
     steps: int

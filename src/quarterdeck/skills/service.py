@@ -1,6 +1,6 @@
 """Operations on skills and their versions."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Hashable
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Sequence
 from typing import IO, cast
 from uuid import UUID
 
@@ -274,6 +274,13 @@ async def bundle_pieces(
 
 async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
     return await store.of_session(connection, session_id)
+
+
+async def used_versions(
+    connection: Connection, workspace_id: UUID, wanted: Sequence[tuple[UUID, int]]
+) -> list[UsableVersion]:
+    """Those that exist, by skill and number, in any order."""
+    return await store.used_versions(connection, workspace_id, wanted)
 
 
 async def files_of(connection: Connection, workspace_id: UUID, skill_id: UUID, version: int) -> list[ManifestFile]:

@@ -1,5 +1,6 @@
 """Skills, their versions, and the rows of stored archives."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -114,6 +115,13 @@ JOIN skills s ON s.id = u.skill_id
 JOIN skill_versions v ON v.skill_id = s.id AND v.version = coalesce(u.version, s.default_version, s.latest_version)
 JOIN bundles b ON b.sha256 = v.bundle_sha256
 WHERE u.session_id = %s ORDER BY u.position
+"""
+_USED_VERSIONS = """
+SELECT v.skill_id, v.version, v.frontmatter->>'name', v.frontmatter->>'description', b.sha256, b.generation
+FROM unnest(%s::uuid[], %s::integer[]) AS u (skill_id, version)
+JOIN skills s ON s.id = u.skill_id AND s.workspace_id = %s
+JOIN skill_versions v ON v.skill_id = s.id AND v.version = u.version
+JOIN bundles b ON b.sha256 = v.bundle_sha256
 """
 _LOCK = """
 SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL
@@ -253,10 +261,22 @@ async def usable(connection: Connection, workspace_id: UUID, skill_id: UUID) -> 
 
 async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:
     rows = await (await connection.execute(_OF_SESSION, (session_id,))).fetchall()
-    return [
-        UsableVersion(skill_id, version, name, description, Archive(sha256.hex(), generation))
-        for skill_id, version, name, description, sha256, generation in rows
-    ]
+    return [_usable_version(*row) for row in rows]
+
+
+async def used_versions(
+    connection: Connection, workspace_id: UUID, wanted: Sequence[tuple[UUID, int]]
+) -> list[UsableVersion]:
+    """Those that exist, in any order."""
+    values = ([skill_id for skill_id, _ in wanted], [number for _, number in wanted], workspace_id)
+    rows = await (await connection.execute(_USED_VERSIONS, values)).fetchall()
+    return [_usable_version(*row) for row in rows]
+
+
+def _usable_version(
+    skill_id: UUID, version: int, name: str, description: str, sha256: bytes, generation: UUID
+) -> UsableVersion:
+    return UsableVersion(skill_id, version, name, description, Archive(sha256.hex(), generation))
 
 
 async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> SkillState | None:

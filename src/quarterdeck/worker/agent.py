@@ -5,18 +5,19 @@ from functools import partial
 from uuid import UUID
 
 from quarterdeck.agents.add_note import add_note
+from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.context import fit_turns
 from quarterdeck.agents.current_time import current_time
 from quarterdeck.agents.model import ContextExceeded, Model, OnText, Step, ToolSpec, Turn
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.agents.retry import step_with_retries
-from quarterdeck.agents.skill_files import SessionSkill, skill_instructions, skill_tools
+from quarterdeck.agents.skill_files import DELETED, SessionSkill, skill_instructions, skill_tools
 from quarterdeck.agents.tools import Toolbox, client_tool
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs import lifecycle
-from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
+from quarterdeck.conversations.runs.lifecycle import Lease
+from quarterdeck.conversations.runs.model import RunSetup, UsedSkill
 from quarterdeck.conversations.sessions import service as sessions
-from quarterdeck.conversations.sessions.model import AgentSetup
 from quarterdeck.core.settings import ModelSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import service as skills
@@ -84,17 +85,15 @@ class AgentLoader:
         self._files = files
         self._models = models
         self._model_settings = model_settings
+        self._catalog = ModelCatalog(model_settings)
+
+    async def setup_of(self, connection: Connection, session_id: UUID) -> RunSetup:
+        """The setup of a run that begins now. All its attempts keep it."""
+        return await sessions.run_setup(connection, self._catalog, session_id)
 
     async def load(self, lease: Lease) -> Agent:
-        async def read(connection: Connection) -> tuple[AgentSetup, list[UsableVersion]]:
-            setup = await sessions.agent_setup(connection, lease.session_id)
-            if setup is None:
-                # The session was deleted after the attempt began.
-                raise Superseded
-            return setup, await skills.of_session(connection, lease.session_id)
-
-        setup, versions = await self._database.read(read)
-        session_skills = [_session_skill(version) for version in versions]
+        setup = lease.setup
+        session_skills = await self._skills(lease.workspace_id, setup.skills) if setup.skills else []
         instructions = [setup.instructions or "", skill_instructions(session_skills)]
         return Agent(
             await self._models.resolve(setup.model, setup.settings),
@@ -102,6 +101,13 @@ class AgentLoader:
             self._toolbox(lease, session_skills, setup.client_tools),
             self._model_settings,
         )
+
+    async def _skills(self, workspace_id: UUID, used: list[UsedSkill]) -> list[SessionSkill]:
+        async def read(connection: Connection) -> list[UsableVersion]:
+            return await skills.used_versions(connection, workspace_id, [(one.skill_id, one.version) for one in used])
+
+        found = {version.skill_id: version for version in await self._database.read(read)}
+        return [_session_skill(one, found.get(one.skill_id)) for one in used]
 
     def _toolbox(self, lease: Lease, session_skills: list[SessionSkill], client_tools: list[ToolSpec]) -> Toolbox:
         list_files = partial(self._list_files, lease.workspace_id)
@@ -130,15 +136,16 @@ class AgentLoader:
     async def _read_file(
         self, workspace_id: UUID, skill: SessionSkill, files: list[ManifestFile], file: ManifestFile, max_bytes: int
     ) -> bytes:
+        assert skill.archive is not None, "a skill without an archive has no files"
         bundle = StoredBundle(workspace_id, skill.archive, files)
         return b"".join([piece async for piece in self._files.pieces(bundle, file, 0, min(file.bytes, max_bytes))])
 
 
-def _session_skill(version: UsableVersion) -> SessionSkill:
+def _session_skill(used: UsedSkill, version: UsableVersion | None) -> SessionSkill:
     return SessionSkill(
-        name=version.name,
-        description=version.description,
-        skill_id=version.skill_id,
-        version=version.version,
-        archive=version.archive,
+        name=used.name,
+        description=DELETED if version is None else version.description,
+        skill_id=used.skill_id,
+        version=used.version,
+        archive=None if version is None else version.archive,
     )

@@ -82,7 +82,7 @@ class RunDriver:
             pause_seconds, again = min(2 * pause_seconds, _MAX_PAUSE_SECONDS), True
 
     async def _attempt(self, run_id: UUID, *, again: bool) -> None:
-        lease = await lifecycle.begin(self._database, run_id, self._settings, again=again)
+        lease = await lifecycle.begin(self._database, run_id, self._settings, self._agents.setup_of, again=again)
         if lease is None:
             return
         try:

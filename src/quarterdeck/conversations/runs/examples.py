@@ -20,6 +20,7 @@ _RUN = RunBody(
     id=RUN,
     session_id=SESSION,
     state=RunState.RUNNING,
+    model="openai:gpt-5",
     attempts=1,
     steps=2,
     inputs_accepted=2,

@@ -4,10 +4,11 @@ Each function is one transaction: it locks the session, then reads, then writes.
 works. Every write carries the number of the attempt, so that a worker whose run was taken over can no longer write.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -18,7 +19,7 @@ from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.events.notifications import event_payloads, notify
 from quarterdeck.conversations.runs import lifecycle_store as store
 from quarterdeck.conversations.runs import store as run_store
-from quarterdeck.conversations.runs.model import Entry, Input, RunEnded
+from quarterdeck.conversations.runs.model import Entry, Input, RunEnded, RunSetup
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import ActionSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
@@ -41,6 +42,7 @@ class Lease(Struct, frozen=True):
     tokens: int
     # Age of the run when this attempt began, without the time that it waited.
     seconds: float
+    setup: RunSetup
     # Of the inputs that the attempt took when it began, as counted by `taken_bytes`.
     input_bytes: int = 0
 
@@ -54,7 +56,13 @@ def overdue(settings: RunSettings) -> str:
     return f"The run took longer than {settings.max_seconds:g} seconds."
 
 
-async def begin(database: Database, run_id: UUID, settings: RunSettings, *, again: bool) -> Lease | None:
+# The setup of a run of this session that begins now.
+ResolveSetup = Callable[[Connection, UUID], Awaitable[RunSetup]]
+
+
+async def begin(
+    database: Database, run_id: UUID, settings: RunSettings, resolve_setup: ResolveSetup, *, again: bool
+) -> Lease | None:
     """Starts an attempt and takes waiting inputs, so that a run that fails at once has consumed some of its inputs and
     does not pass them all on for ever. None: there is nothing to do, or the workspace has too many active runs.
     `again`: the same worker ended the last attempt in good order, so it does not count as a crash."""
@@ -82,11 +90,12 @@ async def begin(database: Database, run_id: UUID, settings: RunSettings, *, agai
             # Before inputs are taken: those that wait start the next run.
             await _fail(connection, (run_id, session_id, workspace_id, run.attempt), overdue(settings))
             return None
-        attempt, seconds = await store.start_attempt(connection, run_id, 0 if again else 1)
-        lease = Lease(run_id, session_id, workspace_id, attempt, run.steps, run.tokens, seconds)
+        setup = await resolve_setup(connection, session_id) if run.setup is None else run.setup
+        attempt, seconds = await store.start_attempt(connection, run_id, 0 if again else 1, setup)
+        lease = Lease(run_id, session_id, workspace_id, attempt, run.steps, run.tokens, seconds, setup)
         if run.state == "running" and not again:
             await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": "Its worker was lost."}))
-        await _log(connection, lease, NewEvent(EventType.RUN_STARTED, {"attempt": attempt}))
+        await _log(connection, lease, NewEvent(EventType.RUN_STARTED, _started(attempt, setup)))
         if run.steps > 0:
             # It has consumed inputs. Calls of its last answer may be open: those that wait are taken after the results.
             return lease
@@ -94,6 +103,11 @@ async def begin(database: Database, run_id: UUID, settings: RunSettings, *, agai
         return replace(lease, input_bytes=taken_bytes(inputs))
 
     return await database.transaction(work, repeatable=True)
+
+
+def _started(attempt: int, setup: RunSetup) -> dict[str, Any]:
+    used = {"model": setup.model, "settings": setup.settings, "skills": setup.skills}
+    return {"attempt": attempt, **msgspec.to_builtins(used)}
 
 
 async def entries(database: Database, lease: Lease, budget_bytes: int) -> tuple[list[Entry], int]:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
+from psycopg.types.json import Jsonb
 
 from quarterdeck.conversations.events.model import EventType
-from quarterdeck.conversations.runs.model import Entry, Input
+from quarterdeck.conversations.runs.model import Entry, Input, RunSetup
 from quarterdeck.db.database import Connection
 
 # Counted for each entry besides its text: what a turn costs a model, and the memory of many small ones.
@@ -24,7 +26,7 @@ _LEFT_OUT = "left_out"
 _FIND = "SELECT session_id, workspace_id FROM runs WHERE id = %s"
 _ACTIVE = """
 SELECT state, attempt, barren_attempts, steps, input_tokens + output_tokens,
-       coalesce(extract(epoch FROM clock_timestamp() - started_at) - waited_seconds, 0)::float8
+       coalesce(extract(epoch FROM clock_timestamp() - started_at) - waited_seconds, 0)::float8, setup
 FROM runs WHERE id = %s AND state IN ('queued', 'running')
 """
 _ACTIVE_OF = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running', 'waiting')"
@@ -39,7 +41,7 @@ _START_PENDING = "SELECT start_pending_run(%s)"
 _START = """
 UPDATE runs
 SET state = 'running', parked = false, attempt = attempt + 1, barren_attempts = barren_attempts + %s,
-    started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()
+    started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp(), setup = %s, model = %s
 WHERE id = %s
 RETURNING attempt, (extract(epoch FROM clock_timestamp() - started_at) - waited_seconds)::float8
 """
@@ -184,6 +186,8 @@ class ActiveRun(Struct, frozen=True):
     tokens: int
     # Since its first start.
     seconds: float
+    # None: no attempt has begun, or an earlier release began it.
+    setup: RunSetup | None
 
 
 async def find(connection: Connection, run_id: UUID) -> tuple[UUID, UUID] | None:
@@ -194,7 +198,11 @@ async def find(connection: Connection, run_id: UUID) -> tuple[UUID, UUID] | None
 
 async def active(connection: Connection, run_id: UUID) -> ActiveRun | None:
     row = await (await connection.execute(_ACTIVE, (run_id,))).fetchone()
-    return None if row is None else ActiveRun(*row)
+    if row is None:
+        return None
+    state, attempt, barren_attempts, steps, tokens, seconds, setup = row
+    stored_setup = msgspec.convert(setup, RunSetup | None)
+    return ActiveRun(state, attempt, barren_attempts, steps, tokens, seconds, stored_setup)
 
 
 async def active_of(connection: Connection, session_id: UUID) -> UUID | None:
@@ -213,9 +221,10 @@ async def start_pending(connection: Connection, session_id: UUID) -> None:
     await connection.execute(_START_PENDING, (session_id,))
 
 
-async def start_attempt(connection: Connection, run_id: UUID, barren: int) -> tuple[int, float]:
+async def start_attempt(connection: Connection, run_id: UUID, barren: int, setup: RunSetup) -> tuple[int, float]:
     """The number of the attempt, and the age of the run in seconds."""
-    row = await (await connection.execute(_START, (barren, run_id))).fetchone()
+    values = (barren, Jsonb(msgspec.to_builtins(setup)), setup.model, run_id)
+    row = await (await connection.execute(_START, values)).fetchone()
     assert row is not None
     return row[0], row[1]
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
+from quarterdeck.agents.model import ModelOptions, ToolSpec
 from quarterdeck.core.actors import Credential
 from quarterdeck.core.text_types import Moment, Text
 
@@ -104,6 +105,7 @@ class RunBody(Struct, frozen=True, kw_only=True):
     id: UUID
     session_id: UUID
     state: RunState
+    model: Annotated[str | None, Meta(description="The model that it uses. null: it has not started.")]
     attempts: Annotated[int, Meta(description="Number of attempts by workers.")]
     steps: Annotated[int, Meta(description="Number of stored model responses.")]
     inputs_accepted: int
@@ -123,6 +125,23 @@ class CancelledRunBody(RunBody, frozen=True, kw_only=True):
 class RunPage(Struct, frozen=True):
     items: list[RunBody]
     next_cursor: UUID | None
+
+
+class UsedSkill(Struct, frozen=True):
+    skill_id: UUID
+    # In the frontmatter of this version.
+    name: str
+    version: int
+
+
+class RunSetup(Struct, frozen=True, kw_only=True):
+    """What a run uses in all its attempts, whatever changes after the first one has begun."""
+
+    model: str
+    settings: ModelOptions
+    instructions: str | None
+    skills: list[UsedSkill]
+    client_tools: list[ToolSpec]
 
 
 class Entry(Struct, frozen=True):

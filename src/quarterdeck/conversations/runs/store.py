@@ -12,19 +12,19 @@ from quarterdeck.db.database import Connection
 
 _SUBMIT = "SELECT verdict, body, api_key_id FROM submit_inputs(%b, NULL, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b)"
 _GET = """
-SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, cached_tokens,
+SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, cached_tokens,
        output_tokens, cost_usd, failure, started_at, finished_at,
        ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
 FROM runs WHERE workspace_id = %s AND id = %s
 """
 _NEWEST_FIRST = """
-SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, cached_tokens,
+SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, cached_tokens,
        output_tokens, cost_usd, failure, started_at, finished_at,
        ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
 FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id DESC, id DESC LIMIT %s
 """
 _OLDEST_FIRST = """
-SELECT id, session_id, state, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, cached_tokens,
+SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, cached_tokens,
        output_tokens, cost_usd, failure, started_at, finished_at,
        ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
 FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id, id LIMIT %s
@@ -72,12 +72,13 @@ async def page(
 
 
 def _body(row: tuple[Any, ...]) -> RunBody:
-    run_id, session_id, state, attempts, steps, accepted, consumed = row[:7]
-    tokens_in, tokens_cached, tokens_out, cost_usd, failure, start, end, waiting_for = row[7:]
+    run_id, session_id, state, model, attempts, steps, accepted, consumed = row[:8]
+    tokens_in, tokens_cached, tokens_out, cost_usd, failure, start, end, waiting_for = row[8:]
     return RunBody(
         id=run_id,
         session_id=session_id,
         state=RunState(state),
+        model=model,
         attempts=attempts,
         steps=steps,
         inputs_accepted=accepted,

@@ -156,15 +156,6 @@ class SessionPage(Struct, frozen=True):
     next_cursor: UUID | None
 
 
-class AgentSetup(Struct, frozen=True):
-    """The part of a session that configures its agent."""
-
-    model: str | None
-    instructions: str | None
-    settings: ModelOptions
-    client_tools: list[ToolSpec]
-
-
 class LogEntry(Struct, frozen=True):
     """An event of the origin without its content."""
 

@@ -13,9 +13,9 @@ from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.conversations.events.log import lock_session
 from quarterdeck.conversations.runs import lifecycle
+from quarterdeck.conversations.runs.model import RunSetup, UsedSkill
 from quarterdeck.conversations.sessions import forks, rules, search_store, store
 from quarterdeck.conversations.sessions.model import (
-    AgentSetup,
     ChangeSessionBody,
     CreateSessionBody,
     ForkSessionBody,
@@ -218,8 +218,13 @@ async def tool_policy(connection: Connection, session_id: UUID) -> dict[str, Too
     return await store.tool_policy(connection, session_id)
 
 
-async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup | None:
-    return await store.agent_setup(connection, session_id)
+async def run_setup(connection: Connection, models: ModelCatalog, session_id: UUID) -> RunSetup:
+    """For a run that begins now. The caller holds the session's lock and has found the run, so the session exists."""
+    versions = await skills.of_session(connection, session_id)
+    used = [UsedSkill(version.skill_id, version.name, version.version) for version in versions]
+    setup = await store.run_setup(connection, session_id, models.default, used)
+    assert setup is not None
+    return setup
 
 
 def _check_model(models: ModelCatalog, name: str | None) -> None:

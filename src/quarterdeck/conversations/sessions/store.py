@@ -7,10 +7,9 @@ import msgspec
 from psycopg.types.json import Jsonb
 
 from quarterdeck.agents.model import NO_OPTIONS, ModelOptions, ToolRule, ToolSpec
-from quarterdeck.conversations.runs.model import RunState, Usage
+from quarterdeck.conversations.runs.model import RunSetup, RunState, Usage, UsedSkill
 from quarterdeck.conversations.sessions.model import (
     ActiveRun,
-    AgentSetup,
     CreateSessionBody,
     ForkedFrom,
     LastRun,
@@ -41,7 +40,7 @@ SET title = %s, model = %s, instructions = %s, settings = %s, tool_policy = %s, 
 WHERE workspace_id = %s AND id = %s
 """
 _TOOL_POLICY = "SELECT tool_policy FROM sessions WHERE id = %s"
-_AGENT_SETUP = "SELECT model, instructions, settings, client_tools FROM sessions WHERE id = %s"
+_RUN_SETUP = "SELECT model, instructions, settings, client_tools FROM sessions WHERE id = %s"
 # The weakest lock that conflicts with a deletion.
 _PREVENT_DELETION = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
 _GET = """
@@ -229,13 +228,19 @@ async def tool_policy(connection: Connection, session_id: UUID) -> dict[str, Too
     return None if row is None else msgspec.convert(row[0], dict[str, ToolRule])
 
 
-async def agent_setup(connection: Connection, session_id: UUID) -> AgentSetup | None:
-    row = await (await connection.execute(_AGENT_SETUP, (session_id,))).fetchone()
+async def run_setup(
+    connection: Connection, session_id: UUID, default_model: str, skills: list[UsedSkill]
+) -> RunSetup | None:
+    row = await (await connection.execute(_RUN_SETUP, (session_id,))).fetchone()
     if row is None:
         return None
     model, instructions, settings, client_tools = row
-    return AgentSetup(
-        model, instructions, msgspec.convert(settings, ModelOptions), msgspec.convert(client_tools, list[ToolSpec])
+    return RunSetup(
+        model=default_model if model is None else model,
+        settings=msgspec.convert(settings, ModelOptions),
+        instructions=instructions,
+        skills=skills,
+        client_tools=msgspec.convert(client_tools, list[ToolSpec]),
     )
 
 

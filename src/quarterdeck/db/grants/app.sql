@@ -36,7 +36,7 @@ GRANT SELECT, INSERT, UPDATE (deleted_at), DELETE ON app.deleted_sessions TO {ro
 GRANT SELECT, INSERT,
     UPDATE (state, attempt, barren_attempts, parked, last_input, consumed_through, inputs_accepted, inputs_consumed,
             unconsumed_bytes, steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at,
-            unanswered_left_out, retried_from, waiting_since, waited_seconds, setup, cached_tokens, cost_usd, max_cost_usd,
+            unanswered_left_out, retried_from, waiting_since, waited_seconds, setup, model, cached_tokens, cost_usd, max_cost_usd,
             max_tokens)
     ON app.runs TO {role};
 

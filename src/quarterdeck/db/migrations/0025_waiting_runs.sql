@@ -13,6 +13,8 @@ ALTER TABLE runs
     -- Model, settings, instructions, skill versions and tools of the caller, from the first attempt on. NULL: no attempt
     -- has begun, or it began with an earlier release.
     ADD COLUMN setup jsonb,
+    -- The model of the setup, for lists: the setup may be large.
+    ADD COLUMN model text,
     -- Part of input_tokens.
     ADD COLUMN cached_tokens bigint NOT NULL DEFAULT 0,
     -- NULL: the price of its model is unknown, or no step is stored.
