@@ -4,7 +4,7 @@ is lost, no call takes effect twice, and every run ends."""
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tests.fleet.action_invariants import check_actions
 from tests.fleet.invariants import Action, Entry, Run, Session
 from tests.processes import serving_pids
 from tests.workers import Worker, check_log, eventually, log_of, take_for_dead, working
-from tests.world import PATIENT, Server, World, serving
+from tests.world import PATIENT, Server, World, clone_database, drop_database, serving
 
 pytestmark = pytest.mark.long
 
@@ -48,6 +48,15 @@ CREATE CONSTRAINT TRIGGER hold_answer AFTER UPDATE ON app.actions DEFERRABLE INI
 """
 RELEASE_ANSWERS = "DROP TRIGGER hold_answer ON app.actions"
 IN_COMMIT = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+
+
+@pytest.fixture(scope="module")
+def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """With a database that only the workers of these tests look into."""
+    url = clone_database(postgres_url, template)
+    with serving(url, tmp_path_factory.mktemp("api"), **PATIENT) as server:
+        yield server
+    drop_database(postgres_url, url)
 
 
 class Note(Struct, frozen=True):
@@ -121,10 +130,15 @@ async def check(world: World, note: Note) -> list[dict[str, Any]]:
     return entries
 
 
-async def walk_to(brake: Brake, answering: "asyncio.Task[httpx.Response]", write: str) -> None:
-    """From before the answer until the worker stands right before this write."""
+async def pass_answer(world: World, brake: Brake, action_id: str) -> None:
+    """The worker cannot begin before the brake lets it."""
+    answering = asyncio.create_task(resolve(world, action_id, ALLOW))
     await brake.let_pass()
     assert (await answering).status_code == 200
+
+
+async def walk_to(brake: Brake, write: str) -> None:
+    """From the answer until the worker stands right before this write."""
     for _ in WRITES[WRITES.index("begin again") : WRITES.index(write)]:
         await brake.let_pass()
     await brake.waiting()
@@ -164,8 +178,8 @@ async def test_worker_killed_before_any_of_its_writes(world: World, server: Serv
             for point in WORKER_POINTS:
                 if point not in ("wait", "no worker"):
                     brake = await stack.enter_async_context(Brake(world, notes[point].session_id))
-                    answering = asyncio.create_task(resolve(world, actions[point], ALLOW))
-                    walks.append(walk_to(brake, answering, point))
+                    await pass_answer(world, brake, actions[point])
+                    walks.append(walk_to(brake, point))
             await asyncio.gather(not_waiting.waiting(), *walks)
             kill_worker(worker)
     before = {point: await log_of(world, note.session_id) for point, note in notes.items()}
@@ -252,8 +266,8 @@ async def test_postgres_crashes_between_call_and_answer(tmp_path: Path) -> None:
                 walks = []
                 for point in points[1:]:
                     brake = await _brake(stack, world, notes[point])
-                    answering = asyncio.create_task(resolve(world, actions[point], ALLOW))
-                    walks.append(walk_to(brake, answering, point))
+                    await pass_answer(world, brake, actions[point])
+                    walks.append(walk_to(brake, point))
                 notes["wait"] = await ask_for_note(world)
                 await asyncio.gather(*walks)
                 await world.execute(HOLD_ANSWERS)
