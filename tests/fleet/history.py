@@ -142,6 +142,9 @@ class History:
     def acknowledged(self) -> int:
         return sum(intent.acknowledgement is not None for intent in self.intents.values())
 
+    def acknowledged_answers(self) -> int:
+        return sum(any(answer.status == 200 for answer in sent.answers) for sent in self.sent_answers)
+
     def write(self, path: Path) -> None:
         with path.open("w") as file:
             for sent in (*self.intents.values(), *self.sent_answers):
