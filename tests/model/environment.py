@@ -86,7 +86,8 @@ class Environment:
     def age(self, workspace_ids: list[str], hours: int) -> None:
         """As if so much time had passed: everything that anybody compares with the clock is moved back, namely when
         keys, tokens and open actions end, when receipts and archives were written, and the ids of audit events, which
-        hold their time. Ids of other records stay: their time is only responses. So do runs, which a worker times by itself."""
+        hold their time. Ids of other records stay: their time is only responses. So do runs, which a worker times by
+        itself."""
         past = timedelta(hours=hours)
         ids = [UUID(one) for one in workspace_ids]
         with self.database.transaction():

@@ -78,6 +78,17 @@ class Machine(Driver):
         (session,) = self.new_session(self.root(), [], with_key=False)
         return self.new_token(self.root(), session, None, with_key=True)
 
+    @initialize(target=sessions)
+    def first_actions(self) -> MultipleResults[Session]:
+        """A run that waits for the second of two answers."""
+        (session,) = made = self.new_session(self.root(), [], with_key=False)
+        self.submit(self.root(), session, with_key=False)
+        assert session.active is not None
+        self.need_approvals(session.active, 2)
+        body = {"decision": "allow"}
+        self.change(self.root(), self.request("resolve_action", session.active.waiting_for[0], body=body))
+        return made
+
     # --- keys ---
 
     @rule(
@@ -231,11 +242,7 @@ class Machine(Driver):
     @precondition(lambda self: self.running())
     @rule(which=ANY, count=st.sampled_from([1, 2]))
     def let_the_model_need_approvals(self, which: int, count: int) -> None:
-        run = self.running()[which % len(self.running())]
-        self.reply(run, NOTES[count - 1])
-        self.model.wait(run, self.waiting_for(run))
-        assert len(run.waiting_for) == count
-        self.settle()
+        self.need_approvals(self.running()[which % len(self.running())], count)
 
     @precondition(lambda self: self.model.actions)
     @rule(
@@ -388,6 +395,12 @@ class Machine(Driver):
         self.model.answer(run, with_call=with_call)
         if run.state == "succeeded":
             self.ended(run)
+        self.settle()
+
+    def need_approvals(self, run: Run, count: int) -> None:
+        self.reply(run, NOTES[count - 1])
+        self.model.wait(run, self.waiting_for(run))
+        assert len(run.waiting_for) == count
         self.settle()
 
     def new_token(
