@@ -200,8 +200,8 @@ class World:
         session_id: str = answer.json()["id"]
         return session_id
 
-    async def new_token(self, session_id: str) -> str:
-        answer = await self.post(f"/v1/sessions/{session_id}/tokens", {})
+    async def new_token(self, session_id: str, *, may_resolve: bool = False) -> str:
+        answer = await self.post(f"/v1/sessions/{session_id}/tokens", {"may_resolve": may_resolve})
         assert answer.status_code == 201, answer.text
         token: str = answer.json()["token"]
         return token

@@ -12,14 +12,17 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
+import msgspec
 import schemathesis
 from hypothesis import strategies as st
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from schemathesis import Case, HookContext
 
+from quarterdeck.conversations.actions.model import ResolveActionBody
 from quarterdeck.core import ids
 from quarterdeck.core.actors import Permission
 from tests.unit import archives
+from tests.waiting_runs import approval, new_actions, tool_result
 from tests.workers import log_of
 from tests.world import EVERY_PERMISSION, World, bundle
 
@@ -39,6 +42,7 @@ _ONCE = {
     ("DELETE /v1/webhooks/{webhook_id}", "webhook_id"): "webhook to delete",
     ("POST /v1/api-keys/{api_key_id}/rotate", "api_key_id"): "key to rotate",
     ("POST /v1/runs/{run_id}/retry", "run_id"): "run to retry",
+    ("POST /v1/actions/{action_id}/resolve", "action_id"): "action to resolve",
 }
 _DISCARD = "DELETE /v1/sessions/{session_id}/inputs/{input_id}"
 
@@ -102,6 +106,8 @@ async def create_records(world: World) -> Records:
             "key to rotate": [str((await world.new_key_record(EVERY_PERMISSION))[1]) for _ in range(30)],
             "run to retry": [await _cancelled_run(world) for _ in range(30)],
             "run_id": runs,
+            "action_id": await new_actions(world, sessions[0], runs[0], [approval(), tool_result()]),
+            "action to resolve": await new_actions(world, sessions[0], runs[0], [approval() for _ in range(30)]),
             "input_id": [entry["data"]["input_id"] for entry in logs[talking_id]],
             "skill_id": skills,
             "api_key_id": keys,
@@ -159,6 +165,7 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         _set_skills(case, records)
         _set_model(case)
         _set_webhook(case, records)
+        _set_answer(case)
         if isinstance(case.body, Junk):
             # Setting it is what tells schemathesis that this body is not a valid one.
             case.body = bytes(case.body)
@@ -320,6 +327,18 @@ def _set_webhook(case: Case[Any], records: Records) -> None:
     webhooks, deliveries = records.by_parameter["webhook_id"], records.by_parameter["delivery_id"]
     if str((case.path_parameters or {}).get("delivery_id")).lower() in deliveries and webhook_id in webhooks:
         case.path_parameters["delivery_id"] = deliveries[webhooks.index(webhook_id)]
+
+
+def _set_answer(case: Case[Any]) -> None:
+    """One that fits an approval. What is wrong on purpose stays wrong."""
+    if not case.operation.path.endswith("/resolve") or not isinstance(case.body, dict):
+        return
+    try:
+        answer = msgspec.convert(case.body, ResolveActionBody)
+    except msgspec.ValidationError:
+        return
+    body: dict[str, Any] = {"decision": "allow"} | ({} if answer.message is UNSET else {"message": answer.message})
+    case.body = body
 
 
 def _is_skill(value: Any) -> bool:

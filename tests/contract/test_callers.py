@@ -15,6 +15,7 @@ from quarterdeck.core.actors import CredentialKind, Permission
 from quarterdeck.core.secrets import mint
 from quarterdeck.http.operation import Operation, Payload
 from quarterdeck.webhooks.model import CreatedWebhookBody, WebhookBody
+from tests.waiting_runs import approval, new_actions
 from tests.workers import log_of
 from tests.world import Server, World, bundle, error_of
 
@@ -31,6 +32,7 @@ BODIES: dict[str, Any] = {
     "create_webhook": {"url": "https://example.com/", "events": ["run.failed"]},
     "change_webhook": {"description": "x"},
     "rotate_webhook_secret": {},
+    "resolve_action": {"decision": "allow"},
 }
 
 
@@ -51,11 +53,13 @@ class Objects(Struct, frozen=True):
         run_id = (await world.submit(session_id)).json()["run_id"]
         # A worker may have added others.
         accepted = (await log_of(world, session_id))[0]
+        (action_id,) = await new_actions(world, session_id, run_id, [approval()])
         return cls(
             {
                 "session_id": session_id,
                 "session_token_id": token["id"],
                 "run_id": run_id,
+                "action_id": action_id,
                 "input_id": accepted["data"]["input_id"],
                 "skill_id": skill_id,
                 "version": "1",
@@ -278,7 +282,8 @@ async def test_session_tokens_see_no_email_addresses(world: World, operation: Op
     by_key = await request(world, operation, objects.ids, world.key, str(world.workspace_id))
     assert (b"@example.com" in by_key.content) == (b"primary_email" in by_key.content)
     if operation.session_token:
-        token = await world.new_token((objects := await Objects.make(world)).ids["session_id"])
+        objects = await Objects.make(world)
+        token = await world.new_token(objects.ids["session_id"], may_resolve=True)
         answer = await request(world, operation, objects.ids, token, str(world.workspace_id))
         assert answer.status_code == operation.success_status, answer.text
         assert b"@example.com" not in answer.content
@@ -287,7 +292,8 @@ async def test_session_tokens_see_no_email_addresses(world: World, operation: Op
 @OPERATION
 async def test_a_session_token_sees_its_session_and_nothing_else(world: World, operation: Operation) -> None:
     objects = await Objects.make(world)
-    own, other = await world.new_token(objects.ids["session_id"]), await world.new_token(await world.new_session())
+    own = await world.new_token(objects.ids["session_id"], may_resolve=True)
+    other = await world.new_token(await world.new_session(), may_resolve=True)
     by_own = await request(world, operation, objects.ids, own, str(world.workspace_id))
     if operation.session_token:
         assert by_own.status_code == operation.success_status

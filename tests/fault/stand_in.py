@@ -79,6 +79,7 @@ class StandIn:
     def __init__(self) -> None:
         self.replies: defaultdict[str, list[Reply]] = defaultdict(list)
         self.asked: defaultdict[str, list[list[Any]]] = defaultdict(list)
+        self.bodies: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         self._connections: set[asyncio.Task[None]] = set()
 
     def texts(self, model: str) -> list[list[str]]:
@@ -110,6 +111,7 @@ class StandIn:
             while not wire.writer.is_closing():
                 body = (await read_request(wire.reader)).body
                 self.asked[body["model"]].append(body["messages"])
+                self.bodies[body["model"]].append(body)
                 replies = self.replies[body["model"]]
                 await (replies.pop(0) if replies else streams(OPENAI.text(LAST)))(wire)
         except (ConnectionError, asyncio.IncompleteReadError):

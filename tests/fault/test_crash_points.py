@@ -19,6 +19,7 @@ from msgspec import Struct
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
+from quarterdeck.conversations.runs.model import StepUsage
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Database
 from tests.contract.provider_server import OPENAI, Reply, Wire, streams
@@ -244,11 +245,12 @@ async def _says(worker: Worker, *any_of: str) -> bool:
     return any(words in said for words in any_of)
 
 
+USED = StepUsage(model="demo", input_tokens=1, cached_tokens=0, output_tokens=1, cost_usd=None)
 Write = Callable[[Database, Lease], Awaitable[object]]
 STALE_WRITES: dict[str, Write] = {
     "take": lambda database, lease: lifecycle.take(database, lease, 1, 1000),
     "record": lambda database, lease: lifecycle.record(
-        database, lease, [NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "No."})], steps=1
+        database, lease, [NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "No."})], used=USED
     ),
     "fail": lambda database, lease: lifecycle.fail(database, lease, "No."),
     "hand back": lambda database, lease: lifecycle.hand_back(database, lease, "No."),

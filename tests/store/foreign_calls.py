@@ -11,6 +11,8 @@ from quarterdeck.api_keys import store as api_keys
 from quarterdeck.audit import store as audit
 from quarterdeck.audit.model import AuditFilter, ObjectType
 from quarterdeck.changes import store as receipts
+from quarterdeck.conversations.actions import store as actions
+from quarterdeck.conversations.actions.model import ActionFilter, ActionId
 from quarterdeck.conversations.runs import lifecycle_store as lifecycle
 from quarterdeck.conversations.runs import store as runs
 from quarterdeck.conversations.runs.model import Submission, Usage, Verdict
@@ -122,6 +124,9 @@ def with_foreign_ids() -> Iterator[StoreCall]:
             yield lambda c, a, b, foreign=foreign: returns(verdicts(c, foreign), [Verdict.NOT_FOUND])  # type: ignore[misc]
     yield lambda c, a, b: returns(runs.get(c, a.workspace, b.run), None)
 
+    yield lambda c, a, b: returns(actions.get(c, a.workspace, b.action), None)
+    yield lambda c, a, b: returns(actions.read(c, a.workspace, [ActionId(b.action)], 9), [])
+
     yield lambda c, a, b: returns(session_tokens.get(c, a.session, b.token), None)
     yield lambda c, a, b: session_tokens.revoke(c, a.session, b.token)
 
@@ -176,6 +181,8 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
     )
     for wanted in filters:
         yield lambda c, a, b, w=wanted: audit.page(c, a.workspace, w, beginning, 9, **order)  # type: ignore[misc]
+    for of in (ActionFilter(), ActionFilter(session_id=BRAVO.session)):
+        yield lambda c, a, b, w=of: actions.page(c, a.workspace, w, beginning, 9, **order)  # type: ignore[misc]
     for start in (beginning, None):
         yield lambda c, a, b, s=start: api_keys.page(c, a.workspace, s or b.key, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: runs.page(c, a.session, s or b.run, 9, **order)  # type: ignore[misc]

@@ -12,6 +12,8 @@ from quarterdeck.auth import last_used
 from quarterdeck.auth import store as access
 from quarterdeck.changes import store as receipts
 from quarterdeck.conversations import visibility_store
+from quarterdeck.conversations.actions import store as actions
+from quarterdeck.conversations.actions.model import ActionKind, NewAction
 from quarterdeck.conversations.events import log
 from quarterdeck.conversations.events import store as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
@@ -21,14 +23,14 @@ from quarterdeck.conversations.runs import lifecycle_store as lifecycle
 from quarterdeck.conversations.runs import recovery_store as recovery
 from quarterdeck.conversations.runs import turns_store as turns
 from quarterdeck.conversations.runs.discards_store import InputEvent
-from quarterdeck.conversations.runs.model import Delivery, Input, RunState
+from quarterdeck.conversations.runs.model import Delivery, Input, RunState, StepUsage
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.session_tokens.model import NewSessionToken
 from quarterdeck.conversations.sessions import forks_store as forks
 from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.conversations.sessions.model import CreateSessionBody, SessionSkill
-from quarterdeck.core.actors import Credential, CredentialKind, Origin, Permission, Principal
+from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import HIGHEST_ID, new_id
 from quarterdeck.db.migrate import is_current
 from quarterdeck.skills import blocks_store as blocks
@@ -55,6 +57,7 @@ def with_own_ids() -> Iterator[StoreCall]:
     yield from _own_credentials()
     yield from _own_rows()
     yield from _own_runs()
+    yield from _own_actions()
     yield from _own_forks()
     yield from _own_deliveries()
 
@@ -119,17 +122,21 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.active_of(c, a.session)
     yield lambda c, a, b: lifecycle.unfinished_of(c, a.session)
     yield lambda c, a, b: lifecycle.start_pending(c, a.session)
-    pending = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING)
-    yield lambda c, a, b: creation.add(c, pending, new_id(), "x", Delivery.QUEUE)
+    actor = Caller("api_key", ALPHA.key, "x", ALPHA.user, None)
+    pending = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING, ALPHA.key)
+    yield lambda c, a, b: creation.add(c, pending, new_id(), "x", Delivery.QUEUE, actor)
     yield lambda c, a, b: creation.pending(c, a.session)
     yield lambda c, a, b: creation.is_archived(c, a.session)
-    yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9)
+    yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9, actor, a.key)
     yield lambda c, a, b: lifecycle.start_attempt(c, a.run, 1, SETUP)
     yield lambda c, a, b: lifecycle.waiting(c, a.run, 9)
     yield lambda c, a, b: lifecycle.mark_taken(c, a.run, 1, [Input(1, str(a.input), "x")], more=True)
     yield lambda c, a, b: lifecycle.log_consumed(c, a.session, a.run, 1, [Input(1, str(a.input), "x")])
     yield lambda c, a, b: lifecycle.discard_waiting(c, a.session, a.run, (1_000_000, 0), "x")
-    yield lambda c, a, b: lifecycle.count_step(c, a.run, 1, 1, 1, 1)
+    yield lambda c, a, b: lifecycle.reached_limit(c, a.run)
+    yield lambda c, a, b: lifecycle.count_progress(c, a.run, 1)
+    used = StepUsage(model="x", input_tokens=1, cached_tokens=1, output_tokens=1, cost_usd=None)
+    yield lambda c, a, b: lifecycle.count_step(c, a.run, 1, used)
     yield lambda c, a, b: lifecycle.succeed(c, a.run, 1)
     yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "x")
     yield lambda c, a, b: lifecycle.leave_out_refused(c, a.session, a.ended_run)
@@ -147,6 +154,19 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: discards.waits_in(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
     yield lambda c, a, b: discards.withdraw(c, a.run, 1)
     yield lambda c, a, b: discards.end_of_run(c, a.session, InputEvent("input.consumed", 1, a.run, 1))
+
+
+def _own_actions() -> Iterator[StoreCall]:
+    new = NewAction(kind=ActionKind.APPROVAL, reason="x", step=1, call_id="x", tool="x", arguments={})
+    caller = Caller("api_key", ALPHA.key, "x", ALPHA.user, None)
+    yield lambda c, a, b: actions.add(c, new_id(), a.workspace, a.session, a.run, new, 60)
+    yield lambda c, a, b: actions.resolve(c, a.action, caller, {"decision": "stop"})
+    yield lambda c, a, b: actions.raise_limit(c, a.action, None, 1_000)
+    yield lambda c, a, b: actions.continue_run(c, a.run)
+    yield lambda c, a, b: actions.cancel(c, a.run)
+    yield lambda c, a, b: actions.expire(c, [a.session])
+    yield lambda c, a, b: actions.of_step(c, a.run, 1)
+    yield lambda c, a, b: actions.remembered_tools(c, a.session)
 
 
 def _own_forks() -> Iterator[StoreCall]:
@@ -191,6 +211,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: recovery.replace_lost_jobs(c)
     yield lambda c, a, b: recovery.delete_spent_jobs(c)
     yield lambda c, a, b: recovery.add_missing_jobs(c)
+    yield lambda c, a, b: returns(actions.lock_due_sessions(c, 9), [a.session])
     yield _start_pending
     yield _free_places
     yield _next_turn
@@ -234,8 +255,8 @@ async def _free_places(c: RecordingConnection, a: Workspace, b: Workspace) -> No
 
 
 async def _start_pending(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    run = creation.NewRun(new_id(), a.archived_session, a.workspace, RunState.PENDING)
-    await creation.add(c, run, new_id(), "x", Delivery.QUEUE)
+    run = creation.NewRun(new_id(), a.archived_session, a.workspace, RunState.PENDING, a.key)
+    await creation.add(c, run, new_id(), "x", Delivery.QUEUE, Caller("api_key", a.key, "x", a.user, None))
     await recovery.start_pending_runs(c)
     row = await (await c.execute("SELECT state FROM runs WHERE id = %s", (run.id,))).fetchone()
     assert row == ("queued",)

@@ -15,6 +15,8 @@ from quarterdeck.api_keys import store as api_keys
 from quarterdeck.audit import store as audit
 from quarterdeck.audit.model import AuditFilter, ObjectType
 from quarterdeck.changes import store as receipts
+from quarterdeck.conversations.actions import store as actions
+from quarterdeck.conversations.actions.model import ActionFilter, ActionKind, ActionState
 from quarterdeck.conversations.runs import store as runs
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.sessions import store as sessions
@@ -62,6 +64,10 @@ SELECT owner, 'o', md5(n::text), '', '', now() - interval '8 days' - n * interva
 INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through)
 SELECT id, owner, '{big}', 'succeeded', 1, 1 FROM rows;
 INSERT INTO session_events (session_id, type, data) SELECT owner, 't', '{{}}' FROM rows;
+INSERT INTO actions (id, workspace_id, session_id, run_id, kind, state, reason, expires_at, resolved_at, resolution)
+SELECT id, owner, owner, id, 'approval', CASE WHEN strewn THEN 'open' ELSE 'resolved' END, 'r', now(),
+       CASE WHEN NOT strewn THEN now() END, CASE WHEN NOT strewn THEN '{{}}'::jsonb END
+FROM rows, LATERAL (SELECT n %% 50 = 7 AS strewn) AS s;
 VACUUM ANALYZE
 """.format(one=UUID(int=3), big=BIG, small=SMALL, rows=ROWS, few=FEW)
 
@@ -85,8 +91,21 @@ def entries(wanted: AuditFilter) -> Page:
     )
 
 
+def listed_actions(state: ActionState, kind: ActionKind | None = None) -> Page:
+    filters = ActionFilter(state=state, kind=kind)
+    return lambda connection, owner, start, first: actions.page(
+        connection, owner, filters, start, LIMIT, newest_first=first
+    )
+
+
+def actions_of_session(state: ActionState) -> Page:
+    return lambda connection, owner, start, first: actions.page(
+        connection, BIG, ActionFilter(state=state, session_id=owner), start, LIMIT, newest_first=first
+    )
+
+
 # One in fifty is archived, or failed, and each of those lies in a block of its own.
-STREWN = {"archived sessions", "archived skills", "failed"}
+STREWN = {"open actions", "open actions of a session", "archived sessions", "archived skills", "failed"}
 # The table, and how a page of it is had.
 LISTS: dict[str, tuple[str, Page]] = {
     "keys": ("api_keys", plain(api_keys.page)),
@@ -98,6 +117,9 @@ LISTS: dict[str, tuple[str, Page]] = {
     "deliveries": ("webhook_deliveries", deliveries(None)),
     "delivered": ("webhook_deliveries", deliveries(DeliveryState.DELIVERED)),
     "failed": ("webhook_deliveries", deliveries(DeliveryState.FAILED)),
+    "resolved actions": ("actions", listed_actions(ActionState.RESOLVED, ActionKind.APPROVAL)),
+    "open actions": ("actions", listed_actions(ActionState.OPEN)),
+    "open actions of a session": ("actions", actions_of_session(ActionState.OPEN)),
     "runs": ("runs", plain(runs.page)),
     "tokens": ("session_tokens", plain(session_tokens.page)),
     "audit": ("audit_events", entries(AuditFilter())),

@@ -51,6 +51,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     ),
     "part of a session that was checked": ("events/store _PAGE", "events/log _APPEND"),
     "adds a row whose ids were created or checked before": (
+        "actions/store _ADD",
         "api_keys/store _ADD",
         "audit/store _ADD",
         "changes/store _SAVE",
@@ -78,6 +79,8 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "runs/lifecycle_store _CONSUME",
         "runs/lifecycle_store _DISCARD",
         "runs/lifecycle_store _STEP",
+        "runs/lifecycle_store _PROGRESS",
+        "runs/lifecycle_store _REACHED_LIMIT",
         "runs/lifecycle_store _SUCCEED",
         "runs/lifecycle_store _FAIL",
         "runs/lifecycle_store _LEAVE_OUT_REFUSED",
@@ -99,6 +102,15 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "sessions/forks_store _COPY",
         "sessions/store _RUN_SETUP",
         "skills/store _OF_SESSION",
+    ),
+    "an action that was checked, or those of such a run or session": (
+        "actions/store _RESOLVE",
+        "actions/store _RAISE_LIMIT",
+        "actions/store _CONTINUE_RUN",
+        "actions/store _CANCEL",
+        "actions/store _EXPIRE",
+        "actions/store _OF_STEP",
+        "actions/store _REMEMBERED",
     ),
     "the delivery that a worker has claimed, and its webhook": (
         "webhooks/delivery_store _DELIVERED",
@@ -136,6 +148,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "sessions/store _DELETED",
         "webhooks/delivery_store _DELETE_OLD",
     ),
+    "finds actions that are due": ("actions/store _LOCK_DUE",),
     "adds earlier conversations to the search": ("sessions/search_store _BACKFILL",),
     "repairs the jobs of all runs": (
         "runs/recovery_store _PRUNE",

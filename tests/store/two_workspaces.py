@@ -40,6 +40,7 @@ class Workspace(Struct, frozen=True):
     delivery: UUID
     audit_event: UUID
     input: UUID
+    action: UUID
 
     @property
     def key_hash(self) -> bytes:
@@ -96,11 +97,18 @@ INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, cons
     (%(run)s, %(session)s, %(workspace)s, 'running', 1, 1000000, 0, false, now(), NULL),
     (%(parked_run)s, %(waiting_session)s, %(workspace)s, 'queued', 0, 1000000, 0, true, NULL, NULL),
     (%(ended_run)s, %(archived_session)s, %(workspace)s, 'succeeded', 1, 1, 1, false, now(), now());
+INSERT INTO actions (id, workspace_id, session_id, run_id, kind, step, call_id, tool, reached, reason, expires_at)
+VALUES (%(action)s, %(workspace)s, %(session)s, %(run)s, 'budget', 1, %(name)s, %(name)s,
+        '{"scope": "run", "limit": "max_tokens", "maximum": 1, "used": 1}', %(name)s, now() + %(due_in)s::interval);
 INSERT INTO session_events (session_id, run_id, workspace_id, type, data) VALUES
     (%(session)s, %(run)s, %(workspace)s, 'input.accepted',
      jsonb_build_object('input_id', %(input)s::uuid, 'text', %(name)s::text)),
     (%(session)s, %(run)s, NULL, 'message', jsonb_build_object('text', %(name)s::text)),
     (%(deleted_session)s, NULL, NULL, 'message', jsonb_build_object('text', %(name)s::text));
+INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
+                       output_tokens, cost_usd)
+SELECT %(workspace)s, (now() AT TIME ZONE 'UTC')::date - past, %(run)s, %(session)s, %(key)s, %(name)s, 2, 1, 1, 0.5
+FROM generate_series(0, 1) AS past;
 INSERT INTO deleted_sessions (session_id) VALUES (%(deleted_session)s);
 INSERT INTO bundles (sha256, generation, bytes) VALUES (%(bundle)s, %(version)s, 1);
 INSERT INTO condemned_bundles (sha256, generation) VALUES (%(condemned)s, %(version)s);

@@ -8,7 +8,17 @@ import pytest
 from quarterdeck.agents.model import AssistantTurn, Step, ToolCall, ToolResult, Turn, UserTurn
 from quarterdeck.conversations.events.model import NewEvent
 from quarterdeck.conversations.runs.model import Entry
-from quarterdeck.worker.journal import END, MODEL, TOOLS, add_result, entries_of, entry_of, next_action, turns_of
+from quarterdeck.worker.journal import (
+    END,
+    MODEL,
+    TOOLS,
+    add_result,
+    entries_of,
+    entry_of,
+    next_action,
+    open_calls,
+    turns_of,
+)
 
 RUN = uuid4()
 
@@ -109,3 +119,27 @@ def test_an_input_without_its_text_is_skipped() -> None:
     """Of a log whose older part is gone."""
     log = [Entry(RUN, "input.consumed", {"input_id": "i", "step": 1}, None), consumed("j")]
     assert shape(turns_of(log, RUN)) == ["j"]
+
+
+def test_calls_of_an_ended_run_tell_whether_they_may_have_taken_effect() -> None:
+    other = uuid4()
+    log = [
+        *START,
+        said("a", other),
+        *(called(name, other) for name in "123"),
+        entry("tool.started", other, call_id="1", name="tool", key="k", attempt=1),
+        entry("action.required", other, call_id="2", kind="tool_result"),
+        consumed("j"),
+    ]
+    texts = {turn.call_id: turn.content for turn in turns_of(log, RUN) if isinstance(turn, ToolResult)}
+    assert texts["1"] == texts["2"] == "There is no result: the run ended. The call may have taken effect."
+    assert texts["3"] == "Not carried out: the run ended before."
+    assert next_action(turns_of(log, other)) == TOOLS
+
+
+def test_of_calls_with_one_id_the_first_is_open() -> None:
+    first, second = ToolCall("1", "t", {"n": 1}), ToolCall("1", "t", {"n": 2})
+    turns: list[Turn] = [AssistantTurn("a", [first, second])]
+    assert open_calls(turns) == [first]
+    turns.append(ToolResult("1", "t", "done"))
+    assert open_calls(turns) == []

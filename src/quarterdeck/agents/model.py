@@ -1,6 +1,7 @@
 """The interface between a run and any model: turns, tools, steps, failures."""
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Protocol
 from uuid import UUID
@@ -79,6 +80,10 @@ class Step(Struct, frozen=True):
     turn: AssistantTurn
     input_tokens: int
     output_tokens: int
+    # Read from the provider's cache. Part of input_tokens.
+    cached_tokens: int = 0
+    # None: the price of the model is unknown.
+    cost_usd: Decimal | None = None
 
 
 # Called with each piece of text as it arrives, for display only. After a failed try the text of the next try follows

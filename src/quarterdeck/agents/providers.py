@@ -55,6 +55,7 @@ from quarterdeck.agents.model import (
     TransientFailure,
     Turn,
 )
+from quarterdeck.agents.pricing import cost_usd
 from quarterdeck.core.secrets import redact
 from quarterdeck.core.text_types import storable
 
@@ -156,7 +157,14 @@ class ProviderModel:
             raise ModelFailure(f"The request cannot be put to {self.name}: {self._reason(fault)}") from fault
         except (UnexpectedModelBehavior, httpx2.HTTPError, httpx2.StreamError) as fault:
             raise TransientFailure(f"The answer of {self.name} broke off: {self._reason(fault)}") from fault
-        return Step(to_turn(response, self.name), response.usage.input_tokens, response.usage.output_tokens)
+        usage = response.usage
+        return Step(
+            to_turn(response, self.name),
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_tokens,
+            cost_usd(self.name, usage),
+        )
 
     async def _request(
         self, messages: list[ModelMessage], parameters: library.ModelRequestParameters, on_text: OnText

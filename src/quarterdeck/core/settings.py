@@ -6,10 +6,9 @@ docs/configuration.md describes each setting; a test compares the two.
 
 import re
 from collections.abc import Mapping
-from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -226,11 +225,6 @@ class WorkerSettings(Struct, frozen=True):
     lending_pause_seconds: Seconds = 10.0
 
 
-class UnknownOutcome(StrEnum):
-    ASK = "ask"
-    TELL_MODEL = "tell_model"
-
-
 class RunSettings(Struct, frozen=True):
     # None: only the places of workers limit a workspace.
     active_per_workspace: Count | None = None
@@ -245,7 +239,7 @@ class RunSettings(Struct, frozen=True):
     # Streamed text is collected for this long before it is sent.
     delta_seconds: Seconds = 0.05
     # When a worker was lost during a call that may have taken effect: ask a person, or tell the model at once.
-    unknown_outcome: UnknownOutcome = UnknownOutcome.ASK
+    unknown_outcome: Literal["ask", "tell_model"] = "ask"
 
 
 _ACTION_EXPIRY_SECONDS = 7 * 24 * 3600

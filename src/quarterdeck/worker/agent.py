@@ -14,7 +14,7 @@ from quarterdeck.agents.retry import step_with_retries
 from quarterdeck.agents.skill_files import DELETED, SessionSkill, skill_instructions, skill_tools
 from quarterdeck.agents.tools import Toolbox, client_tool
 from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.runs import lifecycle
+from quarterdeck.conversations.runs import calls
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.conversations.runs.model import RunSetup, UsedSkill
 from quarterdeck.conversations.sessions import service as sessions
@@ -37,6 +37,10 @@ class Agent:
         self._context_tokens = settings.context_tokens
         self._dropped_turns = 0
         self._reported_turns = 0
+
+    @property
+    def model_name(self) -> str:
+        return self._model.name
 
     @property
     def conversation_tokens(self) -> int:
@@ -125,7 +129,7 @@ class AgentLoader:
     async def _store_note(self, lease: Lease, text: str, key: str) -> None:
         # Not repeatable: see agents/add_note.py.
         note = NewEvent(EventType.NOTE, {"text": text, "key": key})
-        await lifecycle.append(self._database, lease, note, repeatable=False)
+        await calls.append(self._database, lease, note, repeatable=False)
 
     async def _list_files(self, workspace_id: UUID, skill: SessionSkill) -> list[ManifestFile]:
         async def read(connection: Connection) -> list[ManifestFile]:

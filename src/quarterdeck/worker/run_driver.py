@@ -10,13 +10,15 @@ from uuid import UUID
 from quarterdeck.agents.context import BYTES_PER_TOKEN, newest_turns
 from quarterdeck.agents.model import ModelFailure, RequestRefused, Step, Turn, UserTurn
 from quarterdeck.conversations.runs import lifecycle
-from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
+from quarterdeck.conversations.runs.lifecycle import Lease, LimitReached, Superseded
+from quarterdeck.conversations.runs.model import StepUsage
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import ActionSettings, RunSettings, WorkerSettings
 from quarterdeck.db.database import Database
 from quarterdeck.worker import journal
 from quarterdeck.worker.agent import Agent, AgentLoader
+from quarterdeck.worker.budgets import budget_action, stop_reason
 from quarterdeck.worker.deltas import DeltaSender
 from quarterdeck.worker.tool_runner import ToolRunner
 
@@ -108,6 +110,11 @@ class RunDriver:
             await lifecycle.fail(self._database, lease, str(failure), refused=refused)
         except TimeoutError:
             await lifecycle.fail(self._database, lease, lifecycle.overdue(self._settings))
+        except LimitReached as limit:
+            if limit.stopped is None:
+                await lifecycle.wait(self._database, lease, [budget_action(limit.reached)], self._actions)
+            else:
+                await lifecycle.fail(self._database, lease, stop_reason(limit.reached, limit.stopped))
         finally:
             self._attempts.remove(attempt)
 
@@ -175,8 +182,6 @@ class _Attempt:
     async def _take_inputs(self) -> None:
         # Checked before inputs are taken: an input that this run can no longer process is left to the next run.
         self._check_limits()
-        if self._input_budget_bytes <= 0:
-            return
         inputs = await lifecycle.take(self._database, self._lease, self._steps + 1, self._input_budget_bytes)
         self._input_budget_bytes -= lifecycle.taken_bytes(inputs)
         self._turns += [UserTurn(taken.text, self._lease.run_id) for taken in inputs]
@@ -189,9 +194,13 @@ class _Attempt:
             self._database,
             self._lease,
             [*agent.notices(), *journal.entries_of(step)],
-            steps=1,
-            input_tokens=step.input_tokens,
-            output_tokens=step.output_tokens,
+            used=StepUsage(
+                model=agent.model_name,
+                input_tokens=step.input_tokens,
+                cached_tokens=step.cached_tokens,
+                output_tokens=step.output_tokens,
+                cost_usd=step.cost_usd,
+            ),
         )
         self._turns.append(step.turn)
         self._steps += 1
@@ -220,7 +229,11 @@ class _Attempt:
     async def _call_tools(self, agent: Agent) -> bool:
         """Carries out what can be carried out. False: the other calls need answers, and the run waits for them."""
         runner = ToolRunner(
-            self._database, self._lease, agent.tools, self._settings.unknown_outcome, agent.result_bytes
+            self._database,
+            self._lease,
+            agent.tools,
+            tell_unknown_outcome=self._settings.unknown_outcome == "tell_model",
+            result_bytes=agent.result_bytes,
         )
         results, actions = await runner.run(journal.open_calls(self._turns), self._steps)
         for result in results:

@@ -13,7 +13,6 @@ from msgspec import Struct
 from quarterdeck.agents.model import MALFORMED_ARGUMENTS, ToolCall, ToolRule
 from quarterdeck.agents.tools import Tool
 from quarterdeck.conversations.actions.model import ActionKind, ActionState, CallAction, Decision, NewAction
-from quarterdeck.core.settings import UnknownOutcome
 from quarterdeck.skills.model import shown
 
 _OUTCOME_UNKNOWN = (
@@ -58,7 +57,8 @@ class Rules(Struct, frozen=True):
     rule: ToolRule
     # A person allowed the tool for the rest of the session.
     is_remembered: bool
-    on_unknown_outcome: UnknownOutcome
+    # Of an unknown outcome the model is told at once, and nobody is asked.
+    tell_unknown_outcome: bool
 
 
 def key_of(run_id: UUID, step: int, call_id: str) -> str:
@@ -144,7 +144,7 @@ def _unknown_outcome(call: ToolCall, step: int, rules: Rules, state: CallState) 
     """None: it is to be carried out again."""
     action = state.unknown_outcome
     if action is None:
-        if rules.on_unknown_outcome is UnknownOutcome.TELL_MODEL:
+        if rules.tell_unknown_outcome:
             return Answer(_OUTCOME_UNKNOWN)
         reason = f"The worker that carried out {call.name} was lost. The call may have taken effect."
         arguments = _arguments(call, state)

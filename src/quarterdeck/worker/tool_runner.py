@@ -11,12 +11,12 @@ from quarterdeck.agents.policy import rule_of
 from quarterdeck.agents.tools import CallContext, Effect, Refusal, Tool, Toolbox, bounded_text
 from quarterdeck.conversations.actions.model import NewAction
 from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.runs import lifecycle
-from quarterdeck.conversations.runs.lifecycle import CallStates, Lease, Superseded
+from quarterdeck.conversations.runs import calls as call_log
+from quarterdeck.conversations.runs.calls import CallStates
+from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.conversations.sessions import service as sessions
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
-from quarterdeck.core.settings import UnknownOutcome
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.worker import journal
 from quarterdeck.worker.tool_calls import Answer, CarryOut, NextStep, Rules, Wait, decide, key_of, state_of
@@ -34,12 +34,12 @@ class _Known(Struct, frozen=True):
 
 class ToolRunner:
     def __init__(
-        self, database: Database, lease: Lease, tools: Toolbox, on_unknown_outcome: UnknownOutcome, result_bytes: int
+        self, database: Database, lease: Lease, tools: Toolbox, *, tell_unknown_outcome: bool, result_bytes: int
     ) -> None:
         self._database = database
         self._lease = lease
         self._tools = tools
-        self._on_unknown_outcome = on_unknown_outcome
+        self._tell_unknown_outcome = tell_unknown_outcome
         self._result_bytes = result_bytes
 
     async def run(self, calls: Sequence[ToolCall], step: int) -> tuple[list[ToolResult], list[NewAction]]:
@@ -66,7 +66,7 @@ class ToolRunner:
             policy = await sessions.tool_policy(connection, self._lease.session_id)
             if policy is None:
                 raise Superseded
-            return _Known(await lifecycle.call_states(connection, self._lease, step), policy)
+            return _Known(await call_log.states(connection, self._lease, step), policy)
 
         return await self._database.read(read)
 
@@ -75,7 +75,7 @@ class ToolRunner:
         rules = Rules(
             ToolRule.DENY if tool is None else rule_of(tool, known.policy),
             call.name in known.states.remembered,
-            self._on_unknown_outcome,
+            self._tell_unknown_outcome,
         )
         next_step = decide(call, step, tool, rules, state_of(call.id, known.states.started, known.states.actions))
         if isinstance(next_step, Answer):
@@ -111,14 +111,14 @@ class ToolRunner:
     async def _store_start(self, call: ToolCall, context: CallContext) -> None:
         """Also the fence: an attempt that has lost the run fails here, before the call."""
         data = {"call_id": call.id, "name": call.name, "key": context.key, "attempt": self._lease.attempt}
-        await lifecycle.append(self._database, self._lease, NewEvent(EventType.TOOL_STARTED, data), repeatable=True)
+        await call_log.append(self._database, self._lease, NewEvent(EventType.TOOL_STARTED, data), repeatable=True)
 
     async def _store(self, result: ToolResult) -> None:
         """Tries until the database is back or another attempt has the run: a lost result is an unknown outcome."""
         pause_seconds = _MIN_PAUSE_SECONDS
         while True:
             try:
-                return await lifecycle.record_result(self._database, self._lease, journal.entry_of(result))
+                return await call_log.record_result(self._database, self._lease, journal.entry_of(result))
             except ServiceError as fault:
                 log.warning("a result could not be stored", exc_info=fault, extra=fields(run_id=self._lease.run_id))
             await asyncio.sleep(pause_seconds)

@@ -30,6 +30,8 @@ _FIELDS: dict[ActionKind, dict[str, tuple[Decision, ...] | None]] = {
     ActionKind.UNKNOWN_OUTCOME: {"result": (Decision.DONE, Decision.FAILED)},
     ActionKind.BUDGET: {"max_cost_usd": (Decision.RAISE,), "max_tokens": (Decision.RAISE,)},
 }
+# More than people nest, and less than makes any part of the service fail.
+_MAX_DEPTH = 100
 _FORMS = {
     ActionKind.APPROVAL: '{"decision": "allow" or "deny", "message"?, "arguments"?, "remember"?}',
     ActionKind.TOOL_RESULT: '{"result", "is_error"?}',
@@ -82,8 +84,6 @@ def check_answer(action: ActionBody, answer: ResolveActionBody) -> None:
         if decisions is not None and answer.decision not in decisions:
             raise _wrong_form(kind, f"{name} belongs to {' and '.join(decisions)} only.")
     _check_raise(action, answer)
-    if _has_null(answer.arguments) or _has_null(answer.result):
-        raise errors.invalid("arguments and result must not contain U+0000.")
 
 
 def _check_raise(action: ActionBody, answer: ResolveActionBody) -> None:
@@ -135,13 +135,24 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _has_null(value: Any) -> bool:
-    """U+0000, which PostgreSQL cannot store."""
-    if isinstance(value, str):
-        return "\0" in value
+def check_storable(answer: ResolveActionBody) -> None:
+    """Before anything else is done with JSON of any shape: encoding what is nested deeply fails."""
+    for name in ("arguments", "result"):
+        _check_json(name, getattr(answer, name), 1)
+
+
+def _check_json(name: str, value: Any, depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise errors.invalid(f"{name} is nested too deeply. {_MAX_DEPTH} levels are allowed.")
+    if isinstance(value, str) and "\0" in value:
+        # PostgreSQL cannot store it.
+        raise errors.invalid(f"{name} must not contain U+0000.")
     if isinstance(value, dict):
-        return any(_has_null(part) for item in value.items() for part in item)
-    return isinstance(value, list) and any(map(_has_null, value))
+        for part in (*value, *value.values()):
+            _check_json(name, part, depth + 1)
+    if isinstance(value, list):
+        for part in value:
+            _check_json(name, part, depth + 1)
 
 
 def _wrong_form(kind: ActionKind, reason: str) -> ServiceError:

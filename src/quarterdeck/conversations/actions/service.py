@@ -93,8 +93,13 @@ async def resolve_action(changes: Changes, call: Call[ResolveActionBody], action
         detail |= {} if body.decision is UNSET else {"decision": body.decision}
         return Made.plain(resolved, action_id, action.tool or action.kind, **detail)
 
+    def read_body() -> ResolveActionBody:
+        answer = call.read_body()
+        rules.check_storable(answer)
+        return answer
+
     return await changes.perform(
-        call,
+        msgspec.structs.replace(call, read_body=read_body),
         operation="resolve_action",
         lookup=_visible_action(call.workspace_id, action_id),
         permission=Permission.SESSION_MANAGE,

@@ -22,15 +22,18 @@ from quarterdeck.core.ids import created_at
 from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
 
-_COLUMNS = """id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
-       resolved_by, resolution"""
-_ADD = f"""
+_ADD = """
 INSERT INTO actions
     (id, workspace_id, session_id, run_id, kind, step, call_id, tool, arguments, attempt, reached, reason, expires_at)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))
-RETURNING {_COLUMNS}
-"""  # noqa: S608
-_GET = f"SELECT {_COLUMNS} FROM actions WHERE workspace_id = %s AND id = %s"  # noqa: S608
+RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
+          resolved_by, resolution
+"""
+_GET = """
+SELECT id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
+       resolved_by, resolution
+FROM actions WHERE workspace_id = %s AND id = %s
+"""
 # A few ids from each combination of state and kind. All columns of the index are in the bounds and in the order, so
 # that the planner can use only that index: as in api_keys/store.py.
 _NEWEST_OF_WORKSPACE = """
@@ -75,12 +78,17 @@ CROSS JOIN LATERAL (
 WHERE EXISTS (SELECT FROM sessions s WHERE s.workspace_id = %s AND s.id = %s)
 ORDER BY found.id LIMIT %s
 """
-_READ = f"SELECT {_COLUMNS} FROM read_actions(%s, %s, %s)"  # noqa: S608
-_RESOLVE = f"""
+_READ = """
+SELECT id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
+       resolved_by, resolution
+FROM read_actions(%s, %s, %s)
+"""
+_RESOLVE = """
 UPDATE actions SET state = 'resolved', resolved_at = clock_timestamp(), resolved_by = %s, resolution = %s
 WHERE id = %s AND state = 'open'
-RETURNING {_COLUMNS}
-"""  # noqa: S608
+RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
+          resolved_by, resolution
+"""
 _CONTINUE_RUN = "SELECT continue_run(%s)"
 _RAISE_LIMIT = "SELECT raise_limit(%s, %s, %s)"
 # now(), because an index condition needs a stable function. A session that is locked is in use, and is looked at again
@@ -94,11 +102,12 @@ SELECT due.session_id FROM (
     OFFSET 0
 ) AS due WHERE pg_try_advisory_xact_lock(session_lock(due.session_id))
 """
-_EXPIRE = f"""
+_EXPIRE = """
 UPDATE actions SET state = 'expired', resolved_at = clock_timestamp()
 WHERE session_id = ANY (%s) AND state = 'open' AND expires_at <= now()
-RETURNING workspace_id, {_COLUMNS}
-"""  # noqa: S608
+RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
+          resolved_by, resolution, workspace_id
+"""
 _OF_STEP = """
 SELECT kind, state, call_id, attempt, resolution FROM actions
 WHERE run_id = %s AND step = %s AND call_id IS NOT NULL ORDER BY id
@@ -108,10 +117,11 @@ SELECT DISTINCT tool FROM actions
 WHERE session_id = %s AND resolution->>'remember' = 'session' AND resolution->>'decision' = 'allow'
   AND kind = 'approval' AND state = 'resolved'
 """
-_CANCEL = f"""
+_CANCEL = """
 UPDATE actions SET state = 'cancelled', resolved_at = clock_timestamp() WHERE run_id = %s AND state = 'open'
-RETURNING {_COLUMNS}
-"""  # noqa: S608
+RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
+          resolved_by, resolution
+"""
 
 
 async def add(
@@ -193,7 +203,7 @@ async def lock_due_sessions(connection: Connection, batch: int) -> list[UUID]:
 async def expire(connection: Connection, session_ids: Sequence[UUID]) -> list[tuple[UUID, ActionBody]]:
     """The actions that expired, oldest first, each with its workspace."""
     rows = await (await connection.execute(_EXPIRE, (list(session_ids),))).fetchall()
-    expired = [(workspace_id, _body(tuple(row))) for workspace_id, *row in rows]
+    expired = [(row[-1], _body(row[:-1])) for row in rows]
     return sorted(expired, key=lambda one: one[1].id)
 
 

@@ -5,50 +5,57 @@ All are part of the caller's transaction, which holds the session's lock.
 
 from uuid import UUID
 
+from quarterdeck.auth.service import caller_of
 from quarterdeck.conversations.events.notifications import event_payloads, notify
 from quarterdeck.conversations.runs import creation_store as store
 from quarterdeck.conversations.runs import lifecycle, lifecycle_store
 from quarterdeck.conversations.runs.creation_store import NewRun
 from quarterdeck.conversations.runs.model import Delivery, RunState
 from quarterdeck.core import errors
+from quarterdeck.core.actors import Principal
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
 
 
 async def queue_input(
-    connection: Connection, session_id: UUID, workspace_id: UUID, text: str, settings: SubmitSettings
+    connection: Connection, principal: Principal, session_id: UUID, text: str, settings: SubmitSettings
 ) -> UUID:
     """Adds a run that starts when the runs before it have ended: at once if there are none."""
     if await store.pending(connection, session_id) >= settings.session_pending_runs:
         raise errors.too_many_pending()
-    run = NewRun(new_id(), session_id, workspace_id, RunState.PENDING)
-    await store.add(connection, run, new_id(), text, Delivery.QUEUE)
+    run = NewRun(new_id(), session_id, principal.workspace_id, RunState.PENDING, principal.api_key_id)
+    await store.add(connection, run, new_id(), text, Delivery.QUEUE, await caller_of(connection, principal))
     await lifecycle_store.start_pending(connection, session_id)
     await notify(connection, event_payloads([session_id]))
     return run.id
 
 
 async def interrupt_with_input(
-    connection: Connection, session_id: UUID, workspace_id: UUID, text: str
+    connection: Connection, principal: Principal, session_id: UUID, text: str
 ) -> tuple[UUID, UUID | None]:
     """Cancels the active run and starts one with this input, before pending runs. Returns the id of the new run and of
     the cancelled one."""
-    cancelled_run_id = await lifecycle.interrupt(connection, session_id, workspace_id)
-    run = NewRun(new_id(), session_id, workspace_id, RunState.QUEUED)
-    await store.add(connection, run, new_id(), text, Delivery.INTERRUPT)
+    cancelled_run_id = await lifecycle.interrupt(connection, session_id, principal.workspace_id)
+    run = NewRun(new_id(), session_id, principal.workspace_id, RunState.QUEUED, principal.api_key_id)
+    await store.add(connection, run, new_id(), text, Delivery.INTERRUPT, await caller_of(connection, principal))
     await lifecycle_store.enqueue(connection, session_id, run.id)
     await notify(connection, event_payloads([session_id]))
     return run.id, cancelled_run_id
 
 
-async def retry(connection: Connection, run_id: UUID, session_id: UUID, settings: SubmitSettings) -> UUID:
+async def retry(
+    connection: Connection, principal: Principal, run_id: UUID, session_id: UUID, settings: SubmitSettings
+) -> UUID:
     """Starts a run with copies of the inputs of an ended run."""
     if await lifecycle_store.unfinished_of(connection, session_id):
         raise errors.another_run_active()
     new_run_id = new_id()
     new_input_ids = [new_id() for _ in range(settings.run_waiting_inputs)]
-    match await store.repeat_inputs(connection, run_id, new_run_id, new_input_ids, settings.run_waiting_bytes):
+    actor = await caller_of(connection, principal)
+    match await store.repeat_inputs(
+        connection, run_id, new_run_id, new_input_ids, settings.run_waiting_bytes, actor, principal.api_key_id
+    ):
         case "empty":
             raise errors.nothing_to_retry()
         case "too_many":

@@ -3,29 +3,33 @@
 from collections.abc import Sequence
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
+from psycopg.types.json import Jsonb
 
 from quarterdeck.conversations.runs.model import Delivery, RunState
+from quarterdeck.core.actors import Caller
 from quarterdeck.db.database import Connection
 
 _PENDING = "SELECT count(*) FROM runs WHERE session_id = %s AND state = 'pending'"
 # consumed_through lies just before the input, as in submit_inputs().
 _ADD = """
-WITH given (run_id, session_id, workspace_id, state, input_id, content, delivery) AS (
-    VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::uuid, %s::text, %s::text)
+WITH given (run_id, session_id, workspace_id, state, api_key_id, input_id, content, delivery, actor) AS (
+    VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::uuid, %s::uuid, %s::text, %s::text, %s::jsonb)
 ), accepted AS (
     INSERT INTO session_events (session_id, run_id, workspace_id, type, data)
     SELECT session_id, run_id, workspace_id, 'input.accepted',
-           jsonb_build_object('input_id', input_id, 'text', content, 'delivery', delivery)
+           jsonb_build_object('input_id', input_id, 'text', content, 'delivery', delivery, 'actor', actor)
     FROM given
     RETURNING id
 )
 INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, unconsumed_bytes, first_input,
-                  takes_over)
-SELECT g.run_id, g.session_id, g.workspace_id, g.state, a.id, a.id - 1, octet_length(g.content), a.id, '{}'
+                  takes_over, api_key_id)
+SELECT g.run_id, g.session_id, g.workspace_id, g.state, a.id, a.id - 1, octet_length(g.content), a.id, '{}',
+       g.api_key_id
 FROM given g CROSS JOIN accepted a
 """
-_REPEAT = "SELECT repeat_inputs(%s, %s, %s, %s)"
+_REPEAT = "SELECT repeat_inputs(%s, %s, %s, %s, %s, %s)"
 # The run, and earlier retries of it: otherwise the model would see the same inputs twice.
 _LEAVE_OUT_RETRIED = """
 WITH RECURSIVE retried AS (
@@ -45,6 +49,7 @@ class NewRun(Struct, frozen=True):
     session_id: UUID
     workspace_id: UUID
     state: RunState
+    api_key_id: UUID
 
 
 async def is_archived(connection: Connection, session_id: UUID) -> bool | None:
@@ -60,17 +65,25 @@ async def pending(connection: Connection, session_id: UUID) -> int:
     return count
 
 
-async def add(connection: Connection, run: NewRun, input_id: UUID, text: str, delivery: Delivery) -> None:
+async def add(
+    connection: Connection, run: NewRun, input_id: UUID, text: str, delivery: Delivery, actor: Caller
+) -> None:
     """Adds a run with its first input."""
-    values = (run.id, run.session_id, run.workspace_id, run.state, input_id, text, delivery)
-    await connection.execute(_ADD, values)
+    await connection.execute(_ADD, (*msgspec.structs.astuple(run), input_id, text, delivery, _stored(actor)))
 
 
 async def repeat_inputs(
-    connection: Connection, run_id: UUID, new_run_id: UUID, new_input_ids: Sequence[UUID], max_bytes: int
+    connection: Connection,
+    run_id: UUID,
+    new_run_id: UUID,
+    new_input_ids: Sequence[UUID],
+    max_bytes: int,
+    actor: Caller,
+    api_key_id: UUID,
 ) -> str | None:
     """None, or why no run was added: db/functions/deliveries.sql."""
-    row = await (await connection.execute(_REPEAT, (run_id, new_run_id, list(new_input_ids), max_bytes))).fetchone()
+    values = (run_id, new_run_id, list(new_input_ids), max_bytes, _stored(actor), api_key_id)
+    row = await (await connection.execute(_REPEAT, values)).fetchone()
     assert row is not None
     reason: str | None = row[0]
     return reason
@@ -79,3 +92,7 @@ async def repeat_inputs(
 async def leave_out_retried(connection: Connection, session_id: UUID, run_id: UUID, new_run_id: UUID) -> None:
     """The model no longer sees the turns of the retried run after its last stored answer."""
     await connection.execute(_LEAVE_OUT_RETRIED, (run_id, session_id, run_id, new_run_id))
+
+
+def _stored(actor: Caller) -> Jsonb:
+    return Jsonb(msgspec.to_builtins(actor))

@@ -13,13 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from quarterdeck.conversations.actions import records as actions
-from quarterdeck.conversations.actions.model import CallAction, NewAction
+from quarterdeck.conversations.actions.model import ActionState, NewAction, ReachedLimit
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.events.notifications import event_payloads, notify
 from quarterdeck.conversations.runs import lifecycle_store as store
 from quarterdeck.conversations.runs import store as run_store
-from quarterdeck.conversations.runs.model import Entry, Input, RunEnded, RunSetup
+from quarterdeck.conversations.runs.model import Entry, Input, RunEnded, RunSetup, StepUsage
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import ActionSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
@@ -29,6 +29,16 @@ from quarterdeck.webhooks.model import WebhookEvent
 
 class Superseded(Exception):
     """This attempt has lost the run: it was cancelled or taken over by another worker. Nothing was written."""
+
+
+class LimitReached(Exception):
+    """A limit of cost or tokens is reached. Nothing was written."""
+
+    def __init__(self, reached: ReachedLimit, stopped: ActionState | None) -> None:
+        """`stopped`: the state of the action that ends the run. None: the run may wait for a higher limit."""
+        super().__init__(reached)
+        self.reached = reached
+        self.stopped = stopped
 
 
 class Lease(Struct, frozen=True):
@@ -120,10 +130,16 @@ async def entries(database: Database, lease: Lease, budget_bytes: int) -> tuple[
 
 
 async def take(database: Database, lease: Lease, step: int, budget_bytes: int) -> list[Input]:
-    """Takes the oldest inputs that wait, until they use up the budget. They count as consumed."""
+    """Takes the oldest inputs that wait, until they use up the budget. They count as consumed. Called before each step:
+    raises LimitReached if the step must not begin."""
 
     async def work(connection: Connection) -> list[Input]:
         await events.lock_session(connection, lease.session_id)
+        found = await store.reached_limit(connection, lease.run_id)
+        if found is not None:
+            raise LimitReached(*found)
+        if budget_bytes <= 0:
+            return []
         return await _take(connection, lease, step, budget_bytes)
 
     return await database.transaction(work, repeatable=False)
@@ -134,62 +150,21 @@ async def record(
     lease: Lease,
     entries: Sequence[NewEvent],
     *,
-    steps: int = 0,
-    input_tokens: int = 0,
-    output_tokens: int = 0,
+    used: StepUsage | None = None,
 ) -> None:
-    """Stores the events of a step."""
+    """Stores the events of a step. `used`: they are the answer of the model, which counts as a step."""
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
-        if not await store.count_step(connection, lease.run_id, lease.attempt, steps, input_tokens, output_tokens):
+        if used is None:
+            counted = await store.count_progress(connection, lease.run_id, lease.attempt)
+        else:
+            counted = await store.count_step(connection, lease.run_id, lease.attempt, used)
+        if not counted:
             raise Superseded
         await _log(connection, lease, *entries)
 
     await database.transaction(work, repeatable=False)
-
-
-async def append(database: Database, lease: Lease, entry: NewEvent, *, repeatable: bool) -> None:
-    """Stores an event that is no progress of the run. `repeatable`: it does no harm to have it twice."""
-
-    async def work(connection: Connection) -> None:
-        await events.lock_session(connection, lease.session_id)
-        if not await store.hold(connection, lease.run_id, lease.attempt):
-            raise Superseded
-        await _log(connection, lease, entry)
-
-    await database.transaction(work, repeatable=repeatable)
-
-
-async def record_result(database: Database, lease: Lease, entry: NewEvent) -> None:
-    """Stores the result of a call of the last answer, unless it is stored."""
-
-    async def work(connection: Connection) -> None:
-        await events.lock_session(connection, lease.session_id)
-        if not await store.count_step(connection, lease.run_id, lease.attempt, 0, 0, 0):
-            raise Superseded
-        if not await store.has_result(connection, lease.session_id, lease.run_id, entry.data["call_id"]):
-            await _log(connection, lease, entry)
-
-    await database.transaction(work, repeatable=True)
-
-
-class CallStates(Struct, frozen=True):
-    """What is known about the calls of the last answer, besides their results."""
-
-    # The last attempt that started each call.
-    started: dict[str, int]
-    actions: list[CallAction]
-    # Tools that a person has allowed for the rest of the session.
-    remembered: frozenset[str]
-
-
-async def call_states(connection: Connection, lease: Lease, step: int) -> CallStates:
-    return CallStates(
-        await store.started_calls(connection, lease.session_id, lease.run_id),
-        await actions.actions_of_step(connection, lease.run_id, step),
-        await actions.remembered_tools(connection, lease.session_id),
-    )
 
 
 async def wait(database: Database, lease: Lease, new: Sequence[NewAction], settings: ActionSettings) -> None:

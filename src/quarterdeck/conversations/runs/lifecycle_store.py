@@ -11,8 +11,9 @@ import msgspec
 from msgspec import Struct
 from psycopg.types.json import Jsonb
 
+from quarterdeck.conversations.actions.model import ActionState, LimitScope, ReachedLimit
 from quarterdeck.conversations.events.model import EventType
-from quarterdeck.conversations.runs.model import Entry, Input, RunSetup
+from quarterdeck.conversations.runs.model import Entry, Input, RunSetup, StepUsage
 from quarterdeck.db.database import Connection
 
 # Counted for each entry besides its text: what a turn costs a model, and the memory of many small ones.
@@ -80,26 +81,34 @@ WITH waiting AS (
 )
 SELECT id, input_id FROM waiting ORDER BY id
 """
-_STEP = """
-UPDATE runs
-SET barren_attempts = 0, steps = steps + %s, input_tokens = input_tokens + %s, output_tokens = output_tokens + %s,
-    updated_at = clock_timestamp()
+# The first limit of the run that is reached. Reads a few rows by their keys if there is no limit.
+_REACHED_LIMIT = "SELECT scope, limit_name, maximum, used, stopped FROM reached_limit(%s)"
+_PROGRESS = """
+UPDATE runs SET barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
-# Not progress: a tool that ends its worker each time must not reset barren_attempts.
-_HOLD = "UPDATE runs SET updated_at = clock_timestamp() WHERE id = %s AND attempt = %s AND state = 'running'"
-_STARTED_CALLS = """
-SELECT e.data->>'call_id', max((e.data->>'attempt')::integer) FROM session_events e
-WHERE e.session_id = %s AND e.run_id = %s AND e.type = 'tool.started' AND e.id > coalesce((
-    SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
-), 0)
-GROUP BY 1
-"""
-_HAS_RESULT = """
-SELECT FROM session_events e
-WHERE e.session_id = %s AND e.run_id = %s AND e.type = 'tool.result' AND e.data->>'call_id' = %s AND e.id > coalesce((
-    SELECT m.id FROM session_events m WHERE m.session_id = %s AND m.type = 'message' ORDER BY m.id DESC LIMIT 1
-), 0)
+# Sums of costs leave out steps whose price is unknown.
+_STEP = """
+WITH step (input_tokens, cached_tokens, output_tokens, cost_usd) AS (
+    SELECT %s::bigint, %s::bigint, %s::bigint, %s::numeric
+), run AS (
+    UPDATE runs r
+    SET barren_attempts = 0, steps = r.steps + 1, input_tokens = r.input_tokens + step.input_tokens,
+        cached_tokens = r.cached_tokens + step.cached_tokens, output_tokens = r.output_tokens + step.output_tokens,
+        cost_usd = coalesce(r.cost_usd + step.cost_usd, r.cost_usd, step.cost_usd), updated_at = clock_timestamp()
+    FROM step WHERE r.id = %s AND r.attempt = %s AND r.state = 'running'
+    RETURNING r.workspace_id, r.id, r.session_id, r.api_key_id
+)
+INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
+                       output_tokens, cost_usd)
+SELECT run.workspace_id, (clock_timestamp() AT TIME ZONE 'UTC')::date, run.id, run.session_id, run.api_key_id, %s,
+       step.input_tokens, step.cached_tokens, step.output_tokens, step.cost_usd
+FROM run CROSS JOIN step
+ON CONFLICT (workspace_id, day, run_id) DO UPDATE SET
+    input_tokens = run_usage.input_tokens + excluded.input_tokens,
+    cached_tokens = run_usage.cached_tokens + excluded.cached_tokens,
+    output_tokens = run_usage.output_tokens + excluded.output_tokens,
+    cost_usd = coalesce(run_usage.cost_usd + excluded.cost_usd, run_usage.cost_usd, excluded.cost_usd)
 """
 _WAIT = """
 UPDATE runs
@@ -141,9 +150,9 @@ WHERE id = %s AND attempt = %s AND state = 'running'
 # Names only those runs whose inputs still wait, so that the list does not grow with each failure.
 _CONTINUE_IN = """
 INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted, unconsumed_bytes,
-                  first_input, takes_over)
+                  first_input, api_key_id, takes_over)
 SELECT %s, r.session_id, r.workspace_id, 'queued', r.last_input, r.consumed_through,
-       r.inputs_accepted - r.inputs_consumed, r.unconsumed_bytes, r.consumed_through + 1, ARRAY(
+       r.inputs_accepted - r.inputs_consumed, r.unconsumed_bytes, r.consumed_through + 1, r.api_key_id, ARRAY(
            SELECT DISTINCT e.run_id FROM session_events e
            WHERE e.session_id = r.session_id AND e.id > r.consumed_through AND e.id <= r.last_input
              AND e.type = 'input.accepted' AND e.run_id = ANY (r.takes_over || r.id)
@@ -269,25 +278,25 @@ async def discard_waiting(
         after = rows[-1][0]
 
 
-async def count_step(
-    connection: Connection, run_id: UUID, attempt: int, steps: int, input_tokens: int, output_tokens: int
-) -> bool:
-    values = (steps, input_tokens, output_tokens, run_id, attempt)
+async def reached_limit(connection: Connection, run_id: UUID) -> tuple[ReachedLimit, ActionState | None] | None:
+    """With the state of the action that ends the run at this limit. None: it may wait for a higher limit."""
+    row = await (await connection.execute(_REACHED_LIMIT, (run_id,))).fetchone()
+    if row is None:
+        return None
+    scope, limit, maximum, used, stopped = row
+    reached = ReachedLimit(LimitScope(scope), limit, float(maximum), float(used))
+    return reached, None if stopped is None else ActionState(stopped)
+
+
+async def count_progress(connection: Connection, run_id: UUID, attempt: int) -> bool:
+    """False if this attempt has lost the run."""
+    return (await connection.execute(_PROGRESS, (run_id, attempt))).rowcount == 1
+
+
+async def count_step(connection: Connection, run_id: UUID, attempt: int, used: StepUsage) -> bool:
+    """Adds a step to the run and to the usage of the day. False if this attempt has lost the run."""
+    values = (used.input_tokens, used.cached_tokens, used.output_tokens, used.cost_usd, run_id, attempt, used.model)
     return (await connection.execute(_STEP, values)).rowcount == 1
-
-
-async def hold(connection: Connection, run_id: UUID, attempt: int) -> bool:
-    """Whether this attempt still drives the run."""
-    return (await connection.execute(_HOLD, (run_id, attempt))).rowcount == 1
-
-
-async def started_calls(connection: Connection, session_id: UUID, run_id: UUID) -> dict[str, int]:
-    """The calls of the last answer that were started, with the last attempt that did."""
-    return dict(await (await connection.execute(_STARTED_CALLS, (session_id, run_id, session_id))).fetchall())
-
-
-async def has_result(connection: Connection, session_id: UUID, run_id: UUID, call_id: str) -> bool:
-    return (await connection.execute(_HAS_RESULT, (session_id, run_id, call_id, session_id))).rowcount > 0
 
 
 async def wait(connection: Connection, run_id: UUID, attempt: int) -> bool:

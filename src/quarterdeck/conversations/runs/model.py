@@ -1,6 +1,7 @@
 """Inputs and runs."""
 
 from collections.abc import Hashable
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -99,6 +100,16 @@ class Usage(Struct, frozen=True):
     cached_tokens: Annotated[int, Meta(description="Part of input_tokens.")]
     output_tokens: int
     cost_usd: Annotated[float | None, Meta(description="null: the price of the model is unknown.")]
+
+
+class StepUsage(Struct, frozen=True, kw_only=True):
+    """What one step used, to be stored."""
+
+    model: str
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    cost_usd: Decimal | None
 
 
 class RunBody(Struct, frozen=True, kw_only=True):

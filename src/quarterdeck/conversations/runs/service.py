@@ -94,11 +94,10 @@ async def _deliver(changes: Changes, settings: SubmitSettings, call: Call[InputE
 
     async def effect(connection: Connection, principal: Principal, _: UUID, event: InputEvent) -> Made:
         await _check_open(connection, session_id)
-        workspace_id = principal.workspace_id
         if event.delivery is Delivery.QUEUE:
-            run_id = await creation.queue_input(connection, session_id, workspace_id, event.text, settings)
+            run_id = await creation.queue_input(connection, principal, session_id, event.text, settings)
         else:
-            run_id, cancelled = await creation.interrupt_with_input(connection, session_id, workspace_id, event.text)
+            run_id, cancelled = await creation.interrupt_with_input(connection, principal, session_id, event.text)
             if cancelled is not None:
                 detail = {"session_id": str(session_id), "interrupted_by": str(run_id)}
                 change = Change("cancel_run", ObjectType.RUN, cancelled, detail)
@@ -203,7 +202,7 @@ async def retry_run(changes: Changes, settings: SubmitSettings, call: Call[None]
             raise errors.not_found("run")
         if ended.state not in (RunState.FAILED, RunState.CANCELLED):
             raise errors.not_retryable()
-        new_run_id = await creation.retry(connection, run_id, run.session_id, settings)
+        new_run_id = await creation.retry(connection, principal, run_id, run.session_id, settings)
         started = await store.get(connection, principal.workspace_id, new_run_id)
         assert started is not None
         return Made.plain(started, new_run_id, session_id=str(run.session_id), retried_from=str(run_id))

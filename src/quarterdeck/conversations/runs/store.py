@@ -14,19 +14,25 @@ _SUBMIT = "SELECT verdict, body, api_key_id FROM submit_inputs(%b, NULL, %b, %b,
 _GET = """
 SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, cached_tokens,
        output_tokens, cost_usd, failure, started_at, finished_at,
-       ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
+       CASE WHEN state = 'waiting'
+            THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
+            ELSE '{}' END
 FROM runs WHERE workspace_id = %s AND id = %s
 """
 _NEWEST_FIRST = """
 SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, cached_tokens,
        output_tokens, cost_usd, failure, started_at, finished_at,
-       ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
+       CASE WHEN state = 'waiting'
+            THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
+            ELSE '{}' END
 FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id DESC, id DESC LIMIT %s
 """
 _OLDEST_FIRST = """
 SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, cached_tokens,
        output_tokens, cost_usd, failure, started_at, finished_at,
-       ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
+       CASE WHEN state = 'waiting'
+            THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
+            ELSE '{}' END
 FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id, id LIMIT %s
 """
 

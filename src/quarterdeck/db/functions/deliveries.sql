@@ -27,6 +27,9 @@ BEGIN
 END;
 $$;
 
+-- The earlier signature: see submit_inputs().
+DROP FUNCTION IF EXISTS repeat_inputs(uuid, uuid, uuid[], bigint);
+
 -- Copies the inputs of an ended run into a new run: those that it consumed, and those that its cancellation discarded.
 -- Inputs that a person withdrew or dropped are left out. Adds the events and the run, which is queued and has no job yet.
 -- Returns NULL if the run was added, 'empty' if there is no input, and 'too_many' if the inputs exceed the limits; then
@@ -35,7 +38,10 @@ CREATE OR REPLACE FUNCTION repeat_inputs(
     repeated_run_id uuid,
     new_run_id uuid,
     new_input_ids uuid[],        -- as many as there may be inputs
-    max_bytes bigint             -- one input may always be larger
+    max_bytes bigint,            -- one input may always be larger
+    -- The caller who retries. NULL: a process of an earlier release.
+    actor jsonb DEFAULT NULL,
+    api_key_id uuid DEFAULT NULL
 )
 RETURNS text
 LANGUAGE plpgsql VOLATILE
@@ -102,7 +108,8 @@ BEGIN
         END IF;
         INSERT INTO session_events (session_id, run_id, workspace_id, type, data)
         VALUES (run.session_id, new_run_id, run.workspace_id, 'input.accepted', jsonb_build_object(
-            'input_id', new_input_ids[inputs], 'text', input.content, 'retried_from', repeated_run_id
+            'input_id', new_input_ids[inputs], 'text', input.content, 'retried_from', repeated_run_id,
+            'actor', actor
         ))
         RETURNING id INTO last_event_id;
         first_event_id := coalesce(first_event_id, last_event_id);
@@ -112,9 +119,9 @@ BEGIN
     END IF;
 
     INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted,
-                      unconsumed_bytes, first_input, takes_over)
+                      unconsumed_bytes, first_input, takes_over, api_key_id)
     VALUES (new_run_id, run.session_id, run.workspace_id, 'queued', last_event_id, first_event_id - 1, inputs,
-            copied_bytes, first_event_id, '{}');
+            copied_bytes, first_event_id, '{}', repeat_inputs.api_key_id);
     RETURN NULL;
 END;
 $$;

@@ -18,16 +18,20 @@ CREATE OR REPLACE FUNCTION session_lock(session_id uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN hashtextextended(session_id::text, 0);
 
+-- Its name in earlier releases, when it returned fewer columns. Only submit_inputs() calls it.
+DROP FUNCTION IF EXISTS check_submitter(bytea, uuid, uuid);
+
 -- Whether a caller may submit inputs to a session: always one row. `refusal` is NULL if it may.
 -- RETURNS TABLE lets PostgreSQL inline the function into the calling statement.
-CREATE OR REPLACE FUNCTION check_submitter(
+CREATE OR REPLACE FUNCTION find_submitter(
     secret_hash bytea,
     target_session_id uuid,
     named_workspace_id uuid      -- the Service-Workspace header, or NULL
 )
 RETURNS TABLE (
     refusal text,
-    api_key_id uuid,             -- NULL for a session token
+    api_key_id uuid,             -- of a session token: the key that made it
+    session_token_id uuid,
     workspace_id uuid,
     scope_id uuid,               -- scope of Idempotency-Keys
     is_archived boolean
@@ -39,10 +43,9 @@ AS $$
                WHEN s.id IS NULL THEN 'not_found'
                WHEN p.session_id IS NULL AND NOT 'session.manage' = ANY (p.permissions) THEN 'forbidden'
            END,
-           CASE WHEN p.session_id IS NULL THEN p.api_key_id END,
-           p.workspace_id, p.scope_id, s.archived_at IS NOT NULL
+           p.api_key_id, p.session_token_id, p.workspace_id, p.scope_id, s.archived_at IS NOT NULL
     FROM (VALUES (1)) AS one_row
-    LEFT JOIN find_principals(ARRAY[check_submitter.secret_hash]) p ON true
+    LEFT JOIN find_principals(ARRAY[find_submitter.secret_hash]) p ON true
     LEFT JOIN sessions s
         ON s.id = target_session_id AND s.workspace_id = p.workspace_id
        AND s.id = coalesce(p.session_id, s.id)
@@ -85,7 +88,7 @@ CREATE OR REPLACE FUNCTION submit_inputs(
     run_waiting_inputs integer DEFAULT 2147483647,
     run_waiting_bytes bigint DEFAULT 9223372036854775807
 )
-RETURNS TABLE (verdict text, body bytea, api_key_id uuid)
+RETURNS TABLE (verdict text, body bytea, api_key_id uuid)    -- api_key_id: NULL for a session token
 LANGUAGE plpgsql VOLATILE
 -- Plans that were cached while the tables were nearly empty would scan them until the next ANALYZE.
 SET enable_seqscan = off
@@ -107,7 +110,7 @@ BEGIN
     SELECT array_agg(c.refusal IS NULL ORDER BY item.place) INTO admitted
     FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
         AS item (secret_hash, session_id, workspace_id, place)
-    CROSS JOIN LATERAL check_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c;
+    CROSS JOIN LATERAL find_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c;
 
     FOR i IN 1 .. cardinality(session_ids) LOOP
         -- The key's lock comes second, so that a call that waits for a session keeps no key from others.
@@ -118,15 +121,15 @@ BEGIN
     END LOOP;
 
     FOR caller IN
-        SELECT item.place, c.*
+        SELECT item.place, c.*, (SELECT a.caller FROM caller_of(c.api_key_id, c.session_token_id) a) AS actor
         FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
             AS item (secret_hash, session_id, workspace_id, place)
-        CROSS JOIN LATERAL check_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c
+        CROSS JOIN LATERAL find_submitter(item.secret_hash, item.session_id, item.workspace_id) AS c
         ORDER BY item.place
     LOOP
         i := caller.place;
         body := NULL;
-        api_key_id := caller.api_key_id;
+        api_key_id := CASE WHEN caller.session_token_id IS NULL THEN caller.api_key_id END;
         IF caller.refusal IS NOT NULL OR NOT locked[i] THEN
             -- A caller that was refused in step 1 holds no lock, so it stays refused if it has gained access meanwhile.
             verdict := coalesce(caller.refusal, CASE WHEN admitted[i] THEN 'locked' ELSE 'not_found' END);
@@ -171,9 +174,9 @@ BEGIN
             run_id := fresh_run_ids[i];
             -- consumed_through lies just before this input. Starting at 0, the run would consume the whole history.
             INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, unconsumed_bytes,
-                              first_input, takes_over)
+                              first_input, takes_over, api_key_id)
             VALUES (run_id, session_ids[i], caller.workspace_id, 'queued', event_id, event_id - 1, input_bytes,
-                    event_id, '{}')
+                    event_id, '{}', caller.api_key_id)
             ON CONFLICT (session_id) WHERE state IN ('queued', 'running', 'waiting') DO NOTHING;
             IF NOT FOUND THEN
                 -- There is an active run, and the UPDATE passed over it.
@@ -186,7 +189,7 @@ BEGIN
 
         INSERT INTO session_events (id, session_id, run_id, workspace_id, type, data)
         VALUES (event_id, session_ids[i], run_id, caller.workspace_id, 'input.accepted',
-                jsonb_build_object('input_id', input_ids[i], 'text', texts[i]));
+                jsonb_build_object('input_id', input_ids[i], 'text', texts[i], 'actor', caller.actor));
 
         verdict := 'accepted';
         body := convert_to('{"outcome":"' || outcome || '","run_id":"' || run_id || '"}', 'UTF8');

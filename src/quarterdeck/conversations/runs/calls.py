@@ -1,0 +1,64 @@
+"""The tool calls of a run in the log: their start, their effects, their results.
+
+As in lifecycle.py, every write carries the number of the attempt.
+"""
+
+from msgspec import Struct
+
+from quarterdeck.conversations.actions import records as actions
+from quarterdeck.conversations.actions.model import CallAction
+from quarterdeck.conversations.events import log as events
+from quarterdeck.conversations.events.model import NewEvent
+from quarterdeck.conversations.events.notifications import event_payloads, notify
+from quarterdeck.conversations.runs import calls_store as store
+from quarterdeck.conversations.runs import lifecycle_store
+from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
+from quarterdeck.db.database import Connection, Database
+
+
+class CallStates(Struct, frozen=True):
+    """What is known about the calls of the last answer, besides their results."""
+
+    # The last attempt that started each call.
+    started: dict[str, int]
+    actions: list[CallAction]
+    # Tools that a person has allowed for the rest of the session.
+    remembered: frozenset[str]
+
+
+async def states(connection: Connection, lease: Lease, step: int) -> CallStates:
+    return CallStates(
+        await store.started_calls(connection, lease.session_id, lease.run_id),
+        await actions.actions_of_step(connection, lease.run_id, step),
+        await actions.remembered_tools(connection, lease.session_id),
+    )
+
+
+async def append(database: Database, lease: Lease, entry: NewEvent, *, repeatable: bool) -> None:
+    """Stores an event that is no progress of the run. `repeatable`: it does no harm to have it twice."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        if not await store.hold(connection, lease.run_id, lease.attempt):
+            raise Superseded
+        await _log(connection, lease, entry)
+
+    await database.transaction(work, repeatable=repeatable)
+
+
+async def record_result(database: Database, lease: Lease, entry: NewEvent) -> None:
+    """Stores the result of a call of the last answer, unless it is stored."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        if not await lifecycle_store.count_progress(connection, lease.run_id, lease.attempt):
+            raise Superseded
+        if not await store.has_result(connection, lease.session_id, lease.run_id, entry.data["call_id"]):
+            await _log(connection, lease, entry)
+
+    await database.transaction(work, repeatable=True)
+
+
+async def _log(connection: Connection, lease: Lease, entry: NewEvent) -> None:
+    await events.append(connection, lease.session_id, lease.run_id, [entry])
+    await notify(connection, event_payloads([lease.session_id]))
