@@ -77,9 +77,15 @@ def test_a_workspace_is_changed_and_shown(database_url: str) -> None:
     assert shown["owner"]["primary_email"] == "o@example.com"
     change = ("change-workspace", "--workspace", first)
     changed = admin(*change, "--name", "Crew", "--max-key-days", "90", "--owner", "Ann@example.com", **settings)
-    assert changed == shown | {"name": "Crew", "max_key_days": 90, "owner": named}
-    assert admin(*change, "--name", "Team", **settings) == changed | {"name": "Team"}
-    assert admin(*change, "--no-max-key-days", **settings) == changed | {"name": "Team", "max_key_days": None}
+    assert changed == shown | {"name": "Crew", "max_key_days": 90, "owner": named, "revision": 2}
+    assert admin(*change, "--name", "Team", **settings) == changed | {"name": "Team", "revision": 3}
+    assert admin(*change, "--name", "Team", **settings)["revision"] == 3, "nothing changed"
+    removed = changed | {"name": "Team", "max_key_days": None, "revision": 4}
+    assert admin(*change, "--no-max-key-days", **settings) == removed
+    limited = admin(*change, "--daily-max-cost-usd", "20.5", "--daily-max-tokens", "9000", **settings)
+    assert limited["limits"] == {"day": {"max_cost_usd": 20.5, "max_tokens": 9000}}
+    limited = admin(*change, "--no-daily-max-cost-usd", **settings)
+    assert limited["limits"] == {"day": {"max_cost_usd": None, "max_tokens": 9000}}
     assert admin("show-workspace", "--workspace", first, **settings)["max_key_days"] is None
 
     listed = admin("list-workspaces", **settings)["items"]
@@ -98,9 +104,12 @@ def test_output_for_people(database_url: str) -> None:
     assert qd_here("admin", "list-workspaces", **settings).stdout == "No workspaces.\n"
     workspace = admin("create-workspace", "--name", "Team", "--owner-email", "o@example.com", **settings)["id"]
     shown = f"workspace {workspace}\nname Team\nowner o@example.com\nmaximum key lifetime "
-    assert qd_here("admin", "show-workspace", "--workspace", workspace, **settings).stdout == f"{shown}none\n"
-    changed = qd_here("admin", "change-workspace", "--workspace", workspace, "--max-key-days", "30", **settings)
-    assert changed.stdout == f"{shown}30 days\n"
+    limits = "maximum cost per day {}\nmaximum tokens per day {}\n"
+    printed = qd_here("admin", "show-workspace", "--workspace", workspace, **settings).stdout
+    assert printed == f"{shown}none\n{limits.format('none', 'none')}"
+    options = ("--max-key-days", "30", "--daily-max-cost-usd", "20", "--daily-max-tokens", "1000000")
+    changed = qd_here("admin", "change-workspace", "--workspace", workspace, *options, **settings)
+    assert changed.stdout == f"{shown}30 days\n{limits.format('$20.00', '1,000,000')}"
     assert qd_here("admin", "list-workspaces", **settings).stdout == f"{workspace}  o@example.com  Team\n"
     (member,) = qd_here("admin", "list-members", "--workspace", workspace, **settings).stdout.splitlines()
     assert member.endswith("  owner  o@example.com")

@@ -111,7 +111,7 @@ async def test_every_action_is_in_the_filter(console: ConsolePage, world: World)
 
 async def test_workspace_and_members(console: ConsolePage, world: World) -> None:
     async with await world.connect() as connection:
-        await workspaces.change_workspace(connection, world.workspace_id, max_key_days=30)
+        await workspaces.configure_workspace(connection, world.workspace_id, max_key_days=30)
         for email in (f"ann.{world.workspace_id}@example.com", f"bob.{world.workspace_id}@example.com"):
             await workspaces.add_member(connection, world.workspace_id, email)
             await workspaces.set_user(connection, email, email.partition(".")[0].title())

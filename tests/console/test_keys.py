@@ -109,7 +109,7 @@ async def test_rotate_and_revoke_the_key_in_use(console: ConsolePage, world: Wor
 @pytest.mark.long
 async def test_permissions_and_expiry_are_limited_by_the_key_in_use(console: ConsolePage, world: World) -> None:
     async with await world.connect() as connection:
-        await workspaces.change_workspace(connection, world.workspace_id, max_key_days=40)
+        await workspaces.configure_workspace(connection, world.workspace_id, max_key_days=40)
     held = (Permission.WORKSPACE_READ, Permission.KEY_MANAGE)
     ends = datetime.now(UTC) + timedelta(days=35)
     secret, _ = await world.new_key_record(held, ends, "Deputy")

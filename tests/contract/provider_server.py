@@ -158,7 +158,8 @@ def _chat_chunk(delta: Any, finish_reason: str | None = None) -> Event:
 
 
 def _chat_end(reason: str) -> list[Event]:
-    usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+    details = {"cached_tokens": 4}
+    usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18, "prompt_tokens_details": details}
     last = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [], "usage": usage}
     return [_chat_chunk({}, reason), (None, last), (None, "[DONE]")]
 
@@ -184,7 +185,8 @@ def _event(kind: str, **fields: Any) -> Event:
 
 
 def _message_start() -> list[Event]:
-    usage = {"input_tokens": 11, "output_tokens": 1}
+    # Its input tokens do not include those that were read from the cache.
+    usage = {"input_tokens": 7, "cache_read_input_tokens": 4, "output_tokens": 1}
     message: dict[str, Any] = {
         "id": "m1",
         "type": "message",

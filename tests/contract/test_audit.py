@@ -222,8 +222,8 @@ async def test_operator_actions_are_logged(world: World) -> None:
         await workspaces.add_member(connection, workspace_id, email)
         await workspaces.set_user(connection, email, "Ann")
         await workspaces.set_user(connection, email, "Ann")
-        await workspaces.change_workspace(connection, workspace_id, max_key_days=90)
-        await workspaces.change_workspace(connection, workspace_id, name="Test", max_key_days=90)
+        await workspaces.configure_workspace(connection, workspace_id, max_key_days=90)
+        await workspaces.configure_workspace(connection, workspace_id, name="Test", max_key_days=90)
         body = CreateApiKeyBody("hers", [Permission.WORKSPACE_READ], datetime.now(UTC) + timedelta(days=9))
         key = await workspaces.create_key(connection, "test", workspace_id, body, email)
         await workspaces.remove_member(connection, workspace_id, email, revoke_keys=False)
@@ -234,7 +234,7 @@ async def test_operator_actions_are_logged(world: World) -> None:
     told = {"label": "hers", "prefix": key.prefix, "permissions": ["workspace.read"]}
     ((_, _, _, created), (_, _, _, first_key), *rest) = found
     assert [one[0] for one in found[:2]] == ["create_workspace", "create_api_key"]
-    assert set(created) == {"name", "max_key_days", "owner"}
+    assert set(created) == {"name", "max_key_days", "owner", "limits"}
     assert first_key["label"] == "test"
     assert rest == [
         ("add_member", "member", str(user_id), {"email": email}),
@@ -260,7 +260,7 @@ async def test_the_operator_changes_nothing_without_an_entry(world: World) -> No
             workspaces.add_member(connection, workspace_id, new),
             workspaces.remove_member(connection, workspace_id, email, revoke_keys=True),
             workspaces.create_key(connection, "test", workspace_id, body, None),
-            workspaces.change_workspace(connection, workspace_id, name="x"),
+            workspaces.configure_workspace(connection, workspace_id, name="x"),
             workspaces.set_user(connection, email, "Ann"),
         ):
             with pytest.raises(psycopg.errors.RaiseException, match="no entry"):
@@ -275,7 +275,7 @@ async def test_refused_operator_actions_leave_no_entry(world: World) -> None:
         with pytest.raises(ServiceError, match="owner"):
             await workspaces.remove_member(connection, world.workspace_id, owner, revoke_keys=True)
         with pytest.raises(ServiceError, match="not a member"):
-            await workspaces.change_workspace(connection, world.workspace_id, name="x", owner_email="no@example.com")
+            await workspaces.configure_workspace(connection, world.workspace_id, name="x", owner_email="no@example.com")
     assert await rows(world) == before
 
 

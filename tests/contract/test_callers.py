@@ -25,6 +25,7 @@ BODIES: dict[str, Any] = {
     "rotate_api_key": {},
     "create_session": {},
     "change_session": {"title": "x"},
+    "change_workspace": {"limits": {"day": {"max_tokens": 1000000000}}},
     "fork_session": {},
     "create_session_token": {},
     "create_skill": {"name": "x"},

@@ -4,9 +4,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
+from pydantic_ai.usage import RequestUsage
 
 from quarterdeck.agents.model import (
     MALFORMED_ARGUMENTS,
@@ -24,6 +27,7 @@ from quarterdeck.agents.model import (
     Turn,
     UserTurn,
 )
+from quarterdeck.agents.pricing import cost_usd
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.agents.retry import step_with_retries
 from quarterdeck.core.settings import ModelSettings
@@ -94,12 +98,36 @@ async def test_text_is_streamed_and_tokens_are_counted(dialect: Dialect) -> None
         step = await talk.step()
         assert talk.shown == ["Hel", "lo ", "there"]
         assert (step.turn.text, step.turn.tool_calls) == ("Hello there", [])
-        assert (step.input_tokens, step.output_tokens) == (11, 7)
+        assert (step.input_tokens, step.cached_tokens, step.output_tokens) == (11, 4, 7)
+        assert step.cost_usd is None, "no list has a price for this model"
         [request] = talk.served.requests
         assert request.path.partition("?")[0] == dialect.path
         assert request.body["stream"] is True
         assert request.body["model"] == dialect.model.partition(":")[2]
         assert {request.headers.get("authorization"), request.headers.get("x-api-key")} & {f"Bearer {KEY}", KEY}
+
+
+# Anthropic's library warns about models that will be retired.
+@pytest.mark.filterwarnings("ignore:The model:DeprecationWarning")
+# Seven new input tokens, four cached ones and seven output tokens, at prices per million tokens.
+@pytest.mark.parametrize(
+    ("dialect", "model", "cost"),
+    [
+        (OPENAI, "openai:gpt-4o", "0.0000925"),
+        (OPENAI, "openai-chat:gpt-4o", "0.0000925"),
+        (ANTHROPIC, "anthropic:claude-sonnet-4-5", "0.0001272"),
+    ],
+)
+async def test_cost_by_list_prices(dialect: Dialect, model: str, cost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also behind a base URL, and without the network: genai-prices would fetch newer prices with httpx2.get."""
+    monkeypatch.setattr("httpx2.get", lambda *_, **__: pytest.fail("prices were fetched"))
+    async with talking(msgspec.structs.replace(dialect, model=model), streams(dialect.text("Hello"))) as talk:
+        assert (await talk.step()).cost_usd == Decimal(cost)
+
+
+def test_contradictory_usage_has_no_cost() -> None:
+    """Some compatible servers report more cached tokens than tokens."""
+    assert cost_usd("openai:gpt-4o", RequestUsage(input_tokens=1, cache_read_tokens=5, output_tokens=1)) is None
 
 
 @both

@@ -1,4 +1,4 @@
-"""GET /v1/workspace and GET /v1/members."""
+"""GET and PATCH /v1/workspace, GET /v1/members."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -32,7 +32,7 @@ async def test_the_workspace_of_the_key(world: World) -> None:
     answer = await world.get("/v1/workspace")
     body = answer.json()
     assert answer.status_code == 200
-    assert set(body) == {"id", "name", "created_at", "owner", "max_key_days"}
+    assert set(body) == {"id", "name", "created_at", "owner", "max_key_days", "limits", "used_today", "revision"}
     assert (body["id"], body["name"], body["max_key_days"]) == (str(world.workspace_id), "Test", None)
     assert set(body["owner"]) == {"user_id", "display_name", "primary_email"}
     assert timedelta() <= datetime.now(UTC) - datetime.fromisoformat(body["created_at"]) < timedelta(minutes=5)
@@ -41,11 +41,33 @@ async def test_the_workspace_of_the_key(world: World) -> None:
     assert error_of(await world.get("/v1/workspace", headers={"Service-Workspace": str(uuid4())}))[0] == 404
 
 
+async def test_limits_of_a_workspace(world: World) -> None:
+    before = await world.get("/v1/workspace")
+    assert before.json()["limits"] == {"day": {"max_cost_usd": None, "max_tokens": None}}
+    assert before.json()["used_today"] == {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "cost_usd": None}
+    limits = {"day": {"max_cost_usd": 20.25, "max_tokens": 2**53}}
+    changed = await world.patch("/v1/workspace", {"limits": limits}, headers={"If-Match": before.headers["etag"]})
+    assert changed.status_code == 200, changed.text
+    assert changed.json() == before.json() | {"limits": limits, "revision": 2}
+    again = await world.patch("/v1/workspace", {"limits": limits})
+    assert (again.json(), again.headers["etag"]) == (changed.json(), '"2"'), "nothing changed"
+    assert (await world.patch("/v1/workspace", {})).json() == changed.json()
+    stale = await world.patch("/v1/workspace", {"limits": {}}, headers={"If-Match": before.headers["etag"]})
+    assert error_of(stale) == (412, "precondition_failed")
+    removed = await world.patch("/v1/workspace", {"limits": {"day": {"max_tokens": 5}}})
+    assert removed.json()["limits"] == {"day": {"max_cost_usd": None, "max_tokens": 5}}
+    events = (await world.get("/v1/audit-events?action=change_workspace&order=asc")).json()["items"]
+    assert [event["detail"] for event in events] == [{"limits": limits}, {"limits": removed.json()["limits"]}]
+    assert [event["object_name"] for event in events] == ["Test", "Test"]
+    for wrong in ({"day": {"max_cost_usd": 0}}, {"day": {"max_tokens": 0}}, {"day": {"max_tokens": 1.5}}, None):
+        assert error_of(await world.patch("/v1/workspace", {"limits": wrong}))[0] == 400
+
+
 async def test_a_changed_workspace(world: World) -> None:
     email, user_id = await add_member(world)
     async with await world.connect() as connection:
         await workspaces.set_user(connection, email, "Ann")
-        await workspaces.change_workspace(
+        await workspaces.configure_workspace(
             connection, world.workspace_id, name="Crew", max_key_days=30, owner_email=email
         )
     body = (await world.get("/v1/workspace")).json()

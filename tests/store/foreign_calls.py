@@ -19,11 +19,13 @@ from quarterdeck.conversations.runs.model import Submission, Usage, Verdict
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
-from quarterdeck.conversations.sessions.model import Limits, SessionBody
+from quarterdeck.conversations.sessions.model import Limit, Limits, SessionBody
 from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.skills import store as skills
+from quarterdeck.usage import store as usage
+from quarterdeck.usage.model import UsageGroup
 from quarterdeck.webhooks import delivery_store as deliveries
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import (
@@ -32,6 +34,7 @@ from quarterdeck.webhooks.model import (
     WebhookEvent,
 )
 from quarterdeck.workspaces import store as workspaces
+from quarterdeck.workspaces.model import WorkspaceLimits
 from tests.store.two_workspaces import ALPHA, BRAVO, BUNDLE, RecordingConnection, StoreCall, Workspace, refused, returns
 
 ORDERS = (True, False)
@@ -160,7 +163,14 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: deliveries.send_again(c, a.webhook, b.delivery)
 
     yield lambda c, a, b: workspaces.lock_workspace(c, a.workspace)
-    yield lambda c, a, b: workspaces.change(c, a.workspace, "taken", 1, a.user)
+    yield lambda c, a, b: workspaces.change(c, a.workspace, "taken", 1, a.user, Limit())
+    yield lambda c, a, b: workspaces.set_limits(c, a.workspace, WorkspaceLimits(day=Limit(1.0, 1)))
+    today = datetime.now(UTC).date()
+    for group in UsageGroup:
+        yield lambda c, a, b, group=group: usage.items(  # type: ignore[misc]
+            c, a.workspace, group, today - timedelta(days=9), today + timedelta(days=1), 9
+        )
+    yield lambda c, a, b: usage.day_at(c, a.workspace, today - timedelta(days=9), today + timedelta(days=1), 0)
     yield lambda c, a, b: workspaces.get(c, a.workspace)
     yield lambda c, a, b: returns(workspaces.end_member(c, a.workspace, b.user), False)
     yield lambda c, a, b: returns(workspaces.find_member(c, a.workspace, b.email), None)

@@ -16,6 +16,7 @@ class RunsByState(Struct, frozen=True):
     pending: Count = 0
     queued: Count = 0
     running: Count = 0
+    waiting: Count = 0
     succeeded: Count = 0
     failed: Count = 0
     cancelled: Count = 0

@@ -43,6 +43,13 @@ GROUP BY state
 UNION ALL
 SELECT state, count(*) FROM (
     SELECT state FROM runs
+    WHERE (workspace_id, id) >= (%s, %s) AND (workspace_id, id) < (%s, %s) AND attempt >= 0 AND state = 'waiting'
+    ORDER BY workspace_id DESC, id DESC LIMIT %s
+) AS newest_waiting
+GROUP BY state
+UNION ALL
+SELECT state, count(*) FROM (
+    SELECT state FROM runs
     WHERE (workspace_id, id) >= (%s, %s) AND (workspace_id, id) < (%s, %s) AND attempt >= 0 AND state = 'pending'
     ORDER BY workspace_id DESC, id DESC LIMIT %s
 ) AS newest_pending
@@ -84,7 +91,7 @@ async def run_limit_time(connection: Connection, workspace_id: UUID, window: Win
 async def unfinished_before(connection: Connection, workspace_id: UUID, since: datetime, limit: int) -> Counter[str]:
     """Runs created before `since` that have not ended."""
     values = (workspace_id, LOWEST_ID, workspace_id, first_id_at(since), limit)
-    return Counter(dict(await (await connection.execute(_UNFINISHED_BEFORE, values * 2)).fetchall()))
+    return Counter(dict(await (await connection.execute(_UNFINISHED_BEFORE, values * 3)).fetchall()))
 
 
 async def inputs(connection: Connection, workspace_id: UUID, window: Window, limit: int) -> Counter[int]:

@@ -15,6 +15,7 @@ from quarterdeck.conversations.runs import examples as runs
 from quarterdeck.conversations.session_tokens import examples as session_tokens
 from quarterdeck.conversations.sessions import examples as sessions
 from quarterdeck.skills import examples as skills
+from quarterdeck.usage import examples as usage
 from quarterdeck.webhooks import examples as webhooks
 from quarterdeck.workspaces import examples as workspaces
 
@@ -30,6 +31,7 @@ _PACKAGES = (
     session_tokens,
     sessions,
     skills,
+    usage,
     webhooks,
     workspaces,
 )

@@ -42,6 +42,7 @@ _TAGS = {
     "workspace": ("Workspace", "The workspace of the key."),
     "members": ("Members", "The people of a workspace. The operator adds and removes them."),
     "activity": ("Activity", "Statistics of a workspace, for charts."),
+    "usage": ("Usage", "Tokens and cost of a workspace."),
     "audit-events": ("Audit log", "Who changed what, when and from where."),
     "skills": ("Skills", "Bundles of files for agents, in immutable numbered versions."),
     "webhooks": ("Webhooks", "Notifications to other systems about ended runs and about actions."),

@@ -43,6 +43,7 @@ from quarterdeck.skills.http import (
     list_skills,
     push_skill_version,
 )
+from quarterdeck.usage.http import get_usage
 from quarterdeck.webhooks.http import (
     change_webhook,
     create_webhook,
@@ -54,7 +55,7 @@ from quarterdeck.webhooks.http import (
     rotate_webhook_secret,
     test_webhook,
 )
-from quarterdeck.workspaces.http import get_workspace, list_members
+from quarterdeck.workspaces.http import change_workspace, get_workspace, list_members
 
 OPERATIONS = (
     at("POST", "/v1/sessions/{session_id}/events", submit_input),
@@ -96,8 +97,10 @@ OPERATIONS = (
     at("GET", "/v1/skills/{skill_id}/versions/{version}/file", download_skill_file),
     at("GET", "/v1/skills/{skill_id}/diff", diff_skill_versions),
     at("GET", "/v1/workspace", get_workspace),
+    at("PATCH", "/v1/workspace", change_workspace),
     at("GET", "/v1/members", list_members),
     at("GET", "/v1/activity", get_activity),
+    at("GET", "/v1/usage", get_usage),
     at("GET", "/v1/audit-events", list_audit_events),
     at("GET", "/v1/webhooks", list_webhooks),
     at("POST", "/v1/webhooks", create_webhook),

@@ -10,7 +10,7 @@ import typer
 from msgspec import UNSET, UnsetType
 
 from quarterdeck.cli.exit_codes import UsageError
-from quarterdeck.cli.options import AsJson, Permissions, date, email, file_name, line, uuid
+from quarterdeck.cli.options import AsJson, Permissions, date, email, file_name, line, usd, uuid
 from quarterdeck.cli.output import date_text, note, print_json, say, size
 
 if TYPE_CHECKING:
@@ -58,21 +58,39 @@ def change_workspace(
         str | None,
         typer.Option(parser=email, metavar="EMAIL", help="Email address of the new owner, who must be a member."),
     ] = None,
+    daily_max_cost_usd: Annotated[
+        float | None, typer.Option(parser=usd, metavar="USD", help="Maximum cost per day (UTC), in US dollars.")
+    ] = None,
+    no_daily_max_cost_usd: Annotated[
+        bool, typer.Option("--no-daily-max-cost-usd", help="Remove the maximum cost per day.")
+    ] = False,
+    daily_max_tokens: Annotated[
+        int | None, typer.Option(min=1, max=2**53, metavar="TOKENS", help="Maximum tokens per day (UTC).")
+    ] = None,
+    no_daily_max_tokens: Annotated[
+        bool, typer.Option("--no-daily-max-tokens", help="Remove the maximum tokens per day.")
+    ] = False,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
     """Change the given settings of a workspace."""
     from quarterdeck.workspaces import service
 
-    if max_key_days is not None and no_max_key_days:
-        raise UsageError("Use either --max-key-days or --no-max-key-days")
-    days = None if no_max_key_days else _or_unset(max_key_days)
-    if (name, days, owner) == (None, UNSET, None):
-        raise UsageError("Nothing to change. Use --name, --max-key-days, --no-max-key-days or --owner.")
+    days = _given_or_removed("max-key-days", max_key_days, removed=no_max_key_days)
+    cost = _given_or_removed("daily-max-cost-usd", daily_max_cost_usd, removed=no_daily_max_cost_usd)
+    tokens = _given_or_removed("daily-max-tokens", daily_max_tokens, removed=no_daily_max_tokens)
+    if (name, days, owner, cost, tokens) == (None, UNSET, None, UNSET, UNSET):
+        raise UsageError("Nothing to change. Use --name, --max-key-days, --owner or another option of --help.")
     changed = _on_database(
         data,
-        lambda connection, _: service.change_workspace(
-            connection, workspace, name=_or_unset(name), max_key_days=days, owner_email=_or_unset(owner)
+        lambda connection, _: service.configure_workspace(
+            connection,
+            workspace,
+            name=_or_unset(name),
+            max_key_days=days,
+            owner_email=_or_unset(owner),
+            daily_max_cost_usd=cost,
+            daily_max_tokens=tokens,
         ),
     )
     _show(changed, _workspace_text(changed), as_json=as_json)
@@ -263,11 +281,19 @@ def _or_unset(given: T | None) -> T | UnsetType:
     return UNSET if given is None else given
 
 
+def _given_or_removed(option: str, given: T | None, *, removed: bool) -> T | UnsetType | None:
+    if given is not None and removed:
+        raise UsageError(f"Use either --{option} or --no-{option}")
+    return None if removed else _or_unset(given)
+
+
 def _workspace_text(workspace: "WorkspaceBody") -> str:
-    days = workspace.max_key_days
+    days, day = workspace.max_key_days, workspace.limits.day
     return (
         f"workspace {workspace.id}\nname {workspace.name}\nowner {workspace.owner.primary_email}\n"
-        f"maximum key lifetime {'none' if days is None else f'{days} days'}"
+        f"maximum key lifetime {'none' if days is None else f'{days} days'}\n"
+        f"maximum cost per day {'none' if day.max_cost_usd is None else f'${day.max_cost_usd:,.2f}'}\n"
+        f"maximum tokens per day {'none' if day.max_tokens is None else f'{day.max_tokens:,}'}"
     )
 
 

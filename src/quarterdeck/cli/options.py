@@ -15,6 +15,7 @@ from quarterdeck.core.ids import parse_id
 from quarterdeck.core.text_types import Line
 
 _MAX_LINE_CHARACTERS = 200
+_MAX_USD = 1e9
 _DURATION = re.compile(r"([0-9]{1,6})([smhdw])", re.ASCII)
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 
@@ -79,6 +80,16 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) == int(text)):
         raise typer.BadParameter(f"{text!r} is not a number from 1 to 999999999")
     return int(text)
+
+
+def usd(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= _MAX_USD:
+        raise typer.BadParameter(f"{text!r} is not an amount such as 20 or 0.50")
+    return found
 
 
 def file_name(text: str) -> str:

@@ -3,7 +3,7 @@ checks decides later whether the caller gets to see it (`core/call.py`)."""
 
 import re
 from collections.abc import AsyncIterator, Callable
-from datetime import datetime
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl
@@ -34,6 +34,7 @@ GZIP = "application/gzip"
 # Key in the scope under which the middleware stores the id of the request.
 REQUEST_ID_STATE = "quarterdeck.request_id"
 _BEARER = re.compile(r"bearer +(\S+)", re.IGNORECASE | re.ASCII)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 # int() also accepts signs, underscores, blanks and the digits of other scripts.
 _DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
 _JSON_TYPE = re.compile(r"""application/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?""", re.IGNORECASE | re.ASCII)
@@ -85,6 +86,17 @@ class Request:
         except msgspec.ValidationError:
             self._remember(f"{name} must be a time with an offset, such as 2026-03-02T09:30:00Z.")
             return None
+
+    def query_days(self, default_days: int, most_days: int) -> tuple[date, date]:
+        """Whole days in UTC, from `from` until before `to`. By default the last ones, today included."""
+        start, end = self._query_day("from"), self._query_day("to", round_up=True)
+        end = end or datetime.now(UTC).date() + timedelta(days=1)
+        start = start or max(end, date.min + timedelta(days=default_days)) - timedelta(days=default_days)
+        if start >= end:
+            self._remember("from must be before to.")
+        elif (end - start).days > most_days:
+            self._remember(f"from and to must be at most {most_days} days apart.")
+        return start, end
 
     def query_choice(self, name: str, options: type[Choice]) -> Choice | None:
         given = self._query_value(name)
@@ -250,6 +262,19 @@ class Request:
         if number > MAX_EVENT_ID:
             self._remember(f"{name} must be an event ID or 0.")
         return number
+
+    def _query_day(self, name: str, *, round_up: bool = False) -> date | None:
+        """The day of a time, or with `round_up` the first day that does not begin before it."""
+        given = self._query_value(name)
+        try:
+            if given is None or _DATE.fullmatch(given):
+                return None if given is None else date.fromisoformat(given)
+            moment = msgspec.convert(given, Moment).astimezone(UTC)
+            is_midnight = moment.time() == time.min
+            return moment.date() + timedelta(days=1 if round_up and not is_midnight else 0)
+        except (msgspec.ValidationError, ValueError, OverflowError):
+            self._remember(f"{name} must be a date such as 2026-03-02, or a time with an offset.")
+            return None
 
     def _query_value(self, name: str) -> str | None:
         if self._query is None:

@@ -14,6 +14,7 @@ UUID: Json = {
 }
 
 MOMENT: Json = {"type": "string", "format": "date-time"}
+DATE: Json = {"type": "string", "format": "date"}
 BINARY: Json = {"type": "string", "format": "binary"}
 
 NUMBER: Json = {"type": "integer", "format": "int32", "minimum": 1, "maximum": MAX_NUMBER}

@@ -1,1 +1,0 @@
-"""Tokens and cost by day, session, model and key."""

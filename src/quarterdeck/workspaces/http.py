@@ -1,11 +1,13 @@
-"""The workspace and its members over HTTP, read-only: only the operator changes them, with `qd admin`."""
+"""The workspace and its members over HTTP. Callers change limits; the operator changes the rest, with `qd admin`."""
 
 from quarterdeck.auth.access import Access
+from quarterdeck.changes.perform import Changes
 from quarterdeck.core.actors import Permission
+from quarterdeck.core.call import Answer
 from quarterdeck.http.operation import operation
 from quarterdeck.http.request import Request
 from quarterdeck.workspaces import service
-from quarterdeck.workspaces.model import MemberPage, WorkspaceBody
+from quarterdeck.workspaces.model import ChangeWorkspaceBody, MemberPage, WorkspaceBody
 
 
 @operation(
@@ -14,9 +16,26 @@ from quarterdeck.workspaces.model import MemberPage, WorkspaceBody
     permission=Permission.WORKSPACE_READ,
     success_type=WorkspaceBody,
     success="The workspace.",
+    etag=True,
 )
 async def get_workspace(request: Request, access: Access) -> WorkspaceBody:
     return await service.get_workspace(access, request.call_without_body())
+
+
+@operation(
+    summary="Change the workspace",
+    description="Sets limits of cost and tokens per day (UTC). They are checked before each step of a run.",
+    permission=Permission.KEY_MANAGE,
+    reads=True,
+    payload=ChangeWorkspaceBody,
+    success_type=WorkspaceBody,
+    success="The updated workspace.",
+    etag=True,
+    conditional=True,
+    idempotent=True,
+)
+async def change_workspace(request: Request, changes: Changes) -> Answer:
+    return await service.change_workspace(changes, await request.call(ChangeWorkspaceBody))
 
 
 @operation(

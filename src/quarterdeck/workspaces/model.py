@@ -4,10 +4,20 @@ from enum import StrEnum
 from typing import Annotated
 from uuid import UUID
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
+from quarterdeck.conversations.runs.model import Usage
+from quarterdeck.conversations.sessions.model import Limit
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.text_types import Moment
+
+
+class WorkspaceLimits(Struct, frozen=True):
+    """A run that reaches a limit waits for an action of the kind `budget`."""
+
+    day: Annotated[Limit, Meta(description="All runs of the workspace together, from midnight to midnight UTC.")] = (
+        Limit()
+    )
 
 
 class WorkspaceBody(Struct, frozen=True):
@@ -16,6 +26,15 @@ class WorkspaceBody(Struct, frozen=True):
     created_at: Moment
     owner: ActorBody
     max_key_days: Annotated[int | None, Meta(description="Maximum lifetime of new keys, in days. null: no maximum.")]
+    limits: WorkspaceLimits
+    used_today: Annotated[Usage, Meta(description="Since midnight UTC. Changes without a new revision.")]
+    revision: Annotated[int, Meta(ge=1, description="Number of changes. The ETag is derived from it.")]
+
+
+class ChangeWorkspaceBody(Struct, frozen=True):
+    """Changes only the given fields. The operator changes the others with `qd admin`."""
+
+    limits: Annotated[WorkspaceLimits | UnsetType, Meta(description="Replaces all limits of the workspace.")] = UNSET
 
 
 class MemberRole(StrEnum):

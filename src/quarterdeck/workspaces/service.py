@@ -1,12 +1,12 @@
-"""Workspaces and members. Callers of the API can read them; the operator changes them with `qd admin`, directly in the
-database and without a credential. These changes are recorded in the audit log too.
+"""Workspaces and members. Callers of the API can read them and set limits; the operator changes them with `qd admin`,
+directly in the database and without a credential. These changes are recorded in the audit log too.
 """
 
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, to_builtins
 
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody, CreatedApiKeyBody
@@ -14,14 +14,16 @@ from quarterdeck.api_keys.rules import check_expiry
 from quarterdeck.audit.model import Change, ObjectType
 from quarterdeck.audit.service import record_operator_change
 from quarterdeck.auth.access import Access, visible_workspace
+from quarterdeck.changes.perform import Changes, Made
+from quarterdeck.conversations.sessions.model import Limit
 from quarterdeck.core import errors
 from quarterdeck.core.actors import ActorBody, Permission, Principal
-from quarterdeck.core.call import Call
+from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.db.database import Connection
 from quarterdeck.workspaces import store
-from quarterdeck.workspaces.model import MemberBody, MemberPage, WorkspaceBody
+from quarterdeck.workspaces.model import ChangeWorkspaceBody, MemberBody, MemberPage, WorkspaceBody
 
 _FIRST_NAME = "First workspace"
 _FIRST_OWNER = "owner@localhost"
@@ -38,6 +40,32 @@ async def get_workspace(access: Access, call: Call[None]) -> WorkspaceBody:
         return await show_workspace(connection, workspace_id)
 
     return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
+
+
+async def change_workspace(changes: Changes, call: Call[ChangeWorkspaceBody]) -> Answer:
+    """A request that changes nothing keeps the revision and writes no audit entry."""
+
+    async def effect(connection: Connection, _: Principal, workspace_id: UUID, body: ChangeWorkspaceBody) -> Made:
+        # A statement of its own: the next one must see what the previous holder of the lock committed.
+        await _lock_workspace(connection, workspace_id)
+        before = await show_workspace(connection, workspace_id)
+        call.check_unchanged(before.revision)
+        if body.limits is UNSET or body.limits == before.limits:
+            return Made(shown=before, kept=before, object_id=workspace_id, changed=False)
+        await store.set_limits(connection, workspace_id, body.limits)
+        after = await show_workspace(connection, workspace_id)
+        return Made.plain(after, workspace_id, after.name, limits=to_builtins(after.limits))
+
+    return await changes.perform(
+        call,
+        operation="change_workspace",
+        lookup=visible_workspace(call.workspace_id),
+        permission=Permission.KEY_MANAGE,
+        resource=(),
+        about=ObjectType.WORKSPACE,
+        effect=effect,
+        reads=True,
+    )
 
 
 async def list_members(access: Access, call: Call[None], request: PageRequest) -> MemberPage:
@@ -76,24 +104,31 @@ async def create_workspace(connection: Connection, name: str, owner_email: str) 
         return await _add_workspace(connection, name, owner_email)
 
 
-async def change_workspace(
+async def configure_workspace(
     connection: Connection,
     workspace_id: UUID,
     *,
     name: str | UnsetType = UNSET,
     max_key_days: int | UnsetType | None = UNSET,
     owner_email: str | UnsetType = UNSET,
+    daily_max_cost_usd: float | UnsetType | None = UNSET,
+    daily_max_tokens: int | UnsetType | None = UNSET,
 ) -> WorkspaceBody:
     """Fields that are not given keep their values. A former owner stays a member."""
     async with connection.transaction():
         owner_id = await _lock_workspace(connection, workspace_id)
         before = await show_workspace(connection, workspace_id)
+        day = before.limits.day
         await store.change(
             connection,
             workspace_id,
             before.name if name is UNSET else name,
             before.max_key_days if max_key_days is UNSET else max_key_days,
             owner_id if owner_email is UNSET else await _member(connection, workspace_id, owner_email),
+            Limit(
+                day.max_cost_usd if daily_max_cost_usd is UNSET else daily_max_cost_usd,
+                day.max_tokens if daily_max_tokens is UNSET else daily_max_tokens,
+            ),
         )
         after = await show_workspace(connection, workspace_id)
         old = _audit_detail(before)
@@ -215,4 +250,5 @@ async def _member(connection: Connection, workspace_id: UUID, email: str, *, for
 
 def _audit_detail(workspace: WorkspaceBody) -> dict[str, Any]:
     owner = workspace.owner.primary_email
-    return {"name": workspace.name, "max_key_days": workspace.max_key_days, "owner": owner}
+    limits = to_builtins(workspace.limits)
+    return {"name": workspace.name, "max_key_days": workspace.max_key_days, "owner": owner, "limits": limits}

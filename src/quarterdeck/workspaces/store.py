@@ -3,10 +3,12 @@
 from typing import Any
 from uuid import UUID
 
+from quarterdeck.conversations.runs.model import Usage
+from quarterdeck.conversations.sessions.model import Limit
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
 from quarterdeck.db.database import Connection
-from quarterdeck.workspaces.model import MemberBody, MemberRole, WorkspaceBody
+from quarterdeck.workspaces.model import MemberBody, MemberRole, WorkspaceBody, WorkspaceLimits
 
 _ADD_USER = """
 INSERT INTO users (id, email) VALUES (%s, %s)
@@ -20,15 +22,38 @@ _ADD_WORKSPACE = "INSERT INTO workspaces (id, name, owner_id) VALUES (%s, %s, %s
 # Not FOR UPDATE: creating a key takes a share lock on the workspace. It would wait for us while we wait for the lock of
 # the credential that creates the key.
 _OWNER = "SELECT owner_id FROM workspaces WHERE id = %s FOR NO KEY UPDATE"
-_CHANGE = "UPDATE workspaces SET name = %s, max_key_days = %s, owner_id = %s WHERE id = %s"
+_CHANGE = """
+UPDATE workspaces
+SET name = %(name)s, max_key_days = %(days)s, owner_id = %(owner)s, daily_max_cost_usd = %(cost)s,
+    daily_max_tokens = %(tokens)s, revision = revision + 1
+WHERE id = %(id)s AND (name, max_key_days, owner_id, daily_max_cost_usd, daily_max_tokens)
+    IS DISTINCT FROM (%(name)s, %(days)s::integer, %(owner)s, %(cost)s::numeric, %(tokens)s::bigint)
+"""
+_SET_LIMITS = """
+UPDATE workspaces SET daily_max_cost_usd = %s, daily_max_tokens = %s, revision = revision + 1 WHERE id = %s
+"""
 _GET = """
-SELECT w.id, w.name, w.max_key_days, u.id, u.display_name, u.email
+SELECT w.id, w.name, w.max_key_days, u.id, u.display_name, u.email, w.daily_max_cost_usd::float8, w.daily_max_tokens,
+       today.input_tokens, today.cached_tokens, today.output_tokens, today.cost_usd, w.revision
 FROM workspaces w JOIN users u ON u.id = w.owner_id
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
+           coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
+           coalesce(sum(output_tokens), 0)::bigint AS output_tokens, sum(cost_usd)::float8 AS cost_usd
+    FROM run_usage WHERE workspace_id = w.id AND day = (clock_timestamp() AT TIME ZONE 'UTC')::date
+) AS today
 WHERE w.id = %s
 """
 _ALL = """
-SELECT w.id, w.name, w.max_key_days, u.id, u.display_name, u.email
+SELECT w.id, w.name, w.max_key_days, u.id, u.display_name, u.email, w.daily_max_cost_usd::float8, w.daily_max_tokens,
+       today.input_tokens, today.cached_tokens, today.output_tokens, today.cost_usd, w.revision
 FROM workspaces w JOIN users u ON u.id = w.owner_id
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
+           coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
+           coalesce(sum(output_tokens), 0)::bigint AS output_tokens, sum(cost_usd)::float8 AS cost_usd
+    FROM run_usage WHERE workspace_id = w.id AND day = (clock_timestamp() AT TIME ZONE 'UTC')::date
+) AS today
 ORDER BY w.id
 """
 # Two servers that start at the same time on an empty database must create one workspace.
@@ -95,9 +120,15 @@ async def lock_workspace(connection: Connection, workspace_id: UUID) -> UUID | N
 
 
 async def change(
-    connection: Connection, workspace_id: UUID, name: str, max_key_days: int | None, owner_id: UUID
+    connection: Connection, workspace_id: UUID, name: str, max_key_days: int | None, owner_id: UUID, day: Limit
 ) -> None:
-    await connection.execute(_CHANGE, (name, max_key_days, owner_id, workspace_id))
+    values = {"id": workspace_id, "name": name, "days": max_key_days, "owner": owner_id}
+    await connection.execute(_CHANGE, values | {"cost": day.max_cost_usd, "tokens": day.max_tokens})
+
+
+async def set_limits(connection: Connection, workspace_id: UUID, limits: WorkspaceLimits) -> None:
+    values = (limits.day.max_cost_usd, limits.day.max_tokens, workspace_id)
+    await connection.execute(_SET_LIMITS, values)
 
 
 async def get(connection: Connection, workspace_id: UUID) -> WorkspaceBody | None:
@@ -154,5 +185,14 @@ async def members(
 
 
 def _workspace(row: tuple[Any, ...]) -> WorkspaceBody:
-    workspace_id, name, max_key_days, *owner = row
-    return WorkspaceBody(workspace_id, name, created_at(workspace_id), ActorBody(*owner), max_key_days)
+    workspace_id, name, max_key_days = row[:3]
+    return WorkspaceBody(
+        workspace_id,
+        name,
+        created_at(workspace_id),
+        ActorBody(*row[3:6]),
+        max_key_days,
+        limits=WorkspaceLimits(day=Limit(*row[6:8])),
+        used_today=Usage(*row[8:12]),
+        revision=row[12],
+    )

@@ -1,0 +1,45 @@
+"""Tokens and cost of a workspace, in groups."""
+
+from datetime import date
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+# Rows that one call reads: one for each run and day. Earlier days are left out.
+MAX_ROWS = 500_000
+MAX_ITEMS = 1000
+
+
+class UsageGroup(StrEnum):
+    DAY = "day"
+    SESSION = "session"
+    MODEL = "model"
+    API_KEY = "api_key"
+
+
+class UsageItem(Struct, frozen=True, kw_only=True):
+    group: Annotated[
+        str | None,
+        Meta(description="The day (UTC), the session ID, the model, or the key ID. null: the key is not known."),
+    ]
+    label: Annotated[
+        str | None,
+        Meta(description="Title of the session or label of the key. null: it has none, or no longer exists."),
+    ]
+    runs: Annotated[int, Meta(ge=0, description="Runs with at least one stored step.")]
+    input_tokens: int
+    cached_tokens: Annotated[int, Meta(description="Part of input_tokens.")]
+    output_tokens: int
+    cost_usd: Annotated[
+        float | None, Meta(description="Without steps whose price is unknown. null: no price is known.")
+    ]
+
+
+class UsageBody(Struct, frozen=True, kw_only=True):
+    from_: Annotated[
+        date,
+        Meta(description=f"First day that is counted. Later than requested if there are more than {MAX_ROWS:,} runs."),
+    ] = field(name="from")
+    to: Annotated[date, Meta(description="The day after the last one that is counted.")]
+    items: Annotated[list[UsageItem], Meta(max_length=MAX_ITEMS)]

@@ -1,0 +1,87 @@
+"""GET /v1/usage."""
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from tests.world import World, error_of
+
+_ADD = """
+INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
+                       output_tokens, cost_usd)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+TODAY = datetime.now(UTC).date()
+FIRST, SECOND, LONG_AGO = TODAY - timedelta(days=1), TODAY, TODAY - timedelta(days=100)
+
+
+async def add(
+    world: World, day: date, run_id: UUID, session_id: str, model: str, tokens: int, cost: str | None, key: UUID | None
+) -> None:
+    values = (session_id, key, model, tokens, tokens // 2, 1, cost)
+    await world.execute(_ADD, world.workspace_id, day, run_id, *values)
+
+
+async def usage(world: World, query: str = "") -> dict[str, Any]:
+    answer = await world.get(f"/v1/usage{query}")
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def item(group: str | None, label: str | None, *figures: float | None) -> dict[str, Any]:
+    names = ("runs", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")
+    return {"group": group, "label": label} | dict(zip(names, figures, strict=True))
+
+
+async def test_usage_in_every_group(world: World) -> None:
+    session = (await world.post("/v1/sessions", {"title": "Release notes"})).json()["id"]
+    deleted, key = str(uuid4()), (await world.new_key_record((), label="release server"))[1]
+    across, other = uuid4(), uuid4()
+    await add(world, FIRST, across, session, "openai:gpt-5", 100, "0.10", key)
+    await add(world, SECOND, across, session, "openai:gpt-5", 200, "0.20", key)
+    await add(world, SECOND, other, deleted, "demo", 1000, None, None)
+    await add(world, LONG_AGO, uuid4(), session, "demo", 5, None, None)
+    first, second = item(str(FIRST), None, 1, 100, 50, 1, 0.1), item(str(SECOND), None, 2, 1200, 600, 2, 0.2)
+
+    body = await usage(world)
+    assert body["items"] == [second, first]
+    assert (body["from"], body["to"]) == (str(TODAY - timedelta(days=29)), str(TODAY + timedelta(days=1)))
+    of_run, unpriced = (1, 300, 150, 2, 0.3), (1, 1000, 500, 1, None)
+    by_session = (await usage(world, "?group_by=session"))["items"]
+    assert by_session == [item(session, "Release notes", *of_run), item(deleted, None, *unpriced)]
+    by_model = (await usage(world, "?group_by=model"))["items"]
+    assert by_model == [item("openai:gpt-5", None, *of_run), item("demo", None, *unpriced)]
+    by_key = (await usage(world, "?group_by=api_key"))["items"]
+    assert by_key == [item(str(key), "release server", *of_run), item(None, None, *unpriced)]
+
+    assert (await usage(world, f"?from={FIRST}&to={SECOND}"))["items"] == [first], "to is exclusive"
+    assert (await usage(world, f"?from={SECOND}"))["items"] == [second]
+    rounded = await usage(world, f"?from={FIRST}T23:30:00Z&to={FIRST}T23:45:00%2B00:00")
+    assert (rounded["from"], rounded["to"], rounded["items"]) == (str(FIRST), str(SECOND), [first])
+    midnight = await usage(world, f"?from={FIRST}T00:00:00Z&to={SECOND}T00:00:00Z")
+    assert (midnight["from"], midnight["to"]) == (str(FIRST), str(SECOND))
+    offset = await usage(world, f"?from={SECOND}T01:00:00%2B02:00")
+    assert offset["from"] == str(FIRST), "the day in UTC"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?group_by=week",
+        "?from=2026-02-30",
+        "?from=2026-03-01T00:00:00",
+        "?from=yesterday",
+        "?from=2026-03-02&to=2026-03-02",
+        "?from=2026-03-02&to=2025-03-02",
+        "?from=2024-01-01&to=2026-01-01",
+        "?from=9999-12-31",
+        "?to=9999-12-31T23:59:59Z",
+        "?to=0001-01-01",
+        "?from=0001-01-01T00:00:00%2B14:00",
+    ],
+)
+async def test_wrong_days_are_refused(world: World, query: str) -> None:
+    assert error_of(await world.get(f"/v1/usage{query}"))[0] == 400
