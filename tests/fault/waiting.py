@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.workers import eventually, log_of
+from tests.workers import check_log, ended, eventually, log_of
 from tests.world import World
 
 
@@ -39,3 +39,25 @@ async def results_of(world: World, session_id: str) -> dict[str, str]:
     """The result of each call, by the name of the tool."""
     entries = await log_of(world, session_id)
     return {entry["data"]["name"]: entry["data"]["text"] for entry in entries if entry["type"] == "tool.result"}
+
+
+async def start(world: World, session_id: str, text: str) -> str:
+    answer = await world.submit(session_id, text)
+    assert answer.json()["outcome"] == "new_run", answer.text
+    run_id: str = answer.json()["run_id"]
+    return run_id
+
+
+async def types_of(world: World, session_id: str) -> list[str]:
+    return [entry["type"] for entry in await log_of(world, session_id)]
+
+
+async def notes_of(world: World, session_id: str) -> list[str]:
+    return [entry["data"]["text"] for entry in await log_of(world, session_id) if entry["type"] == "note"]
+
+
+async def succeeded(world: World, run_id: str) -> None:
+    run = await ended(world, run_id)
+    assert run["state"] == "succeeded", run
+    assert run["waiting_for"] == []
+    check_log(await log_of(world, run["session_id"]))
