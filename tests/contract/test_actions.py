@@ -306,3 +306,24 @@ async def test_actions_are_deleted_with_their_session(world: World) -> None:
     assert error_of(await world.get(f"/v1/actions/{action_id}")) == NOT_FOUND
     assert error_of(await resolve(world, action_id, {"decision": "allow"})) == NOT_FOUND
     assert await listed(world) == []
+
+
+async def test_webhooks_are_told(world: World) -> None:
+    """Of every action that a run begins to wait for, and of every end of one, with the action as the API shows it."""
+    query = (
+        "SELECT event, run_id::text, convert_from(payload, 'UTF8')::jsonb FROM webhook_deliveries WHERE webhook_id = %s"
+    )
+    webhook_id = await world.new_webhook("https://example.com/hook", "action.required", "action.resolved")
+    await world.new_webhook("https://example.com/others", "run.succeeded")
+    _, run_id, action_ids = await waiting_run(world, APPROVAL, TOOL_RESULT)
+    opened = [(await world.get(f"/v1/actions/{action_id}")).json() for action_id in action_ids]
+    await resolve(world, action_ids[0], {"decision": "allow"})
+    assert (await world.post(f"/v1/runs/{run_id}/cancel", None)).status_code == 200
+    closed = [(await world.get(f"/v1/actions/{action_id}")).json() for action_id in action_ids]
+    assert [action["state"] for action in closed] == ["resolved", "cancelled"]
+    sent = await world.fetch(f"{query} ORDER BY id", webhook_id)
+    events = ["action.required", "action.required", "action.resolved", "action.resolved"]
+    assert [(event, run) for event, run, _ in sent] == [(event, run_id) for event in events]
+    assert [payload["type"] for _, _, payload in sent] == events
+    workspace = {"workspace_id": str(world.workspace_id)}
+    assert [payload["data"] for _, _, payload in sent] == [action | workspace for action in (*opened, *closed)]
