@@ -47,18 +47,21 @@ from quarterdeck.client.models import (
     SubmitKindBody,
     ToolRule,
     ToolSpec,
+    UsageBody,
     WebhookBody,
     WebhookDeliveryBody,
     WebhookDeliveryPage,
     WebhookEvent,
     WebhookPage,
     WorkspaceBody,
+    WorkspaceLimits,
 )
 from quarterdeck.client.operations import (
     CANCEL_RUN,
     CHANGE_SESSION,
     CHANGE_SKILL,
     CHANGE_WEBHOOK,
+    CHANGE_WORKSPACE,
     CREATE_API_KEY,
     CREATE_SESSION,
     CREATE_SESSION_TOKEN,
@@ -80,6 +83,7 @@ from quarterdeck.client.operations import (
     GET_SESSION,
     GET_SKILL,
     GET_SKILL_VERSION,
+    GET_USAGE,
     GET_WEBHOOK,
     GET_WORKSPACE,
     LIST_ACTIONS,
@@ -928,6 +932,29 @@ class Methods(Connection):
         """
         return self._call(GET_WORKSPACE, WorkspaceBody, {}, {}, workspace_id=workspace_id)
 
+    def change_workspace(
+        self,
+        *,
+        limits: WorkspaceLimits | UnsetType = UNSET,
+        if_match: IfMatch | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> WorkspaceBody:
+        """Change the workspace.
+
+        Sets limits of cost and tokens per day (UTC). They are checked before each step of a run.
+        """
+        return self._call(
+            CHANGE_WORKSPACE,
+            WorkspaceBody,
+            {},
+            {},
+            {"limits": limits},
+            if_match=if_match,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
     def list_members(
         self,
         *,
@@ -963,6 +990,23 @@ class Methods(Connection):
         equal length until now. Deleted objects are not counted.
         """
         return self._call(GET_ACTIVITY, ActivityBody, {}, {"minutes": minutes}, workspace_id=workspace_id)
+
+    def get_usage(
+        self,
+        *,
+        group_by: Literal["day", "session", "model", "api_key"] | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> UsageBody:
+        """Get the usage of the workspace.
+
+        Tokens and cost of whole days (UTC), from the first step that was stored with release 0.2.0 on. Runs of deleted
+        sessions are included.
+        """
+        return self._call(
+            GET_USAGE, UsageBody, {}, {"group_by": group_by, "from": from_, "to": to}, workspace_id=workspace_id
+        )
 
     def list_audit_events(
         self,
