@@ -13,11 +13,14 @@ import httpx
 import psycopg
 import pytest
 from msgspec import Struct
+from psycopg.conninfo import make_conninfo
 
+from quarterdeck.server.data_directory import SOCKET_NAME
 from tests.fault.postgres import own_postgres
 from tests.fault.stand_in import Brake
 from tests.fleet.action_invariants import check_actions
 from tests.fleet.invariants import Action, Entry, Run, Session
+from tests.fleet.proxy import Proxy
 from tests.processes import serving_pids
 from tests.workers import Worker, check_log, eventually, log_of, take_for_dead, working
 from tests.world import PATIENT, Server, World, clone_database, drop_database, serving
@@ -285,6 +288,39 @@ async def test_postgres_crashes_between_call_and_answer(tmp_path: Path) -> None:
             await ended(world, *notes.values())
             for note in notes.values():
                 await check(world, note)
+
+
+# Holds the commit of an event of this type.
+HOLD_EVENTS = """
+CREATE FUNCTION app.hold_event() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(1); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER hold_event AFTER INSERT ON app.session_events DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.type = '{}') EXECUTE FUNCTION app.hold_event();
+"""
+RELEASE_EVENTS = "DROP TRIGGER hold_event ON app.session_events; DROP FUNCTION app.hold_event"
+LOST_COMMITS = ("action.required", "tool.started", "note", "tool.result")
+
+
+async def test_commits_whose_confirmation_was_lost(tmp_path: Path) -> None:
+    """The worker cannot know whether its write was stored. It was: everything is in the log once, and a note is not
+    stored again."""
+    with own_postgres("commits") as postgres:
+        proxy = await Proxy.started(str(postgres.cluster.socket_dir / SOCKET_NAME))
+        proxied_url = make_conninfo(postgres.url, host="127.0.0.1", port=proxy.port)
+        with serving(postgres.url, tmp_path, **PATIENT) as server, working(proxied_url, tmp_path, **CRASHING):
+            async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+                world = await World.create(postgres.url, http)
+                for event_type in LOST_COMMITS:
+                    await world.execute(HOLD_EVENTS.format(event_type))
+                    note = await ask_for_note(world)
+                    if event_type != "action.required":
+                        assert (await resolve(world, await open_action(world, note), ALLOW)).status_code == 200
+                    await eventually(lambda: _count(world, IN_COMMIT, 1))
+                    proxy.cut()
+                    await world.execute(RELEASE_EVENTS)
+                    await ended(world, note)
+                    kinds = [entry["data"].get("kind") for entry in await check(world, note)]
+                    assert event_type != "note" or "unknown_outcome" in kinds
+        await proxy.close()
 
 
 async def _brake(stack: AsyncExitStack, world: World, note: Note) -> Brake:
