@@ -23,7 +23,7 @@ from tests.fleet.invariants import Action, Entry, Run, Session
 from tests.fleet.proxy import Proxy
 from tests.processes import serving_pids
 from tests.workers import Worker, check_log, eventually, log_of, take_for_dead, working
-from tests.world import PATIENT, Server, World, clone_database, drop_database, serving
+from tests.world import PATIENT, STOP_SECONDS, Server, World, clone_database, drop_database, serving
 
 pytestmark = pytest.mark.long
 
@@ -306,7 +306,7 @@ async def test_commits_whose_confirmation_was_lost(tmp_path: Path) -> None:
     with own_postgres("commits") as postgres:
         proxy = await Proxy.started(str(postgres.cluster.socket_dir / SOCKET_NAME))
         proxied_url = make_conninfo(postgres.url, host="127.0.0.1", port=proxy.port)
-        with serving(postgres.url, tmp_path, **PATIENT) as server, working(proxied_url, tmp_path, **CRASHING):
+        with serving(postgres.url, tmp_path, **PATIENT) as server, working(proxied_url, tmp_path, **CRASHING) as worker:
             async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
                 world = await World.create(postgres.url, http)
                 for event_type in LOST_COMMITS:
@@ -320,6 +320,9 @@ async def test_commits_whose_confirmation_was_lost(tmp_path: Path) -> None:
                     await ended(world, note)
                     kinds = [entry["data"].get("kind") for entry in await check(world, note)]
                     assert event_type != "note" or "unknown_outcome" in kinds
+            # Here, and not at the end of the block, which would stop the proxy meanwhile.
+            worker.signal(signal.SIGTERM)
+            await asyncio.to_thread(worker.process.wait, STOP_SECONDS)
         await proxy.close()
 
 
