@@ -170,6 +170,9 @@ def _field_lines(field: msgspec.structs.FieldInfo, hint: Any, types: TypeText) -
         default = f"{client_name(type(field.default))}()"
     elif default == "UNSET":
         types.use("msgspec", "UNSET")
+    elif field.encode_name != field.name:
+        assert default is None, f"no source text for {field.name}"
+        default = f"{types.use('msgspec', 'field')}(name={field.encode_name!r})"
     lines = [f"    {field.name}: {types.of(hint)}" + ("" if default is None else f" = {default}")]
     description = _description(hint)
     if description is not None:

@@ -74,6 +74,22 @@ async def test_webhooks_page_runs_and_deliveries_match(tmp_path: Path) -> None:
     assert shape(json.loads(body)) == shape(received.json)
 
 
+@pytest.mark.long
+async def test_actions_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    with shell(tmp_path, MODEL_DEMO_PAUSE_SECONDS="0") as at:
+        submitted, waiting, resolved = map(json.loads, at.run(texts_of(blocks_of("docs/actions.md", "sh"))))
+        async with AsyncClient(at.variables["QD_URL"], at.variables["QD_KEY"]) as client:
+
+            async def note() -> Any:
+                page = await client.list_session_events(resolved["session_id"])
+                return [event.data["text"] for event in page.items if event.type == "note"]
+
+            assert await eventually(note) == ["The release is done."]
+    assert submitted["outcome"] == "new_run"
+    assert (waiting["state"], waiting["tool"], waiting["run_id"]) == ("open", "add_note", submitted["run_id"])
+    assert (resolved["state"], resolved["resolution"]["decision"]) == ("resolved", "allow")
+
+
 async def arrived(receiver: Receiver) -> bool:
     return bool(receiver.received)
 

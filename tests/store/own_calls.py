@@ -17,6 +17,7 @@ from quarterdeck.conversations.actions.model import ActionKind, NewAction
 from quarterdeck.conversations.events import log
 from quarterdeck.conversations.events import store as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
+from quarterdeck.conversations.runs import calls_store as calls
 from quarterdeck.conversations.runs import creation_store as creation
 from quarterdeck.conversations.runs import discards_store as discards
 from quarterdeck.conversations.runs import lifecycle_store as lifecycle
@@ -101,6 +102,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: sessions.add(c, new_id(), a.workspace, session, a.user)
     yield lambda c, a, b: visibility_store.workspace_of(c, a.session)
     yield lambda c, a, b: sessions.prevent_deletion(c, a.session)
+    yield lambda c, a, b: sessions.tool_policy(c, a.session)
     yield lambda c, a, b: sessions.run_setup(c, a.session, "demo", [])
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: search_store.purge(c, a.session, 9)
@@ -137,6 +139,10 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.count_progress(c, a.run, 1)
     used = StepUsage(model="x", input_tokens=1, cached_tokens=1, output_tokens=1, cost_usd=None)
     yield lambda c, a, b: lifecycle.count_step(c, a.run, 1, used)
+    yield lambda c, a, b: lifecycle.wait(c, a.run, 1)
+    yield lambda c, a, b: calls.hold(c, a.run, 1)
+    yield lambda c, a, b: calls.started_calls(c, a.session, a.run)
+    yield lambda c, a, b: calls.has_result(c, a.session, a.run, "x")
     yield lambda c, a, b: lifecycle.succeed(c, a.run, 1)
     yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "x")
     yield lambda c, a, b: lifecycle.leave_out_refused(c, a.session, a.ended_run)

@@ -53,9 +53,10 @@ class ToolRule(StrEnum):
 class ToolSpec(Struct, frozen=True):
     """What a model is told about a tool. Sessions use it too, for the tools of their callers."""
 
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    # `$` alone would also match before a final newline.
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}(?![\s\S])")]
     description: Annotated[Text, Meta(max_length=10_000)]
-    parameters: Annotated[dict[str, Any], Meta(description="JSON Schema of an object.")]
+    parameters: Annotated[dict[str, Any], Meta(description="JSON Schema with the type `object`.")]
 
 
 Temperature = Annotated[float, Meta(ge=0, le=2)]

@@ -32,6 +32,12 @@ SessionOfRun = Annotated[
         autocompletion=completion.sessions,
     ),
 ]
+ActionId = Annotated[
+    str,
+    typer.Argument(
+        parser=text, metavar="ACTION", help="ID or ID prefix of the action.", autocompletion=completion.actions
+    ),
+]
 SkillId = Annotated[
     str,
     typer.Argument(

@@ -50,7 +50,7 @@ async def _resume(client: AsyncClient, session_id: UUID, screen: Screen) -> Chat
     session = ChatSession(client, session_id, screen.show)
     blocks, has_more = await session.catch_up(_BLOCKS_SHOWN)
     earlier = [Block(Kind.NOTE, f"Earlier messages: qd watch {session_id}")] if has_more else []
-    screen.show([*earlier, *blocks])
+    screen.show([*earlier, *blocks, *session.conversation.waiting_blocks()])
     return session
 
 

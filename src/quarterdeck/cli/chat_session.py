@@ -11,12 +11,21 @@ from uuid import UUID, uuid4
 
 from quarterdeck.cli.connection import ConnectionInfo
 from quarterdeck.cli.conversation import Block, Conversation, Kind
-from quarterdeck.client import ApiError, AsyncClient, ConnectionFailed, Internal, QuarterdeckError, TooManyRequests
+from quarterdeck.client import (
+    ApiError,
+    AsyncClient,
+    Conflict,
+    ConnectionFailed,
+    Internal,
+    QuarterdeckError,
+    TooManyRequests,
+)
 from quarterdeck.client.models import Delivery, Delta, Event, RunState, SubmitKindBody
 
 T = TypeVar("T")
 Show = Callable[[Sequence[Block]], None]
 
+_ACTIVE_STATES = (RunState.PENDING, RunState.QUEUED, RunState.RUNNING, RunState.WAITING)
 _FIRST_PAUSE_SECONDS = 0.25
 # Short, because a user is waiting.
 _MAX_PAUSE_SECONDS = 2.0
@@ -67,7 +76,7 @@ class ChatSession:
 
     async def has_active_run(self) -> bool:
         newest = await self._retry(lambda: self._client.list_session_runs(self.session_id, limit=1))
-        return any(run.state in (RunState.PENDING, RunState.QUEUED, RunState.RUNNING) for run in newest.items)
+        return any(run.state in _ACTIVE_STATES for run in newest.items)
 
     async def follow(self) -> None:
         """Follows the log without end. Raises errors that a retry cannot solve."""
@@ -139,6 +148,21 @@ class ChatSession:
     def cancel(self, run_id: UUID) -> None:
         self._show([Block(Kind.NOTE, "Cancelling the run. Press Ctrl-C again to quit.")])
         self._start(self._cancel(run_id))
+
+    def resolve(self, action_id: str, answer: dict[str, Any]) -> None:
+        self.conversation.actions.send(action_id)
+        self._show([])
+        self._start(self._resolve(action_id, answer, uuid4().hex))
+
+    async def _resolve(self, action_id: str, answer: dict[str, Any], key: str) -> None:
+        """The log tells how the action ended, also if somebody else was faster."""
+        try:
+            await self._retry(lambda: self._client.resolve_action(action_id, **answer, idempotency_key=key))
+        except Conflict as error:
+            self._show([Block(Kind.WARNING, f"Your answer came too late: {error.message}")])
+        except QuarterdeckError as error:
+            self.conversation.actions.not_sent(action_id)
+            self._show([Block(Kind.WARNING, f"The answer was not accepted: {error.message}")])
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

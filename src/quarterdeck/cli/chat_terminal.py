@@ -2,6 +2,7 @@
 inputs and the input line."""
 
 import asyncio
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.renderer import print_formatted_text
 
+from quarterdeck.cli.chat_actions import AnswerPrompt, Field, InvalidAnswer
 from quarterdeck.cli.chat_session import ChatSession, run_until_first
 from quarterdeck.cli.chat_view import STYLE, Fragments, block_lines, live_lines
 from quarterdeck.cli.conversation import Block, CancelRun, Kind, Quit
@@ -27,6 +29,7 @@ Enter             Send. While a run is active, the message steers it.
 /interrupt TEXT   Cancel the active run and send it to a new one.
 Alt-Enter         Insert a line break.
 Ctrl-C, /cancel   Cancel the run. Press Ctrl-C twice to quit. The text you are typing stays.
+a, d, e, s, …     When the run waits for an answer: the keys that are shown. m writes a message instead.
 Ctrl-D, /quit     Quit. An active run continues on the server.
 /help             Show this help."""
 # The input line and a blank line.
@@ -43,19 +46,32 @@ class ChatTerminal:
             history=InMemoryHistory(),
             key_bindings=self._key_bindings(),
             erase_when_done=True,
+            tempfile_suffix=".json",
             enable_suspend=True,
         )
         self._prompt.app.min_redraw_interval = _REDRAW_SECONDS
         self._to_print: deque[Block] = deque()
         self._has_blocks = asyncio.Event()
         self._chat: ChatSession | None = None
+        self._answer: AnswerPrompt | None = None
+        # The action whose keys the user can see. A key that was typed before is not an answer.
+        self._shown_action: object = None
+        self._prompt.app.after_render += self._rendered
 
     @property
     def chat(self) -> ChatSession:
         assert self._chat is not None, "run() has not been called"
         return self._chat
 
+    @property
+    def answer(self) -> AnswerPrompt:
+        assert self._answer is not None, "run() has not been called"
+        return self._answer
+
     def show(self, blocks: Sequence[Block]) -> None:
+        if self._answer is not None and self._answer.is_stale:
+            # Somebody else has answered, or the run was cancelled.
+            self._leave_field()
         self._to_print.extend(block for block in blocks if block.kind is not Kind.PROGRESS)
         if self._to_print:
             self._has_blocks.set()
@@ -65,6 +81,7 @@ class ChatTerminal:
     async def run(self, chat: ChatSession) -> bool:
         """Runs until the user quits. Raises the error that ends the chat."""
         self._chat = chat
+        self._answer = AnswerPrompt(chat.conversation.actions)
         with patch_stdout(raw=True):
             await run_until_first(self._prompt.prompt_async(), chat.follow(), chat.send(), self._print_blocks())
         return True
@@ -87,12 +104,22 @@ class ChatTerminal:
 
     def _live_text(self) -> StyleAndTextTuples:
         size = get_app().output.get_size()
-        lines = live_lines(self.chat.conversation, size.columns - 1, max(1, size.rows - _ROWS_BELOW))
-        prompt: StyleAndTextTuples = [("", "\n"), ("class:marker", "› ")]
+        field = self.answer.field
+        lines = live_lines(self.chat.conversation, size.columns - 1, max(1, size.rows - _ROWS_BELOW), field)
+        prompt: StyleAndTextTuples = [("", "\n"), ("class:marker", "› " if field is None else f"{field} › ")]
         return [*_joined(lines, end=bool(lines)), *prompt]
 
+    def _rendered(self, _: object) -> None:
+        self._shown_action = None if self._chat is None else self._chat.conversation.actions.current
+
+    def _is_choosing(self) -> bool:
+        """Whether the next key answers an action."""
+        current = self.chat.conversation.actions.current
+        is_shown = current is not None and current is self._shown_action
+        return is_shown and self.answer.field is None and not self._prompt.default_buffer.text
+
     def _key_bindings(self) -> KeyBindings:
-        keys = KeyBindings()
+        keys = self._answer_key_bindings()
 
         @Condition
         def is_empty() -> bool:
@@ -117,7 +144,10 @@ class ChatTerminal:
         def enter(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
             text = storable(buffer.text)
-            if text.strip():
+            if self.answer.field not in (None, Field.INPUT):
+                self._typed_answer(text)
+            elif text.strip():
+                self.answer.back()
                 buffer.append_to_history()
                 buffer.reset()
                 self._entered(text, event.app.exit)
@@ -127,6 +157,53 @@ class ChatTerminal:
             event.current_buffer.insert_text("\n")
 
         return keys
+
+    def _answer_key_bindings(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("<any>", filter=Condition(self._is_choosing))
+        def choose(event: KeyPressEvent) -> None:
+            if event.data == "/":
+                # The start of a command.
+                event.current_buffer.insert_text("/")
+            else:
+                self._chosen(event.data)
+
+        @keys.add("escape", filter=Condition(lambda: self.answer.field is not None))
+        def back(event: KeyPressEvent) -> None:
+            self._leave_field()
+
+        return keys
+
+    def _chosen(self, key: str) -> None:
+        current = self.chat.conversation.actions.current
+        choice = self.answer.choose(key)
+        if choice is None or current is None:
+            return
+        if choice.answer is not None:
+            self.chat.resolve(str(current["action_id"]), choice.answer)
+            return
+        buffer = self._prompt.default_buffer
+        buffer.text = self.answer.initial_text()
+        if choice.field is Field.ARGUMENTS and (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
+            edited = buffer.open_in_editor()
+            edited.add_done_callback(lambda _: self._leave_field() if self.answer.field is None else None)
+
+    def _typed_answer(self, text: str) -> None:
+        current = self.chat.conversation.actions.current
+        if current is None:
+            return
+        try:
+            answer = self.answer.typed(text)
+        except InvalidAnswer as error:
+            self.show([Block(Kind.WARNING, str(error))])
+            return
+        self._leave_field()
+        self.chat.resolve(str(current["action_id"]), answer)
+
+    def _leave_field(self) -> None:
+        self.answer.back()
+        self._prompt.default_buffer.reset()
 
     def _entered(self, text: str, quit_app: Callable[[], None]) -> None:
         match text.strip():

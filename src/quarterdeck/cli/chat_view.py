@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 
+from quarterdeck.cli.action_text import required
+from quarterdeck.cli.chat_actions import CHOICES, HINTS, Field
 from quarterdeck.cli.conversation import Block, Conversation, Kind, LiveText, QueuedInput, Stage
 from quarterdeck.cli.output import cut
 
@@ -141,8 +143,9 @@ def queue_text(one: QueuedInput) -> str:
             return "Queued behind the current run"
 
 
-def live_lines(conversation: Conversation, columns: int, rows: int) -> list[Fragments]:
-    """The part of the screen between the finished text and the input line, at most `rows` rows high."""
+def live_lines(conversation: Conversation, columns: int, rows: int, field: Field | None = None) -> list[Fragments]:
+    """The part of the screen between the finished text and the input line, at most `rows` rows high. `field` is what
+    the user types for an action."""
     columns = max(_MIN_COLUMNS, columns)
     queued: list[Fragments] = [
         line for one in conversation.queued[:_MAX_QUEUED_SHOWN] for line in _queued_lines(one, columns)
@@ -152,10 +155,33 @@ def live_lines(conversation: Conversation, columns: int, rows: int) -> list[Frag
         queued.append([("class:quiet", shortened(f"  … and {more} more", columns))])
     status = _status(conversation)
     below = [*queued, [("class:quiet", one_line(status, columns))]] if status else queued
+    below += _action_lines(conversation, columns, max(1, rows // 2), field)
     room = max(1, rows - len(below) - 1)
     text = [[("", line)] for line in _last_lines(conversation.live_text, columns, room)]
     above: list[Fragments] = [[], *text] if text else []
     return [*above, *([[]] if below else []), *below][-rows:]
+
+
+def _action_lines(conversation: Conversation, columns: int, rows: int, field: Field | None) -> list[Fragments]:
+    """The action to be answered next, with its keys."""
+    data = conversation.actions.current
+    if data is None:
+        return []
+    text = [*wrap(sanitized(required(data)[:_PREVIEW_CHARACTERS]), columns - 2)]
+    if len(text) > rows:
+        text = [*text[: rows - 1], f"… All of it: qd actions show {data.get('action_id')}"]
+    if field is not None:
+        hint = HINTS[field]
+    else:
+        hint = " · ".join(f"{choice.key} {choice.label}" for choice in CHOICES.get(data.get("kind", ""), ()))
+    more = len(conversation.actions) - 1
+    waiting = [f"  {more} more to answer"] if more else []
+    return [
+        [],
+        *([("class:warning", "? " if index == 0 else "  "), ("class:input", line)] for index, line in enumerate(text)),
+        *([("class:quiet", line)] for line in waiting),
+        *([("class:marker", f"  {line}")] for line in wrap(hint, columns - 2)),
+    ]
 
 
 def _queued_lines(one: QueuedInput, columns: int) -> Iterator[Fragments]:
@@ -168,6 +194,10 @@ def _status(conversation: Conversation) -> str:
         return "○ Reconnecting…"
     if conversation.active_run is None:
         return ""
+    if conversation.actions:
+        return (
+            f"○ {'Waiting for an answer' if conversation.actions.current else 'Sending the answer…'} · Ctrl-C to cancel"
+        )
     activity = f"Calling {conversation.calls[0]}" if conversation.calls else "Running"
     return f"● {activity} · Ctrl-C to cancel"
 

@@ -6,7 +6,7 @@ import os
 import ssl
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from socket import socket
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
@@ -16,6 +16,8 @@ from quarterdeck.client import Client, ConnectionFailed
 from quarterdeck.client.calls import Response
 
 if TYPE_CHECKING:
+    import httpx
+
     from quarterdeck.client.event_follower import EventFollower
     from quarterdeck.client.models import Delta, Event
     from quarterdeck.client.requests import Id, Request
@@ -69,9 +71,10 @@ class CommandClient(Client):
         path: "Mapping[str, Id | int]",
         workspace_id: "Id | None",
         silence_seconds: float,
+        opened: "Callable[[httpx.Response], None]" = lambda response: None,
     ) -> "Iterator[Event | Delta]":
         self._open_httpx()
-        return super()._follow(follower, path, workspace_id, silence_seconds)
+        return super()._follow(follower, path, workspace_id, silence_seconds, opened)
 
     def _needs_proxy(self) -> bool:
         if self._target.is_local_http:

@@ -52,6 +52,16 @@ def retryable_runs(ctx: typer.Context, incomplete: str) -> Completions:
     return _complete(ctx, incomplete, fetch)
 
 
+def actions(ctx: typer.Context, incomplete: str) -> Completions:
+    """Open actions."""
+
+    def fetch(client: "Client") -> Completions:
+        found = client.list_actions(state="open", limit=_MAX_ITEMS).items
+        return _ids((one.id, " ".join(filter(None, (one.kind.value, one.tool)))) for one in found)
+
+    return _complete(ctx, incomplete, fetch)
+
+
 def skills(ctx: typer.Context, incomplete: str) -> Completions:
     def fetch(client: "Client") -> Completions:
         found = client.list_skills(limit=_MAX_ITEMS).items

@@ -1,14 +1,15 @@
 """The state of a conversation as `qd chat` shows it: messages, queued inputs, the active run. Takes events and returns
 blocks to show. No I/O and no clock."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from msgspec import Struct
 
+from quarterdeck.cli.action_text import answered, call_text, required, resolve_command, short
+from quarterdeck.cli.chat_actions import OpenActions
 from quarterdeck.client.models import Delivery, Delta, Event, EventType, Outcome
 
 # A second Ctrl-C within this time quits. Later, it cancels again.
@@ -102,6 +103,8 @@ class Conversation:
         self.position = 0
         self.is_connected = True
         self.last_end: str | None = None
+        # What the active run waits for.
+        self.actions = OpenActions()
         self._calls: dict[str, str] = {}
         self._attempt = 0
         # False while earlier events are read.
@@ -125,6 +128,9 @@ class Conversation:
             EventType.MESSAGE: self._message,
             EventType.TOOL_CALL: self._tool_call,
             EventType.TOOL_RESULT: self._tool_result,
+            EventType.ACTION_REQUIRED: self._action_required,
+            EventType.ACTION_RESOLVED: self._action_resolved,
+            EventType.NOTE: self._note,
             EventType.CONTEXT_TRIMMED: self._context_trimmed,
             EventType.RUN_SUCCEEDED: self._run_succeeded,
             EventType.RUN_FAILED: self._run_failed,
@@ -286,12 +292,29 @@ class Conversation:
         return [Block(Kind.ANSWER, text)] if text.strip() else []
 
     def _tool_call(self, event: Event) -> list[Block]:
-        self._calls[str(event.data.get("call_id"))] = call_text(event.data)
+        self._calls[str(event.data.get("call_id"))] = call_text(
+            str(event.data.get("name", "")), event.data.get("arguments")
+        )
         return []
 
     def _tool_result(self, event: Event) -> list[Block]:
         call = self._calls.pop(str(event.data.get("call_id")), str(event.data.get("name", "")))
         return [Block(Kind.TOOL, f"{call} → {event.data.get('text', '')}")]
+
+    def _action_required(self, event: Event) -> list[Block]:
+        self.active_run = event.run_id
+        self.actions.add(event.data)
+        return _waiting_blocks(event.data)
+
+    def waiting_blocks(self) -> list[Block]:
+        return [block for data in self.actions for block in _waiting_blocks(data)]
+
+    def _action_resolved(self, event: Event) -> list[Block]:
+        data = self.actions.remove(event.data)
+        return [Block(Kind.NOTE, f"{short(required(data or event.data))} → {answered(event.data)}")]
+
+    def _note(self, event: Event) -> list[Block]:
+        return [Block(Kind.NOTE, f"Note: {event.data.get('text', '')}")]
 
     def _context_trimmed(self, event: Event) -> list[Block]:
         dropped = _count(event.data.get("dropped_turns", 0), "earlier turn")
@@ -323,6 +346,7 @@ class Conversation:
             blocks += [Block(Kind.ANSWER, partial), Block(Kind.NOTE, "Stopped; partial text not saved")]
         self._clear_live_text()
         self._calls.clear()
+        self.actions.clear()
         self._attempt = 0
         self.active_run = None
         self.last_end = event.type
@@ -344,9 +368,9 @@ class Conversation:
         return next((one for one in self.queued if one.input_id == input_id), None)
 
 
-def call_text(data: dict[str, Any]) -> str:
-    arguments = data.get("arguments") or {}
-    return f"{data.get('name', '')}({msgspec.json.encode(arguments).decode() if arguments else ''})"
+def _waiting_blocks(data: Mapping[str, Any]) -> list[Block]:
+    """A terminal shows the action itself."""
+    return [Block(Kind.PROGRESS, required(data)), Block(Kind.PROGRESS, f"Answer with: {resolve_command(data)}")]
 
 
 def _count(number: int, noun: str) -> str:

@@ -18,7 +18,7 @@ from quarterdeck.core.ids import LOWEST_ID, parse_id
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
-    from quarterdeck.client.models import SkillBody
+    from quarterdeck.client.models import ActionBody, SkillBody
     from quarterdeck.client.pages import Page
 
 _PREFIX = re.compile("[0-9a-f]{4,32}")
@@ -131,6 +131,15 @@ def run_id(client: "Client", given: str, session: str | None = None) -> UUID:
         raise CliError(f"No run with the ID prefix {given} {where}", ExitCode.NOT_FOUND)
     only: Identified = _only(given, runs, listings.run_name)
     return only.id
+
+
+def action(client: "Client", given: str) -> "ActionBody":
+    if (found := parse_id(given)) is not None:
+        return client.get_action(found)
+    if prefix_range(given) is None:
+        raise CliError(f"{given!r} is not the ID or ID prefix of an action", ExitCode.INVALID_INPUT)
+    matching: ActionBody = _find(given, listings.actions(client))
+    return matching
 
 
 def user_id(client: "Client", given: str) -> UUID:

@@ -118,6 +118,15 @@ def runs(client: "Client", session: UUID) -> Listing[Any]:
     )
 
 
+def actions(client: "Client") -> Listing[Any]:
+    return Listing(
+        "action",
+        lambda limit, after, order: client.list_actions(limit=limit, after=after, order=order),
+        lambda action: None,
+        has_any_cursor=True,
+    )
+
+
 def skill_name(found: Any) -> str:
     return str(found.name)
 

@@ -3,7 +3,8 @@
 import re
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from datetime import date as Date
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
@@ -74,6 +75,20 @@ def duration(text: str) -> timedelta:
     if found is None:
         raise typer.BadParameter(f"{text!r} is not a duration such as 90s, 30m, 12h, 7d or 4w")
     return timedelta(seconds=int(found[1]) * _UNIT_SECONDS[found[2]])
+
+
+def day(text: str) -> Date:
+    try:
+        return Date.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a date such as 2027-01-31") from None
+
+
+def json_object(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise typer.BadParameter(f"not a JSON object: {error}") from None
 
 
 def count(text: str) -> int:

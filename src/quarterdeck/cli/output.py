@@ -126,6 +126,8 @@ _STYLES = {
     "running": "cyan",
     "queued": "cyan",
     "pending": "cyan",
+    "waiting": "yellow",
+    "open": "yellow",
     "succeeded": "green",
     "active": "green",
     "failed": "red",

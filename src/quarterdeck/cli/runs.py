@@ -12,6 +12,9 @@ from quarterdeck.cli.options import AsJson, Limit, Profile
 from quarterdeck.cli.output import Column, date_text, note, print_facts, print_json, print_list, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quarterdeck.client import Client
     from quarterdeck.client.models import RunBody
 
 app = typer.Typer(rich_markup_mode=None, help="List, show, cancel and retry runs.")
@@ -22,11 +25,15 @@ COLUMNS = (
     Column("INPUTS", right=True),
     Column("STEPS", right=True),
     Column("TOKENS IN", right=True),
+    Column("CACHED", right=True),
     Column("OUT", right=True),
+    Column("COST", right=True),
     Column("DURATION", right=True),
     "CREATED",
     "FAILURE",
 )
+
+_MAX_ACTIONS_SHOWN = 10
 
 
 @app.command("list")
@@ -46,8 +53,11 @@ def list_(session_id: SessionId, limit: Limit = 50, profile: Profile = None, as_
 @app.command()
 def show(run_id: RunId, session: SessionOfRun = None, profile: Profile = None, as_json: AsJson = False) -> None:
     """Show a run."""
+    from quarterdeck.cli.action_text import cost_text, tokens_text
+
     with open_client(profile) as client:
         run = client.get_run(find.run_id(client, run_id, session))
+        waiting = None if as_json else waiting_text(client, [run])
     if as_json:
         print_json(run)
         return
@@ -56,11 +66,13 @@ def show(run_id: RunId, session: SessionOfRun = None, profile: Profile = None, a
             ("run", str(run.id)),
             ("session", str(run.session_id)),
             ("state", run.state),
+            ("waiting for", waiting),
             ("failure", run.failure),
             ("inputs", f"{run.inputs_consumed} of {run.inputs_accepted} read"),
             ("steps", str(run.steps)),
             ("attempts", str(run.attempts)),
-            ("tokens", f"{run.usage.input_tokens} in, {run.usage.output_tokens} out"),
+            ("tokens", tokens_text(run.usage)),
+            ("cost", cost_text(run.usage.cost_usd) if run.steps else None),
             ("created", date_text(run.created_at)),
             ("started", date_text(run.started_at) or None),
             ("finished", date_text(run.finished_at) or None),
@@ -97,17 +109,40 @@ def retry(
 
 
 def row(run: "RunBody") -> list[str]:
+    from quarterdeck.cli.action_text import cost_text
+
     return [
         str(run.id),
         run.state,
         str(run.inputs_accepted),
         str(run.steps),
         str(run.usage.input_tokens),
+        str(run.usage.cached_tokens),
         str(run.usage.output_tokens),
+        cost_text(run.usage.cost_usd) if run.steps else "",
         duration_text(run),
         date_text(run.created_at),
         run.failure or "",
     ]
+
+
+def waiting_text(client: "Client", runs: "Sequence[RunBody]") -> str | None:
+    """What the runs wait for, and how to answer. None: no run waits."""
+    from quarterdeck.cli.action_text import fields_of, required, resolve_command
+    from quarterdeck.client import Forbidden, NotFound
+
+    lines = []
+    waiting = [action_id for run in runs for action_id in run.waiting_for]
+    for action_id in waiting[:_MAX_ACTIONS_SHOWN]:
+        try:
+            data = fields_of(client.get_action(action_id))
+            lines += [required(data), f"  {resolve_command(data)}"]
+        except (Forbidden, NotFound):
+            # A session token that may not answer, or an action that was answered meanwhile.
+            lines.append(str(action_id))
+    if len(waiting) > _MAX_ACTIONS_SHOWN:
+        lines.append(f"{len(waiting) - _MAX_ACTIONS_SHOWN} more: qd actions list")
+    return "\n".join(lines) or None
 
 
 def duration_text(run: "RunBody") -> str:

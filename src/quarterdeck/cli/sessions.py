@@ -1,41 +1,48 @@
-"""`qd sessions` and `qd send`."""
+"""`qd sessions`."""
 
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 from msgspec import UNSET, UnsetType
 
-from quarterdeck.cli import find, runs, session_history
+from quarterdeck.cli import find, runs, session_history, session_options
 from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exit_codes import ExitCode, UsageError
+from quarterdeck.cli.exit_codes import UsageError
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text
 from quarterdeck.cli.output import (
     actor_name,
     cell,
     date_text,
-    note,
     print_facts,
     print_json,
     print_list,
     print_table,
-    read_input,
     say,
+)
+from quarterdeck.cli.session_options import (
+    GivenLimits,
+    MaxCost,
+    MaxTokens,
+    Policy,
+    SessionMaxCost,
+    SessionMaxTokens,
+    ToolsFile,
 )
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
     from quarterdeck.client.models import (
+        Limits,
         ListedSession,
         ModelOptions,
         SessionBody,
         SessionSkill,
         SessionSummary,
-        SubmitKindBody,
     )
 
 app = typer.Typer(rich_markup_mode=None, help="Manage sessions.")
@@ -111,18 +118,33 @@ def create(
     temperature: Temperature = None,
     max_output_tokens: MaxOutputTokens = None,
     reasoning_effort: Effort = None,
+    policy: Policy = None,
+    tools: ToolsFile = None,
+    max_cost_usd: MaxCost = None,
+    max_tokens: MaxTokens = None,
+    session_max_cost_usd: SessionMaxCost = None,
+    session_max_tokens: SessionMaxTokens = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a session and print its ID."""
-    from quarterdeck.client.models import ModelOptions
+    from quarterdeck.client.models import Limits, ModelOptions
 
+    limits = GivenLimits(max_cost_usd, max_tokens, session_max_cost_usd, session_max_tokens)
+    client_tools = UNSET if tools is None else session_options.client_tools(tools)
     instructions = _instructions(instructions, instructions_file)
     settings = ModelOptions(temperature, max_output_tokens, reasoning_effort.value if reasoning_effort else None)
     with open_client(profile) as client:
         skills = [_skill(client, each) for each in skill or []]
         session = client.create_session(
-            title=title, model=model, instructions=instructions, skills=skills, settings=settings
+            title=title,
+            model=model,
+            instructions=instructions,
+            skills=skills,
+            settings=settings,
+            tool_policy=session_options.policy(policy) if policy else UNSET,
+            client_tools=client_tools,
+            limits=UNSET if limits.is_empty else limits.applied_to(Limits()),
         )
     if as_json:
         print_json(session)
@@ -133,10 +155,13 @@ def create(
 @app.command()
 def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False) -> None:
     """Show a session and its last runs."""
+    from quarterdeck.cli.action_text import cost_text, tokens_text
+
     with open_client(profile) as client:
         session = client.get_session(find.session_id(client, session_id))
         last = list(islice(client.iter_session_runs(session.id, page_size=_LAST_RUNS), _LAST_RUNS))
         used = [] if as_json else [_skill_text(client, one) for one in session.skills]
+        waiting = None if as_json else runs.waiting_text(client, last)
     if as_json:
         print_json({"session": session, "runs": last})
         return
@@ -146,7 +171,12 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
             ("title", session.title),
             ("model", _model(session)),
             ("settings", "\n".join(_settings(session.settings)) or None),
-            ("tokens", f"{session.usage.input_tokens} in, {session.usage.output_tokens} out"),
+            ("waiting for", waiting),
+            ("tokens", tokens_text(session.usage)),
+            ("cost", cost_text(session.usage.cost_usd) if last else None),
+            ("limits", session_options.limits_text(session)),
+            ("policy", session_options.policy_text(session)),
+            ("client tools", session_options.tools_text(session)),
             ("instructions", session.instructions),
             ("skills", "\n".join(used) or None),
             ("created", f"{date_text(session.created_at)} by {actor_name(session.created_by)}"),
@@ -190,16 +220,25 @@ def edit(
         bool,
         typer.Option("--default-settings", help="Reset temperature, output tokens and effort, then set the given."),
     ] = False,
+    policy: Policy = None,
+    no_policy: Annotated[bool, typer.Option("--no-policy", help="Remove the tool policy.")] = False,
+    tools: ToolsFile = None,
+    no_tools: Annotated[bool, typer.Option("--no-tools", help="Remove all client tools.")] = False,
+    max_cost_usd: MaxCost = None,
+    max_tokens: MaxTokens = None,
+    session_max_cost_usd: SessionMaxCost = None,
+    session_max_tokens: SessionMaxTokens = None,
+    no_limits: Annotated[bool, typer.Option("--no-limits", help="Remove all limits, then set the given.")] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change the given settings of a session, from its next run on. --skill replaces all skills."""
+    """Change the given settings of a session, from its next run on. --skill, --policy and --tools replace all."""
     from quarterdeck.client.models import ChangeSettings
 
-    if model is not None and default_model:
-        raise UsageError("Use either --model or --default-model")
-    if skill and no_skills:
-        raise UsageError("Use either --skill or --no-skills")
+    _either(("--model", model), ("--default-model", default_model))
+    _either(("--skill", skill), ("--no-skills", no_skills))
+    _either(("--policy", policy), ("--no-policy", no_policy))
+    _either(("--tools", tools), ("--no-tools", no_tools))
     instructions = _instructions(instructions, instructions_file)
     unset = None if default_settings else UNSET
     settings = ChangeSettings(
@@ -207,18 +246,25 @@ def edit(
         unset if max_output_tokens is None else max_output_tokens,
         unset if reasoning_effort is None else reasoning_effort.value,
     )
-    asked = (title, model, instructions, skill, default_model or None, no_skills or None)
-    if settings == ChangeSettings() and asked == (None,) * 6:
+    limits = GivenLimits(max_cost_usd, max_tokens, session_max_cost_usd, session_max_tokens)
+    client_tools = UNSET if tools is None else session_options.client_tools(tools)
+    asked = (title, model, instructions, skill, policy, tools, limits if not limits.is_empty else None)
+    resets = (default_model, no_skills, no_policy, no_tools, no_limits)
+    if settings == ChangeSettings() and not any(resets) and all(value is None for value in asked):
         raise UsageError("Nothing to change. See `qd sessions edit --help`.")
     with open_client(profile) as client:
         skills = [_skill(client, each) for each in skill or []]
+        found_id = find.session_id(client, session_id)
         changed = client.change_session(
-            find.session_id(client, session_id),
+            found_id,
             title=_or_unset(title),
             model=None if default_model else _or_unset(model),
             instructions=_or_unset(instructions),
             skills=skills if skill or no_skills else UNSET,
             settings=settings,
+            tool_policy=session_options.policy(policy or []) if policy or no_policy else UNSET,
+            client_tools=[] if no_tools else client_tools,
+            limits=_changed_limits(client, found_id, limits, no_limits=no_limits),
         )
     _show_change(changed, as_json=as_json)
 
@@ -256,61 +302,6 @@ app.command()(session_history.export)
 app.command()(session_history.discard)
 
 
-def send(
-    session_id: SessionId,
-    message: Annotated[
-        str, typer.Argument(parser=text, metavar="TEXT", help="The message. Use - to read it from stdin.")
-    ],
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the run and print the answer.")] = False,
-    delivery: Annotated[
-        Literal["steer", "queue", "interrupt"],
-        typer.Option(
-            metavar="HOW",
-            help="While a run is active: steer it, queue a run after it, or interrupt it and start a new one.",
-        ),
-    ] = "steer",
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Send a message. It starts a run, or steers the current one."""
-    from quarterdeck.client.models import Delivery
-
-    content = read_input(message)
-    with open_client(profile) as client:
-        found_id = find.session_id(client, session_id)
-        sent = client.submit_input(found_id, text=content, delivery=Delivery(delivery))
-        if wait:
-            raise typer.Exit(_wait(client, found_id, sent, as_json=as_json))
-    if as_json:
-        print_json(sent)
-    else:
-        say(f"{sent.outcome} {sent.run_id}")
-
-
-def _wait(client: "Client", session_id: UUID, sent: "SubmitKindBody", *, as_json: bool) -> int:
-    """Returns the exit code. The answer goes to stdout, everything else to stderr."""
-    from quarterdeck.client import Event
-
-    note(f"{sent.outcome} {sent.run_id}")
-    messages: list[str] = []
-    for event in client.events(session_id):
-        if not isinstance(event, Event) or event.run_id != sent.run_id:
-            continue
-        if event.type == "message" and event.data["text"]:
-            messages.append(event.data["text"])
-        elif event.type in ("run.succeeded", "run.failed", "run.cancelled"):
-            break
-    run = client.get_run(sent.run_id)
-    if as_json:
-        print_json({"outcome": sent.outcome, "run": run, "messages": messages})
-    elif messages:
-        say("\n\n".join(messages))
-    if run.state == "succeeded":
-        return 0
-    note(f"{run.state}{f': {run.failure}' if run.failure else ''}")
-    return ExitCode.UNSUCCESSFUL
-
-
 def _skill(client: "Client", given: str) -> "SessionSkill":
     from quarterdeck.client.models import SessionSkill
 
@@ -318,6 +309,20 @@ def _skill(client: "Client", given: str) -> "SessionSkill":
     if at and version.isascii() and version.isdigit():
         return SessionSkill(find.skill(client, name).id, int(version))
     return SessionSkill(find.skill(client, given).id)
+
+
+def _changed_limits(client: "Client", session_id: UUID, given: GivenLimits, *, no_limits: bool) -> "Limits | UnsetType":
+    """The API replaces all limits, so those that are not given are read first."""
+    from quarterdeck.client.models import Limits
+
+    if no_limits:
+        return given.applied_to(Limits())
+    return UNSET if given.is_empty else given.applied_to(client.get_session(session_id).limits)
+
+
+def _either(one: tuple[str, object], other: tuple[str, object]) -> None:
+    if one[1] and other[1]:
+        raise UsageError(f"Use either {one[0]} or {other[0]}")
 
 
 def _or_unset(given: str | None) -> str | UnsetType:

@@ -9,8 +9,8 @@ from quarterdeck.cli import find
 from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import UsageError
-from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, date, duration, text
-from quarterdeck.cli.output import actor_name, date_text, note, print_json, print_list, say
+from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, date, duration, line, text
+from quarterdeck.cli.output import actor_name, cell, date_text, note, print_json, print_list, say
 
 if TYPE_CHECKING:
     from quarterdeck.client.models import SessionTokenBody
@@ -25,7 +25,7 @@ def list_(session_id: SessionId, limit: Limit = 50, profile: Profile = None, as_
         print_list(
             client.iter_session_tokens(find.session_id(client, session_id)),
             limit,
-            ("ID", "PREFIX", "STATE", "EXPIRES", "CREATED", "BY"),
+            ("ID", "PREFIX", "LABEL", "STATE", "MAY RESOLVE", "EXPIRES", "CREATED", "BY"),
             _row,
             as_json=as_json,
             empty="No tokens.",
@@ -41,6 +41,12 @@ def create(
     expires_in: Annotated[
         timedelta | None, typer.Option(parser=duration, metavar="DURATION", help="Lifetime of the token, such as 12h.")
     ] = None,
+    label: Annotated[
+        str | None, typer.Option(parser=line, metavar="LABEL", help="Name of the token in the log of the session.")
+    ] = None,
+    may_resolve: Annotated[
+        bool, typer.Option("--may-resolve", help="The token may list and answer the actions of the session.")
+    ] = False,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -50,7 +56,9 @@ def create(
             raise UsageError("Use either --expires-at or --expires-in")
         expires_at = datetime.now(UTC) + expires_in
     with open_client(profile) as client:
-        created = client.create_session_token(find.session_id(client, session_id), expires_at=expires_at)
+        created = client.create_session_token(
+            find.session_id(client, session_id), expires_at=expires_at, label=label, may_resolve=may_resolve
+        )
     if as_json:
         print_json(created)
     else:
@@ -82,7 +90,9 @@ def _row(token: "SessionTokenBody") -> list[str]:
     return [
         str(token.id),
         token.prefix,
+        cell(token.label or ""),
         _state(token),
+        "yes" if token.may_resolve else "",
         date_text(token.expires_at),
         date_text(token.created_at),
         actor_name(token.created_by),

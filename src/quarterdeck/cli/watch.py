@@ -10,10 +10,11 @@ from uuid import UUID
 import msgspec
 import typer
 
+from quarterdeck.cli.action_text import answered, call_text, caller_text, required, resolve_command
 from quarterdeck.cli.chat_session import ChatSession, open_client, run_until_first
 from quarterdeck.cli.chat_view import plain_text, sanitized
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.conversation import Block, call_text
+from quarterdeck.cli.conversation import Block
 from quarterdeck.cli.output import print_json_text
 from quarterdeck.client import AsyncClient, Event
 from quarterdeck.client.models import EventType
@@ -69,6 +70,7 @@ def event_text(event: Event) -> str:
 
 
 def _all_data(data: dict[str, Any]) -> str:
+    """For types that this version does not know."""
     return msgspec.json.encode(data).decode() if data else ""
 
 
@@ -76,14 +78,49 @@ def _text(data: dict[str, Any]) -> str:
     return str(data.get("text", ""))
 
 
+def _reason(data: dict[str, Any]) -> str:
+    return str(data.get("reason", ""))
+
+
+def _input(data: dict[str, Any]) -> str:
+    return f"{_text(data)}{_in_brackets(caller_text(data.get('actor')).strip())}"
+
+
+def _run_started(data: dict[str, Any]) -> str:
+    skills = [f"{skill.get('name')}@{skill.get('version')}" for skill in data.get("skills") or []]
+    return ", ".join([f"attempt {data.get('attempt')}", *([data["model"]] if data.get("model") else []), *skills])
+
+
+def _ended(data: dict[str, Any]) -> str:
+    """The reason of a failed run, and what follows."""
+    discarded = len(data.get("discarded_input_ids") or [])
+    follows = [
+        f"next run {data['next_run_id']}" if data.get("next_run_id") else "",
+        f"{discarded} input{'' if discarded == 1 else 's'} discarded" if discarded else "",
+    ]
+    return _reason(data) + _in_brackets(", ".join(filter(None, follows)))
+
+
+def _in_brackets(text: str) -> str:
+    return f" ({text})" if text else ""
+
+
 _CONTENT: dict[str, Callable[[dict[str, Any]], str]] = {
-    EventType.INPUT_ACCEPTED: _text,
+    EventType.SESSION_FORKED: lambda data: f"from {data.get('session_id', '')}",
+    EventType.INPUT_ACCEPTED: _input,
     EventType.INPUT_CONSUMED: lambda data: f"step {data.get('step')}",
-    EventType.INPUT_DISCARDED: lambda data: str(data.get("reason", "")),
-    EventType.RUN_STARTED: lambda data: f"attempt {data.get('attempt')}",
-    EventType.RUN_REQUEUED: lambda data: str(data.get("reason", "")),
+    EventType.INPUT_DISCARDED: _reason,
+    EventType.RUN_STARTED: _run_started,
+    EventType.RUN_REQUEUED: _reason,
     EventType.MESSAGE: _text,
-    EventType.TOOL_CALL: call_text,
+    EventType.TOOL_CALL: lambda data: call_text(str(data.get("name", "")), data.get("arguments")),
+    EventType.TOOL_STARTED: lambda data: f"{data.get('name', '')}, attempt {data.get('attempt')}",
     EventType.TOOL_RESULT: lambda data: f"{data.get('name', '')} → {_text(data)}",
-    EventType.RUN_FAILED: lambda data: str(data.get("reason", "")),
+    EventType.ACTION_REQUIRED: lambda data: f"{required(data)}\n{resolve_command(data)}",
+    EventType.ACTION_RESOLVED: lambda data: f"{data.get('tool') or 'limit'}: {answered(data)}",
+    EventType.NOTE: _text,
+    EventType.CONTEXT_TRIMMED: lambda data: f"{data.get('dropped_turns', 0)} earlier turns left out",
+    EventType.RUN_SUCCEEDED: _ended,
+    EventType.RUN_FAILED: _ended,
+    EventType.RUN_CANCELLED: _ended,
 }

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, help="Manage webhooks and their deliveries.")
 
-_EVENTS = ("run.succeeded", "run.failed", "run.cancelled")
+_RUN_EVENTS = ("run.succeeded", "run.failed", "run.cancelled")
+_EVENTS = (*_RUN_EVENTS, "action.required", "action.resolved")
 _STATES = ("pending", "delivered", "failed")
 
 
@@ -55,7 +56,9 @@ def create(
     event: Annotated[
         list[str] | None,
         typer.Option(
-            parser=_event, metavar="EVENT", help=f"One of {', '.join(_EVENTS)}. Can be repeated. Default: all."
+            parser=_event,
+            metavar="EVENT",
+            help=f"One of {', '.join(_EVENTS)}. Can be repeated. Default: the events of runs.",
         ),
     ] = None,
     description: Annotated[
@@ -65,7 +68,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a webhook and print its signing secret. The secret is shown only once."""
-    events: Any = event or [_event(each) for each in _EVENTS]
+    events: Any = event or [_event(each) for each in _RUN_EVENTS]
     with open_client(profile) as client:
         created = client.create_webhook(url=url, events=events, description=description)
     _show_secret(created, as_json=as_json)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 from quarterdeck.client.async_methods import AsyncMethods
 from quarterdeck.client.client import Bundle
@@ -10,6 +11,9 @@ from quarterdeck.client.models import Delta, Event, SkillVersionBody
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
 from quarterdeck.client.requests import Id, IfMatch
 from quarterdeck.client.transfers import Progress
+
+if TYPE_CHECKING:
+    from quarterdeck.client.tool_calls import Tools
 
 
 class AsyncClient(AsyncMethods):
@@ -44,6 +48,19 @@ class AsyncClient(AsyncMethods):
             for event in page.items:
                 yield event
             start = page.next_cursor
+
+    async def serve_tools(self, session_id: Id, tools: "Tools", *, run_id: Id | None = None) -> None:
+        """Carry out the calls of the session's client tools and send their results.
+
+        A function, async or not, gets the arguments of the call by name and returns text or JSON; the message of an
+        exception becomes an error for the model. Tools that are not in `tools` are left to others. Returns when the run
+        `run_id` has ended; without it, the task runs until it is cancelled, or until an error that a retry cannot
+        solve, such as a revoked key. Lost connections and server restarts are not errors. Open calls from before are
+        carried out too. One call at a time: start several tasks with this client to carry out several at once.
+        """
+        from quarterdeck.client.async_tool_server import AsyncToolServer
+
+        await AsyncToolServer(self, session_id, tools, run_id).run()
 
     async def push_skill(
         self,

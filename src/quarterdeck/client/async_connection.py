@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import closing
+from copy import copy
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -13,6 +14,7 @@ from quarterdeck.client.event_follower import EVENT_STREAM, EventFollower
 from quarterdeck.client.models import Delta, Event
 from quarterdeck.client.requests import GZIP, Id, IfMatch, Operation, Request
 from quarterdeck.client.retry import Policy
+from quarterdeck.client.tool_calls import ToolCalls
 from quarterdeck.client.transfers import Download, Progress, Sink, Source, Upload
 from quarterdeck.client.version import client_name
 
@@ -41,7 +43,14 @@ class AsyncConnection:
         self._target = requests.target(base_url, key, workspace_id, client_name(), allow_http=allow_http)
         self._policy = Policy(retries, retry_seconds)
         self._timeout = timeout
+        self._tool_calls = ToolCalls()
         self._http = transport.open_async_http(self._target, timeout)
+
+    def _without_retries(self) -> Self:
+        """A client with the same connections, for callers that retry by themselves."""
+        found = copy(self)
+        found._policy = Policy(retries=0)
+        return found
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._target!r})"

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from quarterdeck.client.event_follower import PAGE_LIMIT, SILENCE_SECONDS, EventFollower
 from quarterdeck.client.methods import Methods
@@ -10,6 +10,11 @@ from quarterdeck.client.models import Delta, Event, SkillVersionBody
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
 from quarterdeck.client.requests import Id, IfMatch
 from quarterdeck.client.transfers import Progress
+
+if TYPE_CHECKING:
+    import threading
+
+    from quarterdeck.client.tool_calls import Tools
 
 Bundle = str | os.PathLike[str] | bytes | BinaryIO
 
@@ -42,6 +47,26 @@ class Client(Methods):
             page = self.list_session_events(session_id, limit=PAGE_LIMIT, after=start, workspace_id=workspace_id)
             yield from page.items
             start = page.next_cursor
+
+    def serve_tools(
+        self,
+        session_id: Id,
+        tools: "Tools",
+        *,
+        run_id: Id | None = None,
+        stop: "threading.Event | None" = None,
+    ) -> None:
+        """Carry out the calls of the session's client tools and send their results.
+
+        A function gets the arguments of the call by name and returns text or JSON; the message of an exception becomes
+        an error for the model. Tools that are not in `tools` are left to others. Blocks until the run `run_id` has
+        ended or `stop` is set; with neither, until an error that a retry cannot solve, such as a revoked key. Lost
+        connections and server restarts are not errors. Open calls from before are carried out too. One call at a time:
+        run it in several threads with this client to carry out several at once.
+        """
+        from quarterdeck.client.tool_server import ToolServer
+
+        ToolServer(self, session_id, tools, run_id, stop).run()
 
     def push_skill(
         self,

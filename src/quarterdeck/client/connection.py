@@ -1,8 +1,9 @@
 """The I/O of `Client`: sends requests and waits. Decisions are in `calls.py` and `event_follower.py`."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from copy import copy
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -13,6 +14,7 @@ from quarterdeck.client.event_follower import EVENT_STREAM, EventFollower
 from quarterdeck.client.models import Delta, Event
 from quarterdeck.client.requests import GZIP, Id, IfMatch, Operation, Request
 from quarterdeck.client.retry import Policy
+from quarterdeck.client.tool_calls import ToolCalls
 from quarterdeck.client.transfers import Download, Progress, Sink, Source, Upload
 from quarterdeck.client.version import client_name
 
@@ -38,6 +40,7 @@ class Connection:
         self._target = requests.target(base_url, key, workspace_id, client_name(), allow_http=allow_http)
         self._policy = Policy(retries, retry_seconds)
         self._timeout = timeout
+        self._tool_calls = ToolCalls()
         self._open()
 
     def _open(self) -> None:
@@ -45,6 +48,12 @@ class Connection:
 
         self._transport = transport
         self._http = transport.open_http(self._target, self._timeout)
+
+    def _without_retries(self) -> Self:
+        """A client with the same connections, for callers that retry by themselves."""
+        found = copy(self)
+        found._policy = Policy(retries=0)
+        return found
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._target!r})"
@@ -166,8 +175,14 @@ class Connection:
         return Response(response.status_code, headers, bytes(body))
 
     def _follow(
-        self, follower: EventFollower, path: Mapping[str, Id | int], workspace_id: Id | None, silence_seconds: float
+        self,
+        follower: EventFollower,
+        path: Mapping[str, Id | int],
+        workspace_id: Id | None,
+        silence_seconds: float,
+        opened: "Callable[[httpx.Response], None]" = lambda response: None,
     ) -> Iterator[Event | Delta]:
+        """`opened` gets each response that is a stream, so that another thread can interrupt it."""
         timeout = self._transport.timeouts(silence_seconds)
         while True:
             headers = follower.headers()
@@ -178,6 +193,7 @@ class Connection:
                     if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
                         pause = follower.response_received(self._receive(response))
                     else:
+                        opened(response)
                         for chunk in response.iter_bytes():
                             yield from follower.feed(chunk)
                         pause = follower.stream_ended()

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any, Literal
 from uuid import UUID
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from quarterdeck.core.actors import ActorBody as ActorBody
 from quarterdeck.core.actors import Caller as Caller
@@ -128,7 +128,7 @@ class ToolSpec(Struct, frozen=True):
     description: str
     """Text without U+0000."""
     parameters: dict[str, Any]
-    """JSON Schema of an object."""
+    """JSON Schema with the type `object`."""
 
 
 class Limit(Struct, frozen=True):
@@ -556,7 +556,7 @@ class UsageItem(Struct, frozen=True, kw_only=True):
 
 
 class UsageBody(Struct, frozen=True, kw_only=True):
-    from_: date
+    from_: date = field(name="from")
     """First day that is counted. Later than requested if there are more than 500,000 runs."""
     to: date
     """The day after the last one that is counted."""

@@ -1,8 +1,10 @@
 """All use of httpx and asyncio. Imported when the first client is created, because both are slow to import. asyncio is
 imported only when it is used."""
 
+import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
 import httpx
@@ -48,6 +50,13 @@ def open_async_http(target: Target, timeout: float) -> httpx.AsyncClient:
         verify=_verify(target),
         trust_env=_uses_proxies(target),
     )
+
+
+def interrupt(response: httpx.Response) -> None:
+    """Ends a stream that another thread is reading. Closing the socket would not wake up that thread."""
+    found = response.extensions["network_stream"].get_extra_info("socket")
+    with suppress(OSError):
+        socket.socket.shutdown(found, socket.SHUT_RDWR)
 
 
 def _uses_proxies(target: Target) -> bool:

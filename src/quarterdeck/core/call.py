@@ -70,9 +70,9 @@ class Answer(Struct, frozen=True):
 
 
 def fingerprint(resource: tuple[UUID, ...], body: object) -> bytes:
-    """Covers the decoded body, so that the same JSON with other spaces or key order has the same fingerprint."""
+    """Covers the decoded body, so that the same JSON with other spaces or order of fields has the same fingerprint."""
     digest = hashlib.sha256()
     for identifier in resource:
         digest.update(identifier.bytes)
-    digest.update(msgspec.json.encode(body))
+    digest.update(msgspec.json.encode(body, order="deterministic"))
     return digest.digest()

@@ -5,6 +5,7 @@ from functools import partial
 from uuid import UUID
 
 from quarterdeck.agents.add_note import add_note
+from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.context import fit_turns
 from quarterdeck.agents.current_time import current_time
@@ -116,15 +117,14 @@ class AgentLoader:
     def _toolbox(self, lease: Lease, session_skills: list[SessionSkill], client_tools: list[ToolSpec]) -> Toolbox:
         list_files = partial(self._list_files, lease.workspace_id)
         read_file = partial(self._read_file, lease.workspace_id)
-        return Toolbox(
-            [
-                # First: a tool that a later release adds must not take the place of the caller's tool of that name.
-                *map(client_tool, client_tools),
-                current_time(),
-                *skill_tools(session_skills, list_files, read_file, self._model_settings.tool_result_bytes),
-                add_note(partial(self._store_note, lease)),
-            ]
-        )
+        built_in = [
+            current_time(),
+            *skill_tools(session_skills, list_files, read_file, self._model_settings.tool_result_bytes),
+            add_note(partial(self._store_note, lease)),
+        ]
+        assert all(tool.name in BUILT_IN_TOOLS for tool in built_in), "callers could have tools of the same name"
+        # First: a tool that a later release adds must not take the place of the caller's tool of that name.
+        return Toolbox([*map(client_tool, client_tools), *built_in])
 
     async def _store_note(self, lease: Lease, text: str, key: str) -> None:
         await calls.append(self._database, lease, NewEvent(EventType.NOTE, {"text": text, "key": key}))

@@ -55,7 +55,8 @@ async def list_actions(request: Request, access: Access) -> ActionPage:
     session_token=True,
 )
 async def get_action(request: Request, access: Access) -> ActionBody:
-    return await service.get_action(access, request.call_without_body(), request.path_id("action_id"))
+    action_id = request.path_id("action_id")
+    return await service.get_action(access, request.call_without_body(), action_id)
 
 
 @operation(

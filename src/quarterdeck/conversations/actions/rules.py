@@ -12,7 +12,7 @@ from quarterdeck.conversations.actions.model import (
     LimitScope,
     ResolveActionBody,
 )
-from quarterdeck.core import errors
+from quarterdeck.core import errors, json_values
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import ActionSettings
@@ -30,8 +30,6 @@ _FIELDS: dict[ActionKind, dict[str, tuple[Decision, ...] | None]] = {
     ActionKind.UNKNOWN_OUTCOME: {"result": (Decision.DONE, Decision.FAILED)},
     ActionKind.BUDGET: {"max_cost_usd": (Decision.RAISE,), "max_tokens": (Decision.RAISE,)},
 }
-# More than people nest, and less than makes any part of the service fail.
-_MAX_DEPTH = 100
 _FORMS = {
     ActionKind.APPROVAL: '{"decision": "allow" or "deny", "message"?, "arguments"?, "remember"?}',
     ActionKind.TOOL_RESULT: '{"result", "is_error"?}',
@@ -136,23 +134,8 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def check_storable(answer: ResolveActionBody) -> None:
-    """Before anything else is done with JSON of any shape: encoding what is nested deeply fails."""
     for name in ("arguments", "result"):
-        _check_json(name, getattr(answer, name), 1)
-
-
-def _check_json(name: str, value: Any, depth: int) -> None:
-    if depth > _MAX_DEPTH:
-        raise errors.invalid(f"{name} is nested too deeply. {_MAX_DEPTH} levels are allowed.")
-    if isinstance(value, str) and "\0" in value:
-        # PostgreSQL cannot store it.
-        raise errors.invalid(f"{name} must not contain U+0000.")
-    if isinstance(value, dict):
-        for part in (*value, *value.values()):
-            _check_json(name, part, depth + 1)
-    if isinstance(value, list):
-        for part in value:
-            _check_json(name, part, depth + 1)
+        json_values.check_storable(name, getattr(answer, name))
 
 
 def _wrong_form(kind: ActionKind, reason: str) -> ServiceError:

@@ -90,7 +90,7 @@ RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached
           resolved_by, resolution
 """
 _CONTINUE_RUN = "SELECT continue_run(%s)"
-_RAISE_LIMIT = "SELECT raise_limit(%s, %s, %s)"
+_RAISE_LIMIT = "SELECT raise_limit(%s, %s::numeric, %s)"
 # now(), because an index condition needs a stable function. A session that is locked is in use, and is looked at again
 # in the next round.
 _LOCK_DUE = """

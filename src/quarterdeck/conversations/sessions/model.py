@@ -44,7 +44,7 @@ class Limits(Struct, frozen=True):
 
 
 ToolPolicy = Annotated[
-    dict[Annotated[str, Meta(pattern=r"^([A-Za-z0-9_-]{1,128}\*?|\*)$")], ToolRule],
+    dict[Annotated[str, Meta(pattern=r"^([A-Za-z0-9_-]{1,128}\*?|\*)(?![\s\S])")], ToolRule],
     Meta(
         max_length=200,
         description="By name of a tool, or by prefix with `*` at its end. An exact name goes before a prefix, and the "

@@ -4,15 +4,45 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
+from quarterdeck.agents.model import ToolSpec
 from quarterdeck.conversations.sessions.model import ChangeSessionBody, SessionBody, SessionSkill
-from quarterdeck.core import errors
+from quarterdeck.core import errors, json_values
 
 
 def check_distinct(skills: list[SessionSkill]) -> None:
     if len({skill.skill_id for skill in skills}) < len(skills):
         raise errors.invalid("A skill is named twice.")
+
+
+def check_client_tools(tools: list[ToolSpec] | UnsetType) -> None:
+    if tools is UNSET:
+        return
+    names = [tool.name for tool in tools]
+    for tool in tools:
+        if names.count(tool.name) > 1:
+            raise errors.invalid(f"client_tools has two tools with the name {tool.name}.")
+        _check_parameters(f"parameters of the tool {tool.name}", tool.parameters)
+
+
+def check_names_free(tools: list[ToolSpec], built_in: frozenset[str]) -> None:
+    for tool in tools:
+        if tool.name in built_in:
+            raise errors.invalid(f"{tool.name} is the name of a built-in tool. Choose another name.")
+
+
+def _check_parameters(name: str, schema: dict[str, Any]) -> None:
+    """What all providers need. They check the rest themselves, each in its own way."""
+    json_values.check_storable(name, schema)
+    if schema.get("type") != "object":
+        raise errors.invalid(f'{name} must be a JSON Schema with "type": "object".')
+    properties = schema.get("properties", {})
+    if not isinstance(properties, dict) or not all(isinstance(one, dict | bool) for one in properties.values()):
+        raise errors.invalid(f"{name}: properties must be an object of JSON Schemas.")
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(one, str) for one in required):
+        raise errors.invalid(f"{name}: required must be a list of names.")
 
 
 def changed(session: SessionBody, change: ChangeSessionBody, now: datetime) -> SessionBody:

@@ -1,11 +1,13 @@
 """Operations on sessions."""
 
 from datetime import UTC, datetime
+from typing import TypeVar
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET
 
+from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.model import ModelFailure, ToolRule
 from quarterdeck.audit.model import ObjectType
@@ -35,6 +37,8 @@ from quarterdeck.core.settings import ForkSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import service as skills
 
+SessionChange = TypeVar("SessionChange", CreateSessionBody, ChangeSessionBody)
+
 # Events deleted per transaction. They hold up to a megabyte each, and a batch must stay below the statement timeout.
 _PURGE_BATCH = 100
 # Events read per transaction, and when it stops early. The words of one text take up to a tenth of a second.
@@ -45,13 +49,14 @@ _BACKFILL_SECONDS = 1.0
 async def create_session(changes: Changes, models: ModelCatalog, call: Call[CreateSessionBody]) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody) -> Made:
         _check_model(models, body.model)
+        rules.check_names_free(body.client_tools, BUILT_IN_TOOLS)
         await _check_skills(connection, workspace_id, body.skills)
         session_id = new_id()
         await store.add(connection, session_id, workspace_id, body, principal.user_id)
         return Made.plain(await _existing(connection, models, workspace_id, session_id), session_id)
 
     return await changes.perform(
-        call,
+        _with_checked_tools(call),
         operation="create_session",
         lookup=visible_workspace(call.workspace_id),
         permission=Permission.SESSION_MANAGE,
@@ -128,7 +133,7 @@ async def get_session(access: Access, models: ModelCatalog, call: Call[None], se
 async def change_session(
     changes: Changes, models: ModelCatalog, call: Call[ChangeSessionBody], session_id: UUID
 ) -> Answer:
-    """A run reads the session when it begins: a change takes effect with the next run."""
+    """A run keeps what it has read of the session when it began. The tool policy and limits apply at once."""
 
     async def effect(connection: Connection, principal: Principal, _: UUID, change: ChangeSessionBody) -> Made:
         before = await _locked(connection, models, principal.workspace_id, session_id)
@@ -136,6 +141,11 @@ async def change_session(
         # The provider of a model that the session has already may have been removed; the model may stay.
         if change.model is not UNSET and change.model != before.model:
             _check_model(models, change.model)
+        if change.client_tools is not UNSET:
+            # As with skills: a later release may have a tool of the same name as one that the session has.
+            names = {tool.name for tool in before.client_tools}
+            added_tools = [tool for tool in change.client_tools if tool.name not in names]
+            rules.check_names_free(added_tools, BUILT_IN_TOOLS)
         if change.skills is not UNSET:
             rules.check_distinct(change.skills)
             # Skills that the session has already may have become unusable; they may stay.
@@ -149,7 +159,7 @@ async def change_session(
         return Made(shown=after, kept=after, object_id=session_id, detail={"fields": fields}, changed=after != before)
 
     return await changes.perform(
-        call,
+        _with_checked_tools(call),
         operation="change_session",
         lookup=visible_session(call.workspace_id, session_id, own_token=False),
         permission=Permission.SESSION_MANAGE,
@@ -225,6 +235,17 @@ async def run_setup(connection: Connection, models: ModelCatalog, session_id: UU
     setup = await store.run_setup(connection, session_id, models.default, used)
     assert setup is not None
     return setup
+
+
+def _with_checked_tools(call: Call[SessionChange]) -> Call[SessionChange]:
+    """Checked before the fingerprint of the body is made, which fails for schemas that are nested too deeply."""
+
+    def read_body() -> SessionChange:
+        body = call.read_body()
+        rules.check_client_tools(body.client_tools)
+        return body
+
+    return msgspec.structs.replace(call, read_body=read_body)
 
 
 def _check_model(models: ModelCatalog, name: str | None) -> None:

@@ -1,0 +1,146 @@
+"""Actions in words: what a run waits for, how it was answered, and the command that answers. Also costs and tokens."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from quarterdeck.client.models import ActionBody, ActionKind, ActionState
+
+if TYPE_CHECKING:
+    from quarterdeck.client.models import Usage
+
+_TITLES = {
+    ActionKind.APPROVAL: "Approval required",
+    ActionKind.TOOL_RESULT: "Result required",
+    ActionKind.UNKNOWN_OUTCOME: "Outcome unknown",
+    ActionKind.BUDGET: "Limit reached",
+}
+_ANSWERS = {
+    ActionKind.APPROVAL: "--allow or --deny",
+    ActionKind.TOOL_RESULT: "--result RESULT",
+    ActionKind.UNKNOWN_OUTCOME: "--retry, --done or --failed",
+    ActionKind.BUDGET: "--raise or --stop",
+}
+_DECISIONS = {
+    "allow": "Allowed",
+    "deny": "Denied",
+    "retry": "To be repeated",
+    "done": "Marked as done",
+    "failed": "Marked as failed",
+    "raise": "Limit raised",
+    "stop": "Stopped",
+}
+_MAX_SHORT_CHARACTERS = 200
+_SCOPES = {"run": "of the run", "session": "of the session", "day": "of the workspace for today"}
+
+
+def fields_of(action: ActionBody) -> dict[str, Any]:
+    """The same fields as the data of an event."""
+    found: dict[str, Any] = msgspec.to_builtins(action)
+    return found | {"action_id": found["id"]}
+
+
+def call_text(name: str, arguments: Mapping[str, Any] | None) -> str:
+    return f"{name}({msgspec.json.encode(arguments).decode() if arguments else ''})"
+
+
+def short(text: str) -> str:
+    return text if len(text) <= _MAX_SHORT_CHARACTERS else text[: _MAX_SHORT_CHARACTERS - 1] + "…"
+
+
+def subject(data: Mapping[str, Any]) -> str:
+    """The call, or the limit. `data` is that of the event action.required."""
+    if data.get("reached"):
+        return reached_text(data["reached"])
+    return call_text(str(data.get("tool") or ""), data.get("arguments"))
+
+
+def title(data: Mapping[str, Any]) -> str:
+    return _TITLES.get(data.get("kind", ""), "Answer required")
+
+
+def required(data: Mapping[str, Any]) -> str:
+    return f"{title(data)}: {subject(data)}"
+
+
+def answer_options(kind: str) -> str:
+    """The options of `qd actions resolve` for an action of this kind."""
+    return _ANSWERS.get(ActionKind(kind) if kind in list(ActionKind) else ActionKind.APPROVAL, "")
+
+
+def resolve_command(data: Mapping[str, Any]) -> str:
+    return f"qd actions resolve {data.get('action_id')} {answer_options(str(data.get('kind')))}"
+
+
+def reached_text(reached: Mapping[str, Any]) -> str:
+    is_cost = reached.get("limit") == "max_cost_usd"
+    used, maximum = (_amount(reached.get(name), is_cost=is_cost) for name in ("used", "maximum"))
+    what = "" if is_cost else " tokens"
+    return f"{used} of {maximum}{what} used, the limit {_SCOPES.get(reached.get('scope', ''), '')}".rstrip()
+
+
+def answered(data: Mapping[str, Any]) -> str:
+    """How an action ended. `data` is that of the event action.resolved."""
+    if data.get("state") == ActionState.EXPIRED:
+        return "Expired without an answer"
+    if data.get("state") == ActionState.CANCELLED:
+        return "Cancelled"
+    answer = data.get("resolution") or {}
+    return _answer(answer) + caller_text(data.get("resolved_by")) + _details(answer)
+
+
+def _answer(answer: Mapping[str, Any]) -> str:
+    if "decision" not in answer:
+        return "Error sent" if answer.get("is_error") else "Result sent"
+    found = _DECISIONS.get(answer["decision"], str(answer["decision"]))
+    return f"{found} for this session" if answer.get("remember") else found
+
+
+def _details(answer: Mapping[str, Any]) -> str:
+    found = []
+    if answer.get("message"):
+        found.append(str(answer["message"]))
+    if "arguments" in answer:
+        found.append(f"with {msgspec.json.encode(answer['arguments']).decode()}")
+    if "result" in answer:
+        result = answer["result"]
+        found.append(result if isinstance(result, str) else msgspec.json.encode(result).decode())
+    if "max_cost_usd" in answer:
+        found.append(_amount(answer["max_cost_usd"], is_cost=True))
+    if "max_tokens" in answer:
+        found.append(f"{_amount(answer['max_tokens'], is_cost=False)} tokens")
+    return f": {', '.join(found)}" if found else ""
+
+
+def caller_text(caller: Mapping[str, Any] | None) -> str:
+    if not caller:
+        return ""
+    name = caller.get("display_name") or caller.get("label") or str(caller.get("type", "")).replace("_", " ")
+    return f" by {name}"
+
+
+def _amount(number: Any, *, is_cost: bool) -> str:
+    if not isinstance(number, (int, float)):
+        return "?"
+    return cost_text(float(number)) if is_cost else f"{int(number):,}"
+
+
+def result_value(given: str) -> Any:
+    """JSON, or the text itself."""
+    try:
+        return msgspec.json.decode(given)
+    except msgspec.DecodeError:
+        return given
+
+
+def cost_text(cost_usd: float | None) -> str:
+    """Four digits for amounts below a dollar: one step often costs less than a cent."""
+    if cost_usd is None:
+        return "unknown"
+    return f"${cost_usd:,.2f}" if cost_usd >= 1 or cost_usd == 0 else f"${cost_usd:.4f}"
+
+
+def tokens_text(usage: "Usage") -> str:
+    cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
+    return f"{usage.input_tokens} in{cached}, {usage.output_tokens} out"

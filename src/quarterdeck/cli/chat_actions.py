@@ -1,0 +1,186 @@
+"""Actions in a chat: those that are open, and how the user answers them by single keys. No I/O."""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from quarterdeck.cli.action_text import result_value
+from quarterdeck.client.models import ActionKind, Decision
+
+Data = Mapping[str, Any]
+
+
+class OpenActions:
+    """The data of events action.required without an answer, oldest first."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Data] = {}
+        # Actions whose answer is being sent.
+        self._sending: set[str] = set()
+
+    def __iter__(self) -> Iterator[Data]:
+        return iter(self._open.values())
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def current(self) -> Data | None:
+        """The one to be answered next."""
+        return next((data for key, data in self._open.items() if key not in self._sending), None)
+
+    def add(self, data: Data) -> None:
+        self._open[str(data.get("action_id"))] = data
+
+    def remove(self, data: Data) -> Data | None:
+        action_id = str(data.get("action_id"))
+        self._sending.discard(action_id)
+        return self._open.pop(action_id, None)
+
+    def clear(self) -> None:
+        self._open.clear()
+        self._sending.clear()
+
+    def send(self, action_id: str) -> None:
+        self._sending.add(action_id)
+
+    def not_sent(self, action_id: str) -> None:
+        self._sending.discard(action_id)
+
+
+class Field(StrEnum):
+    """What the user types for an answer. The values are shown before the cursor."""
+
+    DENIAL = "message"
+    ARGUMENTS = "arguments"
+    RESULT = "result"
+    ERROR = "error"
+    LIMIT = "new limit"
+    # Not an answer: an input to the session.
+    INPUT = "input"
+
+
+class Choice(Struct, frozen=True):
+    key: str
+    label: str
+    # None: the user types `field` first.
+    answer: dict[str, Any] | None = None
+    field: Field | None = None
+
+
+_INPUT = Choice("m", "write a message", field=Field.INPUT)
+CHOICES: dict[str, tuple[Choice, ...]] = {
+    ActionKind.APPROVAL: (
+        Choice("a", "allow", {"decision": Decision.ALLOW}),
+        Choice("d", "deny", field=Field.DENIAL),
+        Choice("e", "edit arguments", field=Field.ARGUMENTS),
+        Choice("s", "allow for this session", {"decision": Decision.ALLOW, "remember": "session"}),
+        _INPUT,
+    ),
+    ActionKind.TOOL_RESULT: (
+        Choice("r", "type the result", field=Field.RESULT),
+        Choice("x", "type an error", field=Field.ERROR),
+        _INPUT,
+    ),
+    ActionKind.UNKNOWN_OUTCOME: (
+        Choice("r", "retry", {"decision": Decision.RETRY}),
+        Choice("o", "it was done", {"decision": Decision.DONE}),
+        Choice("f", "it failed", {"decision": Decision.FAILED}),
+        _INPUT,
+    ),
+    ActionKind.BUDGET: (
+        Choice("r", "raise the limit", field=Field.LIMIT),
+        Choice("s", "stop the run", {"decision": Decision.STOP}),
+        _INPUT,
+    ),
+}
+HINTS = {
+    Field.DENIAL: "Message to the model, or nothing. Enter denies, Esc goes back.",
+    Field.ARGUMENTS: "Arguments as JSON. Enter allows the call with them, Esc goes back.",
+    Field.RESULT: "Result of the tool, as text or JSON. Enter sends it, Esc goes back.",
+    Field.ERROR: "Why the tool failed. Enter sends it, Esc goes back.",
+    Field.LIMIT: "New limit. Enter raises it, Esc goes back.",
+    Field.INPUT: "Message to the agent. Enter sends it, Esc goes back.",
+}
+
+
+class InvalidAnswer(Exception):
+    """The message is for the user."""
+
+
+class AnswerPrompt:
+    """What the user is doing with the current action: choosing a key, or typing."""
+
+    def __init__(self, actions: OpenActions) -> None:
+        self._actions = actions
+        self._field: Field | None = None
+        self._action_id: str | None = None
+
+    @property
+    def field(self) -> Field | None:
+        """None: the user chooses a key, or no action is open."""
+        return None if self.is_stale else self._field
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the user types an answer that is no longer wanted."""
+        current = self._actions.current
+        return self._field is not None and (current is None or str(current.get("action_id")) != self._action_id)
+
+    def choose(self, key: str) -> Choice | None:
+        """None: the key means nothing."""
+        current = self._actions.current
+        if current is None:
+            return None
+        found = next((choice for choice in CHOICES.get(current.get("kind", ""), ()) if choice.key == key), None)
+        if found is not None and found.field is not None:
+            self._field, self._action_id = found.field, str(current.get("action_id"))
+        return found
+
+    def back(self) -> None:
+        self._field = None
+
+    def initial_text(self) -> str:
+        """What the user edits."""
+        if self._field is not Field.ARGUMENTS or self._actions.current is None:
+            return ""
+        arguments = msgspec.json.encode(self._actions.current.get("arguments") or {})
+        return msgspec.json.format(arguments, indent=2).decode()
+
+    def typed(self, text: str) -> dict[str, Any]:
+        """The answer. Raises InvalidAnswer."""
+        current = self._actions.current
+        assert current is not None, "an answer is typed for an open action"
+        match self._field:
+            case Field.DENIAL:
+                return {"decision": Decision.DENY} | ({"message": text} if text.strip() else {})
+            case Field.ARGUMENTS:
+                return {"decision": Decision.ALLOW, "arguments": _arguments(text)}
+            case Field.LIMIT:
+                return {"decision": Decision.RAISE} | _limit(text, current.get("reached") or {})
+            case Field.ERROR:
+                return {"result": text, "is_error": True}
+            case _:
+                return {"result": result_value(text)}
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise InvalidAnswer(f"Not a JSON object: {error}") from None
+
+
+def _limit(text: str, reached: Data) -> dict[str, Any]:
+    name = str(reached.get("limit"))
+    plain = text.strip().removeprefix("$").replace(",", "").replace("_", "")
+    try:
+        value = float(plain) if name == "max_cost_usd" else int(plain)
+    except ValueError:
+        raise InvalidAnswer(f"{text.strip()!r} is not a number.") from None
+    if not value > float(reached.get("used") or 0):
+        raise InvalidAnswer(f"The new limit must be above what is used: {reached.get('used')}.")
+    return {name: value}

@@ -1,0 +1,75 @@
+"""`qd send`."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+from uuid import UUID
+
+import typer
+
+from quarterdeck.cli import find
+from quarterdeck.cli.arguments import SessionId
+from quarterdeck.cli.connection import open_client
+from quarterdeck.cli.exit_codes import ExitCode
+from quarterdeck.cli.options import AsJson, Profile, text
+from quarterdeck.cli.output import note, print_json, read_input, say
+
+if TYPE_CHECKING:
+    from quarterdeck.client import Client
+    from quarterdeck.client.models import SubmitKindBody
+
+
+def send(
+    session_id: SessionId,
+    message: Annotated[
+        str, typer.Argument(parser=text, metavar="TEXT", help="The message. Use - to read it from stdin.")
+    ],
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the run and print the answer.")] = False,
+    delivery: Annotated[
+        Literal["steer", "queue", "interrupt"],
+        typer.Option(
+            metavar="HOW",
+            help="While a run is active: steer it, queue a run after it, or interrupt it and start a new one.",
+        ),
+    ] = "steer",
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send a message. It starts a run, or steers the current one."""
+    from quarterdeck.client.models import Delivery
+
+    content = read_input(message)
+    with open_client(profile) as client:
+        found_id = find.session_id(client, session_id)
+        sent = client.submit_input(found_id, text=content, delivery=Delivery(delivery))
+        if wait:
+            raise typer.Exit(_wait(client, found_id, sent, as_json=as_json))
+    if as_json:
+        print_json(sent)
+    else:
+        say(f"{sent.outcome} {sent.run_id}")
+
+
+def _wait(client: "Client", session_id: UUID, sent: "SubmitKindBody", *, as_json: bool) -> int:
+    """Returns the exit code. The answer goes to stdout, everything else to stderr."""
+    from quarterdeck.cli.action_text import required, resolve_command
+    from quarterdeck.client import Event
+
+    note(f"{sent.outcome} {sent.run_id}")
+    messages: list[str] = []
+    for event in client.events(session_id):
+        if not isinstance(event, Event) or event.run_id != sent.run_id:
+            continue
+        if event.type == "message" and event.data["text"]:
+            messages.append(event.data["text"])
+        elif event.type == "action.required":
+            note(f"{required(event.data)}\nAnswer with: {resolve_command(event.data)}")
+        elif event.type in ("run.succeeded", "run.failed", "run.cancelled"):
+            break
+    run = client.get_run(sent.run_id)
+    if as_json:
+        print_json({"outcome": sent.outcome, "run": run, "messages": messages})
+    elif messages:
+        say("\n\n".join(messages))
+    if run.state == "succeeded":
+        return 0
+    note(f"{run.state}{f': {run.failure}' if run.failure else ''}")
+    return ExitCode.UNSUCCESSFUL

@@ -1,0 +1,137 @@
+"""Options of `qd sessions create` and `edit` for tools and limits."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from quarterdeck.cli.exit_codes import UsageError
+from quarterdeck.cli.options import file_name
+
+if TYPE_CHECKING:
+    from quarterdeck.client.models import Limits, SessionBody, ToolRule, ToolSpec
+
+_RULES = ("allow", "ask", "deny")
+_MAX_TOKENS = 2**53
+
+
+def _rule(given: str) -> tuple[str, str]:
+    tool, equals, rule = given.rpartition("=")
+    if not equals or not tool or rule not in _RULES:
+        raise typer.BadParameter(f"{given!r} is not TOOL=allow, TOOL=ask or TOOL=deny")
+    return tool, rule
+
+
+def _cost(given: str) -> float:
+    try:
+        found = float(given.removeprefix("$"))
+    except ValueError:
+        found = 0.0
+    # NaN is not above 0.
+    if not found > 0 or found > 1e9:
+        raise typer.BadParameter(f"{given!r} is not an amount in US dollars, such as 2.50")
+    return found
+
+
+def _tokens(given: str) -> int:
+    if not (given.isascii() and given.isdigit() and 0 < int(given[:17]) <= _MAX_TOKENS and len(given) < 17):
+        raise typer.BadParameter(f"{given!r} is not a number of tokens")
+    return int(given)
+
+
+Policy = Annotated[
+    list[Any] | None,
+    typer.Option(
+        "--policy",
+        parser=_rule,
+        metavar="TOOL=RULE",
+        help="allow, ask or deny for a tool, or for a prefix such as crm_*. Can be repeated.",
+    ),
+]
+ToolsFile = Annotated[
+    str | None,
+    typer.Option(
+        "--tools",
+        parser=file_name,
+        metavar="FILE",
+        help="JSON file with the client tools: a list of objects with name, description and parameters.",
+    ),
+]
+MaxCost = Annotated[
+    float | None,
+    typer.Option("--max-cost-usd", parser=_cost, metavar="USD", help="Most that one run may cost."),
+]
+MaxTokens = Annotated[
+    int | None, typer.Option("--max-tokens", parser=_tokens, metavar="COUNT", help="Most tokens of one run.")
+]
+SessionMaxCost = Annotated[
+    float | None,
+    typer.Option("--session-max-cost-usd", parser=_cost, metavar="USD", help="Most that the session may cost."),
+]
+SessionMaxTokens = Annotated[
+    int | None,
+    typer.Option("--session-max-tokens", parser=_tokens, metavar="COUNT", help="Most tokens of the session."),
+]
+
+
+def policy(given: list[Any]) -> "dict[str, ToolRule]":
+    from quarterdeck.client.models import ToolRule
+
+    return {tool: ToolRule(rule) for tool, rule in given}
+
+
+def client_tools(file: str) -> "list[ToolSpec]":
+    from pathlib import Path
+
+    from quarterdeck.client.models import ToolSpec
+
+    try:
+        return msgspec.json.decode(Path(file).read_bytes(), type=list[ToolSpec])
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{file} is not a JSON list of tools with name, description and parameters: {error}") from None
+
+
+class GivenLimits(msgspec.Struct, frozen=True):
+    """None: not given."""
+
+    run_cost: float | None
+    run_tokens: int | None
+    session_cost: float | None
+    session_tokens: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        return all(value is None for value in msgspec.structs.astuple(self))
+
+    def applied_to(self, before: "Limits") -> "Limits":
+        from quarterdeck.client.models import Limit, Limits
+
+        def limit(old: Limit, cost: float | None, tokens: int | None) -> Limit:
+            return Limit(old.max_cost_usd if cost is None else cost, old.max_tokens if tokens is None else tokens)
+
+        return Limits(
+            limit(before.run, self.run_cost, self.run_tokens),
+            limit(before.session, self.session_cost, self.session_tokens),
+        )
+
+
+def policy_text(session: "SessionBody") -> str | None:
+    return "\n".join(f"{tool}: {rule}" for tool, rule in session.tool_policy.items()) or None
+
+
+def tools_text(session: "SessionBody") -> str | None:
+    return "\n".join(tool.name for tool in session.client_tools) or None
+
+
+def limits_text(session: "SessionBody") -> str | None:
+    from quarterdeck.cli.action_text import cost_text
+
+    lines = []
+    for scope, limit in (("run", session.limits.run), ("session", session.limits.session)):
+        found = [] if limit.max_cost_usd is None else [cost_text(limit.max_cost_usd)]
+        found += [] if limit.max_tokens is None else [f"{limit.max_tokens:,} tokens"]
+        if found:
+            lines.append(f"{scope}: {', '.join(found)}")
+    return "\n".join(lines) or None
