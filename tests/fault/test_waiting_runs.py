@@ -16,7 +16,7 @@ from msgspec import Struct
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.server.data_directory import SOCKET_NAME
-from tests.fault.postgres import own_postgres
+from tests.fault.postgres import Postgres, own_postgres
 from tests.fault.stand_in import Brake
 from tests.fleet.action_invariants import check_actions
 from tests.fleet.invariants import Action, Entry, Run, Session
@@ -60,6 +60,13 @@ def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFa
     with serving(url, tmp_path_factory.mktemp("api"), **PATIENT) as server:
         yield server
     drop_database(postgres_url, url)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """For tests that crash it or reach it over a proxy."""
+    with own_postgres("waits") as postgres:
+        yield postgres
 
 
 class Note(Struct, frozen=True):
@@ -253,14 +260,10 @@ async def _count(world: World, query: str, count: int) -> bool:
 CRASHING = {"WORKER_LEASE_SECONDS": 2, "DATABASE_STATEMENT_SECONDS": 10, "DATABASE_POOL_WAIT_SECONDS": 2}
 
 
-async def test_postgres_crashes_between_call_and_answer(tmp_path: Path) -> None:
+async def test_postgres_crashes_between_call_and_answer(postgres: Postgres, tmp_path: Path) -> None:
     """A session stands before each of the writes; one answer is acknowledged, and another is being committed."""
     points = ("wait", "begin again", "start", "note", "result", "take again")
-    with (
-        own_postgres("waits") as postgres,
-        serving(postgres.url, tmp_path, **PATIENT) as server,
-        working(postgres.url, tmp_path, **CRASHING),
-    ):
+    with serving(postgres.url, tmp_path, **PATIENT) as server, working(postgres.url, tmp_path, **CRASHING):
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
             world = await World.create(postgres.url, http)
             notes = {point: await ask_for_note(world) for point in (*points[1:], "acknowledged", "committing")}
@@ -300,30 +303,29 @@ RELEASE_EVENTS = "DROP TRIGGER hold_event ON app.session_events; DROP FUNCTION a
 LOST_COMMITS = ("action.required", "tool.started", "note", "tool.result")
 
 
-async def test_commits_whose_confirmation_was_lost(tmp_path: Path) -> None:
+async def test_commits_whose_confirmation_was_lost(postgres: Postgres, tmp_path: Path) -> None:
     """The worker cannot know whether its write was stored. It was: everything is in the log once, and a note is not
     stored again."""
-    with own_postgres("commits") as postgres:
-        proxy = await Proxy.started(str(postgres.cluster.socket_dir / SOCKET_NAME))
-        proxied_url = make_conninfo(postgres.url, host="127.0.0.1", port=proxy.port)
-        with serving(postgres.url, tmp_path, **PATIENT) as server, working(proxied_url, tmp_path, **CRASHING) as worker:
-            async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
-                world = await World.create(postgres.url, http)
-                for event_type in LOST_COMMITS:
-                    await world.execute(HOLD_EVENTS.format(event_type))
-                    note = await ask_for_note(world)
-                    if event_type != "action.required":
-                        assert (await resolve(world, await open_action(world, note), ALLOW)).status_code == 200
-                    await eventually(lambda: _count(world, IN_COMMIT, 1))
-                    proxy.cut()
-                    await world.execute(RELEASE_EVENTS)
-                    await ended(world, note)
-                    kinds = [entry["data"].get("kind") for entry in await check(world, note)]
-                    assert event_type != "note" or "unknown_outcome" in kinds
-            # Here, and not at the end of the block, which would stop the proxy meanwhile.
-            worker.signal(signal.SIGTERM)
-            await asyncio.to_thread(worker.process.wait, STOP_SECONDS)
-        await proxy.close()
+    proxy = await Proxy.started(str(postgres.cluster.socket_dir / SOCKET_NAME))
+    proxied_url = make_conninfo(postgres.url, host="127.0.0.1", port=proxy.port)
+    with serving(postgres.url, tmp_path, **PATIENT) as server, working(proxied_url, tmp_path, **CRASHING) as worker:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            world = await World.create(postgres.url, http)
+            for event_type in LOST_COMMITS:
+                await world.execute(HOLD_EVENTS.format(event_type))
+                note = await ask_for_note(world)
+                if event_type != "action.required":
+                    assert (await resolve(world, await open_action(world, note), ALLOW)).status_code == 200
+                await eventually(lambda: _count(world, IN_COMMIT, 1))
+                proxy.cut()
+                await world.execute(RELEASE_EVENTS)
+                await ended(world, note)
+                kinds = [entry["data"].get("kind") for entry in await check(world, note)]
+                assert event_type != "note" or "unknown_outcome" in kinds
+        # Here, and not at the end of the block, which would stop the proxy meanwhile.
+        worker.signal(signal.SIGTERM)
+        await asyncio.to_thread(worker.process.wait, STOP_SECONDS)
+    await proxy.close()
 
 
 async def _brake(stack: AsyncExitStack, world: World, note: Note) -> Brake:
