@@ -35,7 +35,9 @@ class Answerer:
         resolutions = [_resolution(rng, action["kind"], action["tool"])]
         if rng.random() < DISAGREEING:
             resolutions.append(_resolution(rng, action["kind"], action["tool"]))
-        credential = session.token if rng.random() < 0.5 else self._fleet.key
+        # A session token cannot raise a limit.
+        by_token = action["kind"] != "budget" and rng.random() < 0.5
+        credential = session.token if by_token else self._fleet.key
         await asyncio.gather(
             *(self._send(self._new(session.id, action["action_id"], one, rng), rng, credential) for one in resolutions)
         )
@@ -109,4 +111,4 @@ def _resolution(rng: random.Random, kind: str, tool: str | None) -> dict[str, An
             decision = rng.choices(["retry", "done", "failed"], [60, 20, 20])[0]
             return {"decision": decision} | ({"result": f"seen {number}"} if decision == "done" else {})
         case _:
-            return {"decision": "stop"}
+            return rng.choice([{"decision": "stop"}, {"decision": "raise", "max_tokens": 10**9}])

@@ -31,3 +31,5 @@ TOOL_POLICIES: tuple[dict[str, str], ...] = (
     {"add_note": "deny"},
 )
 CLIENT_TOOL = {"name": "look_up", "description": "Looks something up.", "parameters": {"type": "object"}}
+# Reached after the first step of a run, or never.
+TOOL_LIMITS: tuple[dict[str, object], ...] = ({}, {}, {"run": {"max_tokens": 20}}, {"session": {"max_tokens": 400}})

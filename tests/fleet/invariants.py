@@ -18,7 +18,7 @@ ENDS = ("run.succeeded", "run.failed", "run.cancelled")
 ACTIVE = ("queued", "running", "waiting")
 UNFINISHED = ("pending", *ACTIVE)
 # Reasons for which a run of this load may fail. Any other reason is a defect.
-FAILURE_REASONS = re.compile(r"told to fail|needed more than|Its worker ended")
+FAILURE_REASONS = re.compile(r"told to fail|needed more than|Its worker ended|Stopped at the limit")
 _STEP = re.compile(r"step (\d+) of")
 # The demo model quotes at most this many inputs.
 _QUOTED = 100

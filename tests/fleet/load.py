@@ -17,7 +17,7 @@ from quarterdeck.client.retry import may_repeat
 from tests.fleet.answerer import Answerer
 from tests.fleet.fleet import Fleet
 from tests.fleet.history import Answer, History, Intent, Kind
-from tests.fleet.inputs import CLIENT_TOOL, LONG_RUNS, SHORT_RUNS, TOOL_POLICIES, TOOL_RUNS
+from tests.fleet.inputs import CLIENT_TOOL, LONG_RUNS, SHORT_RUNS, TOOL_LIMITS, TOOL_POLICIES, TOOL_RUNS
 from tests.fleet.invariants import check_answers
 from tests.fleet.process import ApiProcess
 from tests.fleet.requests import RETRY_SECONDS, Requests
@@ -289,6 +289,7 @@ class Load:
         tools: dict[str, Any] = {}
         if texts is TOOL_RUNS:
             tools = {"tool_policy": rng.choice(TOOL_POLICIES), "client_tools": [CLIENT_TOOL]}
+            tools["limits"] = rng.choice(TOOL_LIMITS)
         acknowledgement = None
         while acknowledgement is None:
             intent = self._history.new_intent(Kind.SESSION, idempotency_key=_new_key(rng))
