@@ -12,7 +12,7 @@ from quarterdeck.core.ids import created_at, first_id_at
 from tests.workers import ended, working
 from tests.world import Server, World, error_of
 
-NONE = {"pending": 0, "queued": 0, "running": 0, "succeeded": 0, "failed": 0, "cancelled": 0}
+NONE = {"pending": 0, "queued": 0, "running": 0, "waiting": 0, "succeeded": 0, "failed": 0, "cancelled": 0}
 
 
 async def activity(world: World, query: str = "") -> dict[str, Any]:
@@ -77,9 +77,11 @@ async def test_runs_by_state(world: World) -> None:
     runs = {state: [await run_in(world, await world.new_session()) for _ in range(2)] for state in NONE}
     old = datetime.now(UTC) - timedelta(days=30)
     for state, (young, aged) in runs.items():
-        await world.execute("UPDATE runs SET state = %s WHERE id IN (%s, %s)", state, young, aged)
+        since = datetime.now(UTC) if state == "waiting" else None
+        query = "UPDATE runs SET state = %s, waiting_since = %s WHERE id IN (%s, %s)"
+        await world.execute(query, state, since, young, aged)
         await move_run(world, aged, old)
-    expected = {"pending": 2, "queued": 2, "running": 2, "succeeded": 1, "failed": 1, "cancelled": 1}
+    expected = {"pending": 2, "queued": 2, "running": 2, "waiting": 2, "succeeded": 1, "failed": 1, "cancelled": 1}
     assert (await activity(world))["runs_by_state"] == expected
     # Runs are seen by the time of their creation, whenever they ended.
     await move_run(world, runs["failed"][0], datetime.now(UTC) - timedelta(minutes=7))

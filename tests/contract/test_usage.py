@@ -48,7 +48,7 @@ async def test_usage_in_every_group(world: World) -> None:
 
     body = await usage(world)
     assert body["items"] == [second, first]
-    assert (body["from"], body["to"]) == (str(TODAY - timedelta(days=29)), str(TODAY + timedelta(days=1)))
+    assert (body["since"], body["until"]) == (str(TODAY - timedelta(days=29)), str(TODAY + timedelta(days=1)))
     of_run, unpriced = (1, 300, 150, 2, 0.3), (1, 1000, 500, 1, None)
     by_session = (await usage(world, "?group_by=session"))["items"]
     assert by_session == [item(session, "Release notes", *of_run), item(deleted, None, *unpriced)]
@@ -60,11 +60,11 @@ async def test_usage_in_every_group(world: World) -> None:
     assert (await usage(world, f"?from={FIRST}&to={SECOND}"))["items"] == [first], "to is exclusive"
     assert (await usage(world, f"?from={SECOND}"))["items"] == [second]
     rounded = await usage(world, f"?from={FIRST}T23:30:00Z&to={FIRST}T23:45:00%2B00:00")
-    assert (rounded["from"], rounded["to"], rounded["items"]) == (str(FIRST), str(SECOND), [first])
+    assert (rounded["since"], rounded["until"], rounded["items"]) == (str(FIRST), str(SECOND), [first])
     midnight = await usage(world, f"?from={FIRST}T00:00:00Z&to={SECOND}T00:00:00Z")
-    assert (midnight["from"], midnight["to"]) == (str(FIRST), str(SECOND))
+    assert (midnight["since"], midnight["until"]) == (str(FIRST), str(SECOND))
     offset = await usage(world, f"?from={SECOND}T01:00:00%2B02:00")
-    assert offset["from"] == str(FIRST), "the day in UTC"
+    assert offset["since"] == str(FIRST), "the day in UTC"
 
 
 @pytest.mark.parametrize(

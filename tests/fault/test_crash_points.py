@@ -16,11 +16,12 @@ import httpx
 import pytest
 from msgspec import Struct
 
+from quarterdeck.conversations.actions.model import ActionKind, NewAction
 from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.runs import lifecycle
+from quarterdeck.conversations.runs import calls, lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.conversations.runs.model import StepUsage
-from quarterdeck.core.settings import DatabaseSettings, RunSettings
+from quarterdeck.core.settings import ActionSettings, DatabaseSettings, RunSettings
 from quarterdeck.db.database import Database
 from tests.contract.provider_server import OPENAI, Reply, Wire, streams
 from tests.fault.postgres import own_postgres
@@ -246,12 +247,18 @@ async def _says(worker: Worker, *any_of: str) -> bool:
 
 
 USED = StepUsage(model="demo", input_tokens=1, cached_tokens=0, output_tokens=1, cost_usd=None)
+STARTED = NewEvent(EventType.TOOL_STARTED, {"call_id": "c", "name": "t", "key": "k", "attempt": 1})
+RESULT = NewEvent(EventType.TOOL_RESULT, {"call_id": "c", "name": "t", "text": "No."})
+APPROVAL = NewAction(kind=ActionKind.APPROVAL, reason="No.", step=1, call_id="c", tool="t", arguments={})
 Write = Callable[[Database, Lease], Awaitable[object]]
 STALE_WRITES: dict[str, Write] = {
     "take": lambda database, lease: lifecycle.take(database, lease, 1, 1000),
     "record": lambda database, lease: lifecycle.record(
         database, lease, [NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "No."})], used=USED
     ),
+    "start a call": lambda database, lease: calls.append(database, lease, STARTED, repeatable=True),
+    "result": lambda database, lease: calls.record_result(database, lease, RESULT),
+    "wait": lambda database, lease: lifecycle.wait(database, lease, [APPROVAL], ActionSettings()),
     "fail": lambda database, lease: lifecycle.fail(database, lease, "No."),
     "hand back": lambda database, lease: lifecycle.hand_back(database, lease, "No."),
     "finish": lifecycle.finish,

@@ -188,6 +188,10 @@ ORDER BY 1, 2, 3
 _USED_ELSEWHERE = [
     # `qd migrate` reads it as the role, to check the setting.
     "SELECT ON app.audit_retention",
+    # raise_limit() and continue_run() use them.
+    "UPDATE (max_cost_usd) ON app.runs",
+    "UPDATE (max_tokens) ON app.runs",
+    "UPDATE (waited_seconds) ON app.runs",
     # next_run_job() uses them when runs of two workspaces wait.
     "INSERT ON app.workspace_turns",
     "SELECT ON app.workspace_turns",

@@ -260,8 +260,8 @@ class AsyncMethods(AsyncConnection):
     ) -> SessionBody:
         """Change or archive a session.
 
-        Changes only the given fields. The active run keeps its settings; the next run uses the new ones. An archived
-        session answers input with 409; inputs that it has accepted are still processed.
+        Changes only the given fields. tool_policy and limits apply at once; the active run keeps the rest as it was at
+        its start. An archived session answers input with 409; inputs that it has accepted are still processed.
         """
         return await self._call(
             CHANGE_SESSION,
@@ -306,8 +306,8 @@ class AsyncMethods(AsyncConnection):
     ) -> SessionBody:
         """Fork a session.
 
-        A new session with the same title, model, instructions and skills, and with the log of this one, or its part
-        before an event. Inputs that no run has consumed and the active run are not copied.
+        A new session with the same title and settings, and with the log of this one, or its part before an event.
+        Inputs that no run has consumed and the active run are not copied.
         """
         return await self._call(
             FORK_SESSION,

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any, Literal
 from uuid import UUID
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType
 
 from quarterdeck.core.actors import ActorBody as ActorBody
 from quarterdeck.core.actors import Caller as Caller
@@ -556,9 +556,9 @@ class UsageItem(Struct, frozen=True, kw_only=True):
 
 
 class UsageBody(Struct, frozen=True, kw_only=True):
-    from_: date = field(name="from")
-    """First day that is counted. Later than requested if there are more than 500,000 runs."""
-    to: date
+    since: date
+    """First day that is counted. Later than `from` if there are more than 500,000 runs."""
+    until: date
     """The day after the last one that is counted."""
     items: list[UsageItem]
 

@@ -6,8 +6,8 @@ from quarterdeck.usage.model import UsageBody, UsageItem
 
 EXAMPLES = (
     UsageBody(
-        from_=date(2026, 3, 1),
-        to=date(2026, 4, 1),
+        since=date(2026, 3, 1),
+        until=date(2026, 4, 1),
         items=[
             UsageItem(
                 group="anthropic:claude-sonnet-5",

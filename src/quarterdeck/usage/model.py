@@ -4,7 +4,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Annotated
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
 # Rows that one call reads: one for each run and day. Earlier days are left out.
 MAX_ROWS = 500_000
@@ -37,9 +37,9 @@ class UsageItem(Struct, frozen=True, kw_only=True):
 
 
 class UsageBody(Struct, frozen=True, kw_only=True):
-    from_: Annotated[
+    since: Annotated[
         date,
-        Meta(description=f"First day that is counted. Later than requested if there are more than {MAX_ROWS:,} runs."),
-    ] = field(name="from")
-    to: Annotated[date, Meta(description="The day after the last one that is counted.")]
+        Meta(description=f"First day that is counted. Later than `from` if there are more than {MAX_ROWS:,} runs."),
+    ]
+    until: Annotated[date, Meta(description="The day after the last one that is counted.")]
     items: Annotated[list[UsageItem], Meta(max_length=MAX_ITEMS)]

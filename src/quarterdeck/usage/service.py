@@ -28,4 +28,4 @@ async def sum_up(
     if partial is not None:
         start = min(partial + timedelta(days=1), end - timedelta(days=1))
     items = await store.items(connection, workspace_id, group_by, start, end, MAX_ITEMS)
-    return UsageBody(from_=start, to=end, items=items)
+    return UsageBody(since=start, until=end, items=items)

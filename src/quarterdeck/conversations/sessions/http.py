@@ -96,7 +96,7 @@ async def export_session(request: Request, access: Access, models: ModelCatalog,
 
 @operation(
     summary="Fork a session",
-    description="A new session with the same title, model, instructions and skills, and with the log of this one, or "
+    description="A new session with the same title and settings, and with the log of this one, or "
     "its part before an event. Inputs that no run has consumed and the active run are not copied.",
     permission=Permission.SESSION_MANAGE,
     payload=ForkSessionBody,
@@ -134,8 +134,8 @@ async def get_session(request: Request, access: Access, models: ModelCatalog) ->
 
 @operation(
     summary="Change or archive a session",
-    description="Changes only the given fields. The active run keeps its settings; the next run uses the new ones. An "
-    "archived session answers input with 409; inputs that it has accepted are still processed.",
+    description="Changes only the given fields. tool_policy and limits apply at once; the active run keeps the rest as "
+    "it was at its start. An archived session answers input with 409; inputs that it has accepted are still processed.",
     permission=Permission.SESSION_MANAGE,
     payload=ChangeSessionBody,
     success_type=SessionBody,

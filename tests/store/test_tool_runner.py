@@ -1,0 +1,123 @@
+"""Tools that fail, and jobs that a waiting run leaves behind. No worker: the parts of one are called directly."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from msgspec import Struct
+
+from quarterdeck.agents.model import ToolCall, ToolResult, ToolSpec
+from quarterdeck.agents.tools import CallContext, CarryOut, Effect, Refusal, Tool, Toolbox
+from quarterdeck.conversations.actions.model import ActionKind, NewAction
+from quarterdeck.conversations.runs import calls, lifecycle
+from quarterdeck.conversations.runs.lifecycle import Lease
+from quarterdeck.conversations.runs.recovery import recover
+from quarterdeck.core import errors
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.settings import ActionSettings, DatabaseSettings, RunSettings
+from quarterdeck.db.database import Database
+from quarterdeck.worker import journal
+from quarterdeck.worker.tool_runner import ToolRunner
+from tests.workers import log_of, resolve_setup
+from tests.world import Server, World, app_url
+
+
+class Begun(Struct, frozen=True):
+    database: Database
+    lease: Lease
+    session_id: str
+
+
+@pytest.fixture
+async def begun(world: World, server: Server) -> AsyncIterator[Begun]:
+    """A run that this process drives, in a session that allows all tools."""
+    answer = await world.post("/v1/sessions", {"tool_policy": {"*": "allow"}})
+    session_id = answer.json()["id"]
+    run_id = (await world.submit(session_id)).json()["run_id"]
+    database = Database(app_url(server.database_url), DatabaseSettings(pool_connections=2, lock_wait_seconds=60))
+    await database.open()
+    lease = await lifecycle.begin(database, UUID(run_id), RunSettings(), resolve_setup, again=False)
+    assert lease is not None
+    yield Begun(database, lease, session_id)
+    await database.close()
+    await world.post(f"/v1/runs/{run_id}/cancel", None)
+
+
+def raising(fault: Exception) -> CarryOut:
+    async def carry_out(arguments: dict[str, Any], context: CallContext) -> str:
+        raise fault
+
+    return carry_out
+
+
+BROKEN = RuntimeError("broken")
+RESULTS = [
+    (Effect.READS, False, BROKEN, "Error: the tool failed."),
+    (Effect.WRITES, True, BROKEN, "Error: the tool failed."),
+    (Effect.WRITES, False, BROKEN, None),
+    (Effect.WRITES, False, Refusal("no such thing."), "Error: no such thing."),
+]
+
+
+async def test_a_tool_that_fails(world: World, begun: Begun) -> None:
+    """Only a tool that reads, honours the key, or says that it did nothing can fail without a question."""
+    tools = [
+        Tool(spec=ToolSpec(f"t{n}", "", {}), effect=effect, honours_key=honours, carry_out=raising(fault))
+        for n, (effect, honours, fault, _) in enumerate(RESULTS)
+    ]
+    made = [ToolCall(f"c{n}", f"t{n}", {}) for n in range(len(RESULTS))]
+    runner = ToolRunner(begun.database, begun.lease, Toolbox(tools), tell_unknown_outcome=False, result_bytes=1000)
+    results, actions = await runner.run(made, 1)
+    expected = [(f"c{n}", result) for n, (*_, result) in enumerate(RESULTS) if result is not None]
+    assert [(result.call_id, result.content) for result in results] == expected
+    [action] = actions
+    assert (action.kind, action.call_id, action.attempt) == (ActionKind.UNKNOWN_OUTCOME, "c2", 1)
+    entries = await log_of(world, begun.session_id)
+    assert [one["data"]["call_id"] for one in entries if one["type"] == "tool.started"] == ["c1", "c2", "c3"]
+
+    unavailable = Tool(spec=ToolSpec("u", "", {}), effect=Effect.WRITES, carry_out=raising(errors.unavailable()))
+    runner = ToolRunner(begun.database, begun.lease, Toolbox([unavailable]), tell_unknown_outcome=False, result_bytes=9)
+    with pytest.raises(ServiceError):
+        await runner.run([ToolCall("u", "u", {})], 1)
+    assert "u" not in [one["data"].get("call_id") for one in entries if one["type"] == "tool.result"]
+
+
+async def test_a_result_is_stored_once(world: World, begun: Begun) -> None:
+    """It may be stored again when the outcome of a commit is unknown."""
+    for call_id in ("c", "c", "d"):
+        await calls.record_result(begun.database, begun.lease, journal.entry_of(ToolResult(call_id, "t", "done")))
+    entries = await log_of(world, begun.session_id)
+    assert [one["data"]["call_id"] for one in entries if one["type"] == "tool.result"] == ["c", "d"]
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_job_that_a_waiting_run_left_behind_is_deleted(world: World, begun: Begun, answered: bool) -> None:
+    """Its worker lives, but could not finish the job, which holds the lock of the session."""
+    run_id = str(begun.lease.run_id)
+
+    async def jobs() -> list[str]:
+        query = "SELECT status::text FROM jobs.procrastinate_jobs WHERE queueing_lock = %s ORDER BY id"
+        return [status for (status,) in await world.fetch(query, run_id)]
+
+    query = """
+        WITH worker AS (INSERT INTO jobs.procrastinate_workers DEFAULT VALUES RETURNING id)
+        UPDATE jobs.procrastinate_jobs SET status = 'doing', worker_id = (SELECT id FROM worker)
+        WHERE queueing_lock = %s
+    """
+    await world.execute(query, run_id)
+    approval = NewAction(kind=ActionKind.APPROVAL, reason="?", step=1, call_id="c", tool="t", arguments={})
+    await lifecycle.wait(begun.database, begun.lease, [approval], ActionSettings())
+    if answered:
+        [action_id] = (await world.get(f"/v1/runs/{run_id}")).json()["waiting_for"]
+        assert (await world.post(f"/v1/actions/{action_id}/resolve", {"decision": "deny"})).status_code == 200
+    left = ["todo"] if answered else []
+    await recover(begun.database, 3600, None)
+    assert await jobs() == ["doing", *left], "it may still be finishing"
+    earlier = """
+        UPDATE runs SET waiting_since = waiting_since - interval '1 minute', updated_at = now() - interval '1 minute'
+        WHERE id = %s
+    """
+    await world.execute(earlier, run_id)
+    await recover(begun.database, 3600, None)
+    assert await jobs() == left
