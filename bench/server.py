@@ -33,7 +33,7 @@ _START_SECONDS = 30.0
 _STOP_SECONDS = 20.0
 _LOOK_SECONDS = 0.02
 _WARM_UP_RUNS = 10
-_ACTIVE = (RunState.QUEUED, RunState.RUNNING)
+_ACTIVE = (RunState.QUEUED, RunState.RUNNING, RunState.WAITING)
 
 # The load of many teams comes from one key here. Requests are counted as usual, up to limits that nobody reaches.
 HIGH_LIMITS: dict[str, object] = {
@@ -76,6 +76,13 @@ class Server(Struct, frozen=True):
             await connection.execute("SET search_path = app")
             cursor = await connection.execute(statement, values)
             return await cursor.fetchall() if cursor.description else []
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator["AsyncConnection[TupleRow]"]:
+        """As the owner of the database."""
+        async with await AsyncConnection.connect(self.database_url) as connection:
+            await connection.execute("SET LOCAL search_path = app")
+            yield connection
 
     async def settle(self) -> None:
         """What a large change leaves to be done is done before anything is measured."""
@@ -126,6 +133,9 @@ class Caller:
 
     async def until_started(self, run_id: UUID) -> RunBody:
         return await self._until(run_id, lambda run: run.state is not RunState.QUEUED)
+
+    async def until_waiting(self, run_id: UUID) -> RunBody:
+        return await self._until(run_id, lambda run: run.state is RunState.WAITING)
 
     async def until_ended(self, run_id: UUID) -> RunBody:
         return await self._until(run_id, lambda run: run.state not in _ACTIVE)

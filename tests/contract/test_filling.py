@@ -5,7 +5,10 @@ from pathlib import Path
 import httpx
 import pytest
 from bench.filling import ACTIVE_EVERY, fill, fill_keys, session_id
+from bench.server import Server as BenchServer
+from bench.waiting import add_waiting_runs, check_waiting
 
+from tests.workers import ended, log_of, working
 from tests.world import World, serving
 
 SESSIONS = 2 * ACTIVE_EVERY
@@ -63,3 +66,22 @@ async def test_service_reads_generated_data(database_url: str, tmp_path: Path) -
             assert grown[:-1] == log
             (jobs,) = await world.fetch("SELECT count(*) FROM jobs.procrastinate_jobs WHERE status = 'todo'")
             assert jobs == (2,)
+
+
+@pytest.mark.long
+async def test_generated_waiting_run_continues_with_an_answer(database_url: str, tmp_path: Path) -> None:
+    with serving(database_url, tmp_path) as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            world = await World.create(database_url, http)
+            (session, _) = [await world.new_session() for _ in range(2)]
+            filled = BenchServer(tmp_path, database_url, server.port, server.pid, world.workspace_id, world.key)
+            await add_waiting_runs(filled)
+            with working(database_url, tmp_path):
+                actions = (await world.get(f"/v1/actions?session_id={session}&state=open")).json()["items"]
+                assert [action["tool"] for action in actions] == ["add_note"]
+                answer = await world.post(f"/v1/actions/{actions[0]['id']}/resolve", {"decision": "allow"})
+                assert answer.status_code == 200, answer.text
+                assert (await ended(world, actions[0]["run_id"]))["state"] == "succeeded"
+            notes = [one["data"]["text"] for one in await log_of(world, session) if one["type"] == "note"]
+            assert notes == [f"Deck {session}"]
+            await check_waiting(filled, 1)

@@ -248,6 +248,7 @@ async def _says(worker: Worker, *any_of: str) -> bool:
 
 USED = StepUsage(model="demo", input_tokens=1, cached_tokens=0, output_tokens=1, cost_usd=None)
 STARTED = NewEvent(EventType.TOOL_STARTED, {"call_id": "c", "name": "t", "key": "k", "attempt": 1})
+NOTE = NewEvent(EventType.NOTE, {"text": "No.", "key": "k"})
 RESULT = NewEvent(EventType.TOOL_RESULT, {"call_id": "c", "name": "t", "text": "No."})
 APPROVAL = NewAction(kind=ActionKind.APPROVAL, reason="No.", step=1, call_id="c", tool="t", arguments={})
 Write = Callable[[Database, Lease], Awaitable[object]]
@@ -256,7 +257,8 @@ STALE_WRITES: dict[str, Write] = {
     "record": lambda database, lease: lifecycle.record(
         database, lease, [NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "No."})], used=USED
     ),
-    "start a call": lambda database, lease: calls.append(database, lease, STARTED, repeatable=True),
+    "start a call": lambda database, lease: calls.record_start(database, lease, STARTED),
+    "effect": lambda database, lease: calls.append(database, lease, NOTE),
     "result": lambda database, lease: calls.record_result(database, lease, RESULT),
     "wait": lambda database, lease: lifecycle.wait(database, lease, [APPROVAL], ActionSettings()),
     "fail": lambda database, lease: lifecycle.fail(database, lease, "No."),

@@ -14,10 +14,12 @@ from uuid import UUID
 import httpx
 import psycopg
 
+from tests.fleet.action_invariants import check_actions
 from tests.fleet.fleet import Fleet
-from tests.fleet.history import History, Intent, Kind
+from tests.fleet.history import Answer, History, Intent, Kind, SentAnswer
 from tests.fleet.invariants import (
     Acknowledged,
+    Action,
     Entry,
     Run,
     Session,
@@ -38,7 +40,14 @@ _BATCH = 50
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 _ENTRIES = "SELECT session_id, id, run_id, type, data FROM session_events WHERE session_id = ANY(%s) ORDER BY id"
-_RUNS = "SELECT session_id, id, state, last_input, consumed_through FROM runs WHERE session_id = ANY(%s)"
+_RUNS = """
+SELECT session_id, id, state, last_input, consumed_through,
+       CASE WHEN state = 'waiting' AND EXISTS (
+           SELECT FROM jobs.procrastinate_jobs j WHERE j.queueing_lock = r.id::text AND j.status IN ('todo', 'doing')
+       ) THEN extract(epoch FROM now() - waiting_since)::float8 END
+FROM runs r WHERE session_id = ANY(%s)
+"""
+_ACTIONS = "SELECT session_id, id, run_id, kind, state, call_id, resolution FROM actions WHERE session_id = ANY(%s)"
 _VERSIONS = """
 SELECT v.skill_id, v.id, v.version, b.sha256, b.generation, b.bytes
 FROM skill_versions v JOIN bundles b ON b.sha256 = v.bundle_sha256
@@ -116,15 +125,24 @@ class Auditor:
     async def _check_sessions(self, load_sessions: list[LoadSession]) -> dict[str, Session]:
         received = {one.id: list(one.received) for one in load_sessions}
         known = self._acknowledged()
+        answered = self._answered()
         sessions = await self._read_sessions([one.id for one in load_sessions])
         for one in load_sessions:
             self._add(check_session(sessions[one.id], one.intents, known, received[one.id]))
+            self._add(check_actions(sessions[one.id], answered.get(one.id, [])))
         return sessions
 
     def _acknowledged(self) -> Acknowledged:
         pairs = ((intent.token, intent.acknowledgement) for intent in self._history.intents.values())
         answers = {token: answer for token, answer in pairs if answer is not None}
         return Acknowledged(answers, frozenset(self._history.cancelled), self._history.cancel_requested)
+
+    def _answered(self) -> dict[str, list[tuple[SentAnswer, list[Answer]]]]:
+        """By session."""
+        answered: dict[str, list[tuple[SentAnswer, list[Answer]]]] = {}
+        for sent in self._history.sent_answers:
+            answered.setdefault(sent.session_id, []).append((sent, list(sent.answers)))
+        return answered
 
     def _intents(self, kind: Kind) -> Iterator[Intent]:
         return (intent for intent in self._history.intents.values() if intent.kind is kind)
@@ -135,11 +153,14 @@ class Auditor:
             uuids = [UUID(one) for one in ids]
             entries: Rows = await (await connection.execute(_ENTRIES, (uuids,))).fetchall()
             runs: Rows = await (await connection.execute(_RUNS, (uuids,))).fetchall()
-        sessions = {one: Session(one, [], []) for one in ids}
+            actions: Rows = await (await connection.execute(_ACTIONS, (uuids,))).fetchall()
+        sessions = {one: Session(one, [], [], []) for one in ids}
         for session_id, number, run_id, type_, data in entries:
             sessions[str(session_id)].entries.append(Entry(number, str(run_id), type_, data))
         for session_id, run_id, *rest in runs:
             sessions[str(session_id)].runs.append(Run(str(run_id), *rest))
+        for session_id, action_id, run_id, *rest in actions:
+            sessions[str(session_id)].actions.append(Action(str(action_id), str(run_id), *rest))
         return sessions
 
     async def _other_rows(self) -> tuple[dict[str, list[Version]], dict[Kind, Counter[str]], list[str]]:

@@ -72,6 +72,7 @@ def show(report: Report, console: Console) -> None:
     console.print(table)
     outcomes = ", ".join(f"{name}: {count}" for name, count in report.outcomes.items())
     console.print(f"{report.seconds:.0f} s, {report.acknowledged} of {report.intents} changes acknowledged.")
+    console.print(f"{report.answers} answers to actions acknowledged.")
     console.print(f"Requests: {outcomes}. Slowest: {report.slowest_seconds:.1f} s.")
     console.print(f"The database was checked {report.checks} times.")
     for left_out in report.left_out:

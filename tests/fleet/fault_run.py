@@ -29,6 +29,8 @@ class Report(Struct, frozen=True, kw_only=True):
     bug: str | None
     intents: int
     acknowledged: int
+    # Answers to actions that were acknowledged.
+    answers: int
     outcomes: dict[str, int]
     slowest_seconds: float
     checks: int
@@ -62,6 +64,7 @@ class FaultRun:
             bug=self._options.bug,
             intents=len(self.history.intents),
             acknowledged=self.history.acknowledged(),
+            answers=self.history.acknowledged_answers(),
             outcomes=self.history.outcomes(),
             slowest_seconds=self.history.slowest_seconds(),
             checks=load.auditor.checks,

@@ -27,8 +27,19 @@ DISK_BYTES = 64 * 1024 * 1024
 # A short lease, so that a lost worker is replaced soon.
 LEASE_SECONDS = 4.0
 SHORT_LEASE = {"WORKER_LEASE_SECONDS": LEASE_SECONDS, "WORKER_SWEEP_SECONDS": 0.5}
+# Kinds of actions that expire soon. The others need an answer.
+EXPIRING = ("approval", "tool_result")
+EXPIRY_SECONDS = 8.0
 # PostgreSQL delays a commit by this much, with its locks held, while other transactions are open. It widens races.
 COMMIT_DELAY_MICROSECONDS = 20_000
+
+# The result of a call with effects is held before it is stored, so that workers are lost between effect and result.
+_HOLD_RESULTS = """
+CREATE FUNCTION app.hold_result() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM pg_sleep(0.2); RETURN NEW; END $$;
+CREATE TRIGGER hold_result BEFORE INSERT ON app.session_events FOR EACH ROW
+    WHEN (NEW.type = 'tool.result' AND NEW.data->>'name' = 'add_note') EXECUTE FUNCTION app.hold_result();
+"""
 
 
 class FleetOptions(Struct, frozen=True, kw_only=True):
@@ -72,6 +83,7 @@ class Fleet:
         proxied_url = make_conninfo(self.database_url, host="127.0.0.1", port=self.proxy.port)
         settings: dict[str, object] = {"MODEL_DEMO_PAUSE_SECONDS": 0, "LOG_LEVEL": "warning"}
         settings |= {"BUNDLE_STORE_URL": f"file://{self.bundles}"}
+        settings |= {f"ACTION_EXPIRY_{kind.upper()}_SECONDS": EXPIRY_SECONDS for kind in EXPIRING}
         if self.options.as_qd_serve:
             settings |= {"SERVER_PROCESSES": self.options.apis, "WORKER_PROCESSES": self.options.workers}
         environment = environment_for(proxied_url, folder / "data", **(settings | self.options.settings))
@@ -104,6 +116,7 @@ class Fleet:
             await connection.execute(f"ALTER SYSTEM SET commit_delay = {COMMIT_DELAY_MICROSECONDS}")
             await connection.execute("ALTER SYSTEM SET commit_siblings = 1")
             await connection.execute("SELECT pg_reload_conf()")
+            await connection.execute(_HOLD_RESULTS)
 
     async def _plant(self, bug: Bug) -> None:
         async with await self.connect() as connection:

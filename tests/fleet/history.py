@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -49,6 +50,18 @@ class Intent(Struct, kw_only=True):
         return next((answer for answer in self.answers if answer.status in (200, 201)), None)
 
 
+class SentAnswer(Struct, kw_only=True):
+    """One answer to an action, over all its attempts."""
+
+    token: str
+    session_id: str
+    action_id: str
+    resolution: dict[str, Any]
+    idempotency_key: str | None = None
+    # 200 and 409 only.
+    answers: list[Answer] = []
+
+
 class Attempt(Struct, frozen=True):
     """One HTTP request. `outcome` is the status, or the name of the transport error."""
 
@@ -72,6 +85,7 @@ class Attempt(Struct, frozen=True):
 class History:
     def __init__(self) -> None:
         self.intents: dict[str, Intent] = {}
+        self.sent_answers: list[SentAnswer] = []
         self.attempts: list[Attempt] = []
         # Runs that a client asked to cancel, and runs whose cancellation was acknowledged.
         self.cancel_requested: set[str] = set()
@@ -101,6 +115,20 @@ class History:
         self.intents[token] = intent
         return intent
 
+    def new_answer(
+        self, session_id: str, action_id: str, resolution: dict[str, Any], idempotency_key: str | None
+    ) -> SentAnswer:
+        sent = SentAnswer(
+            token=f"an-{next(_NUMBERS):07d}",
+            session_id=session_id,
+            action_id=action_id,
+            resolution=resolution,
+            idempotency_key=idempotency_key,
+            answers=[],
+        )
+        self.sent_answers.append(sent)
+        return sent
+
     def add_violation(self, text: str) -> None:
         if text not in self.violations:
             self.violations.append(text)
@@ -114,7 +142,10 @@ class History:
     def acknowledged(self) -> int:
         return sum(intent.acknowledgement is not None for intent in self.intents.values())
 
+    def acknowledged_answers(self) -> int:
+        return sum(any(answer.status == 200 for answer in sent.answers) for sent in self.sent_answers)
+
     def write(self, path: Path) -> None:
         with path.open("w") as file:
-            for intent in self.intents.values():
-                file.write(json.dumps(msgspec.to_builtins(intent), default=str) + "\n")
+            for sent in (*self.intents.values(), *self.sent_answers):
+                file.write(json.dumps(msgspec.to_builtins(sent), default=str) + "\n")

@@ -15,10 +15,10 @@ from msgspec import Struct
 from tests.fleet.history import Answer, Intent, Kind
 
 ENDS = ("run.succeeded", "run.failed", "run.cancelled")
-ACTIVE = ("queued", "running")
+ACTIVE = ("queued", "running", "waiting")
 UNFINISHED = ("pending", *ACTIVE)
 # Reasons for which a run of this load may fail. Any other reason is a defect.
-FAILURE_REASONS = re.compile(r"told to fail|needed more than|Its worker ended")
+FAILURE_REASONS = re.compile(r"told to fail|needed more than|Its worker ended|Stopped at the limit")
 _STEP = re.compile(r"step (\d+) of")
 # The demo model quotes at most this many inputs.
 _QUOTED = 100
@@ -36,12 +36,24 @@ class Run(Struct, frozen=True):
     state: str
     last_input: int
     consumed_through: int
+    # How long the run has waited, if it has a job nevertheless.
+    waited_with_job_seconds: float | None = None
+
+
+class Action(Struct, frozen=True):
+    id: str
+    run_id: str
+    kind: str
+    state: str
+    call_id: str | None
+    resolution: dict[str, Any] | None
 
 
 class Session(Struct, frozen=True):
     id: str
     entries: list[Entry]
     runs: list[Run]
+    actions: list[Action] = []
 
     @property
     def at_rest(self) -> bool:
@@ -96,7 +108,7 @@ def check_session(
 
 
 def token_of(text: str) -> str:
-    return text.partition("\n")[0]
+    return text.partition("\n")[0].removeprefix("note: ")
 
 
 def _accepted(session: Session) -> list[Entry]:

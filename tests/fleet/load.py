@@ -1,6 +1,6 @@
-"""The load generator. Clients submit with every kind of delivery, cancel and retry runs, push, create and revoke keys,
-read, and follow the retry rules of the Python client. Every answer goes into the history, which the auditor compares
-with the database."""
+"""The load generator. Clients submit with every kind of delivery, answer actions, cancel and retry runs, push, create
+and revoke keys, read, and follow the retry rules of the Python client. Every answer goes into the history, which the
+auditor compares with the database."""
 
 import asyncio
 import hashlib
@@ -14,8 +14,10 @@ from uuid import uuid4
 import httpx
 
 from quarterdeck.client.retry import may_repeat
+from tests.fleet.answerer import Answerer
 from tests.fleet.fleet import Fleet
 from tests.fleet.history import Answer, History, Intent, Kind
+from tests.fleet.inputs import CLIENT_TOOL, LONG_RUNS, SHORT_RUNS, TOOL_LIMITS, TOOL_POLICIES, TOOL_RUNS
 from tests.fleet.invariants import check_answers
 from tests.fleet.process import ApiProcess
 from tests.fleet.requests import RETRY_SECONDS, Requests
@@ -23,7 +25,7 @@ from tests.fleet.sessions import LoadSession, StreamReader
 from tests.world import bundle
 
 CLIENTS = 8
-SHORT_SESSIONS, LONG_SESSIONS = 4, 2
+SHORT_SESSIONS, LONG_SESSIONS, TOOL_SESSIONS = 4, 2, 3
 SKILLS = 2
 # How long a session is written to.
 SESSION_SECONDS = (6.0, 14.0)
@@ -31,11 +33,8 @@ SESSION_SECONDS = (6.0, 14.0)
 REVOCATION_SECONDS = 1.0
 # Late retries use one of the latest so many intents.
 RECENT = 300
-_SHORT_RUNS = ("", "", "", "", "\ndemo: steps 2", "\ndemo: steps 3\ndemo: slow 0.2", "\ndemo: slow 1", "\ndemo: fail")
 # Few inputs are queued: pending runs must end before a session settles.
 _DELIVERIES = {None: 87, "queue": 8, "interrupt": 5}
-# Sessions that nearly always have a run under way.
-_LONG_RUNS = ("\ndemo: steps 9\ndemo: slow 0.8",)
 
 
 class Load:
@@ -64,6 +63,7 @@ class Load:
         self._always_keyed = always_keyed
         self._requests = Requests(fleet, history)
         self._reader = StreamReader(fleet, self._requests)
+        self._answerer = Answerer(fleet, history, self._requests, always_keyed=always_keyed)
         self._repeatable: list[tuple[Intent, Callable[[], httpx.Request]]] = []
         self._actions: list[tuple[int, Callable[[random.Random], Awaitable[None]]]] = [
             (60, self._submit),
@@ -74,6 +74,8 @@ class Load:
             (3, self._cancel),
             (3, self._retry),
             (6, self._read),
+            (3, self._answer_from_list),
+            (3, self._answerer.answer_late),
         ]
 
     async def prepare(self) -> None:
@@ -81,8 +83,9 @@ class Load:
         for _ in range(SKILLS):
             skill = await self._create(rng, "/v1/skills", {"name": f"skill {uuid4()}"})
             self.pushed[skill["id"]] = {}
-        for instructions in [_SHORT_RUNS] * self._short_sessions + [_LONG_RUNS] * LONG_SESSIONS:
-            self.active.append(await self._new_session(rng, instructions))
+        kinds = [SHORT_RUNS] * self._short_sessions + [LONG_RUNS] * LONG_SESSIONS + [TOOL_RUNS] * TOOL_SESSIONS
+        for texts in kinds:
+            self.active.append(await self._new_session(rng, texts))
 
     async def run(self, clients: int = CLIENTS) -> None:
         """Until `stopping`, and until every request that is under way is answered. `clients` 0: only renews sessions;
@@ -97,10 +100,11 @@ class Load:
         await action(rng)
 
     async def close(self) -> None:
-        readers = [one.reader for one in [*self.active, *self.draining] if one.reader is not None]
-        for reader in readers:
-            reader.cancel()
-        await asyncio.gather(*readers, return_exceptions=True)
+        sessions = [*self.active, *self.draining, *self.finished]
+        tasks = [task for one in sessions for task in (one.reader, *one.answering) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._requests.http.aclose()
 
     async def _run_client(self, rng: random.Random) -> None:
@@ -113,7 +117,7 @@ class Load:
         while not self.stopping:
             for index, session in enumerate(self.active):
                 if session.is_over:
-                    self.active[index] = await self._new_session(rng, session.instructions)
+                    self.active[index] = await self._new_session(rng, session.texts)
                     self.draining.append(session)
             await asyncio.sleep(0.2)
         for session in self.active:
@@ -133,8 +137,8 @@ class Load:
             Kind.SUBMIT, target_id=session.id, by_session_token=by_token, idempotency_key=key, delivery=delivery
         )
         session.intents.append(intent)
-        instructions = _SHORT_RUNS if delivery == "queue" else session.instructions
-        body = {"type": "input", "text": intent.token + rng.choice(instructions)}
+        texts = SHORT_RUNS if delivery == "queue" and session.texts is LONG_RUNS else session.texts
+        body = {"type": "input", "text": rng.choice(texts).replace("TOKEN", intent.token)}
         if delivery is not None:
             body["delivery"] = delivery
         credential = session.token if by_token else self._fleet.key
@@ -198,6 +202,9 @@ class Load:
         answer = await self._requests.send_until_answered(rng, "POST", path, idempotency_key=_new_key(rng))
         if answer is not None and answer.status not in (201, 409):
             self._history.add_violation(f"retrying was answered {answer.status}: {answer.body!r}")
+
+    async def _answer_from_list(self, rng: random.Random) -> None:
+        await self._answerer.answer_from_list(rng, [*self.active, *self.draining])
 
     async def _read(self, rng: random.Random) -> None:
         session = f"/v1/sessions/{rng.choice(self.active).id}"
@@ -278,22 +285,28 @@ class Load:
         record: dict[str, Any] = json.loads(answer.body)
         return record
 
-    async def _new_session(self, rng: random.Random, instructions: tuple[str, ...]) -> LoadSession:
+    async def _new_session(self, rng: random.Random, texts: tuple[str, ...]) -> LoadSession:
+        tools: dict[str, Any] = {}
+        if texts is TOOL_RUNS:
+            tools = {"tool_policy": rng.choice(TOOL_POLICIES), "client_tools": [CLIENT_TOOL]}
+            tools["limits"] = rng.choice(TOOL_LIMITS)
         acknowledgement = None
         while acknowledgement is None:
             intent = self._history.new_intent(Kind.SESSION, idempotency_key=_new_key(rng))
-            await self._send_intent(intent, rng, "/v1/sessions", {"title": intent.token}, self._fleet.key)
+            await self._send_intent(intent, rng, "/v1/sessions", {"title": intent.token} | tools, self._fleet.key)
             acknowledgement = intent.acknowledgement
         session_id = json.loads(acknowledgement.body)["id"]
         token = None
         while token is None:
             # A token is shown once. If the answer was lost, make another token.
-            answer = await self._requests.send_until_answered(rng, "POST", f"/v1/sessions/{session_id}/tokens", {})
+            path, body = f"/v1/sessions/{session_id}/tokens", {"may_resolve": True}
+            answer = await self._requests.send_until_answered(rng, "POST", path, body)
             token = json.loads(answer.body).get("token") if answer is not None else None
         ends_at = time.monotonic() + rng.uniform(*SESSION_SECONDS)
-        session = LoadSession(session_id, token, ends_at, instructions, [], [])
+        session = LoadSession(session_id, token, ends_at, texts, [], [], answering=set())
         reader_rng = random.Random(f"{self._seed} {intent.token}")
-        session.reader = asyncio.create_task(self._reader.follow(session, reader_rng, self._submit_to))
+        reading = self._reader.follow(session, reader_rng, self._submit_to, self._answerer.answer)
+        session.reader = asyncio.create_task(reading)
         return session
 
     def _maybe_key(self, rng: random.Random, share: float) -> str | None:

@@ -17,12 +17,14 @@ from msgspec import Struct
 
 from quarterdeck.changes import store as receipts
 from quarterdeck.changes.store import Claim
+from quarterdeck.conversations.actions import rules as action_rules
 from quarterdeck.conversations.events import log
 from quarterdeck.conversations.runs import lifecycle, lifecycle_store
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import store as skills
 from quarterdeck.skills.bundle_store import BundleStore
+from quarterdeck.worker import tool_calls
 
 _SAVE_IF_FIRST = """
 INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
@@ -165,6 +167,20 @@ def _blob_after_row() -> None:
     _replace(BundleStore, "put", put_late)
 
 
+def _repeat_blindly() -> None:
+    def repeat(*_: object) -> None:
+        """None: it is carried out again."""
+
+    _replace(tool_calls, "_unknown_outcome", repeat)
+
+
+def _every_answer_is_accepted() -> None:
+    def accept(*_: object) -> None:
+        pass
+
+    _replace(action_rules, "check_same_answer", accept)
+
+
 _TWICE = r"two answers that|different answers|made \d+ times|stored \d+ times|done again"
 
 BUGS = {
@@ -201,6 +217,17 @@ BUGS = {
         "the archive can be written while the row is committed",
         r"has no bundle",
         _blob_after_row,
+    ),
+    "repeat-blindly": Bug(
+        "a call without a result was not carried out",
+        r"took effect \d+ times, and 0 times",
+        _repeat_blindly,
+        faults=("kill a worker",),
+    ),
+    "every-answer-is-accepted": Bug(
+        "whoever answers an action that has an answer means the same",
+        r"answer acknowledged and lost",
+        _every_answer_is_accepted,
     ),
 }
 

@@ -1,10 +1,12 @@
 """Sessions that the load writes to, each with a client that follows its event stream."""
 
 import asyncio
+import json
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from typing import Any
 
 import httpx
 from msgspec import Struct
@@ -21,12 +23,14 @@ class LoadSession(Struct):
     token: str
     # The load writes to it until then (monotonic seconds).
     ends_at: float
-    # Lines that the load appends to its inputs. They tell the demo model what to do.
-    instructions: tuple[str, ...]
+    # Texts of its inputs, with `TOKEN` for the token of the intent. They tell the demo model what to do.
+    texts: tuple[str, ...]
     intents: list[Intent]
     # Ids and types of the events that its reader received, in order.
     received: list[tuple[int, str]]
     reader: "asyncio.Task[None] | None" = None
+    # Answers to its actions that are under way.
+    answering: set["asyncio.Task[None]"] = set()
 
     @property
     def is_over(self) -> bool:
@@ -42,27 +46,36 @@ class LoadSession(Struct):
         return not entries or bool(self.received and self.received[-1][0] == entries[-1].id)
 
 
+Submit = Callable[[LoadSession, random.Random], Awaitable[None]]
+# With the data of the event action.required.
+AnswerAction = Callable[[LoadSession, random.Random, dict[str, Any]], Coroutine[Any, Any, None]]
+
+
 class StreamReader:
     def __init__(self, fleet: Fleet, requests: Requests) -> None:
         self._fleet = fleet
         self._requests = requests
 
     async def follow(
-        self, session: LoadSession, rng: random.Random, submit: Callable[[LoadSession, random.Random], Awaitable[None]]
+        self, session: LoadSession, rng: random.Random, submit: Submit, answer_action: AnswerAction
     ) -> None:
-        """Read events for ever, over as many connections as needed. Answer some messages of the agent at once: a run is
-        about to end then, so such an input races with its end."""
+        """Read events for ever, over as many connections as needed. Answer actions, and some messages of the agent at
+        once: a run is about to end then, so such an input races with its end."""
         answering: asyncio.Future[None] | None = None
         while True:
             with suppress(httpx.TransportError):
-                async for event_type in self._read(session, rng.choice(self._fleet.apis)):
+                async for event_type, data in self._read(session, rng.choice(self._fleet.apis)):
                     is_idle = answering is None or answering.done()
                     if event_type == "message" and is_idle and not session.is_over and rng.random() < 0.5:
                         answering = asyncio.ensure_future(submit(session, rng))
+                    elif event_type == "action.required":
+                        task = asyncio.create_task(answer_action(session, rng, json.loads(data)["data"]))
+                        session.answering.add(task)
+                        task.add_done_callback(session.answering.discard)
             await asyncio.sleep(rng.uniform(0.02, 0.2))
 
-    async def _read(self, session: LoadSession, api: ApiProcess) -> AsyncIterator[str]:
-        """Yields the type of each event after it was added to `received`."""
+    async def _read(self, session: LoadSession, api: ApiProcess) -> AsyncIterator[tuple[str, str]]:
+        """Yields the type and the JSON of each event after it was added to `received`."""
         headers = {"Authorization": f"Bearer {self._fleet.key}", "Accept": "text/event-stream"}
         if session.received:
             headers["Last-Event-ID"] = str(session.received[-1][0])
@@ -73,13 +86,15 @@ class StreamReader:
                 await response.aread()
                 self._requests.check(response)
                 return
-            number, event_type = None, ""
+            number, event_type, data = None, "", ""
             async for line in response.aiter_lines():
                 if line.startswith("id:"):
                     number = int(line[3:])
                 elif line.startswith("event:"):
                     event_type = line[6:].strip()
+                elif line.startswith("data:"):
+                    data = line[5:]
                 elif line == "" and number is not None:
                     session.received.append((number, event_type))
                     number = None
-                    yield event_type
+                    yield event_type, data

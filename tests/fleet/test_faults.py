@@ -41,6 +41,7 @@ async def test_every_promise_is_kept_for_a_minute_of_faults() -> None:
     report = await fault_run(FaultOptions(seconds=60, seed=secrets.randbelow(1_000_000)))
     assert report.faults
     assert report.acknowledged > 100
+    assert report.answers > 10
 
 
 @pytest.mark.long

@@ -28,6 +28,7 @@ SETTLE_SECONDS = 60.0
 ARCHIVES = 4
 _CONTENT = re.compile(r"content [0-9]+")
 _UNFINISHED = "SELECT session_id, id, state FROM runs WHERE workspace_id = ANY (%s) AND finished_at IS NULL"
+_OPEN_ACTIONS = "SELECT id FROM actions WHERE workspace_id = ANY (%s) AND state = 'open'"
 _RECEIPTS = "SELECT scope_id, operation, key FROM receipts WHERE scope_id = ANY (%s)"
 _VERSIONS = "SELECT skill_id, version FROM skill_versions WHERE skill_id = ANY (%s) ORDER BY skill_id, version"
 _KEYS = "SELECT id, revoked_at IS NOT NULL FROM api_keys WHERE workspace_id = ANY (%s)"
@@ -153,6 +154,22 @@ class Driver(RuleBasedStateMachine):
             assert time.monotonic() < deadline, f"{run} has not ended"
             time.sleep(0.01)
 
+    def waiting_for(self, run: Run) -> list[str]:
+        """The actions of a run that the model's last reply must have made wait, oldest first."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        root = self.roots[run.session.workspace]
+        while not (waiting_for := self._send(root, Request("get_run", (run.id,))).json()["waiting_for"]):
+            assert time.monotonic() < deadline, f"{run} does not wait"
+            time.sleep(0.01)
+        return sorted(waiting_for)
+
+    def actions_expire(self) -> None:
+        """Until workers have closed those that are overdue."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while self.environment.has_overdue_actions():
+            assert time.monotonic() < deadline, "actions are overdue"
+            time.sleep(0.05)
+
     def settle(self) -> None:
         """Until every run is where the model says: its question waits, or it waits for a place. Which of several gets
         a free place is the server's to say."""
@@ -197,6 +214,8 @@ class Driver(RuleBasedStateMachine):
         unfinished = {(str(session_id), str(run_id), state) for session_id, run_id, state in rows}
         known = self._all_active() + [run for one in self.model.sessions.values() for run in one.waiting]
         assert unfinished == {(run.session.id, run.id, run.state) for run in known}, "active and pending runs"
+        found = {str(one) for (one,) in self.environment.fetch(_OPEN_ACTIONS, [UUID(one) for one in self.roots])}
+        assert found == {action_id for run in known for action_id in run.waiting_for}, "open actions"
         sessions = [one.id for one in self.model.sessions.values() if not one.is_deleted]
         scopes = [UUID(one) for one in [*sessions, *self.model.keys]]
         receipts = {(str(scope), operation, key) for scope, operation, key in self.environment.fetch(_RECEIPTS, scopes)}
@@ -240,6 +259,7 @@ class Driver(RuleBasedStateMachine):
                 responses.check_listed_session(session, one)
         for session in mine:
             self.check_session(root, session)
+            self.check_actions(root, session)
 
     def check_session(self, caller: Caller, session: Session) -> None:
         log = self.walk(caller, "list_session_events", session.id)
@@ -256,6 +276,13 @@ class Driver(RuleBasedStateMachine):
             assert len(tokens) == len(mine)
             for token, one in zip(mine, tokens, strict=True):
                 responses.check_token(token, one)
+
+    def check_actions(self, root: Key, session: Session) -> None:
+        found = self.walk(root, "list_actions", session_id=session.id, order="asc", limit=2) or []
+        actions = [action for action in self.model.actions.values() if action.session is session]
+        assert len(found) == len(actions)
+        for action, one in zip(sorted(actions, key=lambda action: action.id), found, strict=True):
+            responses.check_action(action, one)
 
     def check_skills(self, root: Key) -> None:
         mine = [one for one in self.model.skills.values() if one.workspace == root.workspace]

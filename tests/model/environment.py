@@ -85,14 +85,16 @@ class Environment:
 
     def age(self, workspace_ids: list[str], hours: int) -> None:
         """As if so much time had passed: everything that anybody compares with the clock is moved back, namely when
-        keys and tokens end, when receipts and archives were written, and the ids of audit events, which hold their
-        time. Ids of other records stay: their time is only responses. So do runs, which a worker times by itself."""
+        keys, tokens and open actions end, when receipts and archives were written, and the ids of audit events, which
+        hold their time. Ids of other records stay: their time is only responses. So do runs, which a worker times by
+        itself."""
         past = timedelta(hours=hours)
         ids = [UUID(one) for one in workspace_ids]
         with self.database.transaction():
             for statement in (
                 "UPDATE api_keys SET expires_at = expires_at - %s",
                 "UPDATE session_tokens SET expires_at = expires_at - %s",
+                "UPDATE actions SET expires_at = expires_at - %s WHERE state = 'open'",
                 "UPDATE receipts SET created_at = created_at - %s",
                 "UPDATE bundles SET touched_at = touched_at - %s",
             ):
@@ -100,6 +102,10 @@ class Environment:
             rows = self.fetch("SELECT id FROM audit_events WHERE workspace_id = ANY (%s) ORDER BY id", ids)
             aged = [(_aged(one, past), one) for (one,) in rows]
             self.database.cursor().executemany("UPDATE audit_events SET id = %s WHERE id = %s", aged)
+
+    def has_overdue_actions(self) -> bool:
+        """Workers close them."""
+        return bool(self.fetch("SELECT FROM actions WHERE state = 'open' AND expires_at < now()"))
 
     def fetch(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         return self.database.execute(query.encode(), values).fetchall()

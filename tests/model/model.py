@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.model import responses
-from tests.model.operations import OF_TOKENS, OPERATIONS, Refusal, Refused
-from tests.model.records import AuditEntry, Caller, Json, Key, Receipt, Request, Run, Session, Skill, Token
+from tests.model.operations import OF_RESOLVING_TOKENS, OF_TOKENS, OPERATIONS, Refusal, Refused
+from tests.model.records import Action, AuditEntry, Caller, Json, Key, Receipt, Request, Run, Session, Skill, Token
 
-RECEIPT_HOURS, ORPHAN_HOURS, AUDIT_HOURS = 7 * 24, 24, 365 * 24
+RECEIPT_HOURS, ORPHAN_HOURS, AUDIT_HOURS, ACTION_HOURS = 7 * 24, 24, 365 * 24, 7 * 24
 TOKEN_LIFE, TOKEN_LIFE_AT_MOST = timedelta(hours=24), timedelta(days=30)
 MODEL_PREFIX = "openai-chat:"
 
@@ -40,6 +40,7 @@ class Model:
         self.tokens: dict[str, Token] = {}
         self.sessions: dict[str, Session] = {}
         self.runs: dict[str, Run] = {}
+        self.actions: dict[str, Action] = {}
         self.skills: dict[str, Skill] = {}
         self.receipts: dict[tuple[str, str, str], Receipt] = {}
         self.audit: dict[str, list[AuditEntry]] = {}
@@ -90,8 +91,10 @@ class Model:
 
     def _see(self, caller: Caller, request: Request, kind: str | None) -> Any:
         own = caller.session if isinstance(caller, Token) else None
-        if own is not None and request.operation not in OF_TOKENS:
-            raise Refused(Refusal.NOT_FOUND)
+        if isinstance(caller, Token):
+            visible = OF_TOKENS | (OF_RESOLVING_TOKENS if caller.may_resolve else set())
+            if request.operation not in visible:
+                raise Refused(Refusal.NOT_FOUND)
         if kind is None:
             return None
         known: dict[str, dict[str, Any]] = {
@@ -99,6 +102,7 @@ class Model:
             "session": self.sessions,
             "token": self.tokens,
             "run": self.runs,
+            "action": self.actions,
             "skill": self.skills,
         }
         found = known[kind].get(request.target[-1])
@@ -241,7 +245,8 @@ class Model:
             assert expires_at is not None
             limit = asked or min(now + TOKEN_LIFE, caller.expires_at or now + TOKEN_LIFE)
             assert expires_at == limit or (asked is None and responses.is_about(expires_at, limit))
-            token = Token(str(answer["id"]), session, caller, expires_at, answer["token"])
+            may_resolve = (request.body or {}).get("may_resolve", False)
+            token = Token(str(answer["id"]), session, caller, expires_at, answer["token"], may_resolve=may_resolve)
             assert token.id not in self.tokens, "an id was given twice"
             self.tokens[token.id] = token
             self._note(session.workspace, request.operation, token.id)
@@ -297,7 +302,7 @@ class Model:
     def _cancel_run(self, _: Caller, run: Run, request: Request, __: datetime) -> Learn:
         def learn(answer: Json) -> None:
             discarded = 0
-            if run.state in ("pending", "queued", "running"):
+            if run.state in ("pending", "queued", "running", "waiting"):
                 discarded = len(run.pending)
                 self._end(run, "cancelled")
                 self._note(run.session.workspace, request.operation, run.id)
@@ -305,6 +310,41 @@ class Model:
             responses.check_run(run, answer)
 
         return learn
+
+    def _get_action(self, _: Caller, action: Action, __: Request, ___: datetime) -> Learn:
+        return lambda answer: responses.check_action(action, answer)
+
+    def _resolve_action(self, _: Caller, action: Action, request: Request, __: datetime) -> Learn:
+        answered = request.body or {}
+        if answered["decision"] not in ("allow", "deny"):
+            raise Refused(Refusal.INVALID)
+        if action.state != "open" and action.resolution != answered:
+            raise Refused(Refusal.CONFLICT)
+
+        def learn(answer: Json) -> None:
+            if action.state == "open":
+                self._close(action, "resolved", answered)
+                self._note(action.session.workspace, request.operation, action.id)
+            responses.check_action(action, answer)
+
+        return learn
+
+    def wait(self, run: Run, action_ids: list[str]) -> None:
+        """The model has made calls that need approvals."""
+        run.session.unanswered = 0
+        run.state = "waiting"
+        for action_id in action_ids:
+            assert action_id not in self.actions, "an id was given twice"
+            self.actions[action_id] = Action(action_id, run)
+            run.actions.append(self.actions[action_id])
+            run.session.log.append(("action.required", run.id, ()))
+
+    def _close(self, action: Action, state: str, resolution: Json | None = None) -> None:
+        """The run continues with the last of its answers."""
+        action.state, action.resolution = state, resolution
+        action.session.log.append(("action.resolved", action.run.id, ()))
+        if action.run.state == "waiting" and not action.run.waiting_for:
+            action.run.state = "queued"
 
     def _add_run(self, session: Session, run_id: str, state: str = "queued") -> Run:
         run = self.runs[run_id] = Run(run_id, session, state)
@@ -318,7 +358,10 @@ class Model:
     def begin(self, run: Run) -> None:
         """A worker took it up."""
         run.state = "running"
-        run.skill = self._skill_of(run.session)
+        run.attempts += 1
+        if run.attempts == 1:
+            # Later attempts keep it.
+            run.skill = self._skill_of(run.session)
         run.session.log.append(("run.started", run.id, ()))
         self._ask(run)
 
@@ -364,6 +407,9 @@ class Model:
     def _end_only(self, run: Run, state: str) -> None:
         """Without starting the next pending run."""
         run.state = state
+        for action in run.actions:
+            if action.state == "open":
+                self._close(action, "cancelled")
         discarded: tuple[str, ...] = ()
         if state == "cancelled":
             discarded, run.pending = tuple(run.pending), []
@@ -447,6 +493,11 @@ class Model:
         for entry in [entry for entries in self.audit.values() for entry in entries]:
             entry.hours += hours
         self.archives = {archive: age + hours for archive, age in self.archives.items()}
+        for action in self.actions.values():
+            if action.state == "open" and not action.session.is_deleted:
+                action.hours += hours
+                if action.hours >= ACTION_HOURS:
+                    self._close(action, "expired")
 
     def sweep(self) -> None:
         self.receipts = {place: one for place, one in self.receipts.items() if one.hours < RECEIPT_HOURS}

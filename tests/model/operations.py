@@ -34,6 +34,9 @@ OPERATIONS = {
     "submit_input": Operation("POST", "/v1/sessions/{}/events", 200, "session.manage", "session"),
     "get_run": Operation("GET", "/v1/runs/{}", 200, "workspace.read", "run"),
     "cancel_run": Operation("POST", "/v1/runs/{}/cancel", 200, "session.manage", "run"),
+    "list_actions": Operation("GET", "/v1/actions", 200, "workspace.read", None),
+    "get_action": Operation("GET", "/v1/actions/{}", 200, "workspace.read", "action"),
+    "resolve_action": Operation("POST", "/v1/actions/{}/resolve", 200, "session.manage", "action"),
     "create_skill": Operation("POST", "/v1/skills", 201, "skill.manage", None),
     "get_skill": Operation("GET", "/v1/skills/{}", 200, "workspace.read", "skill"),
     "list_skills": Operation("GET", "/v1/skills", 200, "workspace.read", None),
@@ -44,6 +47,8 @@ OPERATIONS = {
 }
 # What a session's own tokens may do.
 OF_TOKENS = {"get_session", "list_session_events", "list_session_runs", "submit_input", "get_run", "cancel_run"}
+# And those that were created with `may_resolve`.
+OF_RESOLVING_TOKENS = {"list_actions", "get_action", "resolve_action"}
 
 
 class Refusal(Enum):

@@ -13,6 +13,11 @@ from tests.contract.provider_server import OPENAI, Reply, Wire, read_request, re
 
 ANSWER = streams(OPENAI.text("Done."))
 CALL = streams(OPENAI.calls("Let me see.", ("call_1", "current_time", "{}")))
+# Calls that need an approval. Their ids repeat from answer to answer.
+NOTES = [
+    streams(OPENAI.calls("Noted.", *((f"call_{at}", "add_note", '{"text": "Deck."}') for at in range(1, count + 1))))
+    for count in (1, 2)
+]
 FAILURE = refuses(400, OPENAI.error("invalid", "No such thing."))
 
 

@@ -33,6 +33,28 @@ class Run:
     pending: list[str] = field(default_factory=list)
     # The archive of the skill that it works with.
     skill: bytes | None = field(default=None, repr=False)
+    # How many attempts have begun.
+    attempts: int = 0
+    actions: list["Action"] = field(default_factory=list, repr=False)
+
+    @property
+    def waiting_for(self) -> list[str]:
+        return [action.id for action in self.actions if action.state == "open"]
+
+
+@dataclass(eq=False)
+class Action:
+    """A call that needs an approval."""
+
+    id: str
+    run: Run = field(repr=False)
+    state: str = "open"
+    resolution: Json | None = None
+    hours: int = 0
+
+    @property
+    def session(self) -> "Session":
+        return self.run.session
 
 
 @dataclass(eq=False)
@@ -58,7 +80,7 @@ class Session:
 
     @property
     def active(self) -> Run | None:
-        return next((run for run in self.runs if run.state in ("queued", "running")), None)
+        return next((run for run in self.runs if run.state in ("queued", "running", "waiting")), None)
 
     @property
     def waiting(self) -> list[Run]:
@@ -74,6 +96,7 @@ class Token:
     expires_at: datetime
     secret: str = field(repr=False)
     is_revoked: bool = False
+    may_resolve: bool = False
 
     @property
     def workspace(self) -> str:

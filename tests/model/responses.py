@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
-from tests.model.records import PERMISSIONS, Json, Key, Run, Session, Skill, Token
+from tests.model.records import PERMISSIONS, Action, Json, Key, Run, Session, Skill, Token
 
 # Between the model's look at the clock and the server's, on a busy machine.
 _ROUGHLY = timedelta(minutes=5)
@@ -49,6 +49,7 @@ def check_token(token: Token, answer: Json) -> None:
     assert "token" not in answer
     assert (answer["id"], answer["session_id"], answer["api_key_id"]) == (token.id, token.session.id, token.key.id)
     assert (answer["revoked_at"] is not None) == token.is_revoked
+    assert answer["may_resolve"] == token.may_resolve
     assert moment(answer["expires_at"]) == token.expires_at
 
 
@@ -68,8 +69,17 @@ def check_listed_session(session: Session, answer: Json) -> None:
 def check_run(run: Run, answer: Json) -> None:
     assert (answer["id"], answer["session_id"], answer["state"]) == (run.id, run.session.id, run.state)
     assert (answer["inputs_accepted"], answer["inputs_consumed"]) == (run.accepted, run.consumed)
-    assert (answer["finished_at"] is None) == (run.state in ("pending", "queued", "running"))
+    assert (answer["finished_at"] is None) == (run.state in ("pending", "queued", "running", "waiting"))
+    assert sorted(answer["waiting_for"]) == sorted(run.waiting_for)
     assert (answer["failure"] is not None) == (run.state == "failed")
+
+
+def check_action(action: Action, answer: Json) -> None:
+    assert (answer["id"], answer["run_id"], answer["session_id"]) == (action.id, action.run.id, action.session.id)
+    assert (answer["kind"], answer["tool"]) == ("approval", "add_note")
+    assert (answer["state"], answer["resolution"]) == (action.state, action.resolution)
+    assert (answer["resolved_at"] is None) == (action.state == "open")
+    assert (answer["resolved_by"] is None) == (action.resolution is None)
 
 
 def check_skill(skill: Skill, answer: Json) -> None:
@@ -95,7 +105,7 @@ def told(entries: list[Json]) -> list[tuple[str, str, tuple[str, ...]]]:
         ids = [data["input_id"]] if "input_id" in data else data.get("discarded_input_ids", [])
         return tuple(texts[one] for one in ids)
 
-    kinds = ("input.", "run.")
+    kinds = ("input.", "run.", "action.")
     return [(one["type"], one["run_id"], about(one["data"])) for one in entries if one["type"].startswith(kinds)]
 
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, MultipleResults, consumes, initialize, i
 
 from tests.model.driver import ARCHIVES, Driver
 from tests.model.model import MODEL_PREFIX
-from tests.model.paused_provider import ANSWER, CALL, FAILURE
+from tests.model.paused_provider import ANSWER, CALL, FAILURE, NOTES
 from tests.model.records import PERMISSIONS, Caller, Json, Key, Request, Run, Session, Skill, Token
 
 # Multiples of eleven hours: no sum of them comes near a day, a week or a year, where the seconds of a test would count.
@@ -32,6 +32,7 @@ OTHERWISE: dict[str, Json] = {
     # Not null, which means the same as none at all.
     "create_session_token": {"expires_at": (datetime.now(UTC) + timedelta(hours=5)).isoformat()},
     "submit_input": {"text": "another"},
+    "resolve_action": {"decision": "deny", "message": "another"},
     "create_skill": {"name": "another"},
     "change_skill": {"name": "another"},
 }
@@ -76,6 +77,17 @@ class Machine(Driver):
     def first_token(self) -> MultipleResults[Token]:
         (session,) = self.new_session(self.root(), [], with_key=False)
         return self.new_token(self.root(), session, None, with_key=True)
+
+    @initialize(target=sessions)
+    def first_actions(self) -> MultipleResults[Session]:
+        """A run that waits for the second of two answers."""
+        (session,) = made = self.new_session(self.root(), [], with_key=False)
+        self.submit(self.root(), session, with_key=False)
+        assert session.active is not None
+        self.need_approvals(session.active, 2)
+        body = {"decision": "allow"}
+        self.change(self.root(), self.request("resolve_action", session.active.waiting_for[0], body=body))
+        return made
 
     # --- keys ---
 
@@ -184,11 +196,19 @@ class Machine(Driver):
         self.read(caller, "get_session", session.id)
         self.check_session(caller, session)
 
-    @rule(targets=(tokens, callers), caller=anybody, session=sessions, hours=LIVES, with_key=WITH_KEY)
+    @rule(
+        targets=(tokens, callers),
+        caller=anybody,
+        session=sessions,
+        hours=LIVES,
+        with_key=WITH_KEY,
+        may_resolve=st.booleans(),
+    )
     def create_session_token(
-        self, caller: Caller | None, session: Session, hours: int | None, with_key: bool
+        self, caller: Caller | None, session: Session, hours: int | None, with_key: bool, may_resolve: bool
     ) -> MultipleResults[Token]:
-        return self.new_token(caller or self.roots[session.workspace], session, hours, with_key=with_key)
+        root = self.roots[session.workspace]
+        return self.new_token(caller or root, session, hours, with_key=with_key, may_resolve=may_resolve)
 
     @rule(caller=anybody, token=tokens, with_key=WITH_KEY)
     def revoke_session_token(self, caller: Caller | None, token: Token, with_key: bool) -> None:
@@ -218,6 +238,30 @@ class Machine(Driver):
     @rule(which=ANY, with_call=st.booleans())
     def let_the_model_answer(self, which: int, with_call: bool) -> None:
         self.answer(self.running()[which % len(self.running())], with_call=with_call)
+
+    @precondition(lambda self: self.running())
+    @rule(which=ANY, count=st.sampled_from([1, 2]))
+    def let_the_model_need_approvals(self, which: int, count: int) -> None:
+        self.need_approvals(self.running()[which % len(self.running())], count)
+
+    @precondition(lambda self: self.model.actions)
+    @rule(
+        caller=anybody,
+        which=ANY,
+        # Mostly valid ones.
+        decision=st.sampled_from(["allow", "allow", "deny", "deny", "retry"]),
+        with_key=WITH_KEY,
+    )
+    def resolve_action(self, caller: Caller | None, which: int, decision: str, with_key: bool) -> None:
+        action = list(self.model.actions.values())[-1 - which % len(self.model.actions)]
+        body = {"decision": decision}
+        request = self.request("resolve_action", action.id, body=body, with_key=with_key)
+        self.change(caller or self.roots[action.session.workspace], request)
+
+    @precondition(lambda self: self.model.actions)
+    @rule(caller=callers, which=ANY)
+    def look_at_action(self, caller: Caller, which: int) -> None:
+        self.read(caller, "get_action", list(self.model.actions)[-1 - which % len(self.model.actions)])
 
     @precondition(lambda self: self.running())
     @rule(which=ANY)
@@ -311,6 +355,8 @@ class Machine(Driver):
     def let_time_pass(self, hours: int, swept: bool) -> None:
         self.environment.age(list(self.roots), hours)
         self.model.let_pass(hours)
+        self.actions_expire()
+        self.settle()
         if swept:
             self.environment.delete_expired()
             self.model.sweep()
@@ -351,10 +397,17 @@ class Machine(Driver):
             self.ended(run)
         self.settle()
 
+    def need_approvals(self, run: Run, count: int) -> None:
+        self.reply(run, NOTES[count - 1])
+        self.model.wait(run, self.waiting_for(run))
+        assert len(run.waiting_for) == count
+        self.settle()
+
     def new_token(
-        self, caller: Caller, session: Session, hours: int | None, *, with_key: bool
+        self, caller: Caller, session: Session, hours: int | None, *, with_key: bool, may_resolve: bool = False
     ) -> MultipleResults[Token]:
         body: Json = {} if hours is None else {"expires_at": _moment(hours)}
+        body |= {"may_resolve": True} if may_resolve else {}
         made = self.change(caller, self.request("create_session_token", session.id, body=body, with_key=with_key))
         return multiple() if made is None else multiple(self.model.tokens[made])
 

@@ -127,9 +127,7 @@ class AgentLoader:
         return Toolbox([*map(client_tool, client_tools), *built_in])
 
     async def _store_note(self, lease: Lease, text: str, key: str) -> None:
-        # Not repeatable: see agents/add_note.py.
-        note = NewEvent(EventType.NOTE, {"text": text, "key": key})
-        await calls.append(self._database, lease, note, repeatable=False)
+        await calls.append(self._database, lease, NewEvent(EventType.NOTE, {"text": text, "key": key}))
 
     async def _list_files(self, workspace_id: UUID, skill: SessionSkill) -> list[ManifestFile]:
         async def read(connection: Connection) -> list[ManifestFile]:

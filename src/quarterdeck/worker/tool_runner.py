@@ -111,7 +111,7 @@ class ToolRunner:
     async def _store_start(self, call: ToolCall, context: CallContext) -> None:
         """Also the fence: an attempt that has lost the run fails here, before the call."""
         data = {"call_id": call.id, "name": call.name, "key": context.key, "attempt": self._lease.attempt}
-        await call_log.append(self._database, self._lease, NewEvent(EventType.TOOL_STARTED, data), repeatable=True)
+        await call_log.record_start(self._database, self._lease, NewEvent(EventType.TOOL_STARTED, data))
 
     async def _store(self, result: ToolResult) -> None:
         """Tries until the database is back or another attempt has the run: a lost result is an unknown outcome."""

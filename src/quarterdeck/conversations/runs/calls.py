@@ -34,8 +34,9 @@ async def states(connection: Connection, lease: Lease, step: int) -> CallStates:
     )
 
 
-async def append(database: Database, lease: Lease, entry: NewEvent, *, repeatable: bool) -> None:
-    """Stores an event that is no progress of the run. `repeatable`: it does no harm to have it twice."""
+async def append(database: Database, lease: Lease, entry: NewEvent) -> None:
+    """Stores an event that is no progress of the run. If the connection is lost during the commit, the outcome is
+    unknown."""
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
@@ -43,7 +44,21 @@ async def append(database: Database, lease: Lease, entry: NewEvent, *, repeatabl
             raise Superseded
         await _log(connection, lease, entry)
 
-    await database.transaction(work, repeatable=repeatable)
+    await database.transaction(work, repeatable=False)
+
+
+async def record_start(database: Database, lease: Lease, entry: NewEvent) -> None:
+    """Stores the start of a call by this attempt, unless it is stored."""
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, lease.session_id)
+        if not await store.hold(connection, lease.run_id, lease.attempt):
+            raise Superseded
+        started = await store.started_calls(connection, lease.session_id, lease.run_id)
+        if started.get(entry.data["call_id"]) != lease.attempt:
+            await _log(connection, lease, entry)
+
+    await database.transaction(work, repeatable=True)
 
 
 async def record_result(database: Database, lease: Lease, entry: NewEvent) -> None:
