@@ -23,7 +23,7 @@ from quarterdeck.conversations.sessions.model import ClientTools
 from quarterdeck.core import ids
 from quarterdeck.core.actors import Permission
 from tests.unit import archives
-from tests.waiting_runs import approval, new_actions, tool_result
+from tests.waiting_runs import approval, tool_result, waiting_run
 from tests.workers import log_of
 from tests.world import EVERY_PERMISSION, World, bundle
 
@@ -31,6 +31,7 @@ GZIP = "application/gzip"
 # One in this many.
 _STAYS_RANDOM = 8
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 # Tokens live 30 days at most, and an offset moves a moment by up to a day.
 _TOKEN_DAYS = 28
 # On the one after, an offset can lead into the year 10000.
@@ -107,8 +108,9 @@ async def create_records(world: World) -> Records:
             "key to rotate": [str((await world.new_key_record(EVERY_PERMISSION))[1]) for _ in range(30)],
             "run to retry": [await _cancelled_run(world) for _ in range(30)],
             "run_id": runs,
-            "action_id": await new_actions(world, sessions[0], runs[0], [approval(), tool_result()]),
-            "action to resolve": await new_actions(world, sessions[0], runs[0], [approval() for _ in range(30)]),
+            # Of runs that nobody cancels.
+            "action_id": (await waiting_run(world, approval(), tool_result()))[2],
+            "action to resolve": (await waiting_run(world, *[approval() for _ in range(30)]))[2],
             "input_id": [entry["data"]["input_id"] for entry in logs[talking_id]],
             "skill_id": skills,
             "api_key_id": keys,
@@ -168,6 +170,8 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         _set_model(case)
         _set_webhook(case, records)
         _set_answer(case)
+        _set_client_tools(case)
+        _set_days(case)
         if isinstance(case.body, Junk):
             # Setting it is what tells schemathesis that this body is not a valid one.
             case.body = bytes(case.body)
@@ -358,6 +362,30 @@ def _set_answer(case: Case[Any]) -> None:
         return
     body: dict[str, Any] = {"decision": "allow"} | ({} if answer.message is UNSET else {"message": answer.message})
     case.body = body
+
+
+def _set_client_tools(case: Case[Any]) -> None:
+    """Each with a name and parameters that all providers take. What is wrong on purpose stays wrong."""
+    body: Any = case.body
+    tools: Any = body.get("client_tools") if isinstance(body, dict) else None
+    try:
+        number = len(msgspec.convert(tools, ClientTools))
+    except msgspec.ValidationError:
+        return
+    case.body = body | {
+        "client_tools": [
+            tools[place] | {"name": f"tool_{place}", "parameters": {"type": "object"}} for place in range(number)
+        ]
+    }
+
+
+def _set_days(case: Case[Any]) -> None:
+    """Others than these are rightly refused if they are too far apart, or in the wrong order."""
+    today = datetime.now(UTC).date()
+    for name, day in (("from", today - timedelta(days=9)), ("to", today)):
+        given = case.query.get(name)
+        if case.operation.path == "/v1/usage" and isinstance(given, str) and _DAY.fullmatch(given):
+            case.query[name] = day.isoformat()
 
 
 def _is_skill(value: Any) -> bool:
