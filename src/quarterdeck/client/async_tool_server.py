@@ -2,11 +2,12 @@
 
 import inspect
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
+from quarterdeck.client.async_methods import AsyncMethods
 from quarterdeck.client.errors import Conflict, InvalidArgument, InvalidRequest, NotFound, QuarterdeckError
-from quarterdeck.client.event_follower import SILENCE_SECONDS, EventFollower
+from quarterdeck.client.event_follower import PAGE_LIMIT, SILENCE_SECONDS, EventFollower
 from quarterdeck.client.models import ActionBody, Delta, Event, EventType
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
 from quarterdeck.client.requests import Id, id_text
@@ -25,12 +26,9 @@ from quarterdeck.client.tool_calls import (
     is_for,
 )
 
-if TYPE_CHECKING:
-    from quarterdeck.client.async_client import AsyncClient
-
 
 class AsyncToolServer:
-    def __init__(self, client: "AsyncClient", session_id: Id, tools: Tools, run_id: Id | None) -> None:
+    def __init__(self, client: AsyncMethods, session_id: Id, tools: Tools, run_id: Id | None) -> None:
         self._client = client._without_retries()
         self._calls = client._tool_calls
         self._session_id = UUID(id_text("session_id", session_id))
@@ -71,9 +69,11 @@ class AsyncToolServer:
 
     async def _end_of_log(self) -> int:
         last = 0
-        async for event in self._client.events(self._session_id, follow=False):
-            assert not isinstance(event, Delta), "only a stream has live text"
-            last = event.id
+        after: int | None = 0
+        while after is not None:
+            page = await self._client.list_session_events(self._session_id, limit=PAGE_LIMIT, after=after)
+            last = page.items[-1].id if page.items else last
+            after = page.next_cursor
         return last
 
     async def _read(self, event: Event) -> bool:

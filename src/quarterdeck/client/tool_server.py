@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from quarterdeck.client.errors import Conflict, InvalidArgument, InvalidRequest, NotFound, QuarterdeckError
-from quarterdeck.client.event_follower import SILENCE_SECONDS, EventFollower
+from quarterdeck.client.event_follower import PAGE_LIMIT, SILENCE_SECONDS, EventFollower
+from quarterdeck.client.methods import Methods
 from quarterdeck.client.models import ActionBody, Delta, Event, EventType
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
 from quarterdeck.client.requests import Id, id_text
@@ -32,13 +33,12 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from quarterdeck.client.client import Client
 
 _STOP_POLL_SECONDS = 0.2
 
 
 class ToolServer:
-    def __init__(self, client: "Client", session_id: Id, tools: Tools, run_id: Id | None, stop: Flag | None) -> None:
+    def __init__(self, client: Methods, session_id: Id, tools: Tools, run_id: Id | None, stop: Flag | None) -> None:
         self._client = client._without_retries()
         self._calls = client._tool_calls
         self._session_id = UUID(id_text("session_id", session_id))
@@ -101,9 +101,11 @@ class ToolServer:
 
     def _end_of_log(self) -> int:
         last = 0
-        for event in self._client.events(self._session_id, follow=False):
-            assert not isinstance(event, Delta), "only a stream has live text"
-            last = event.id
+        after: int | None = 0
+        while after is not None:
+            page = self._client.list_session_events(self._session_id, limit=PAGE_LIMIT, after=after)
+            last = page.items[-1].id if page.items else last
+            after = page.next_cursor
         return last
 
     def _events(self) -> "Generator[Event | Delta, None, None]":
