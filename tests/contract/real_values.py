@@ -19,6 +19,7 @@ from msgspec import UNSET, Struct
 from schemathesis import Case, HookContext
 
 from quarterdeck.conversations.actions.model import ResolveActionBody
+from quarterdeck.conversations.sessions.model import ClientTools
 from quarterdeck.core import ids
 from quarterdeck.core.actors import Permission
 from tests.unit import archives
@@ -163,6 +164,7 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         _set_skill_change(case, records)
         _set_expiry(case)
         _set_skills(case, records)
+        _set_client_tools(case)
         _set_model(case)
         _set_webhook(case, records)
         _set_answer(case)
@@ -303,6 +305,23 @@ def _set_skills(case: Case[Any], records: Records) -> None:
         return
     pairs = zip(skills, records.by_parameter["skill_id"], strict=False)
     case.body = body | {"skills": [one | {"skill_id": skill_id, "version": None} for one, skill_id in pairs]}
+
+
+def _set_client_tools(case: Case[Any]) -> None:
+    """Tools with names of their own and a schema of an object. What is wrong on purpose stays wrong."""
+    body: Any = case.body
+    if not isinstance(body, dict) or "client_tools" not in body:
+        return
+    try:
+        tools = msgspec.convert(body["client_tools"], ClientTools)
+    except msgspec.ValidationError:
+        return
+    schema = {"type": "object"}
+    named = [
+        {"name": f"tool_{number}", "description": tool.description, "parameters": schema}
+        for number, tool in enumerate(tools)
+    ]
+    case.body = body | {"client_tools": named}
 
 
 def _set_model(case: Case[Any]) -> None:
