@@ -469,7 +469,7 @@ def test_an_event_as_text_is_indented_and_sanitized() -> None:
 
 ADA = {"type": "api_key", "id": str(RUN), "label": "deploys", "user_id": str(RUN), "display_name": "Ada"}
 TOKEN = ADA | {"type": "session_token", "label": "phone", "display_name": None}
-CALL = {"call_id": "c1", "tool": "add_note", "arguments": {"text": "x"}, "reached": None, "reason": "…"}
+CALL: dict[str, Any] = {"call_id": "c1", "tool": "add_note", "arguments": {"text": "x"}, "reached": None, "reason": "…"}
 BUDGET = {"scope": "day", "limit": "max_cost_usd", "maximum": 2, "used": 2.013}
 
 
