@@ -12,7 +12,7 @@ from quarterdeck.workspaces.model import (
     WorkspaceLimits,
 )
 
-_LIMITS = WorkspaceLimits(day=Limit(max_cost_usd=20))
+_LIMITS = WorkspaceLimits(day=Limit(max_cost_usd=20.0))
 
 EXAMPLES = (
     WorkspaceBody(

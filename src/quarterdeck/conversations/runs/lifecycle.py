@@ -268,7 +268,7 @@ async def _cancel(connection: Connection, run_id: UUID, session_id: UUID, worksp
 
 async def cancel_all(connection: Connection, session_id: UUID, workspace_id: UUID) -> None:
     """Cancels the active run and the pending ones. For the deletion of the session, which holds its lock. The log goes
-    with the session: nothing is added to it."""
+    with the session: runs add nothing to it."""
     for run_id in await store.unfinished_of(connection, session_id):
         await store.cancel(connection, run_id)
         await actions.cancel_actions(connection, session_id, run_id, workspace_id)
