@@ -138,7 +138,8 @@ async def test_results_and_answers_of_others(server: Server, world: World) -> No
         screen.enter("/quit")
         assert screen.ended() == 0
     with terminal("chat", session_id, columns=110, rows=50, variables=variables_of(server, world)) as screen:
-        waits(screen, '? Result required: weather({"city":"Lima"})')
+        # Below the last block that is printed: while blocks are printed, no key is read.
+        waits(screen, "Type /help", '? Result required: weather({"city":"Lima"})')
         screen.interrupt()
         goes_on(screen, 'weather({"city":"Lima"}) → Cancelled', "Run cancelled.")
 

@@ -6,6 +6,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from quarterdeck.usage import service
+from quarterdeck.usage.model import UsageGroup
 from tests.world import World, error_of
 
 _ADD = """
@@ -65,6 +67,18 @@ async def test_usage_in_every_group(world: World) -> None:
     assert (midnight["since"], midnight["until"]) == (str(FIRST), str(SECOND))
     offset = await usage(world, f"?from={SECOND}T01:00:00%2B02:00")
     assert offset["since"] == str(FIRST), "the day in UTC"
+
+
+async def test_too_many_rows_shorten_the_period(world: World) -> None:
+    """By whole days: the oldest day that would be counted in part is left out. The last day is always counted."""
+    for day, rows in ((TODAY - timedelta(days=2), 1), (FIRST, 2), (SECOND, 3)):
+        for _ in range(rows):
+            await add(world, day, uuid4(), str(uuid4()), "demo", 10, None, None)
+    start, end = TODAY - timedelta(days=9), TODAY + timedelta(days=1)
+    async with await world.connect() as connection:
+        for max_rows, since, days in ((6, start, 3), (5, FIRST, 2), (4, SECOND, 1), (3, SECOND, 1), (2, SECOND, 1)):
+            body = await service.sum_up(connection, world.workspace_id, UsageGroup.DAY, start, end, max_rows)
+            assert (body.since, len(body.items), body.items[0].runs) == (since, days, 3)
 
 
 @pytest.mark.parametrize(

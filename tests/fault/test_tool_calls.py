@@ -153,7 +153,7 @@ async def test_a_waiting_run_is_the_active_run(world: World) -> None:
     assert await notes_of(world, session_id) == []
 
     run_id, action = await waiting()
-    webhook_id = await world.new_webhook("https://127.0.0.1:1/hook", "action.resolved")
+    webhook_id = await world.new_webhook("https://example.com/hook", "action.resolved")
     assert (await world.delete(f"/v1/sessions/{session_id}")).status_code == 204
     assert (await world.get(f"/v1/actions/{action['id']}")).status_code == 404
     query = "SELECT event FROM webhook_deliveries WHERE webhook_id = %s"

@@ -11,6 +11,7 @@ import pytest
 from prompt_toolkit.utils import get_cwidth
 
 from quarterdeck.cli import chat_view
+from quarterdeck.cli.chat_actions import AnswerPrompt, Field, InvalidAnswer
 from quarterdeck.cli.chat_view import block_lines, live_lines, plain_text, sanitized, shortened, wrap
 from quarterdeck.cli.conversation import Block, CancelRun, Conversation, Kind, QueuedInput, Quit, Stage, Stay
 from quarterdeck.cli.output import cut
@@ -464,6 +465,91 @@ def test_an_event_as_text_is_indented_and_sanitized() -> None:
     assert first.endswith("  one")
     assert second.strip() == "two"
     assert first.index("one") == second.index("two")
+
+
+ADA = {"type": "api_key", "id": str(RUN), "label": "deploys", "user_id": str(RUN), "display_name": "Ada"}
+TOKEN = ADA | {"type": "session_token", "label": "phone", "display_name": None}
+CALL = {"call_id": "c1", "tool": "add_note", "arguments": {"text": "x"}, "reached": None, "reason": "…"}
+BUDGET = {"scope": "day", "limit": "max_cost_usd", "maximum": 2, "used": 2.013}
+
+
+@pytest.mark.parametrize(
+    ("type_", "data", "expected"),
+    [
+        ("run.cancelled", {"discarded_input_ids": []}, ""),
+        ("run.cancelled", {"discarded_input_ids": ["a", "b"]}, "(2 inputs discarded)"),
+        ("run.failed", {"reason": "No.", "next_run_id": str(RUN)}, f"No. (next run {RUN})"),
+        ("run.started", {"attempt": 2, "model": "demo", "skills": []}, "attempt 2, demo"),
+        ("run.started", {"attempt": 1, "skills": [{"name": "tea", "version": 3}]}, "attempt 1, tea@3"),
+        ("input.accepted", {"text": "Hello", "actor": ADA}, "Hello (by Ada)"),
+        ("input.accepted", {"text": "Hello"}, "Hello"),
+        ("tool.started", {"name": "add_note", "attempt": 1, "key": "k", "call_id": "c1"}, "add_note, attempt 1"),
+        ("note", {"text": "Buy milk", "key": "k"}, "Buy milk"),
+        (
+            "action.required",
+            {"action_id": "A", "kind": "approval", **CALL},
+            'Approval required: add_note({"text":"x"})\nqd actions resolve A --allow or --deny',
+        ),
+        (
+            "action.required",
+            {"action_id": "A", "kind": "budget", "tool": None, "arguments": None, "reached": BUDGET},
+            "Limit reached: $2.01 of $2.00 used, the limit of the workspace for today\n"
+            "qd actions resolve A --raise or --stop",
+        ),
+        ("action.resolved", {"tool": "t", "state": "expired"}, "t: Expired without an answer"),
+        (
+            "action.resolved",
+            {"tool": "t", "state": "resolved", "resolution": {"result": [1]}, "resolved_by": TOKEN},
+            "t: Result sent by phone: [1]",
+        ),
+        (
+            "action.resolved",
+            {"tool": "t", "state": "resolved", "resolution": {"decision": "deny", "message": "No"}, "resolved_by": ADA},
+            "t: Denied by Ada: No",
+        ),
+        (
+            "action.resolved",
+            {"tool": None, "state": "resolved", "resolution": {"decision": "raise", "max_tokens": 90000}},
+            "Limit raised: 90,000 tokens",
+        ),
+    ],
+)
+def test_events_as_text_for_people(type_: str, data: dict[str, Any], expected: str) -> None:
+    text = event_text(make_event(7, type_, **data))
+    shown = [line[35:] for line in text.split("\n")]
+    assert "\n".join(shown) == expected
+
+
+def test_keys_answer_the_oldest_open_action(chat: Conversation, log: Log) -> None:
+    begin(chat, log)
+    prompt = AnswerPrompt(chat.actions)
+    assert prompt.choose("a") is None
+    for action_id in ("A", "B"):
+        log("action.required", action_id=action_id, kind="approval", **CALL)
+    assert any("a allow" in text for line in live_lines(chat, 100, 20) for _, text in line)
+    assert prompt.choose("x") is None
+    choice = prompt.choose("a")
+    assert choice is not None
+    assert choice.answer == {"decision": "allow"}
+    chat.actions.send("A")
+    # The other one is next, and its answer is being typed when the first is answered.
+    assert prompt.choose("d") is not None
+    assert prompt.field is Field.DENIAL
+    assert shown(log("action.resolved", action_id="A", kind="approval", state="resolved", tool="add_note")) != []
+    assert not prompt.is_stale
+    assert prompt.typed("no") == {"decision": "deny", "message": "no"}
+    log("action.resolved", action_id="B", kind="approval", state="expired", tool="add_note")
+    assert prompt.is_stale
+    assert prompt.field is None
+    log("action.required", action_id="C", kind="budget", reached=BUDGET | {"limit": "max_tokens", "used": 7})
+    assert prompt.is_stale
+    assert prompt.choose("r") is not None
+    for wrong in ("7", "x", ""):
+        with pytest.raises(InvalidAnswer):
+            prompt.typed(wrong)
+    assert prompt.typed("8_000") == {"decision": "raise", "max_tokens": 8000}
+    log("run.cancelled", discarded_input_ids=[])
+    assert len(chat.actions) == 0
 
 
 def test_an_event_of_an_unknown_type_shows_its_data() -> None:

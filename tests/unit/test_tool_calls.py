@@ -4,13 +4,16 @@ from itertools import product
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from quarterdeck.agents.model import MALFORMED_ARGUMENTS, ToolCall, ToolRule, ToolSpec
 from quarterdeck.agents.policy import rule_of
 from quarterdeck.agents.tools import CallContext, Effect, Tool, client_tool
 from quarterdeck.conversations.actions.model import ActionKind, ActionState, CallAction
+from quarterdeck.conversations.sessions.model import CreateSessionBody
 from quarterdeck.worker.tool_calls import Answer, CallState, CarryOut, NextStep, Rules, Wait, decide, key_of, state_of
+from tests.pages import blocks_of
 
 ALLOW, ASK, DENY = ToolRule.ALLOW, ToolRule.ASK, ToolRule.DENY
 APPROVAL, TOOL_RESULT, UNKNOWN_OUTCOME = ActionKind.APPROVAL, ActionKind.TOOL_RESULT, ActionKind.UNKNOWN_OUTCOME
@@ -221,3 +224,11 @@ def test_key_is_unique_to_the_call() -> None:
 )
 def test_rule_of_a_tool(policy: dict[str, ToolRule], reads: ToolRule, writes: ToolRule, clients: ToolRule) -> None:
     assert (rule_of(READS, policy), rule_of(WRITES, policy), rule_of(CLIENTS, policy)) == (reads, writes, clients)
+
+
+def test_the_documented_policy() -> None:
+    [block] = blocks_of("docs/tools.md", "json")
+    policy = msgspec.json.decode(block.text, type=CreateSessionBody).tool_policy
+    names = ["add_note", "crm_find", "crm_delete", "current_time"]
+    tools = [client_tool(ToolSpec(name, "", {})) for name in names]
+    assert [rule_of(tool, policy) for tool in tools] == [ALLOW, ASK, DENY, ASK]

@@ -98,7 +98,11 @@ def _ended(data: dict[str, Any]) -> str:
         f"next run {data['next_run_id']}" if data.get("next_run_id") else "",
         f"{discarded} input{'' if discarded == 1 else 's'} discarded" if discarded else "",
     ]
-    return _reason(data) + _in_brackets(", ".join(filter(None, follows)))
+    return (_reason(data) + _in_brackets(", ".join(filter(None, follows)))).strip()
+
+
+def _resolved(data: dict[str, Any]) -> str:
+    return f"{data['tool']}: {answered(data)}" if data.get("tool") else answered(data)
 
 
 def _in_brackets(text: str) -> str:
@@ -117,7 +121,7 @@ _CONTENT: dict[str, Callable[[dict[str, Any]], str]] = {
     EventType.TOOL_STARTED: lambda data: f"{data.get('name', '')}, attempt {data.get('attempt')}",
     EventType.TOOL_RESULT: lambda data: f"{data.get('name', '')} → {_text(data)}",
     EventType.ACTION_REQUIRED: lambda data: f"{required(data)}\n{resolve_command(data)}",
-    EventType.ACTION_RESOLVED: lambda data: f"{data.get('tool') or 'limit'}: {answered(data)}",
+    EventType.ACTION_RESOLVED: _resolved,
     EventType.NOTE: _text,
     EventType.CONTEXT_TRIMMED: lambda data: f"{data.get('dropped_turns', 0)} earlier turns left out",
     EventType.RUN_SUCCEEDED: _ended,
