@@ -19,7 +19,7 @@ from quarterdeck.changes import store as receipts
 from quarterdeck.changes.store import Claim
 from quarterdeck.conversations.actions import rules as action_rules
 from quarterdeck.conversations.events import log
-from quarterdeck.conversations.runs import lifecycle, lifecycle_store
+from quarterdeck.conversations.runs import calls_store, lifecycle, lifecycle_store
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import store as skills
@@ -145,8 +145,9 @@ def _max_plus_one() -> None:
 
 
 def _unfenced_worker() -> None:
-    for name in ("_TAKE", "_STEP", "_SUCCEED", "_FAIL", "_GIVE_BACK"):
-        _replace_text(lifecycle_store, name, "attempt = %s", "%s::integer IS NOT NULL")
+    for name in ("_TAKE", "_PROGRESS", "_STEP", "_WAIT", "_SUCCEED", "_FAIL", "_GIVE_BACK"):
+        _replace_text(lifecycle_store, name, "attempt = %s", "attempt + %s > 0")
+    _replace_text(calls_store, "_HOLD", "attempt = %s", "attempt + %s > 0")
 
 
 def _blob_after_row() -> None:
@@ -209,7 +210,7 @@ BUGS = {
     ),
     "unfenced-worker": Bug(
         "only its worker writes to a run",
-        r"step \d+ was stored|carried out|after its end|ended \d+ times",
+        r"step \d+ was stored|carried out|took effect \d+ times|after its end|ended \d+ times",
         _unfenced_worker,
         faults=("pause a worker",),
     ),

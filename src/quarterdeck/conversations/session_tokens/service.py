@@ -58,8 +58,8 @@ async def create_session_token(
             api_key_id=principal.api_key_id,
             secret_hash=secret.hash,
             prefix=secret.prefix,
-            label=body.label,
-            may_resolve=body.may_resolve,
+            label=body.label or None,
+            may_resolve=body.may_resolve is True,
             expires_at=expires_at,
         )
         await store.add(connection, token)

@@ -62,10 +62,11 @@ class CreateSessionBody(Struct, frozen=True):
     model: Model = None
     instructions: Instructions = None
     skills: Skills = []
-    settings: ModelOptions | None = None
-    tool_policy: ToolPolicy = {}
-    client_tools: ClientTools = []
-    limits: Limits = Limits()
+    # UNSET: the Idempotency-Key of a body without these has the fingerprint of earlier releases.
+    settings: ModelOptions | UnsetType | None = UNSET
+    tool_policy: ToolPolicy | UnsetType = UNSET
+    client_tools: ClientTools | UnsetType = UNSET
+    limits: Limits | UnsetType = UNSET
 
 
 class ChangeSettings(Struct, frozen=True):

@@ -49,7 +49,7 @@ _BACKFILL_SECONDS = 1.0
 async def create_session(changes: Changes, models: ModelCatalog, call: Call[CreateSessionBody]) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody) -> Made:
         _check_model(models, body.model)
-        rules.check_names_free(body.client_tools, BUILT_IN_TOOLS)
+        rules.check_names_free(body.client_tools or [], BUILT_IN_TOOLS)
         await _check_skills(connection, workspace_id, body.skills)
         session_id = new_id()
         await store.add(connection, session_id, workspace_id, body, principal.user_id)

@@ -256,9 +256,9 @@ async def _add_skills(connection: Connection, session_id: UUID, skills: list[Ses
 def _tool_settings(session: CreateSessionBody | SessionBody) -> tuple[Jsonb, Jsonb, Jsonb]:
     """The columns tool_policy, client_tools and limits."""
     return (
-        Jsonb(session.tool_policy),
-        Jsonb(msgspec.to_builtins(session.client_tools)),
-        Jsonb(msgspec.to_builtins(session.limits)),
+        Jsonb(session.tool_policy or {}),
+        Jsonb(msgspec.to_builtins(session.client_tools or [])),
+        Jsonb(msgspec.to_builtins(session.limits or Limits())),
     )
 
 
