@@ -311,23 +311,6 @@ def _set_skills(case: Case[Any], records: Records) -> None:
     case.body = body | {"skills": [one | {"skill_id": skill_id, "version": None} for one, skill_id in pairs]}
 
 
-def _set_client_tools(case: Case[Any]) -> None:
-    """Tools with names of their own and a schema of an object. What is wrong on purpose stays wrong."""
-    body: Any = case.body
-    if not isinstance(body, dict) or "client_tools" not in body:
-        return
-    try:
-        tools = msgspec.convert(body["client_tools"], ClientTools)
-    except msgspec.ValidationError:
-        return
-    schema = {"type": "object"}
-    named = [
-        {"name": f"tool_{number}", "description": tool.description, "parameters": schema}
-        for number, tool in enumerate(tools)
-    ]
-    case.body = body | {"client_tools": named}
-
-
 def _set_model(case: Case[Any]) -> None:
     """A model that can be used, for any text of the right form."""
     body: Any = case.body
