@@ -88,15 +88,14 @@ class Request:
             return None
 
     def query_days(self, default_days: int, most_days: int) -> tuple[date, date]:
-        """Whole days in UTC, from `from` until before `to`. By default the last ones, today included."""
+        """Whole days in UTC, from `from` until before `to`. By default the last ones, today included.
+        A longer period is shortened."""
         start, end = self._query_day("from"), self._query_day("to", round_up=True)
         end = end or datetime.now(UTC).date() + timedelta(days=1)
         start = start or max(end, date.min + timedelta(days=default_days)) - timedelta(days=default_days)
-        if start >= end:
-            self._remember("from must be before to.")
-        elif (end - start).days > most_days:
-            self._remember(f"from and to must be at most {most_days} days apart.")
-        return start, end
+        if (end - start).days > most_days:
+            start = end - timedelta(days=most_days)
+        return min(start, end), end
 
     def query_choice(self, name: str, options: type[Choice]) -> Choice | None:
         given = self._query_value(name)
