@@ -75,7 +75,7 @@ async def test_webhooks_page_runs_and_deliveries_match(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-async def test_actions_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
+async def test_actions_and_usage_pages_run_from_top_to_bottom(tmp_path: Path) -> None:
     with shell(tmp_path, MODEL_DEMO_PAUSE_SECONDS="0") as at:
         submitted, waiting, resolved = map(json.loads, at.run(texts_of(blocks_of("docs/actions.md", "sh"))))
         async with AsyncClient(at.variables["QD_URL"], at.variables["QD_KEY"]) as client:
@@ -85,9 +85,12 @@ async def test_actions_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
                 return [event.data["text"] for event in page.items if event.type == "note"]
 
             assert await eventually(note) == ["The release is done."]
+            usage, workspace = map(json.loads, at.run(texts_of(blocks_of("docs/usage.md", "sh"))))
     assert submitted["outcome"] == "new_run"
     assert (waiting["state"], waiting["tool"], waiting["run_id"]) == ("open", "add_note", submitted["run_id"])
     assert (resolved["state"], resolved["resolution"]["decision"]) == ("resolved", "allow")
+    assert [item["group"] for item in usage["items"]] == ["demo"]
+    assert workspace["limits"]["day"] == {"max_cost_usd": 20, "max_tokens": None}
 
 
 async def arrived(receiver: Receiver) -> bool:
@@ -104,7 +107,7 @@ def shape(value: Any) -> Any:
 @pytest.mark.long
 def test_chat_page_runs_and_matches(tmp_path: Path) -> None:
     in_a_terminal, *in_a_pipe = texts_of(blocks_of("docs/chat.md", "sh"))
-    (picture,) = texts_of(blocks_of("docs/chat.md", "text"))
+    picture, waiting = texts_of(blocks_of("docs/chat.md", "text"))
     expected = [line.split("  ←")[0].rstrip() for line in picture.splitlines() if line and "you type" not in line]
     with shell(tmp_path) as at:
         command = ["sh", "-eu", "-c", in_a_terminal]
@@ -117,6 +120,11 @@ def test_chat_page_runs_and_matches(tmp_path: Path) -> None:
             screen.wait_for(lambda text: set(expected) <= set(text.splitlines()), f"{expected}")
             screen.interrupt()
             screen.wait("cancelled")
+            screen.enter("note: Buy milk.")
+            # The screen wraps lines.
+            screen.wait_for(lambda text: " ".join(waiting.split()) in " ".join(text.split()), waiting)
+            screen.interrupt()
+            screen.wait_for(lambda text: "Waiting for an answer" not in text, "the end of the run")
             screen.enter("/quit")
             assert screen.ended() == 0
         piped, watched = at.run(in_a_pipe)
