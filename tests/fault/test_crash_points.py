@@ -267,6 +267,27 @@ STALE_WRITES: dict[str, Write] = {
 }
 
 
+@pytest.mark.parametrize("write", STALE_WRITES)
+async def test_no_write_after_the_attempt_gave_the_run_back(world: World, server: Server, write: str) -> None:
+    session_id = await world.new_session()
+    run_id = await submitted(world, session_id, "Hello.")
+    database = Database(app_url(server.database_url), DatabaseSettings(pool_connections=2))
+    await database.open()
+    try:
+        lease = await lifecycle.begin(database, UUID(run_id), RunSettings(), resolve_setup, again=False)
+        assert lease is not None
+        await lifecycle.hand_back(database, lease, "Its worker was stopped.")
+        entries = await log_of(world, session_id)
+        if write == "finish":
+            assert await lifecycle.finish(database, lease) is False
+        else:
+            with pytest.raises(Superseded):
+                await STALE_WRITES[write](database, lease)
+        assert await log_of(world, session_id) == entries
+    finally:
+        await database.close()
+
+
 @pytest.mark.parametrize("unconsumed", [False, True], ids=["nothing to take", "an input to take"])
 @pytest.mark.parametrize("write", STALE_WRITES)
 async def test_no_write_of_an_older_attempt_is_let_through(

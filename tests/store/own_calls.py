@@ -144,7 +144,7 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: calls.started_calls(c, a.session, a.run)
     yield lambda c, a, b: calls.has_result(c, a.session, a.run, "x")
     yield lambda c, a, b: lifecycle.succeed(c, a.run, 1)
-    yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "x")
+    yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "running", "x")
     yield lambda c, a, b: lifecycle.leave_out_refused(c, a.session, a.ended_run)
     yield lambda c, a, b: creation.leave_out_retried(c, a.session, a.ended_run)
     yield lambda c, a, b: lifecycle.cancel(c, a.run)

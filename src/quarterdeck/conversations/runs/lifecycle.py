@@ -19,7 +19,7 @@ from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.events.notifications import event_payloads, notify
 from quarterdeck.conversations.runs import lifecycle_store as store
 from quarterdeck.conversations.runs import store as run_store
-from quarterdeck.conversations.runs.model import Entry, Input, RunEnded, RunSetup, StepUsage
+from quarterdeck.conversations.runs.model import Entry, Input, RunEnded, RunSetup, RunState, StepUsage
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import ActionSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
@@ -94,11 +94,11 @@ async def begin(
             return None
         if run.barren_attempts >= settings.barren_attempts:
             reason = f"Its worker ended {run.barren_attempts} times in a row before a step was stored."
-            await _fail(connection, (run_id, session_id, workspace_id, run.attempt), reason)
+            await _fail(connection, (run_id, session_id, workspace_id, run.attempt), run.state, reason)
             return None
         if run.seconds >= settings.max_seconds:
             # Before inputs are taken: those that wait start the next run.
-            await _fail(connection, (run_id, session_id, workspace_id, run.attempt), overdue(settings))
+            await _fail(connection, (run_id, session_id, workspace_id, run.attempt), run.state, overdue(settings))
             return None
         setup = await resolve_setup(connection, session_id) if run.setup is None else run.setup
         attempt, seconds = await store.start_attempt(connection, run_id, 0 if again else 1, setup)
@@ -209,7 +209,8 @@ async def fail(database: Database, lease: Lease, reason: str, *, refused: bool =
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
         run = (lease.run_id, lease.session_id, lease.workspace_id, lease.attempt)
-        await _fail(connection, run, reason, refused=refused)
+        # Not a queued one: the run may have waited and been answered since this attempt ended.
+        await _fail(connection, run, RunState.RUNNING, reason, refused=refused)
 
     await database.transaction(work, repeatable=True)
 
@@ -301,10 +302,10 @@ async def _take(connection: Connection, lease: Lease, step: int, budget_bytes: i
 
 
 async def _fail(
-    connection: Connection, run: tuple[UUID, UUID, UUID, int], reason: str, *, refused: bool = False
+    connection: Connection, run: tuple[UUID, UUID, UUID, int], state: str, reason: str, *, refused: bool = False
 ) -> None:
     run_id, session_id, workspace_id, attempt = run
-    failed = await store.fail(connection, run_id, attempt, reason)
+    failed = await store.fail(connection, run_id, attempt, state, reason)
     if failed is None:
         raise Superseded
     if refused:

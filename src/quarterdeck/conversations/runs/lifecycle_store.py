@@ -122,7 +122,7 @@ WHERE id = %s AND attempt = %s AND state = 'running' AND consumed_through = last
 """
 _FAIL = """
 UPDATE runs SET state = 'failed', failure = %s, finished_at = clock_timestamp(), updated_at = clock_timestamp()
-WHERE id = %s AND attempt = %s AND state IN ('queued', 'running')
+WHERE id = %s AND attempt = %s AND state = %s
 RETURNING last_input, consumed_through
 """
 # The run, and those that were cancelled or failed since the last answer of the session: the refused request contained
@@ -307,9 +307,9 @@ async def succeed(connection: Connection, run_id: UUID, attempt: int) -> bool:
     return (await connection.execute(_SUCCEED, (run_id, attempt))).rowcount == 1
 
 
-async def fail(connection: Connection, run_id: UUID, attempt: int, reason: str) -> tuple[int, int] | None:
+async def fail(connection: Connection, run_id: UUID, attempt: int, state: str, reason: str) -> tuple[int, int] | None:
     """The columns last_input and consumed_through, or None if this attempt has lost the run."""
-    row = await (await connection.execute(_FAIL, (reason, run_id, attempt))).fetchone()
+    row = await (await connection.execute(_FAIL, (reason, run_id, attempt, state))).fetchone()
     return None if row is None else (row[0], row[1])
 
 
