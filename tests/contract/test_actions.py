@@ -142,6 +142,13 @@ async def test_the_first_answer_counts(world: World) -> None:
     assert await jobs_of(world, run_id) == 1
 
 
+async def test_an_integer_may_be_larger_than_all_floats(world: World) -> None:
+    _, _, (action_id,) = await waiting_run(world, TOOL_RESULT)
+    huge = {"result": int("1" * 400)}
+    for answer, status in ((huge, 200), (huge, 200), ({"result": 1.5}, 409)):
+        assert (await resolve(world, action_id, answer)).status_code == status
+
+
 async def test_a_run_continues_when_all_its_actions_have_an_answer(world: World) -> None:
     session_id, run_id, action_ids = await waiting_run(world, APPROVAL, TOOL_RESULT, tool_result(call_id="call_9"))
     await resolve(world, action_ids[1], {"result": 1})

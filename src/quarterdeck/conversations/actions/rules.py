@@ -128,8 +128,14 @@ def _is_same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(_is_same(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_is_same, one, other))
-    if isinstance(one, float) or isinstance(other, float):
-        return isinstance(one, (int, float)) and isinstance(other, (int, float)) and float(one) == float(other)
+    if isinstance(one, int) and isinstance(other, float):
+        return _is_same(other, one)
+    if isinstance(one, float) and isinstance(other, int):
+        try:
+            # Rounded: 10**30 does not equal 1e30 exactly.
+            return one == float(other)
+        except OverflowError:
+            return False
     return bool(one == other)
 
 
