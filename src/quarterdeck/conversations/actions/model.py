@@ -55,6 +55,14 @@ class ReachedLimit(Struct, frozen=True):
     maximum: float
     used: float
 
+    def amount(self, value: float) -> str:
+        """`value` in the unit of the limit."""
+        if self.limit == "max_tokens":
+            return f"{value:,.0f} tokens"
+        # Cents, and more digits only for amounts that would look like another one without them.
+        whole, _, fraction = f"{value:,.6f}".rstrip("0").partition(".")
+        return f"${whole}.{fraction:0<2}"
+
 
 class ResolveActionBody(Struct, frozen=True, omit_defaults=True):
     """The answer. Which fields belong to it depends on the kind of the action."""

@@ -93,8 +93,9 @@ def _check_raise(action: ActionBody, answer: ResolveActionBody) -> None:
 
 def too_low(action: ActionBody, used: float) -> ServiceError:
     """For a new limit that is reached already."""
-    assert action.reached is not None
-    return errors.invalid(f"{action.reached.limit} must be more than what has been used: {used:g}.")
+    reached = action.reached
+    assert reached is not None
+    return errors.invalid(f"{reached.limit} must be more than what has been used: {reached.amount(used)}.")
 
 
 def check_same_answer(action: ActionBody, resolution: dict[str, Any]) -> None:
