@@ -100,7 +100,13 @@ class ActionBody(Struct, frozen=True, kw_only=True):
     state: ActionState
     call_id: Annotated[str | None, Meta(description="The tool call in the log. null: a budget.")]
     tool: Annotated[str | None, Meta(description="null: a budget.")]
-    arguments: Annotated[dict[str, Any] | None, Meta(description="As the model gave them. null: a budget.")]
+    arguments: Annotated[
+        dict[str, Any] | None,
+        Meta(
+            description="As the model gave them. tool_result and unknown_outcome: those of the approval, if it changed "
+            "them. null: a budget."
+        ),
+    ]
     reached: Annotated[ReachedLimit | None, Meta(description="The limit of a budget. null: another kind.")]
     reason: Annotated[str, Meta(description="Why the run waits, in one sentence.")]
     created_at: Moment
