@@ -17,7 +17,7 @@ from quarterdeck.core.actors import Permission
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Database
 from tests.fault.stand_in import Brake
-from tests.workers import check_log, log_of, resolve_setup
+from tests.workers import USED, check_log, log_of, resolve_setup
 from tests.world import Server, World, app_url, error_of, serving
 
 _JOBS = "SELECT queueing_lock FROM jobs.procrastinate_jobs WHERE lock = %s AND status = 'todo' AND NOT abort_requested"
@@ -131,7 +131,7 @@ async def test_an_interrupt_cancels_the_active_run_and_goes_before_pending_ones(
     third = await runs.send("three", "interrupt")
     assert await runs.states() == {second: "pending", third: "queued"}
     with pytest.raises(Superseded):
-        await lifecycle.record(runs.database, lease, [])
+        await lifecycle.record(runs.database, lease, [], USED)
     cancelled = (await world.get(f"/v1/runs/{first}")).json()
     assert cancelled["state"] == "cancelled"
     entries = await log_of(world, runs.session_id)
@@ -425,7 +425,8 @@ async def _fail(runs: Runs, lease: Lease) -> None:
 
 async def _record(runs: Runs, lease: Lease) -> None:
     with suppress(Superseded):
-        await lifecycle.record(runs.database, lease, [NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "x"})])
+        answer = NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "x"})
+        await lifecycle.record(runs.database, lease, [answer], USED)
 
 
 RACES: list[tuple[Race, Race]] = [

@@ -171,8 +171,9 @@ def _own_actions() -> Iterator[StoreCall]:
     yield lambda c, a, b: actions.continue_run(c, a.run)
     yield lambda c, a, b: actions.cancel(c, a.run)
     yield lambda c, a, b: actions.expire(c, [a.session])
-    yield lambda c, a, b: actions.of_step(c, a.run, 1)
+    yield lambda c, a, b: actions.of_call(c, a.run, 1, "c")
     yield lambda c, a, b: actions.remembered_tools(c, a.session)
+    yield lambda c, a, b: actions.purge(c, a.session, 9)
 
 
 def _own_forks() -> Iterator[StoreCall]:

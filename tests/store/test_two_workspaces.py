@@ -114,7 +114,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "actions/store _CONTINUE_RUN",
         "actions/store _CANCEL",
         "actions/store _EXPIRE",
-        "actions/store _OF_STEP",
+        "actions/store _OF_CALL",
         "actions/store _REMEMBERED",
     ),
     "the delivery that a worker has claimed, and its webhook": (
@@ -132,6 +132,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     ),
     "the deleted session whose log is being removed": (
         "sessions/search_store _PURGE",
+        "actions/store _PURGE",
         "sessions/store _PURGE_EVENTS",
         "sessions/store _PURGE_RECEIPTS",
         "sessions/store _FORGET_DELETED",

@@ -29,7 +29,7 @@ _STOP_SECONDS = 5.0
 
 
 class _Known(Struct, frozen=True):
-    """The state of the calls, and the policy of the session at this moment."""
+    """The state of a call, and the policy of the session at this moment."""
 
     states: CallStates
     policy: dict[str, ToolRule]
@@ -48,10 +48,10 @@ class ToolRunner:
     async def run(self, calls: Sequence[ToolCall], step: int) -> tuple[list[ToolResult], list[NewAction]]:
         """The results, which are stored, and the actions that the other calls need. Each result is stored by itself:
         after a crash only the calls without a stored result are looked at again."""
-        known = await self._read(step)
         results: list[ToolResult] = []
         actions: list[NewAction] = []
         for call in calls:
+            known = await self._read(call, step)
             next_step = self._decide(call, step, known)
             if isinstance(next_step, CarryOut):
                 next_step = await self._carry_out(call, step, next_step, known)
@@ -64,12 +64,12 @@ class ToolRunner:
             results.append(result)
         return results, actions
 
-    async def _read(self, step: int) -> _Known:
+    async def _read(self, call: ToolCall, step: int) -> _Known:
         async def read(connection: Connection) -> _Known:
             policy = await sessions.tool_policy(connection, self._lease.session_id)
             if policy is None:
                 raise Superseded
-            return _Known(await call_log.states(connection, self._lease, step), policy)
+            return _Known(await call_log.states(connection, self._lease, step, call.id), policy)
 
         return await self._database.read(read)
 

@@ -42,7 +42,8 @@ _START_PENDING = "SELECT start_pending_run(%s)"
 _START = """
 UPDATE runs
 SET state = 'running', parked = false, attempt = attempt + 1, barren_attempts = barren_attempts + %s,
-    started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp(), setup = %s, model = %s
+    started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp(),
+    setup = coalesce(setup, %s), model = coalesce(model, %s)
 WHERE id = %s
 RETURNING attempt, (extract(epoch FROM clock_timestamp() - started_at) - waited_seconds)::float8
 """
@@ -115,13 +116,15 @@ UPDATE runs
 SET state = 'waiting', waiting_since = clock_timestamp(), barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
+# A run that has ended needs no setup, which may hold a megabyte: a session with many runs is deleted in one statement.
 # Besides the session's lock: an input that was accepted since the last take keeps the run active.
 _SUCCEED = """
-UPDATE runs SET state = 'succeeded', finished_at = clock_timestamp(), updated_at = clock_timestamp()
+UPDATE runs SET state = 'succeeded', setup = NULL, finished_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running' AND consumed_through = last_input
 """
 _FAIL = """
-UPDATE runs SET state = 'failed', failure = %s, finished_at = clock_timestamp(), updated_at = clock_timestamp()
+UPDATE runs
+SET state = 'failed', failure = %s, setup = NULL, finished_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = %s
 RETURNING last_input, consumed_through
 """
@@ -138,7 +141,7 @@ WHERE id = %s OR id IN (
 """
 _CANCEL = """
 UPDATE runs
-SET state = 'cancelled', parked = false, waiting_since = NULL, finished_at = clock_timestamp(),
+SET state = 'cancelled', parked = false, waiting_since = NULL, setup = NULL, finished_at = clock_timestamp(),
     updated_at = clock_timestamp()
 WHERE id = %s AND state IN ('pending', 'queued', 'running', 'waiting')
 RETURNING last_input, consumed_through
@@ -230,9 +233,10 @@ async def start_pending(connection: Connection, session_id: UUID) -> None:
     await connection.execute(_START_PENDING, (session_id,))
 
 
-async def start_attempt(connection: Connection, run_id: UUID, barren: int, setup: RunSetup) -> tuple[int, float]:
-    """The number of the attempt, and the age of the run in seconds."""
-    values = (barren, Jsonb(msgspec.to_builtins(setup)), setup.model, run_id)
+async def start_attempt(connection: Connection, run_id: UUID, barren: int, setup: RunSetup | None) -> tuple[int, float]:
+    """The number of the attempt, and the age of the run in seconds. `setup`: None if the run has one."""
+    new = (None, None) if setup is None else (Jsonb(msgspec.to_builtins(setup)), setup.model)
+    values = (barren, *new, run_id)
     row = await (await connection.execute(_START, values)).fetchone()
     assert row is not None
     return row[0], row[1]

@@ -40,7 +40,7 @@ GRANT SELECT, INSERT,
             max_tokens)
     ON app.runs TO {role};
 
-GRANT SELECT, INSERT, UPDATE (state, resolved_at, resolved_by, resolution) ON app.actions TO {role};
+GRANT SELECT, INSERT, UPDATE (state, resolved_at, resolved_by, resolution), DELETE ON app.actions TO {role};
 GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, output_tokens, cost_usd) ON app.run_usage TO {role};
 
 GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};

@@ -10,8 +10,8 @@ ALTER TABLE runs
     ADD COLUMN waiting_since timestamptz,
     -- How long it has waited before. Waiting does not count against its time limit.
     ADD COLUMN waited_seconds double precision NOT NULL DEFAULT 0,
-    -- Model, settings, instructions, skill versions and tools of the caller, from the first attempt on. NULL: no attempt
-    -- has begun, or it began with an earlier release.
+    -- Model, settings, instructions, skill versions and tools of the caller, from the first attempt until the run ends.
+    -- NULL: no attempt has begun, or it began with an earlier release, or the run has ended.
     ADD COLUMN setup jsonb,
     -- The model of the setup, for lists: the setup may be large.
     ADD COLUMN model text,
@@ -36,8 +36,9 @@ CREATE INDEX runs_waiting ON runs (workspace_id, id) WHERE attempt >= 0 AND stat
 CREATE TABLE actions (
     id uuid PRIMARY KEY,
     workspace_id uuid NOT NULL REFERENCES workspaces,
-    session_id uuid NOT NULL REFERENCES sessions ON DELETE CASCADE,
-    run_id uuid NOT NULL REFERENCES runs ON DELETE CASCADE,
+    -- No foreign keys: as the log, the actions of a deleted session are deleted in batches. They hold megabytes.
+    session_id uuid NOT NULL,
+    run_id uuid NOT NULL,
     kind text NOT NULL CHECK (kind IN ('approval', 'tool_result', 'unknown_outcome', 'budget')),
     state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'resolved', 'expired', 'cancelled')),
     -- The call that it is about, by the number of the answer that made it. NULL: a budget.
