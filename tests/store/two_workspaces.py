@@ -100,6 +100,7 @@ INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, cons
 INSERT INTO actions (id, workspace_id, session_id, run_id, kind, step, call_id, tool, reached, reason, expires_at)
 VALUES (%(action)s, %(workspace)s, %(session)s, %(run)s, 'budget', 1, %(name)s, %(name)s,
         '{"scope": "run", "limit": "max_tokens", "maximum": 1, "used": 1}', %(name)s, now() + %(due_in)s::interval);
+UPDATE sessions SET limits = '{"run": {"max_tokens": 1}}' WHERE id = %(session)s AND %(due_in)s::interval > '0';
 INSERT INTO session_events (session_id, run_id, workspace_id, type, data) VALUES
     (%(session)s, %(run)s, %(workspace)s, 'input.accepted',
      jsonb_build_object('input_id', %(input)s::uuid, 'text', %(name)s::text)),

@@ -79,6 +79,27 @@ BEGIN
 END;
 $$;
 
+-- Open budget actions that no run has to wait for any more, oldest first: the limit was raised or removed, or its day is
+-- over. Nothing is added up: a run that continues checks its limits, and may open a new action with the limit of then.
+CREATE OR REPLACE FUNCTION lifted_actions() RETURNS TABLE (id uuid, session_id uuid)
+LANGUAGE sql STABLE
+AS $$
+    SELECT a.id, a.session_id
+    FROM actions a JOIN runs r ON r.id = a.run_id
+    WHERE a.state = 'open' AND a.kind = 'budget' AND NOT EXISTS (
+        SELECT FROM limits_of_run(a.run_id) l
+        WHERE l.scope = a.reached->>'scope'
+          -- The action has the limit as a double. As numeric it could look lower than the limit itself, for ever.
+          AND CASE a.reached->>'limit' WHEN 'max_cost_usd' THEN l.max_cost_usd::float8 ELSE l.max_tokens::float8 END
+              <= (a.reached->>'maximum')::float8
+          -- The day changes a minute late here: a run that reached the limit just before midnight may have begun to
+          -- wait just after it.
+          AND (l.scope <> 'day' OR ((r.waiting_since - interval '1 minute') AT TIME ZONE 'UTC')::date
+                                   = ((now() - interval '1 minute') AT TIME ZONE 'UTC')::date)
+    )
+    ORDER BY a.id
+$$;
+
 -- Raises the limits of the scope that a budget action names. Returns NULL if it did. Otherwise nothing changed, and the
 -- result is what has been used: the new value of the reached limit must be higher. A limit that is not set, or is higher
 -- already, stays as it is. The caller holds the lock of the session.

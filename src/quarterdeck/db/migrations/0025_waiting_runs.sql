@@ -52,7 +52,7 @@ CREATE TABLE actions (
     reason text NOT NULL,
     expires_at timestamptz NOT NULL,
     resolved_at timestamptz,
-    -- The caller that answered. NULL: nobody did.
+    -- The caller that answered. NULL: nobody did. With the state `resolved`: the limit of a budget no longer applied.
     resolved_by jsonb,
     resolution jsonb,
     CHECK ((state = 'open') = (resolved_at IS NULL)),
@@ -64,6 +64,8 @@ CREATE INDEX actions_of_session ON actions (session_id, state, kind, id);
 CREATE INDEX actions_of_run ON actions (run_id, step);
 CREATE INDEX actions_remembered ON actions (session_id, tool) WHERE resolution->>'remember' = 'session';
 CREATE INDEX actions_due ON actions (expires_at) WHERE state = 'open';
+-- To look for limits that were raised.
+CREATE INDEX actions_budget ON actions (id) WHERE state = 'open' AND kind = 'budget';
 
 ALTER TABLE sessions
     ADD COLUMN tool_policy jsonb NOT NULL DEFAULT '{}',
