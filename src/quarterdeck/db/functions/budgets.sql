@@ -1,20 +1,35 @@
 -- Limits of cost and tokens. Tokens are input plus output tokens. Steps whose price is unknown count as free.
 
+-- The limit in force. NULL: none. One expression without a subquery, so that the planner can put it into a join.
+CREATE OR REPLACE FUNCTION limit_in_force(
+    scope text, limit_name text, run runs, session_limits jsonb, workspace workspaces
+) RETURNS numeric
+LANGUAGE sql IMMUTABLE
+AS $$
+    SELECT CASE scope
+        WHEN 'run' THEN coalesce(
+            CASE limit_name WHEN 'max_cost_usd' THEN run.max_cost_usd ELSE run.max_tokens END,
+            (session_limits #>> ARRAY[scope, limit_name])::numeric
+        )
+        WHEN 'session' THEN (session_limits #>> ARRAY[scope, limit_name])::numeric
+        ELSE CASE limit_name WHEN 'max_cost_usd' THEN workspace.daily_max_cost_usd ELSE workspace.daily_max_tokens END
+    END
+$$;
+
 -- The limits that apply to a run, in the order in which they are checked.
 CREATE OR REPLACE FUNCTION limits_of_run(of_run uuid)
 RETURNS TABLE (scope text, max_cost_usd numeric, max_tokens bigint)
 LANGUAGE sql STABLE
 AS $$
-    SELECT l.scope, l.max_cost_usd, l.max_tokens
+    SELECT scopes.scope, l.max_cost_usd, l.max_tokens
     FROM runs r JOIN sessions s ON s.id = r.session_id JOIN workspaces w ON w.id = r.workspace_id
-    CROSS JOIN LATERAL (VALUES
-        (1, 'run', coalesce(r.max_cost_usd, (s.limits #>> '{run,max_cost_usd}')::numeric),
-                   coalesce(r.max_tokens, (s.limits #>> '{run,max_tokens}')::bigint)),
-        (2, 'session', (s.limits #>> '{session,max_cost_usd}')::numeric, (s.limits #>> '{session,max_tokens}')::bigint),
-        (3, 'day', w.daily_max_cost_usd, w.daily_max_tokens)
-    ) AS l (position, scope, max_cost_usd, max_tokens)
+    CROSS JOIN (VALUES (1, 'run'), (2, 'session'), (3, 'day')) AS scopes (position, scope)
+    CROSS JOIN LATERAL (
+        SELECT limit_in_force(scopes.scope, 'max_cost_usd', r, s.limits, w) AS max_cost_usd,
+               limit_in_force(scopes.scope, 'max_tokens', r, s.limits, w)::bigint AS max_tokens
+    ) AS l
     WHERE r.id = of_run AND (l.max_cost_usd IS NOT NULL OR l.max_tokens IS NOT NULL)
-    ORDER BY l.position
+    ORDER BY scopes.position
 $$;
 
 -- What the run, its session, or its workspace since midnight UTC has used.
@@ -85,17 +100,16 @@ CREATE OR REPLACE FUNCTION lifted_actions() RETURNS TABLE (id uuid, session_id u
 LANGUAGE sql STABLE
 AS $$
     SELECT a.id, a.session_id
-    FROM actions a JOIN runs r ON r.id = a.run_id
-    WHERE a.state = 'open' AND a.kind = 'budget' AND NOT EXISTS (
-        SELECT FROM limits_of_run(a.run_id) l
-        WHERE l.scope = a.reached->>'scope'
-          -- The action has the limit as a double. As numeric it could look lower than the limit itself, for ever.
-          AND CASE a.reached->>'limit' WHEN 'max_cost_usd' THEN l.max_cost_usd::float8 ELSE l.max_tokens::float8 END
-              <= (a.reached->>'maximum')::float8
-          -- The day changes a minute late here: a run that reached the limit just before midnight may have begun to
-          -- wait just after it.
-          AND (l.scope <> 'day' OR ((r.waiting_since - interval '1 minute') AT TIME ZONE 'UTC')::date
-                                   = ((now() - interval '1 minute') AT TIME ZONE 'UTC')::date)
+    FROM actions a JOIN runs r ON r.id = a.run_id JOIN sessions s ON s.id = a.session_id
+    JOIN workspaces w ON w.id = a.workspace_id
+    WHERE a.state = 'open' AND a.kind = 'budget' AND (
+        -- As doubles, because the action has the limit as one: a numeric limit could stay a little higher for ever.
+        (limit_in_force(a.reached->>'scope', a.reached->>'limit', r, s.limits, w)::float8
+            > (a.reached->>'maximum')::float8) IS NOT FALSE
+        -- The day changes a minute late here: a run that reached the limit just before midnight may have begun to wait
+        -- just after it.
+        OR a.reached->>'scope' = 'day' AND ((r.waiting_since - interval '1 minute') AT TIME ZONE 'UTC')::date
+            < ((now() - interval '1 minute') AT TIME ZONE 'UTC')::date
     )
     ORDER BY a.id
 $$;
