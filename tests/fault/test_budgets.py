@@ -131,7 +131,7 @@ async def raise_for_all(world: World) -> None:
         return bool(current["id"] != action["id"])
 
     await eventually(another)
-    await world.execute("UPDATE run_usage SET day = day - 1 WHERE workspace_id = %s", world.workspace_id)
+    await world.execute("UPDATE daily_usage SET day = day - 1 WHERE workspace_id = %s", world.workspace_id)
     await world.execute(yesterday, run_id)
     await released(world, run_id)
     await limit({})

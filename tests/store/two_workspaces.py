@@ -110,6 +110,8 @@ INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model,
                        output_tokens, cost_usd)
 SELECT %(workspace)s, (now() AT TIME ZONE 'UTC')::date - past, %(run)s, %(session)s, %(key)s, %(name)s, 2, 1, 1, 0.5
 FROM generate_series(0, 1) AS past;
+INSERT INTO daily_usage SELECT workspace_id, day, 0, input_tokens, cached_tokens, output_tokens, cost_usd
+FROM run_usage WHERE workspace_id = %(workspace)s;
 INSERT INTO deleted_sessions (session_id) VALUES (%(deleted_session)s);
 INSERT INTO bundles (sha256, generation, bytes) VALUES (%(bundle)s, %(version)s, 1);
 INSERT INTO condemned_bundles (sha256, generation) VALUES (%(condemned)s, %(version)s);

@@ -50,7 +50,7 @@ BEGIN
     ELSE
         RETURN QUERY
         SELECT coalesce(sum(u.cost_usd), 0), coalesce(sum(u.input_tokens + u.output_tokens), 0)::bigint
-        FROM run_usage u
+        FROM daily_usage u
         WHERE u.workspace_id = run.workspace_id AND u.day = (clock_timestamp() AT TIME ZONE 'UTC')::date;
     END IF;
 END;

@@ -42,6 +42,7 @@ GRANT SELECT, INSERT,
 
 GRANT SELECT, INSERT, UPDATE (state, resolved_at, resolved_by, resolution) ON app.actions TO {role};
 GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, output_tokens, cost_usd) ON app.run_usage TO {role};
+GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, output_tokens, cost_usd) ON app.daily_usage TO {role};
 
 GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};
 
