@@ -42,8 +42,10 @@ def unknown_outcome(tool: str = "add_note") -> NewAction:
     )
 
 
-def budget(scope: LimitScope = LimitScope.RUN) -> NewAction:
+def budget(scope: LimitScope = LimitScope.RUN, max_cost_usd: float | None = None) -> NewAction:
     reached = ReachedLimit(scope, "max_tokens", 100, 120)
+    if max_cost_usd is not None:
+        reached = ReachedLimit(scope, "max_cost_usd", max_cost_usd, max_cost_usd)
     return NewAction(kind=ActionKind.BUDGET, reason="The limit of tokens is reached.", reached=reached)
 
 

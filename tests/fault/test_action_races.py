@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from quarterdeck.conversations.actions.expiry import expire_actions
+from quarterdeck.conversations.actions.sweep import expire_actions
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Database
 from tests.waiting_runs import approval, jobs_of, tool_result, waiting_run

@@ -114,6 +114,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "actions/store _CONTINUE_RUN",
         "actions/store _CANCEL",
         "actions/store _EXPIRE",
+        "actions/store _RELEASE",
         "actions/store _OF_CALL",
         "actions/store _REMEMBERED",
     ),
@@ -155,6 +156,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "webhooks/delivery_store _DELETE_OLD",
     ),
     "finds actions that are due": ("actions/store _LOCK_DUE",),
+    "finds actions whose limit no longer applies": ("actions/store _LOCK_LIFTED",),
     "adds earlier conversations to the search": ("sessions/search_store _BACKFILL",),
     "repairs the jobs of all runs": (
         "runs/recovery_store _PRUNE",

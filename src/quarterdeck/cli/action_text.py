@@ -87,6 +87,9 @@ def answered(data: Mapping[str, Any]) -> str:
     if data.get("state") == ActionState.CANCELLED:
         return "Cancelled"
     answer = data.get("resolution") or {}
+    # An answer of a person has the new limit.
+    if answer == {"decision": "raise"}:
+        return "Released: the limit was raised or its day is over"
     return _answer(answer) + caller_text(data.get("resolved_by")) + _details(answer)
 
 

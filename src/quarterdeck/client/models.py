@@ -295,7 +295,7 @@ class ActionBody(Struct, frozen=True, kw_only=True):
     resolved_at: datetime | None
     """null: it is open."""
     resolved_by: Caller | None
-    """null: nobody answered."""
+    """null: nobody answered, or its limit was raised elsewhere."""
     resolution: dict[str, Any] | None
     """The answer. null: there is none."""
 

@@ -112,7 +112,7 @@ class ActionBody(Struct, frozen=True, kw_only=True):
     created_at: Moment
     expires_at: Annotated[Moment, Meta(description="Without an answer until then, it counts as denied.")]
     resolved_at: Annotated[Moment | None, Meta(description="null: it is open.")]
-    resolved_by: Annotated[Caller | None, Meta(description="null: nobody answered.")]
+    resolved_by: Annotated[Caller | None, Meta(description="null: nobody answered, or its limit was raised elsewhere.")]
     resolution: Annotated[dict[str, Any] | None, Meta(description="The answer. null: there is none.")]
 
 

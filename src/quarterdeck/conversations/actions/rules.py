@@ -13,7 +13,7 @@ from quarterdeck.conversations.actions.model import (
     ResolveActionBody,
 )
 from quarterdeck.core import errors, json_values
-from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.actors import Caller, Permission, Principal
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import ActionSettings
 
@@ -104,14 +104,13 @@ def check_same_answer(action: ActionBody, resolution: dict[str, Any]) -> None:
         raise errors.action_expired()
     if action.state is ActionState.CANCELLED:
         raise errors.action_cancelled()
+    if action.resolved_by is None:
+        raise errors.limit_was_raised()
     if not _is_same(_with_defaults(action.resolution), _with_defaults(resolution)):
-        raise errors.answered_differently(_who(action))
+        raise errors.answered_differently(_who(action.resolved_by))
 
 
-def _who(action: ActionBody) -> str:
-    caller = action.resolved_by
-    if caller is None:
-        return "someone else"
+def _who(caller: Caller) -> str:
     credential = "a session token" if caller.type == "session_token" else "an API key"
     label = "" if caller.label is None else f" “{caller.label}”"
     return f"{caller.display_name or 'someone'} with {credential}{label}"

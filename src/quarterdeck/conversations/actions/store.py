@@ -112,6 +112,18 @@ WHERE session_id = ANY (%s) AND state = 'open' AND expires_at <= now()
 RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
           resolved_by, resolution, workspace_id
 """
+_LOCK_LIFTED = """
+SELECT lifted.session_id FROM (
+    SELECT DISTINCT first.session_id FROM (SELECT l.session_id FROM lifted_actions() l LIMIT %s) AS first
+    OFFSET 0
+) AS lifted WHERE pg_try_advisory_xact_lock(session_lock(lifted.session_id))
+"""
+_RELEASE = """
+UPDATE actions SET state = 'resolved', resolved_at = clock_timestamp(), resolution = '{"decision": "raise"}'
+WHERE id IN (SELECT l.id FROM lifted_actions() l WHERE l.session_id = ANY (%s)) AND state = 'open'
+RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
+          resolved_by, resolution, workspace_id
+"""
 _OF_CALL = """
 SELECT kind, state, call_id, attempt, resolution FROM actions
 WHERE run_id = %s AND step = %s AND call_id = %s ORDER BY id
@@ -211,9 +223,19 @@ async def lock_due_sessions(connection: Connection, batch: int) -> list[UUID]:
 
 async def expire(connection: Connection, session_ids: Sequence[UUID]) -> list[tuple[UUID, ActionBody]]:
     """The actions that expired, oldest first, each with its workspace."""
-    rows = await (await connection.execute(_EXPIRE, (list(session_ids),))).fetchall()
-    expired = [(row[-1], _body(row[:-1])) for row in rows]
-    return sorted(expired, key=lambda one: one[1].id)
+    return _closed(await (await connection.execute(_EXPIRE, (list(session_ids),))).fetchall())
+
+
+async def lock_lifted_sessions(connection: Connection, batch: int) -> list[UUID]:
+    """Locks the sessions of the `batch` oldest actions whose limit no longer applies, except for those that are
+    locked."""
+    rows = await (await connection.execute(_LOCK_LIFTED, (batch,))).fetchall()
+    return [session_id for (session_id,) in rows]
+
+
+async def release(connection: Connection, session_ids: Sequence[UUID]) -> list[tuple[UUID, ActionBody]]:
+    """The actions that were closed because their limit no longer applies, oldest first, each with its workspace."""
+    return _closed(await (await connection.execute(_RELEASE, (list(session_ids),))).fetchall())
 
 
 async def of_call(connection: Connection, run_id: UUID, step: int, call_id: str) -> list[CallAction]:
@@ -232,8 +254,8 @@ async def cancel(connection: Connection, run_id: UUID) -> list[ActionBody]:
     return sorted(map(_body, rows), key=lambda action: action.id)
 
 
-async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
-    return (await connection.execute(_PURGE, (session_id, batch))).rowcount
+def _closed(rows: Sequence[tuple[Any, ...]]) -> list[tuple[UUID, ActionBody]]:
+    return sorted(((row[-1], _body(row[:-1])) for row in rows), key=lambda one: one[1].id)
 
 
 def _jsonb(value: object) -> Jsonb | None:

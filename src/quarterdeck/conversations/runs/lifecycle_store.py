@@ -88,10 +88,11 @@ _PROGRESS = """
 UPDATE runs SET barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
-# Sums of costs leave out steps whose price is unknown.
+# Sums of costs leave out steps whose price is unknown. The row of daily_usage is locked until the commit. A transaction
+# locks one of them, so there is no deadlock.
 _STEP = """
-WITH step (input_tokens, cached_tokens, output_tokens, cost_usd) AS (
-    SELECT %s::bigint, %s::bigint, %s::bigint, %s::numeric
+WITH step (input_tokens, cached_tokens, output_tokens, cost_usd, day) AS (
+    SELECT %s::bigint, %s::bigint, %s::bigint, %s::numeric, (clock_timestamp() AT TIME ZONE 'UTC')::date
 ), run AS (
     UPDATE runs r
     SET barren_attempts = 0, steps = r.steps + 1, input_tokens = r.input_tokens + step.input_tokens,
@@ -99,17 +100,27 @@ WITH step (input_tokens, cached_tokens, output_tokens, cost_usd) AS (
         cost_usd = coalesce(r.cost_usd + step.cost_usd, r.cost_usd, step.cost_usd), updated_at = clock_timestamp()
     FROM step WHERE r.id = %s AND r.attempt = %s AND r.state = 'running'
     RETURNING r.workspace_id, r.id, r.session_id, r.api_key_id
+), of_run AS (
+    INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
+                           output_tokens, cost_usd)
+    SELECT run.workspace_id, step.day, run.id, run.session_id, run.api_key_id, %s, step.input_tokens,
+           step.cached_tokens, step.output_tokens, step.cost_usd
+    FROM run CROSS JOIN step
+    ON CONFLICT (workspace_id, day, run_id) DO UPDATE SET
+        input_tokens = run_usage.input_tokens + excluded.input_tokens,
+        cached_tokens = run_usage.cached_tokens + excluded.cached_tokens,
+        output_tokens = run_usage.output_tokens + excluded.output_tokens,
+        cost_usd = coalesce(run_usage.cost_usd + excluded.cost_usd, run_usage.cost_usd, excluded.cost_usd)
 )
-INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
-                       output_tokens, cost_usd)
-SELECT run.workspace_id, (clock_timestamp() AT TIME ZONE 'UTC')::date, run.id, run.session_id, run.api_key_id, %s,
-       step.input_tokens, step.cached_tokens, step.output_tokens, step.cost_usd
+INSERT INTO daily_usage (workspace_id, day, shard, input_tokens, cached_tokens, output_tokens, cost_usd)
+SELECT run.workspace_id, step.day, get_byte(uuid_send(run.id), 15) & 15, step.input_tokens, step.cached_tokens,
+       step.output_tokens, step.cost_usd
 FROM run CROSS JOIN step
-ON CONFLICT (workspace_id, day, run_id) DO UPDATE SET
-    input_tokens = run_usage.input_tokens + excluded.input_tokens,
-    cached_tokens = run_usage.cached_tokens + excluded.cached_tokens,
-    output_tokens = run_usage.output_tokens + excluded.output_tokens,
-    cost_usd = coalesce(run_usage.cost_usd + excluded.cost_usd, run_usage.cost_usd, excluded.cost_usd)
+ON CONFLICT (workspace_id, day, shard) DO UPDATE SET
+    input_tokens = daily_usage.input_tokens + excluded.input_tokens,
+    cached_tokens = daily_usage.cached_tokens + excluded.cached_tokens,
+    output_tokens = daily_usage.output_tokens + excluded.output_tokens,
+    cost_usd = coalesce(daily_usage.cost_usd + excluded.cost_usd, daily_usage.cost_usd, excluded.cost_usd)
 """
 _WAIT = """
 UPDATE runs

@@ -53,7 +53,7 @@ CREATE TABLE actions (
     reason text NOT NULL,
     expires_at timestamptz NOT NULL,
     resolved_at timestamptz,
-    -- The caller that answered. NULL: nobody did.
+    -- The caller that answered. NULL: nobody did. With the state `resolved`: the limit of a budget no longer applied.
     resolved_by jsonb,
     resolution jsonb,
     CHECK ((state = 'open') = (resolved_at IS NULL)),
@@ -65,6 +65,8 @@ CREATE INDEX actions_of_session ON actions (session_id, state, kind, id);
 CREATE INDEX actions_of_run ON actions (run_id, step);
 CREATE INDEX actions_remembered ON actions (session_id, tool) WHERE resolution->>'remember' = 'session';
 CREATE INDEX actions_due ON actions (expires_at) WHERE state = 'open';
+-- To look for limits that were raised.
+CREATE INDEX actions_budget ON actions (id) WHERE state = 'open' AND kind = 'budget';
 
 ALTER TABLE sessions
     ADD COLUMN tool_policy jsonb NOT NULL DEFAULT '{}',
@@ -97,3 +99,16 @@ CREATE TABLE run_usage (
     cost_usd numeric,
     PRIMARY KEY (workspace_id, day, run_id)
 );
+
+-- The sum of run_usage for each workspace and day, for the daily limit, which is read before every step. In 16 rows by the
+-- last digit of the run's id, so that workers seldom wait for each other.
+CREATE TABLE daily_usage (
+    workspace_id uuid NOT NULL,
+    day date NOT NULL,
+    shard smallint NOT NULL CHECK (shard BETWEEN 0 AND 15),
+    input_tokens bigint NOT NULL,
+    cached_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL,
+    cost_usd numeric,
+    PRIMARY KEY (workspace_id, day, shard)
+) WITH (fillfactor = 50);
