@@ -1,6 +1,7 @@
 """`qd actions`, `qd usage`, and the options of sessions and tokens for tools and limits."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,16 @@ async def opened(world: World, session_id: str, text: str) -> dict[str, Any]:
     return found[0]
 
 
+async def has_waited_two_days(world: World, run_id: str) -> None:
+    """As if the answer to the run had come two days later."""
+    query = """
+        UPDATE runs SET started_at = started_at - interval '2 days', waited_seconds = waited_seconds + 2 * 86400
+        WHERE id = %s
+    """
+    async with await world.connect() as connection:
+        await connection.execute(query, (run_id,))
+
+
 async def test_listing_and_answering(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
     (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
@@ -38,7 +49,7 @@ async def test_listing_and_answering(tmp_path: Path, server: Server, world: Worl
     with working(server.database_url, server.data_dir):
         action = await opened(world, session_id, "note: buy milk")
         listed = person.done("actions", "list", "--session", "Weather report", "--kind", "approval")
-        for part in (action["id"], "Weather report", "add_note", '{"text":"buy milk"}', "in 6d"):
+        for part in (action["id"], session_id, "add_note", '{"text":"buy milk"}', "in 6d"):
             assert part in listed
         assert person.json("actions", "list", "--kind", "budget")["items"] == []
         shown = person.done("sessions", "show", session_id)
@@ -52,7 +63,13 @@ async def test_listing_and_answering(tmp_path: Path, server: Server, world: Worl
         changed = resolve(action, "--allow", "--arguments", '{"text": "buy tea"}', "--remember")
         assert changed.startswith("Allowed for this session by ")
         assert 'with {"text":"buy tea"}' in changed
-        await ended(world, action["run_id"])
+        run = await ended(world, action["run_id"])
+        # The time that it waited is not part of its duration.
+        assert run["waited_seconds"] > 0
+        await has_waited_two_days(world, action["run_id"])
+        shown = person.done("runs", "show", action["run_id"])
+        assert re.search(r"^duration +\d+\.\ds$", shown, re.MULTILINE)
+        assert re.search(r"^waited +48h 0m$", shown, re.MULTILINE)
         # The same answer again, and another one.
         resolve(action, "--allow", "--arguments", '{"text": "buy tea"}', "--remember")
         assert person.refused("actions", "resolve", action["id"], "--deny")[0] == 5
@@ -100,6 +117,7 @@ async def opened_budget(world: World, session_id: str) -> dict[str, Any]:
         (("--deny", "--remember"), "--remember cannot be used with --deny"),
         (("--result", "x", "--max-tokens", "3"), "--max-tokens cannot be used with --result"),
         (("--retry", "--result", "x"), "--result cannot be used with --retry"),
+        (("--raise", "--max-cost-usd", "inf"), "'inf' is not an amount in US dollars"),
         (("--raise",), "Use --max-tokens or --max-cost-usd"),
         (("--allow", "--arguments", "[1]"), "not a JSON object"),
         (("--error",), "No answer given."),

@@ -553,6 +553,19 @@ def test_keys_answer_the_oldest_open_action(chat: Conversation, log: Log) -> Non
         with pytest.raises(InvalidAnswer):
             prompt.typed(wrong)
     assert prompt.typed("8_000") == {"decision": "raise", "max_tokens": 8000}
+    log("action.resolved", action_id="C", kind="budget", state="expired")
+    log("action.required", action_id="D", kind="budget", reached=BUDGET | {"limit": "max_cost_usd", "used": 0.5})
+    assert prompt.choose("r") is not None
+    for wrong in ("inf", "-inf", "nan"):
+        with pytest.raises(InvalidAnswer, match="finite"):
+            prompt.typed(wrong)
+    assert prompt.typed("$2.50") == {"decision": "raise", "max_cost_usd": 2.5}
+    log("action.resolved", action_id="D", kind="budget", state="expired")
+    log("action.required", action_id="E", kind="tool_result", **CALL)
+    for key, more in (("r", {}), ("x", {"is_error": True})):
+        assert prompt.choose(key) is not None
+        assert prompt.typed('{"rain": 1}') == {"result": {"rain": 1}} | more
+        assert prompt.typed("no { JSON") == {"result": "no { JSON"} | more
     log("run.cancelled", discarded_input_ids=[])
     assert len(chat.actions) == 0
 

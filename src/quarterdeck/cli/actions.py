@@ -13,8 +13,8 @@ from quarterdeck.cli import completion, find
 from quarterdeck.cli.arguments import ActionId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import UsageError
-from quarterdeck.cli.options import AsJson, Limit, Profile, json_object, text
-from quarterdeck.cli.output import cell, date_text, print_facts, print_json, print_list, read_input, say
+from quarterdeck.cli.options import AsJson, Limit, Profile, json_object, text, usd
+from quarterdeck.cli.output import date_text, print_facts, print_json, print_list, read_input, say
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
@@ -69,12 +69,11 @@ def list_(
     }
     with open_client(profile) as client:
         session_id = None if session is None else find.session_id(client, session)
-        titles = Titles(client)
         print_list(
             client.iter_actions(session_id=session_id, page_size=min(limit, 200), **filters),
             limit,
             ("ID", "AGE", "SESSION", "KIND", "STATE", "TOOL", "ARGUMENTS", "EXPIRES"),
-            lambda action: _row(action, titles),
+            _row,
             as_json=as_json,
             empty="Nothing is waiting for an answer." if state is State.OPEN else "No actions.",
         )
@@ -87,7 +86,7 @@ def show(action: ActionId, profile: Profile = None, as_json: AsJson = False) -> 
 
     with open_client(profile) as client:
         found = find.action(client, action)
-        session = Titles(client).of(found.session_id)
+        title = _title(client, found.session_id)
     if as_json:
         print_json(found)
         return
@@ -95,7 +94,7 @@ def show(action: ActionId, profile: Profile = None, as_json: AsJson = False) -> 
     print_facts(
         [
             ("action", str(found.id)),
-            ("session", f"{found.session_id} {session}".rstrip()),
+            ("session", f"{found.session_id} {title}".rstrip()),
             ("run", str(found.run_id)),
             ("kind", found.kind.value),
             ("state", found.state.value),
@@ -170,14 +169,14 @@ def resolve(
         int | None, typer.Option(min=1, metavar="COUNT", help="With --raise: the new limit of tokens.")
     ] = None,
     max_cost_usd: Annotated[
-        float | None, typer.Option(metavar="USD", help="With --raise: the new limit of cost.")
+        float | None, typer.Option(parser=usd, metavar="USD", help="With --raise: the new limit of cost.")
     ] = None,
     result: Annotated[
         str | None,
         typer.Option(
             parser=text,
             metavar="RESULT",
-            help="Result of the tool: JSON, or text if it is no valid JSON. Use - to read it from stdin.",
+            help="Result of the tool: JSON, or text if it is not valid JSON. Use - to read it from stdin.",
         ),
     ] = None,
     error: Annotated[bool, typer.Option("--error", help="With --result: the call failed.")] = False,
@@ -251,26 +250,17 @@ def _or_unset(given: Any) -> Any:
     return UNSET if given is None else given
 
 
-class Titles:
-    """Titles of sessions, each fetched once."""
+def _title(client: "Client", session_id: UUID) -> str:
+    from quarterdeck.client import NotFound
 
-    def __init__(self, client: "Client") -> None:
-        self._client = client
-        self._found: dict[UUID, str] = {}
-
-    def of(self, session_id: UUID) -> str:
-        from quarterdeck.client import NotFound
-
-        if session_id not in self._found:
-            try:
-                self._found[session_id] = self._client.get_session(session_id).title or ""
-            except NotFound:
-                # Deleted meanwhile.
-                self._found[session_id] = ""
-        return self._found[session_id]
+    try:
+        return client.get_session(session_id).title or ""
+    except NotFound:
+        # Deleted meanwhile.
+        return ""
 
 
-def _row(action: "ActionBody", titles: Titles) -> list[str]:
+def _row(action: "ActionBody") -> list[str]:
     from quarterdeck.cli.action_text import fields_of, subject
 
     now = datetime.now(UTC)
@@ -279,7 +269,7 @@ def _row(action: "ActionBody", titles: Titles) -> list[str]:
     return [
         str(action.id),
         _span(now - action.created_at),
-        cell(titles.of(action.session_id)) or str(action.session_id),
+        str(action.session_id),
         action.kind.value,
         action.state.value,
         action.tool or "",

@@ -1,5 +1,6 @@
 """Actions in a chat: those that are open, and how the user answers them by single keys. No I/O."""
 
+import math
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
@@ -100,7 +101,7 @@ CHOICES: dict[str, tuple[Choice, ...]] = {
 HINTS = {
     Field.DENIAL: "Message to the model, or nothing. Enter denies, Esc goes back.",
     Field.ARGUMENTS: "Arguments as JSON. Enter allows the call with them, Esc goes back.",
-    Field.RESULT: "Result of the tool, as text or JSON. Enter sends it, Esc goes back.",
+    Field.RESULT: "Result of the tool: JSON, or text if it is not valid JSON. Enter sends it, Esc goes back.",
     Field.ERROR: "Why the tool failed. Enter sends it, Esc goes back.",
     Field.LIMIT: "New limit. Enter raises it, Esc goes back.",
     Field.INPUT: "Message to the agent. Enter sends it, Esc goes back.",
@@ -162,7 +163,7 @@ class AnswerPrompt:
             case Field.LIMIT:
                 return {"decision": Decision.RAISE} | _limit(text, current.get("reached") or {})
             case Field.ERROR:
-                return {"result": text, "is_error": True}
+                return {"result": result_value(text), "is_error": True}
             case _:
                 return {"result": result_value(text)}
 
@@ -181,6 +182,8 @@ def _limit(text: str, reached: Data) -> dict[str, Any]:
         value = float(plain) if name == "max_cost_usd" else int(plain)
     except ValueError:
         raise InvalidAnswer(f"{text.strip()!r} is not a number.") from None
+    if not math.isfinite(value):
+        raise InvalidAnswer("The new limit must be a finite number.")
     if not value > float(reached.get("used") or 0):
         raise InvalidAnswer(f"The new limit must be above what is used: {reached.get('used')}.")
     return {name: value}

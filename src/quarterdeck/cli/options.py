@@ -106,11 +106,11 @@ def count(text: str) -> int:
 
 def usd(text: str) -> float:
     try:
-        found = float(text)
+        found = float(text.removeprefix("$"))
     except ValueError:
         found = 0.0
     if not 0 < found <= _MAX_USD:
-        raise typer.BadParameter(f"{text!r} is not an amount such as 20 or 0.50")
+        raise typer.BadParameter(f"{text!r} is not an amount in US dollars, such as 2.50")
     return found
 
 

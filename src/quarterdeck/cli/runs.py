@@ -77,6 +77,7 @@ def show(run_id: RunId, session: SessionOfRun = None, profile: Profile = None, a
             ("started", date_text(run.started_at) or None),
             ("finished", date_text(run.finished_at) or None),
             ("duration", duration_text(run) or None),
+            ("waited", seconds_text(run.waited_seconds) if run.waited_seconds else None),
         ]
     )
 
@@ -146,10 +147,14 @@ def waiting_text(client: "Client", runs: "Sequence[RunBody]") -> str | None:
 
 
 def duration_text(run: "RunBody") -> str:
-    """From start to end, or until now. Empty if the run has not started."""
+    """From start to end, or until now, without the time that it waited for answers. Empty if it has not started."""
     if run.started_at is None:
         return ""
-    seconds = ((run.finished_at or datetime.now(UTC)) - run.started_at).total_seconds()
+    seconds = ((run.finished_at or datetime.now(UTC)) - run.started_at).total_seconds() - run.waited_seconds
+    return seconds_text(seconds)
+
+
+def seconds_text(seconds: float) -> str:
     if seconds < 60:
         return f"{max(0.0, seconds):.1f}s"
     minutes, rest = divmod(int(seconds), 60)

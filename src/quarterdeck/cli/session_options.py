@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from quarterdeck.cli.exit_codes import UsageError
-from quarterdeck.cli.options import file_name
+from quarterdeck.cli.options import file_name, usd
 
 if TYPE_CHECKING:
     from quarterdeck.client.models import Limits, SessionBody, ToolRule, ToolSpec
@@ -20,17 +20,6 @@ def _rule(given: str) -> tuple[str, str]:
     if not equals or not tool or rule not in _RULES:
         raise typer.BadParameter(f"{given!r} is not TOOL=allow, TOOL=ask or TOOL=deny")
     return tool, rule
-
-
-def _cost(given: str) -> float:
-    try:
-        found = float(given.removeprefix("$"))
-    except ValueError:
-        found = 0.0
-    # NaN is not above 0.
-    if not found > 0 or found > 1e9:
-        raise typer.BadParameter(f"{given!r} is not an amount in US dollars, such as 2.50")
-    return found
 
 
 def _tokens(given: str) -> int:
@@ -59,14 +48,14 @@ ToolsFile = Annotated[
 ]
 MaxCost = Annotated[
     float | None,
-    typer.Option("--max-cost-usd", parser=_cost, metavar="USD", help="Most that one run may cost."),
+    typer.Option("--max-cost-usd", parser=usd, metavar="USD", help="Most that one run may cost."),
 ]
 MaxTokens = Annotated[
     int | None, typer.Option("--max-tokens", parser=_tokens, metavar="COUNT", help="Most tokens of one run.")
 ]
 SessionMaxCost = Annotated[
     float | None,
-    typer.Option("--session-max-cost-usd", parser=_cost, metavar="USD", help="Most that the session may cost."),
+    typer.Option("--session-max-cost-usd", parser=usd, metavar="USD", help="Most that the session may cost."),
 ]
 SessionMaxTokens = Annotated[
     int | None,

@@ -261,7 +261,8 @@ class Methods(Connection):
         """Change or archive a session.
 
         Changes only the given fields. tool_policy and limits apply at once; the active run keeps the rest as it was at
-        its start. An archived session answers input with 409; inputs that it has accepted are still processed.
+        its start. Runs that wait at a limit continue soon after it was raised or removed. An archived session answers
+        input with 409; inputs that it has accepted are still processed.
         """
         return self._call(
             CHANGE_SESSION,

@@ -226,6 +226,8 @@ class RunBody(Struct, frozen=True, kw_only=True):
     usage: Usage
     waiting_for: list[UUID]
     """The open actions of the run."""
+    waited_seconds: float
+    """How long it has waited for answers to its actions in total."""
     failure: str | None
     """Why the run failed. null: it did not."""
     created_at: datetime

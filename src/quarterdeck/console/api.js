@@ -63,7 +63,7 @@ export function newIdempotencyKey() {
 }
 
 /**
- * Sends a request and returns the JSON body. Retryable errors are retried up to `attempts` times.
+ * Sends a request and returns the JSON body of the response. A string as `body` is JSON already. Retryable errors are retried up to `attempts` times.
  * @param {string} method
  * @param {string} path
  * @param {{query?: object, body?: unknown, signal?: AbortSignal, key?: string, attempts?: number}} [options]
@@ -105,7 +105,7 @@ export async function send(method, url, options = {}) {
   if (whoami() !== null && tokenSessionId() === null) allHeaders["Service-Workspace"] = whoami().workspace_id;
   if (key) allHeaders["Idempotency-Key"] = key;
   if (body !== undefined) allHeaders["Content-Type"] = "application/json";
-  const text = body === undefined ? undefined : JSON.stringify(body);
+  const text = typeof body === "string" ? body : JSON.stringify(body);
   let response;
   try {
     response = await fetch(url, { method, headers: allHeaders, body: text, signal, cache: "no-store", redirect: "error" });

@@ -28,7 +28,7 @@ function openCard(action, onAnswer) {
   const errorPlace = el("div", {});
   let isSending = false;
 
-  /** `body()` builds the answer and throws if a field is invalid. The buttons stay enabled, so that they keep the focus. */
+  /** `body()` builds the answer, as an object or encoded, and throws if a field is invalid. The buttons stay enabled, so that they keep the focus. */
   async function send(body) {
     if (isSending) return;
     isSending = true;

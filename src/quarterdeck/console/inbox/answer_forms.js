@@ -43,29 +43,28 @@ function approval(action, send) {
 
 function toolResult(action, send) {
   const text = el("textarea", { class: "mono", rows: 3, spellcheck: "false" });
-  const answer = (more) => send(() => ({ result: text.value, ...more }));
+  const answer = (fields) => send(() => withResult(fields, text.value));
   return form(
     () => answer({}),
     jsonField("Arguments", action.arguments ?? {}).node,
-    field("Result", text, "Text or JSON that the agent reads as the result of the call."),
+    field("Result", text, "What the agent reads as the result of the call: JSON, or text if it is not valid JSON."),
     el("div", { class: "buttons" }, submit("Return result"), button("Return an error", () => answer({ is_error: true }))),
   );
 }
 
 function unknownOutcome(action, send) {
   const text = el("textarea", { class: "mono", rows: 2, spellcheck: "false" });
-  const result = () => optional("result", text.value.trim() === "" ? undefined : text.value);
-  const answer = (decision, more = {}) => send(() => ({ decision, ...more }));
+  const answer = (decision) => send(() => (text.value.trim() === "" ? { decision } : withResult({ decision }, text.value)));
   return form(
-    () => answer("done", result()),
+    () => answer("done"),
     jsonField("Arguments", action.arguments ?? {}).node,
-    field("Result", text, "Optional. What the agent reads as the result of the call."),
+    field("Result", text, "Optional. What the agent reads as the result of the call: JSON, or text if it is not valid JSON."),
     el(
       "div",
       { class: "buttons" },
       submit("It was done"),
-      button("It failed", () => answer("failed", result())),
-      button("Run again", () => answer("retry"), { title: "Carries out the call a second time" }),
+      button("It failed", () => answer("failed")),
+      button("Run again", () => send(() => ({ decision: "retry" })), { title: "Carries out the call a second time" }),
     ),
   );
 }
@@ -101,6 +100,21 @@ function roundUp(value) {
 
 function optional(name, value) {
   return value === undefined ? {} : { [name]: value };
+}
+
+/** The encoded answer. The same rule as in `qd actions resolve --result`. JSON is sent as typed: parsing it would round long numbers. */
+function withResult(fields, text) {
+  const members = Object.entries(fields).map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`);
+  return `{${[...members, `"result":${isJson(text) ? text : JSON.stringify(text)}`].join(",")}}`;
+}
+
+function isJson(text) {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function form(act, ...children) {

@@ -5,11 +5,15 @@ import { can, tokenSessionId, whoami } from "../credential.js";
 import { el } from "../dom.js";
 
 const REFRESH_MS = 10_000;
+// If the requests are so large that a page holds only some of them.
+const REFRESH_LARGE_MS = 60_000;
 // After an event of a session: several requests can be opened or answered at once.
 const SOON_MS = 300;
 const MAX_COUNT = 99;
 
 let ids = [];
+/** There are more open requests than `ids`. */
+let hasMore = false;
 /** The workspace of `ids`. */
 let workspaceId = null;
 let timer = null;
@@ -19,7 +23,7 @@ const listeners = new Set();
 /** The badge of the Inbox in the navigation. Also starts the polling. */
 export function inboxBadge() {
   if (whoami().workspace_id !== workspaceId) {
-    [ids, workspaceId] = [[], whoami().workspace_id];
+    [ids, hasMore, workspaceId] = [[], false, whoami().workspace_id];
     schedule(0);
   }
   return fillBadge(el("span", { class: "count", "aria-live": "polite" }));
@@ -45,30 +49,31 @@ function schedule(ms) {
 }
 
 async function refresh() {
+  let nextMs = REFRESH_MS;
   if (isAllowed() && !document.hidden) {
     try {
-      // One more than can be shown, to know whether there are more.
       const askedFor = workspaceId;
-      const { items } = await get("/actions", { state: "open", limit: MAX_COUNT + 1 });
-      if (askedFor === workspaceId) update(items.map((action) => action.id));
+      const { items, next_cursor: next } = await get("/actions", { state: "open", limit: MAX_COUNT });
+      if (askedFor === workspaceId) update(items.map((action) => action.id), next !== null);
+      if (next !== null && items.length < MAX_COUNT) nextMs = REFRESH_LARGE_MS;
     } catch {
       // The count is only out of date; the next request tries again.
     }
   }
-  schedule(REFRESH_MS);
+  schedule(nextMs);
 }
 
-function update(newIds) {
-  if (newIds.join() === ids.join()) return;
-  ids = newIds;
+function update(newIds, newHasMore) {
+  if (newIds.join() === ids.join() && newHasMore === hasMore) return;
+  [ids, hasMore] = [newIds, newHasMore];
   for (const badge of document.querySelectorAll(".sidebar .count")) fillBadge(badge);
   for (const listener of listeners) listener();
 }
 
 function fillBadge(badge) {
-  const count = ids.length > MAX_COUNT ? `${MAX_COUNT}+` : String(ids.length);
+  const count = `${ids.length}${hasMore ? "+" : ""}`;
   badge.hidden = ids.length === 0;
-  badge.replaceChildren(...(ids.length === 0 ? [] : [count, el("span", { class: "visually-hidden" }, ids.length === 1 ? " open request" : " open requests")]));
+  badge.replaceChildren(...(ids.length === 0 ? [] : [count, el("span", { class: "visually-hidden" }, count === "1" ? " open request" : " open requests")]));
   return badge;
 }
 

@@ -2,7 +2,7 @@
 
 from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes
-from quarterdeck.conversations.actions import service
+from quarterdeck.conversations.actions import rules, service
 from quarterdeck.conversations.actions.model import (
     ActionBody,
     ActionFilter,
@@ -72,7 +72,7 @@ async def get_action(request: Request, access: Access) -> ActionBody:
     refusals=(
         Refusal(
             "may_not_raise",
-            errors.exceeds_caller("A session token cannot raise a limit. Use a key."),
+            rules.may_not_raise(),
             "A session token raises a limit, or a key without `key.manage` raises the daily limit of the workspace.",
             "Use a key, for the daily limit one with `key.manage`, or answer `stop`.",
         ),

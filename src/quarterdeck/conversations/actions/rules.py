@@ -52,12 +52,16 @@ def may_see_actions(principal: Principal) -> bool:
     return principal.session_id is None or principal.may_resolve
 
 
+def may_not_raise() -> ServiceError:
+    return errors.exceeds_caller("A session token cannot raise a limit. Use a key.")
+
+
 def check_may_raise(principal: Principal, action: ActionBody, answer: ResolveActionBody) -> None:
     """Those who hand out tokens and keys decide how much may be spent with them."""
     if action.reached is None or answer.decision is not Decision.RAISE:
         return
     if principal.session_id is not None:
-        raise errors.exceeds_caller("A session token cannot raise a limit. Use a key.")
+        raise may_not_raise()
     if action.reached.scope is LimitScope.DAY and not principal.may(Permission.KEY_MANAGE):
         raise errors.forbidden(Permission.KEY_MANAGE)
 

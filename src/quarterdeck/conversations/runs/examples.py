@@ -27,6 +27,7 @@ _RUN = RunBody(
     inputs_consumed=1,
     usage=Usage(1840, 1024, 212, 0.0041),
     waiting_for=[],
+    waited_seconds=0,
     failure=None,
     created_at=EVENING,
     started_at=EVENING,

@@ -153,6 +153,7 @@ WHERE id = %s OR id IN (
 _CANCEL = """
 UPDATE runs
 SET state = 'cancelled', parked = false, waiting_since = NULL, setup = NULL, finished_at = clock_timestamp(),
+    waited_seconds = waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0),
     updated_at = clock_timestamp()
 WHERE id = %s AND state IN ('pending', 'queued', 'running', 'waiting')
 RETURNING last_input, consumed_through

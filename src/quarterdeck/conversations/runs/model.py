@@ -123,6 +123,7 @@ class RunBody(Struct, frozen=True, kw_only=True):
     inputs_consumed: int
     usage: Usage
     waiting_for: Annotated[list[UUID], Meta(description="The open actions of the run.")]
+    waited_seconds: Annotated[float, Meta(description="How long it has waited for answers to its actions in total.")]
     failure: Annotated[str | None, Meta(description="Why the run failed. null: it did not.")]
     created_at: Moment
     started_at: Moment | None

@@ -16,7 +16,8 @@ SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_con
        output_tokens, cost_usd, failure, started_at, finished_at,
        CASE WHEN state = 'waiting'
             THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
-            ELSE '{}' END
+            ELSE '{}' END,
+       waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0)
 FROM runs WHERE workspace_id = %s AND id = %s
 """
 _NEWEST_FIRST = """
@@ -24,7 +25,8 @@ SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_con
        output_tokens, cost_usd, failure, started_at, finished_at,
        CASE WHEN state = 'waiting'
             THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
-            ELSE '{}' END
+            ELSE '{}' END,
+       waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0)
 FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id DESC, id DESC LIMIT %s
 """
 _OLDEST_FIRST = """
@@ -32,7 +34,8 @@ SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_con
        output_tokens, cost_usd, failure, started_at, finished_at,
        CASE WHEN state = 'waiting'
             THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
-            ELSE '{}' END
+            ELSE '{}' END,
+       waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0)
 FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id, id LIMIT %s
 """
 
@@ -79,7 +82,7 @@ async def page(
 
 def _body(row: tuple[Any, ...]) -> RunBody:
     run_id, session_id, state, model, attempts, steps, accepted, consumed = row[:8]
-    tokens_in, tokens_cached, tokens_out, cost_usd, failure, start, end, waiting_for = row[8:]
+    tokens_in, tokens_cached, tokens_out, cost_usd, failure, start, end, waiting_for, waited = row[8:]
     return RunBody(
         id=run_id,
         session_id=session_id,
@@ -91,6 +94,7 @@ def _body(row: tuple[Any, ...]) -> RunBody:
         inputs_consumed=consumed,
         usage=Usage(tokens_in, tokens_cached, tokens_out, None if cost_usd is None else float(cost_usd)),
         waiting_for=waiting_for,
+        waited_seconds=waited,
         failure=failure,
         created_at=created_at(run_id),
         started_at=start,

@@ -136,7 +136,8 @@ async def get_session(request: Request, access: Access, models: ModelCatalog) ->
 @operation(
     summary="Change or archive a session",
     description="Changes only the given fields. tool_policy and limits apply at once; the active run keeps the rest as "
-    "it was at its start. An archived session answers input with 409; inputs that it has accepted are still processed.",
+    "it was at its start. Runs that wait at a limit continue soon after it was raised or removed. An archived session "
+    "answers input with 409; inputs that it has accepted are still processed.",
     permission=Permission.SESSION_MANAGE,
     payload=ChangeSessionBody,
     success_type=SessionBody,
