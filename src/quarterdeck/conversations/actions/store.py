@@ -254,6 +254,10 @@ async def cancel(connection: Connection, run_id: UUID) -> list[ActionBody]:
     return sorted(map(_body, rows), key=lambda action: action.id)
 
 
+async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
+    return (await connection.execute(_PURGE, (session_id, batch))).rowcount
+
+
 def _closed(rows: Sequence[tuple[Any, ...]]) -> list[tuple[UUID, ActionBody]]:
     return sorted(((row[-1], _body(row[:-1])) for row in rows), key=lambda one: one[1].id)
 
