@@ -14,6 +14,7 @@ from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.conversations.runs.recovery import recover
 from quarterdeck.core.actors import Permission
+from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Database
 from tests.fault.stand_in import Brake
@@ -55,7 +56,9 @@ class Runs:
 
     async def states(self) -> dict[str, str]:
         """Of those that have not failed, succeeded or been cancelled."""
-        runs = (await self.world.get(f"/v1/sessions/{self.session_id}/runs?order=asc")).json()["items"]
+        answer = await self.world.get(f"/v1/sessions/{self.session_id}/runs?order=asc")
+        assert answer.status_code == 200, answer.text
+        runs = answer.json()["items"]
         states = {run["id"]: run["state"] for run in runs if run["finished_at"] is None}
         active = [run_id for run_id, state in states.items() if state != "pending"]
         jobs = await self.world.fetch(_JOBS, self.session_id)
@@ -181,7 +184,7 @@ async def test_a_successor_added_by_the_previous_release_finds_its_inputs(runs: 
     await runs.send("one more", outcome="steered")
     await lifecycle.fail(runs.database, lease, "told to fail")
     [successor] = (await runs.states()).keys() - {second}
-    old_run = uuid4()
+    old_run = new_id()
     await runs.take_job(successor)
     await runs.world.execute("DELETE FROM runs WHERE id = %s", successor)
     await runs.world.execute(
