@@ -25,7 +25,8 @@ def skill_md(name: str = "greeting", description: str = "Says hello.", body: str
 
 async def test_from_an_empty_folder_and_back(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
-    assert person.done("skills", "init", "greeting") == "wrote greeting/SKILL.md\n"
+    made = person.done("skills", "init", "greeting", "--description", "Says hello.")
+    assert made == "wrote greeting/SKILL.md\n"
     linted = person.qd("skills", "lint", "greeting")
     assert (linted.returncode, linted.stderr) == (0, "")
     assert linted.stdout.startswith("greeting: OK: 1 file, ")
