@@ -52,11 +52,13 @@ class ReachedLimit(Struct, frozen=True):
 
     scope: LimitScope
     limit: Literal["max_cost_usd", "max_tokens"]
-    maximum: float
-    used: float
+    # Tokens are whole numbers.
+    maximum: int | float
+    used: int | float
 
 
-class ResolveActionBody(Struct, frozen=True, omit_defaults=True):
+# Unknown fields are errors: with misspelled `arguments`, the call would be carried out unchanged.
+class ResolveActionBody(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The answer. Which fields belong to it depends on the kind of the action."""
 
     decision: Annotated[
@@ -66,7 +68,7 @@ class ResolveActionBody(Struct, frozen=True, omit_defaults=True):
             "`stop`. tool_result: none."
         ),
     ] = UNSET
-    message: Annotated[Text | UnsetType, Meta(description="approval: told to the model with a denial.")] = UNSET
+    message: Annotated[Text | UnsetType, Meta(description="approval: told to the model with `deny`.")] = UNSET
     arguments: Annotated[
         dict[str, Any] | UnsetType, Meta(description="approval: replaces the arguments of the model.")
     ] = UNSET
