@@ -343,8 +343,7 @@ def _set_answer(case: Case[Any]) -> None:
         answer = msgspec.convert(case.body, ResolveActionBody)
     except msgspec.ValidationError:
         return
-    body: dict[str, Any] = {"decision": "allow"} | ({} if answer.message is UNSET else {"message": answer.message})
-    case.body = body
+    case.body = {"decision": "allow"} if answer.message is UNSET else {"decision": "deny", "message": answer.message}
 
 
 def _set_client_tools(case: Case[Any]) -> None:
@@ -363,12 +362,16 @@ def _set_client_tools(case: Case[Any]) -> None:
 
 
 def _set_days(case: Case[Any]) -> None:
-    """Others than these are rightly refused if they are too far apart, or in the wrong order."""
+    """Others than these are rightly refused if they are in the wrong order."""
     today = datetime.now(UTC).date()
     for name, day in (("from", today - timedelta(days=9)), ("to", today)):
         given = case.query.get(name)
-        if case.operation.path == "/v1/usage" and isinstance(given, str) and _DAY.fullmatch(given):
+        if case.operation.path == "/v1/usage" and isinstance(given, str) and _is_day(given):
             case.query[name] = day.isoformat()
+
+
+def _is_day(text: str) -> bool:
+    return (_DAY.fullmatch(text) or _MOMENT.fullmatch(text)) is not None
 
 
 def _is_skill(value: Any) -> bool:

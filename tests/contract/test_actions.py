@@ -88,6 +88,9 @@ async def test_an_answer_resolves_the_action_and_continues_the_run(
         (APPROVAL, {}, "decision is required"),
         (APPROVAL, {"decision": "retry"}, "does not belong"),
         (APPROVAL, {"decision": "allow", "result": "x"}, "result does not belong"),
+        (APPROVAL, {"decision": "yes"}, "Allowed: allow, deny, retry, done, failed, raise, stop"),
+        (APPROVAL, {"decision": "allow", "argument": {}}, "unknown field `argument`"),
+        (APPROVAL, {"decision": "allow", "message": "hi"}, "message belongs to deny only"),
         (APPROVAL, {"decision": "deny", "remember": "session"}, "remember belongs to allow only"),
         (APPROVAL, {"decision": "deny", "arguments": {}}, "arguments belongs to allow only"),
         (APPROVAL, {"decision": "allow", "remember": "forever"}, "Invalid"),
@@ -250,7 +253,7 @@ async def test_a_session_token_needs_may_resolve(world: World) -> None:
             await resolve(world, hidden, {"decision": "allow"}, key=key),
         ):
             assert (error_of(answer), answer.content) == (NOT_FOUND, absent.content)
-    assert error_of(await world.get("/v1/actions", key=without)) == NOT_FOUND
+    assert (await world.get("/v1/actions", key=without)).content == absent.content
     assert await listed(world, key=token) == [action_id]
     assert await listed(world, f"?session_id={session_id}", key=token) == [action_id]
     assert await listed(world, f"?session_id={other_session}", key=token) == []
@@ -286,6 +289,7 @@ async def test_a_limit_is_raised_above_what_was_used(world: World) -> None:
     session_id = (await world.post("/v1/sessions", {"limits": {"session": {"max_tokens": 100}}})).json()["id"]
     _, run_id, (action_id,) = await waiting_run(world, budget(LimitScope.SESSION), session_id=session_id)
     await world.execute("UPDATE runs SET input_tokens = 1234000, output_tokens = 567 WHERE id = %s", run_id)
+    assert '"maximum":100,"used":120}' in (await world.get(f"/v1/actions/{action_id}")).text, "whole numbers"
     refused = await resolve(world, action_id, {"decision": "raise", "max_tokens": 1_234_567})
     assert error_of(refused) == INVALID
     assert "used: 1,234,567 tokens." in refused.json()["error"]["message"]

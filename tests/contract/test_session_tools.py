@@ -54,10 +54,17 @@ async def test_fields_are_stored_changed_as_a_whole_and_copied_by_a_fork(world: 
         assert (await world.get(path)).json() == after
         entry = (await world.get("/v1/audit-events?limit=1")).json()["items"][0]
         assert (entry["action"], entry["detail"]) == ("change_session", {"fields": [name]})
-    assert after["limits"] == {"run": NO_LIMIT, "session": {"max_cost_usd": 2, "max_tokens": None}}
+    assert after["limits"] == {
+        "run": {"max_cost_usd": 0.5, "max_tokens": None},
+        "session": {"max_cost_usd": 2, "max_tokens": None},
+    }
+    more = (await world.patch(path, {"limits": {"session": {"max_tokens": 7}}})).json()["limits"]
+    assert more == after["limits"] | {"session": {"max_cost_usd": 2, "max_tokens": 7}}
     outdated = await world.patch(path, {"limits": {}}, headers={"If-Match": '"1"'})
     assert error_of(outdated) == (412, "precondition_failed")
-    cleared = await world.patch(path, {"tool_policy": {}, "client_tools": [], "limits": {}})
+    cleared = await world.patch(
+        path, {"tool_policy": {}, "client_tools": [], "limits": {"run": NO_LIMIT, "session": NO_LIMIT}}
+    )
     assert shown(cleared.json()) == DEFAULTS
 
 
@@ -92,8 +99,11 @@ def nested(levels: int) -> dict[str, Any]:
         (tool(parameters=[]), "client_tools[0].parameters"),
         ({"client_tools": [WEATHER | {"name": f"t{number}"} for number in range(101)]}, "client_tools"),
         ({"client_tools": None}, "client_tools"),
-        *(({"tool_policy": {name: "ask"}}, "tool_policy") for name in ("", "a*b", "**", "a b", "x\n", "x" * 129)),
-        ({"tool_policy": {"add_note": "maybe"}}, "tool_policy"),
+        *(
+            ({"tool_policy": {name: "ask"}}, "`$.tool_policy`. A key is: The name of a tool")
+            for name in ("", "a*b", "**", "a b", "x\n", "x" * 129)
+        ),
+        ({"tool_policy": {"a": "ask", "b": "maybe"}}, "`$.tool_policy.b`. Allowed: allow, ask, deny"),
         ({"tool_policy": {f"t{number}": "ask" for number in range(201)}}, "tool_policy"),
         *(
             ({"limits": {scope: {name: value}}}, f"limits.{scope}.{name}")
@@ -101,6 +111,8 @@ def nested(levels: int) -> dict[str, Any]:
             for name, value in (("max_cost_usd", 0), ("max_cost_usd", "1"), ("max_tokens", 0), ("max_tokens", 1.5))
         ),
         ({"limits": None}, "limits"),
+        ({"limits": {"day": {}}}, "unknown field `day` - at `$.limits`"),
+        ({"limits": {"run": {"max_token": 1}}}, "unknown field `max_token` - at `$.limits.run`"),
     ],
 )
 async def test_bad_fields_are_400_and_change_nothing(world: World, body: dict[str, Any], message: str) -> None:

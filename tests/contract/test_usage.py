@@ -71,8 +71,6 @@ async def test_usage_in_every_group(world: World) -> None:
     assert (long["since"], long["until"]) == ("2025-01-01", "2026-01-02"), "366 days"
     for empty in (
         "?from=2026-03-02&to=2026-03-02",
-        "?from=2026-03-02&to=2025-03-02",
-        "?from=9999-12-31",
         "?to=0001-01-01",
     ):
         assert (await usage(world, empty))["items"] == []
@@ -99,6 +97,8 @@ async def test_too_many_rows_shorten_the_period(world: World) -> None:
         "?from=yesterday",
         "?to=9999-12-31T23:59:59Z",
         "?from=0001-01-01T00:00:00%2B14:00",
+        "?from=2026-03-02&to=2026-03-01",
+        "?from=9999-12-31",
     ],
 )
 async def test_wrong_days_are_refused(world: World, query: str) -> None:

@@ -54,12 +54,23 @@ async def test_limits_of_a_workspace(world: World) -> None:
     assert (await world.patch("/v1/workspace", {})).json() == changed.json()
     stale = await world.patch("/v1/workspace", {"limits": {}}, headers={"If-Match": before.headers["etag"]})
     assert error_of(stale) == (412, "precondition_failed")
-    removed = await world.patch("/v1/workspace", {"limits": {"day": {"max_tokens": 5}}})
+    assert (await world.patch("/v1/workspace", {"limits": {"day": {}}})).json() == changed.json()
+    lowered = await world.patch("/v1/workspace", {"limits": {"day": {"max_tokens": 5}}})
+    assert lowered.json()["limits"] == {"day": {"max_cost_usd": 20.25, "max_tokens": 5}}
+    removed = await world.patch("/v1/workspace", {"limits": {"day": {"max_cost_usd": None}}})
     assert removed.json()["limits"] == {"day": {"max_cost_usd": None, "max_tokens": 5}}
     events = (await world.get("/v1/audit-events?action=change_workspace&order=asc")).json()["items"]
-    assert [event["detail"] for event in events] == [{"limits": limits}, {"limits": removed.json()["limits"]}]
-    assert [event["object_name"] for event in events] == ["Test", "Test"]
-    for wrong in ({"day": {"max_cost_usd": 0}}, {"day": {"max_tokens": 0}}, {"day": {"max_tokens": 1.5}}, None):
+    steps = (changed, lowered, removed)
+    assert [event["detail"] for event in events] == [{"limits": one.json()["limits"]} for one in steps]
+    assert {event["object_name"] for event in events} == {"Test"}
+    wrong_days: tuple[dict[str, Any], ...] = (
+        {"max_cost_usd": 0},
+        {"max_tokens": 0},
+        {"max_tokens": 1.5},
+        {"tokens": 1},
+    )
+    wrong: dict[str, Any] | None
+    for wrong in (*({"day": day} for day in wrong_days), {"week": {}}, None):
         assert error_of(await world.patch("/v1/workspace", {"limits": wrong}))[0] == 400
 
 

@@ -28,7 +28,7 @@ def worker(server: Server) -> Iterator[Worker]:
         yield worker
 
 
-CHANGED = 'Carried out with changed arguments: {"text":"y"}\n\n'
+CHANGED = 'Called with changed arguments: {"text":"y"}\n\n'
 
 
 @pytest.mark.parametrize(

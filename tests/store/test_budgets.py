@@ -71,6 +71,7 @@ class Budget:
         if found is None:
             return None
         reached, stopped = found
+        assert isinstance(reached.used, int if reached.limit == TOKENS else float)
         assert stopped is None
         return reached.scope, reached.limit, reached.maximum, reached.used
 

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from quarterdeck.agents.context import CUT
 from quarterdeck.agents.demo import DemoModel
 from quarterdeck.agents.model import (
     MALFORMED_ARGUMENTS,
@@ -192,3 +193,11 @@ def test_demo_and_api_need_no_provider_library() -> None:
         "print([name for name in ('pydantic_ai', 'openai', 'anthropic', 'httpx2') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "[]"
+
+
+async def test_calls_of_a_cut_input_are_not_made() -> None:
+    turn = (await step([UserTurn(f'call: add_note {{"text": "a{CUT}b"}}')])).turn
+    assert (turn.text, turn.tool_calls) == (
+        "Demo model: an input with calls did not fit into my context. I call nothing.",
+        [],
+    )

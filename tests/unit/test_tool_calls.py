@@ -72,7 +72,7 @@ def brief(step: NextStep) -> str:
 
 
 POLICY_DENIES = "Denied: the policy of this session does not allow this tool."
-ORIGINAL, CHANGED = "carry out {'a': 1}", "carry out {'b': 2} (Carried out with changed arguments: {\"b\":2})"
+ORIGINAL, CHANGED = "carry out {'a': 1}", "carry out {'b': 2} (Called with changed arguments: {\"b\":2})"
 LOST = "The outcome of this call is unknown: the worker that carried it out was lost. It may have taken effect."
 
 
@@ -122,7 +122,7 @@ def test_a_call_that_has_not_started(
         (
             ASK,
             (EDITED, action(TOOL_RESULT, result="done")),
-            'Carried out with changed arguments: {"b":2}\n\ndone',
+            'Called with changed arguments: {"b":2}\n\ndone',
         ),
     ],
 )

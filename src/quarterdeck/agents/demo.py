@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from quarterdeck.agents.add_note import ADD_NOTE
 from quarterdeck.agents.arguments import read_arguments
-from quarterdeck.agents.context import estimate_tokens, turn_tokens
+from quarterdeck.agents.context import CUT, estimate_tokens, turn_tokens
 from quarterdeck.agents.current_time import CURRENT_TIME
 from quarterdeck.agents.model import (
     AssistantTurn,
@@ -69,7 +69,10 @@ class DemoModel:
         if commands.fail:
             raise ModelFailure(f"{_TITLE}: it was told to fail.")
         done = sum(isinstance(turn, AssistantTurn) for turn in run)
-        if tools and (calls := _ordered_calls(run)):
+        if tools and any(CUT in turn.text and _CALL.search(turn.text) for turn in _unanswered(run)):
+            # Its arguments would not be those that were sent.
+            turn = AssistantTurn(f"{_TITLE}: an input with calls did not fit into my context. I call nothing.", [])
+        elif tools and (calls := _ordered_calls(run)):
             turn = _turn_with_calls(f"{_TITLE}: I call {', '.join(name for name, _ in calls)}.", calls)
         elif tools and done < commands.tool_steps:
             turn = _tool_step(done, commands.tool_steps, tools)

@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
+from msgspec import UNSET
 
 from quarterdeck.cli.exit_codes import UsageError
 from quarterdeck.cli.options import file_name, usd
 
 if TYPE_CHECKING:
-    from quarterdeck.client.models import Limits, SessionBody, ToolRule, ToolSpec
+    from quarterdeck.client.models import SessionBody, SetLimits, ToolRule, ToolSpec
 
 _RULES = ("allow", "ask", "deny")
 _MAX_TOKENS = 2**53
@@ -94,16 +95,15 @@ class GivenLimits(msgspec.Struct, frozen=True):
     def is_empty(self) -> bool:
         return all(value is None for value in msgspec.structs.astuple(self))
 
-    def applied_to(self, before: "Limits") -> "Limits":
-        from quarterdeck.client.models import Limit, Limits
+    def body(self, *, remove_others: bool = False) -> "SetLimits":
+        from quarterdeck.client.models import SetLimit, SetLimits
 
-        def limit(old: Limit, cost: float | None, tokens: int | None) -> Limit:
-            return Limit(old.max_cost_usd if cost is None else cost, old.max_tokens if tokens is None else tokens)
+        def limit(cost: float | None, tokens: int | None) -> SetLimit:
+            if remove_others:
+                return SetLimit(cost, tokens)
+            return SetLimit(UNSET if cost is None else cost, UNSET if tokens is None else tokens)
 
-        return Limits(
-            limit(before.run, self.run_cost, self.run_tokens),
-            limit(before.session, self.session_cost, self.session_tokens),
-        )
+        return SetLimits(limit(self.run_cost, self.run_tokens), limit(self.session_cost, self.session_tokens))
 
 
 def policy_text(session: "SessionBody") -> str | None:

@@ -4,7 +4,6 @@ from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from uuid import UUID
 
 import typer
 from msgspec import UNSET, UnsetType
@@ -37,7 +36,6 @@ from quarterdeck.cli.session_options import (
 if TYPE_CHECKING:
     from quarterdeck.client import Client
     from quarterdeck.client.models import (
-        Limits,
         ListedSession,
         ModelOptions,
         SessionBody,
@@ -140,7 +138,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a session and print its ID."""
-    from quarterdeck.client.models import Limits, ModelOptions
+    from quarterdeck.client.models import ModelOptions
 
     limits = GivenLimits(max_cost_usd, max_tokens, session_max_cost_usd, session_max_tokens)
     client_tools = UNSET if tools is None else session_options.client_tools(tools)
@@ -156,7 +154,7 @@ def create(
             settings=settings,
             tool_policy=session_options.policy(policy) if policy else UNSET,
             client_tools=client_tools,
-            limits=UNSET if limits.is_empty else limits.applied_to(Limits()),
+            limits=UNSET if limits.is_empty else limits.body(),
         )
     if as_json:
         print_json(session)
@@ -277,7 +275,7 @@ def edit(
             settings=settings,
             tool_policy=session_options.policy(policy or []) if policy or no_policy else UNSET,
             client_tools=[] if no_tools else client_tools,
-            limits=_changed_limits(client, found_id, limits, no_limits=no_limits),
+            limits=limits.body(remove_others=no_limits) if no_limits or not limits.is_empty else UNSET,
         )
     _show_change(changed, as_json=as_json)
 
@@ -322,15 +320,6 @@ def _skill(client: "Client", given: str) -> "SessionSkill":
     if at and version.isascii() and version.isdigit():
         return SessionSkill(find.skill(client, name).id, int(version))
     return SessionSkill(find.skill(client, given).id)
-
-
-def _changed_limits(client: "Client", session_id: UUID, given: GivenLimits, *, no_limits: bool) -> "Limits | UnsetType":
-    """The API replaces all limits, so those that are not given are read first."""
-    from quarterdeck.client.models import Limits
-
-    if no_limits:
-        return given.applied_to(Limits())
-    return UNSET if given.is_empty else given.applied_to(client.get_session(session_id).limits)
 
 
 def _either(one: tuple[str, object], other: tuple[str, object]) -> None:

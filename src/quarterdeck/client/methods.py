@@ -24,7 +24,6 @@ from quarterdeck.client.models import (
     Decision,
     Delivery,
     EventPage,
-    Limits,
     ListedSession,
     MemberBody,
     MemberPage,
@@ -38,6 +37,8 @@ from quarterdeck.client.models import (
     SessionSkill,
     SessionTokenBody,
     SessionTokenPage,
+    SetLimits,
+    SetWorkspaceLimits,
     SkillBody,
     SkillDiffBody,
     SkillPage,
@@ -54,7 +55,6 @@ from quarterdeck.client.models import (
     WebhookEvent,
     WebhookPage,
     WorkspaceBody,
-    WorkspaceLimits,
 )
 from quarterdeck.client.operations import (
     CANCEL_RUN,
@@ -213,7 +213,7 @@ class Methods(Connection):
         settings: ModelOptions | UnsetType | None = UNSET,
         tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
         client_tools: list[ToolSpec] | UnsetType = UNSET,
-        limits: Limits | UnsetType = UNSET,
+        limits: SetLimits | UnsetType = UNSET,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> SessionBody:
@@ -252,7 +252,7 @@ class Methods(Connection):
         settings: ChangeSettings | UnsetType = UNSET,
         tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
         client_tools: list[ToolSpec] | UnsetType = UNSET,
-        limits: Limits | UnsetType = UNSET,
+        limits: SetLimits | UnsetType = UNSET,
         archived: bool | UnsetType = UNSET,
         if_match: IfMatch | None = None,
         idempotency_key: str | None = None,
@@ -937,7 +937,7 @@ class Methods(Connection):
     def change_workspace(
         self,
         *,
-        limits: WorkspaceLimits | UnsetType = UNSET,
+        limits: SetWorkspaceLimits | UnsetType = UNSET,
         if_match: IfMatch | None = None,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,

@@ -140,6 +140,21 @@ class ToolSpec(Struct, frozen=True):
     """JSON Schema with the type `object`."""
 
 
+class SetLimit(Struct, frozen=True):
+    """What is left out stays as it is. null: no limit."""
+
+    max_cost_usd: float | UnsetType | None = UNSET
+    max_tokens: int | UnsetType | None = UNSET
+
+
+class SetLimits(Struct, frozen=True):
+    """What is left out stays as it is."""
+
+    run: SetLimit | UnsetType = UNSET
+    session: SetLimit | UnsetType = UNSET
+    """All runs of the session together."""
+
+
 class Limit(Struct, frozen=True):
     """null: no limit."""
 
@@ -168,7 +183,8 @@ class SessionBody(SessionSummary, frozen=True, kw_only=True):
     instructions: str | None
     tool_policy: dict[str, ToolRule]
     """By name of a tool, or by prefix with `*` at its end. An exact name goes before a prefix, and the longest
-    prefix before shorter ones. Tools without an entry: those that only read are allowed, all others ask."""
+    prefix before shorter ones. Tools without an entry: those that only read and those of the caller are allowed,
+    all others ask."""
     client_tools: list[ToolSpec]
     """Tools that the caller carries out: each call becomes an action `tool_result`."""
     limits: Limits
@@ -270,8 +286,8 @@ class ReachedLimit(Struct, frozen=True):
 
     scope: LimitScope
     limit: Literal["max_cost_usd", "max_tokens"]
-    maximum: float
-    used: float
+    maximum: int | float
+    used: int | float
 
 
 class ActionBody(Struct, frozen=True, kw_only=True):
@@ -484,6 +500,13 @@ class WorkspaceBody(Struct, frozen=True):
     """Since midnight UTC. Changes without a new revision."""
     revision: int
     """Number of changes. The ETag is derived from it."""
+
+
+class SetWorkspaceLimits(Struct, frozen=True):
+    """What is left out stays as it is."""
+
+    day: SetLimit | UnsetType = UNSET
+    """All runs of the workspace together, from midnight to midnight UTC."""
 
 
 class MemberRole(StrEnum):

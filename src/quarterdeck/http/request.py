@@ -92,6 +92,8 @@ class Request:
         A longer period is shortened."""
         start, end = self._query_day("from"), self._query_day("to", round_up=True)
         end = end or datetime.now(UTC).date() + timedelta(days=1)
+        if start is not None and start > end:
+            self._remember("from must not be after to, which is tomorrow by default.")
         start = start or max(end, date.min + timedelta(days=default_days)) - timedelta(days=default_days)
         if (end - start).days > most_days:
             start = end - timedelta(days=most_days)

@@ -10,6 +10,7 @@ from starlette.types import Receive
 
 from quarterdeck.core import errors
 from quarterdeck.core.settings import HttpSettings
+from quarterdeck.http.body_errors import readable
 
 T = TypeVar("T")
 
@@ -87,7 +88,9 @@ def decode_json(raw: bytes, type_: type[T]) -> T:
         # msgspec does not validate the text of fields that it skips.
         raw.decode()
         return _decoder(type_).decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+    except msgspec.DecodeError as fault:
+        raise errors.invalid(f"Invalid body: {readable(fault, raw, type_)}"[:_MESSAGE_CHARACTERS]) from None
+    except UnicodeDecodeError as fault:
         raise errors.invalid(f"Invalid body: {fault}"[:_MESSAGE_CHARACTERS]) from None
     except RecursionError:
         raise errors.invalid("The body is nested too deeply.") from None

@@ -96,7 +96,7 @@ def decide(call: ToolCall, step: int, tool: Tool | None, rules: Rules, state: Ca
     if refused is not None:
         return refused
     arguments = _arguments(call, state)
-    notice = None if arguments == call.arguments else f"Carried out with changed arguments: {_json(arguments)}"
+    notice = None if arguments == call.arguments else f"Called with changed arguments: {_json(arguments)}"
     if tool.carry_out is None:
         return _clients_result(call, step, notice, state)
     return CarryOut(arguments, notice)

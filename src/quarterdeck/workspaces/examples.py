@@ -1,13 +1,14 @@
 """Examples of workspaces and members for the OpenAPI document."""
 
 from quarterdeck.conversations.runs.model import Usage
-from quarterdeck.conversations.sessions.model import Limit
+from quarterdeck.conversations.sessions.model import Limit, SetLimit
 from quarterdeck.core.example_ids import ADA, MORNING, WORKSPACE
 from quarterdeck.workspaces.model import (
     ChangeWorkspaceBody,
     MemberBody,
     MemberPage,
     MemberRole,
+    SetWorkspaceLimits,
     WorkspaceBody,
     WorkspaceLimits,
 )
@@ -25,6 +26,6 @@ EXAMPLES = (
         used_today=Usage(184_220, 96_000, 12_410, 0.47),
         revision=3,
     ),
-    ChangeWorkspaceBody(limits=_LIMITS),
+    ChangeWorkspaceBody(limits=SetWorkspaceLimits(day=SetLimit(max_cost_usd=20.0))),
     MemberPage([MemberBody(ADA, MemberRole.OWNER, MORNING, None)], None),
 )

@@ -7,7 +7,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.conversations.runs.model import Usage
-from quarterdeck.conversations.sessions.model import Limit
+from quarterdeck.conversations.sessions.model import Limit, SetLimit
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.text_types import Moment
 
@@ -18,6 +18,15 @@ class WorkspaceLimits(Struct, frozen=True):
     day: Annotated[Limit, Meta(description="All runs of the workspace together, from midnight to midnight UTC.")] = (
         Limit()
     )
+
+
+class SetWorkspaceLimits(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is left out stays as it is."""
+
+    day: Annotated[
+        SetLimit | UnsetType,
+        Meta(description="All runs of the workspace together, from midnight to midnight UTC."),
+    ] = UNSET
 
 
 class WorkspaceBody(Struct, frozen=True):
@@ -34,7 +43,7 @@ class WorkspaceBody(Struct, frozen=True):
 class ChangeWorkspaceBody(Struct, frozen=True):
     """Changes only the given fields. The operator changes the others with `qd admin`."""
 
-    limits: Annotated[WorkspaceLimits | UnsetType, Meta(description="Replaces all limits of the workspace.")] = UNSET
+    limits: SetWorkspaceLimits | UnsetType = UNSET
 
 
 class MemberRole(StrEnum):

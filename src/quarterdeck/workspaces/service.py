@@ -16,6 +16,7 @@ from quarterdeck.audit.service import record_operator_change
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.conversations.sessions.model import Limit
+from quarterdeck.conversations.sessions.rules import changed_limit
 from quarterdeck.core import errors
 from quarterdeck.core.actors import ActorBody, Permission, Principal
 from quarterdeck.core.call import Answer, Call
@@ -23,7 +24,7 @@ from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.db.database import Connection
 from quarterdeck.workspaces import store
-from quarterdeck.workspaces.model import ChangeWorkspaceBody, MemberBody, MemberPage, WorkspaceBody
+from quarterdeck.workspaces.model import ChangeWorkspaceBody, MemberBody, MemberPage, WorkspaceBody, WorkspaceLimits
 
 _FIRST_NAME = "First workspace"
 _FIRST_OWNER = "owner@localhost"
@@ -52,9 +53,12 @@ async def change_workspace(changes: Changes, call: Call[ChangeWorkspaceBody]) ->
         await _lock_workspace(connection, workspace_id)
         before = await show_workspace(connection, workspace_id)
         call.check_unchanged(before.revision)
-        if body.limits is UNSET or body.limits == before.limits:
+        limits = before.limits
+        if body.limits is not UNSET and body.limits.day is not UNSET:
+            limits = WorkspaceLimits(day=changed_limit(before.limits.day, body.limits.day))
+        if limits == before.limits:
             return Made(shown=before, kept=before, object_id=workspace_id, changed=False)
-        await store.set_limits(connection, workspace_id, body.limits)
+        await store.set_limits(connection, workspace_id, limits)
         after = await show_workspace(connection, workspace_id)
         return Made.plain(after, workspace_id, after.name, limits=to_builtins(after.limits))
 

@@ -52,8 +52,9 @@ class ReachedLimit(Struct, frozen=True):
 
     scope: LimitScope
     limit: Literal["max_cost_usd", "max_tokens"]
-    maximum: float
-    used: float
+    # Tokens are whole numbers.
+    maximum: int | float
+    used: int | float
 
     def amount(self, value: float) -> str:
         """`value` in the unit of the limit."""
@@ -64,7 +65,8 @@ class ReachedLimit(Struct, frozen=True):
         return f"${whole}.{fraction:0<2}"
 
 
-class ResolveActionBody(Struct, frozen=True, omit_defaults=True):
+# Unknown fields are errors: with misspelled `arguments`, the call would be carried out unchanged.
+class ResolveActionBody(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The answer. Which fields belong to it depends on the kind of the action."""
 
     decision: Annotated[
@@ -74,7 +76,7 @@ class ResolveActionBody(Struct, frozen=True, omit_defaults=True):
             "`stop`. tool_result: none."
         ),
     ] = UNSET
-    message: Annotated[Text | UnsetType, Meta(description="approval: told to the model with a denial.")] = UNSET
+    message: Annotated[Text | UnsetType, Meta(description="approval: told to the model with `deny`.")] = UNSET
     arguments: Annotated[
         dict[str, Any] | UnsetType, Meta(description="approval: replaces the arguments of the model.")
     ] = UNSET

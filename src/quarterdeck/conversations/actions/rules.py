@@ -25,7 +25,7 @@ _DECISIONS = {
 }
 # The other fields of each kind, with the decisions that they belong to. None: no decision is needed.
 _FIELDS: dict[ActionKind, dict[str, tuple[Decision, ...] | None]] = {
-    ActionKind.APPROVAL: {"message": None, "arguments": (Decision.ALLOW,), "remember": (Decision.ALLOW,)},
+    ActionKind.APPROVAL: {"message": (Decision.DENY,), "arguments": (Decision.ALLOW,), "remember": (Decision.ALLOW,)},
     ActionKind.TOOL_RESULT: {"result": None, "is_error": None},
     ActionKind.UNKNOWN_OUTCOME: {"result": (Decision.DONE, Decision.FAILED)},
     ActionKind.BUDGET: {"max_cost_usd": (Decision.RAISE,), "max_tokens": (Decision.RAISE,)},

@@ -38,8 +38,10 @@ async def list_actions(
     page_bytes: int = _PAGE_BYTES,
 ) -> ActionPage:
     async def lookup(_: Connection, principal: Principal) -> UUID:
-        if call.workspace_id not in (None, principal.workspace_id) or not rules.may_see_actions(principal):
+        if call.workspace_id not in (None, principal.workspace_id):
             raise errors.not_found("workspace")
+        if not rules.may_see_actions(principal):
+            raise errors.not_found("action")
         return principal.workspace_id
 
     async def show(connection: Connection, principal: Principal, workspace_id: UUID) -> ActionPage:

@@ -300,7 +300,8 @@ async def reached_limit(connection: Connection, run_id: UUID) -> tuple[ReachedLi
     if row is None:
         return None
     scope, limit, maximum, used, stopped = row
-    reached = ReachedLimit(LimitScope(scope), limit, float(maximum), float(used))
+    number = int if limit == "max_tokens" else float
+    reached = ReachedLimit(LimitScope(scope), limit, number(maximum), number(used))
     return reached, None if stopped is None else ActionState(stopped)
 
 

@@ -29,11 +29,23 @@ Instructions = Annotated[Text | None, Meta(description="Instructions for the age
 Skills = Annotated[list[SessionSkill], Meta(max_length=100)]
 
 
+MaxCost = Annotated[float, Meta(gt=0, le=1e9)]
+MaxTokens = Annotated[int, Meta(ge=1, le=2**53)]
+
+
 class Limit(Struct, frozen=True):
     """null: no limit."""
 
-    max_cost_usd: Annotated[float, Meta(gt=0, le=1e9)] | None = None
-    max_tokens: Annotated[int, Meta(ge=1, le=2**53)] | None = None
+    max_cost_usd: MaxCost | None = None
+    max_tokens: MaxTokens | None = None
+
+
+# Unknown fields are errors: a misspelled limit would be no limit.
+class SetLimit(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is left out stays as it is. null: no limit."""
+
+    max_cost_usd: MaxCost | UnsetType | None = UNSET
+    max_tokens: MaxTokens | UnsetType | None = UNSET
 
 
 class Limits(Struct, frozen=True):
@@ -43,12 +55,29 @@ class Limits(Struct, frozen=True):
     session: Annotated[Limit, Meta(description="All runs of the session together.")] = Limit()
 
 
+class SetLimits(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is left out stays as it is."""
+
+    run: SetLimit | UnsetType = UNSET
+    session: Annotated[SetLimit | UnsetType, Meta(description="All runs of the session together.")] = UNSET
+
+
 ToolPolicy = Annotated[
-    dict[Annotated[str, Meta(pattern=r"^([A-Za-z0-9_-]{1,128}\*?|\*)(?![\s\S])")], ToolRule],
+    dict[
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^([A-Za-z0-9_-]{1,128}\*?|\*)(?![\s\S])",
+                description="The name of a tool (letters, digits, `_` and `-`), or a prefix with `*` at its end.",
+            ),
+        ],
+        ToolRule,
+    ],
     Meta(
         max_length=200,
         description="By name of a tool, or by prefix with `*` at its end. An exact name goes before a prefix, and the "
-        "longest prefix before shorter ones. Tools without an entry: those that only read are allowed, all others ask.",
+        "longest prefix before shorter ones. Tools without an entry: those that only read and those of the caller are "
+        "allowed, all others ask.",
     ),
 ]
 ClientTools = Annotated[
@@ -66,7 +95,7 @@ class CreateSessionBody(Struct, frozen=True):
     settings: ModelOptions | UnsetType | None = UNSET
     tool_policy: ToolPolicy | UnsetType = UNSET
     client_tools: ClientTools | UnsetType = UNSET
-    limits: Limits | UnsetType = UNSET
+    limits: SetLimits | UnsetType = UNSET
 
 
 class ChangeSettings(Struct, frozen=True):
@@ -87,7 +116,7 @@ class ChangeSessionBody(Struct, frozen=True):
     settings: ChangeSettings | UnsetType = UNSET
     tool_policy: ToolPolicy | UnsetType = UNSET
     client_tools: ClientTools | UnsetType = UNSET
-    limits: Annotated[Limits | UnsetType, Meta(description="Replaces all limits of the session.")] = UNSET
+    limits: SetLimits | UnsetType = UNSET
     archived: Annotated[
         bool | UnsetType,
         Meta(description="An archived session accepts no input. It stays readable and can be unarchived."),

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from quarterdeck.agents.model import ToolSpec
-from quarterdeck.conversations.sessions.model import ChangeSessionBody, SessionBody, SessionSkill
+from quarterdeck.conversations.sessions.model import ChangeSessionBody, Limit, SessionBody, SessionSkill, SetLimit
 from quarterdeck.core import errors, json_values
 from quarterdeck.core.text_types import MAX_LINE_LENGTH
 
@@ -65,6 +65,11 @@ def changed(session: SessionBody, change: ChangeSessionBody, now: datetime) -> S
     fields = _given(change)
     if change.settings is not UNSET:
         fields["settings"] = msgspec.structs.replace(session.settings, **_given(change.settings))
+    if change.limits is not UNSET:
+        scopes = {
+            scope: changed_limit(getattr(session.limits, scope), one) for scope, one in _given(change.limits).items()
+        }
+        fields["limits"] = msgspec.structs.replace(session.limits, **scopes)
     archived = fields.pop("archived", session.archived_at is not None)
     # Archiving again keeps the time of the first archiving.
     archived_at = (session.archived_at or now) if archived else None
@@ -72,6 +77,10 @@ def changed(session: SessionBody, change: ChangeSessionBody, now: datetime) -> S
     if changed_session == session:
         return session
     return msgspec.structs.replace(changed_session, revision=session.revision + 1)
+
+
+def changed_limit(limit: Limit, change: SetLimit) -> Limit:
+    return msgspec.structs.replace(limit, **_given(change))
 
 
 def changed_fields(before: SessionBody, after: SessionBody) -> list[str]:
