@@ -104,8 +104,13 @@ async def test_approvals_in_a_session(console: ConsolePage, world: World) -> Non
     await tool.locator("summary").click()
     await expect(tool.locator(".starts")).to_contain_text("attempt ")
 
-    # A denial by keyboard, with a message.
-    await send(page, "note: Sell the boat")
+    # A denial by keyboard, with a message. Invisible characters are shown as codes, and as escapes in the text to edit.
+    await send(page, "note: Sell \u202ethe boat")
+    await expect(card).to_contain_text("Sell ⟨U+202E⟩the boat")
+    await tool.last.locator("summary").click()
+    await expect(tool.last.locator("pre")).to_contain_text("Sell ⟨U+202E⟩the boat")
+    await card.get_by_role("button", name="Edit").click()
+    await expect(arguments).to_have_value(re.compile(r"Sell \\u202ethe boat"))
     await card.get_by_role("button", name="Deny").focus()
     await page.keyboard.press("Enter")
     await expect(card.get_by_label("Message to the agent")).to_be_focused()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from quarterdeck.cli.output import json_text
 from quarterdeck.client.models import ActionBody, ActionKind, ActionState
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def fields_of(action: ActionBody) -> dict[str, Any]:
 
 
 def call_text(name: str, arguments: Mapping[str, Any] | None) -> str:
-    return f"{name}({msgspec.json.encode(arguments).decode() if arguments else ''})"
+    return f"{name}({json_text(arguments) if arguments else ''})"
 
 
 def short(text: str) -> str:
@@ -102,10 +103,10 @@ def _details(answer: Mapping[str, Any]) -> str:
     if answer.get("message"):
         found.append(str(answer["message"]))
     if "arguments" in answer:
-        found.append(f"with {msgspec.json.encode(answer['arguments']).decode()}")
+        found.append(f"with {json_text(answer['arguments'])}")
     if "result" in answer:
         result = answer["result"]
-        found.append(result if isinstance(result, str) else msgspec.json.encode(result).decode())
+        found.append(result if isinstance(result, str) else json_text(result))
     if "max_cost_usd" in answer:
         found.append(_amount(answer["max_cost_usd"], is_cost=True))
     if "max_tokens" in answer:

@@ -14,7 +14,7 @@ from quarterdeck.cli.arguments import ActionId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import UsageError
 from quarterdeck.cli.options import AsJson, Limit, Profile, json_object, text, usd
-from quarterdeck.cli.output import date_text, print_facts, print_json, print_list, read_input, say
+from quarterdeck.cli.output import date_text, json_text, print_facts, print_json, print_list, read_input, say
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
@@ -100,7 +100,7 @@ def show(action: ActionId, profile: Profile = None, as_json: AsJson = False) -> 
             ("state", found.state.value),
             ("reason", found.reason),
             ("tool", found.tool),
-            ("arguments", None if found.arguments is None else _pretty(found.arguments)),
+            ("arguments", None if found.arguments is None else json_text(found.arguments, indent=2)),
             ("limit", None if found.reached is None else subject(fields_of(found))),
             ("created", date_text(found.created_at)),
             ("expires", date_text(found.expires_at) if is_open else None),
@@ -279,14 +279,10 @@ def _row(action: "ActionBody") -> list[str]:
 
 
 def _compact(arguments: dict[str, Any] | None) -> str:
-    found = msgspec.json.encode(arguments).decode() if arguments else ""
+    found = json_text(arguments) if arguments else ""
     if len(found) <= _MAX_ARGUMENTS_CHARACTERS:
         return found
     return found[: _MAX_ARGUMENTS_CHARACTERS - 1] + "…"
-
-
-def _pretty(arguments: dict[str, Any]) -> str:
-    return msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
 
 
 def _span(time: timedelta) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck.cli.action_text import result_value
+from quarterdeck.cli.output import json_text
 from quarterdeck.client.models import ActionKind, Decision
 
 Data = Mapping[str, Any]
@@ -148,8 +149,7 @@ class AnswerPrompt:
         """What the user edits."""
         if self._field is not Field.ARGUMENTS or self._actions.current is None:
             return ""
-        arguments = msgspec.json.encode(self._actions.current.get("arguments") or {})
-        return msgspec.json.format(arguments, indent=2).decode()
+        return json_text(self._actions.current.get("arguments") or {}, indent=2)
 
     def typed(self, text: str) -> dict[str, Any]:
         """The answer. Raises InvalidAnswer."""

@@ -167,8 +167,9 @@ def _action_lines(conversation: Conversation, columns: int, rows: int, field: Fi
     data = conversation.actions.current
     if data is None:
         return []
-    text = [*wrap(sanitized(required(data)[:_PREVIEW_CHARACTERS]), columns - 2)]
-    if len(text) > rows:
+    whole = required(data)
+    text = [*wrap(sanitized(whole[:_PREVIEW_CHARACTERS]), columns - 2)]
+    if len(text) > rows or len(whole) > _PREVIEW_CHARACTERS:
         text = [*text[: rows - 1], f"… All of it: qd actions show {data.get('action_id')}"]
     if field is not None:
         hint = HINTS[field]

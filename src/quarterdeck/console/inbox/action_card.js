@@ -4,7 +4,7 @@ import { ApiError, get, post } from "../api.js";
 import { el, fill, uniqueId } from "../dom.js";
 import { errorBox, notice } from "../notices.js";
 import { formatDateTime, relativeTime } from "../time_format.js";
-import { visibleName } from "../visible_text.js";
+import { visibleLines, visibleName } from "../visible_text.js";
 import { longText } from "../session/long_text.js";
 import { answerForm } from "./answer_forms.js";
 import { jsonField } from "./json_field.js";
@@ -113,7 +113,7 @@ function answeredCard(action) {
     action.resolved_at && el("span", { class: "action-time", title: formatDateTime(action.resolved_at) }, relativeTime(action.resolved_at)),
   ];
   if (details.length === 0) return el("p", { class: "action answered", tabindex: "-1", role: "group", "aria-label": kindOf(action).name }, line);
-  const pre = (text) => el("pre", { tabindex: "0" }, text);
+  const pre = (text) => el("pre", { tabindex: "0" }, visibleLines(text));
   return el(
     "details",
     { class: "action answered" },

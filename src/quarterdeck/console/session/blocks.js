@@ -6,7 +6,7 @@ import { actionCard } from "../inbox/action_card.js";
 import { callerDetails, callerName } from "../inbox/labels.js";
 import { whoami } from "../credential.js";
 import { formatCost, tokensText } from "../usage/usage_text.js";
-import { visibleName } from "../visible_text.js";
+import { visibleLines, visibleName } from "../visible_text.js";
 import { longText, MAX_CHARACTERS } from "./long_text.js";
 import { markdown, MarkdownView } from "./markdown.js";
 import { runDetails } from "./run_details.js";
@@ -142,7 +142,7 @@ function notVisible({ leftOut: reason }) {
 }
 
 function pre(text) {
-  return el("pre", { tabindex: "0" }, text);
+  return el("pre", { tabindex: "0" }, visibleLines(text));
 }
 
 function end(block, { retry }) {
