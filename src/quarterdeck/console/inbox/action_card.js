@@ -8,7 +8,7 @@ import { visibleLines, visibleName } from "../visible_text.js";
 import { longText } from "../session/long_text.js";
 import { answerForm } from "./answer_forms.js";
 import { jsonField } from "./json_field.js";
-import { canAnswer } from "./permission.js";
+import { canAnswer, reasonNotToRaise } from "./permission.js";
 import { answerDetails, answerText, callerDetails, callerName, kindOf, limitUse, scopeName } from "./labels.js";
 
 const GOOD = ["good", "✓"];
@@ -83,10 +83,14 @@ function reason({ kind, reason: text, reached }) {
     approval: null,
     tool_result: "The program that uses this session normally answers this.",
     unknown_outcome: "A worker stopped during this call, so it is unknown whether the call took effect.",
-    budget: reached && `The limit for ${scopeName(reached)} is reached. The run continues when you raise it.`,
+    budget: reached && `The limit for ${scopeName(reached)} is reached.${canRaise(reached) ? " The run continues when you raise it." : ""}`,
   };
   const sentence = kind in sentences ? sentences[kind] : text;
   return sentence && el("p", { class: "action-reason" }, sentence);
+}
+
+function canRaise(reached) {
+  return canAnswer() && reasonNotToRaise(reached) === null;
 }
 
 function readOnly({ arguments: callArguments, reached }) {

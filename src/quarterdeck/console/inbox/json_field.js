@@ -9,8 +9,8 @@ const MAX_ROWS = 16;
 
 /**
  * Shows the object, with a button to edit it if `onChange` is given; `onChange()` is called with each edit. Invisible
- * characters are shown as codes, and as escapes in the text to edit. `changed()` returns the new object, undefined if it is the
- * same, and throws if the text is no JSON object.
+ * characters are shown as codes, and as escapes in the text to edit. `reportValidity()` is false if the text is no JSON object.
+ * `changed()` returns the new object, undefined if it is the same.
  */
 export function jsonField(label, original, onChange = null) {
   const shown = prettyJson(original);
@@ -56,12 +56,12 @@ export function jsonField(label, original, onChange = null) {
     get isChanged() {
       return isChanged(area.value, original);
     },
+    reportValidity() {
+      const isValid = problemOf(area.value) === null;
+      if (!isValid) area.focus();
+      return isValid;
+    },
     changed() {
-      const problem = problemOf(area.value);
-      if (problem !== null) {
-        area.focus();
-        throw new Error(problem);
-      }
       return isChanged(area.value, original) ? JSON.parse(area.value) : undefined;
     },
   };

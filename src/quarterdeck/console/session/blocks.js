@@ -13,7 +13,16 @@ import { runDetails } from "./run_details.js";
 import { timestamp } from "./timestamp.js";
 
 const RUN_ENDS = { succeeded: ["good", "✓"], failed: ["bad", "✕"], cancelled: ["warn", "■"] };
-const TOOL_STATES = { running: "Running…", waiting: "Waiting", done: "", unfinished: "No result" };
+const TOOL_STATES = {
+  running: "Running…",
+  waiting: "Waiting",
+  allowed: "Allowed, waiting for other requests",
+  answered: "Answered, waiting for other requests",
+  denied: "Denied",
+  expired: "Expired",
+  done: "",
+  unfinished: "No result",
+};
 
 const RENDER = {
   input,
