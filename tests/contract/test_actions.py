@@ -318,7 +318,10 @@ async def test_webhooks_are_told(world: World) -> None:
     _, run_id, action_ids = await waiting_run(world, APPROVAL, TOOL_RESULT)
     opened = [(await world.get(f"/v1/actions/{action_id}")).json() for action_id in action_ids]
     await resolve(world, action_ids[0], {"decision": "allow"})
-    assert (await world.post(f"/v1/runs/{run_id}/cancel", None)).status_code == 200
+    waited = (await world.get(f"/v1/runs/{run_id}")).json()["waited_seconds"]
+    cancelled = await world.post(f"/v1/runs/{run_id}/cancel", None)
+    assert cancelled.status_code == 200
+    assert cancelled.json()["waited_seconds"] > waited > 0
     closed = [(await world.get(f"/v1/actions/{action_id}")).json() for action_id in action_ids]
     assert [action["state"] for action in closed] == ["resolved", "cancelled"]
     sent = await world.fetch(f"{query} ORDER BY id", webhook_id)
