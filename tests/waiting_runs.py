@@ -42,8 +42,10 @@ def unknown_outcome(tool: str = "add_note") -> NewAction:
     )
 
 
-def budget(scope: LimitScope = LimitScope.RUN) -> NewAction:
+def budget(scope: LimitScope = LimitScope.RUN, max_cost_usd: float | None = None) -> NewAction:
     reached = ReachedLimit(scope, "max_tokens", 100, 120)
+    if max_cost_usd is not None:
+        reached = ReachedLimit(scope, "max_cost_usd", max_cost_usd, max_cost_usd)
     return NewAction(kind=ActionKind.BUDGET, reason="The limit of tokens is reached.", reached=reached)
 
 
@@ -56,7 +58,7 @@ async def new_actions(
     settings = ActionSettings(*[expiry_seconds] * 4)
     async with await world.connect() as connection, connection.transaction():
         await lock_session(connection, session)
-        opened = await records.open_actions(
+        await records.open_actions(
             connection,
             session_id=session,
             run_id=run,
@@ -64,7 +66,8 @@ async def new_actions(
             new=new,
             settings=settings,
         )
-    return [str(action_id) for action_id in opened]
+    rows = await world.fetch("SELECT id FROM actions WHERE run_id = %s ORDER BY id DESC LIMIT %s", run_id, len(new))
+    return [str(action_id) for (action_id,) in reversed(rows)]
 
 
 async def wait_for(world: World, run_id: str) -> None:

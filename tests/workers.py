@@ -16,7 +16,7 @@ import httpx
 from msgspec import Struct
 
 from quarterdeck.agents.model import NO_OPTIONS
-from quarterdeck.conversations.runs.model import RunSetup
+from quarterdeck.conversations.runs.model import RunSetup, StepUsage
 from quarterdeck.db.database import Connection
 from tests.world import PATIENT, START_SECONDS, STOP_SECONDS, World, app_url
 
@@ -32,6 +32,8 @@ QUICK = PATIENT | {
 
 # For tests that begin attempts themselves.
 SETUP = RunSetup(model="demo", settings=NO_OPTIONS, instructions=None, skills=[], client_tools=[])
+
+USED = StepUsage(model="demo", input_tokens=1, cached_tokens=0, output_tokens=1, cost_usd=None)
 
 
 async def resolve_setup(_: Connection, __: UUID) -> RunSetup:

@@ -41,6 +41,12 @@ INSERT INTO run_usage
     (workspace_id, day, run_id, session_id, model, input_tokens, cached_tokens, output_tokens, cost_usd)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
+_DAILY_USAGE = """
+INSERT INTO daily_usage
+SELECT workspace_id, day, 0, sum(input_tokens), sum(cached_tokens), sum(output_tokens), sum(cost_usd)
+FROM run_usage WHERE workspace_id = %s GROUP BY workspace_id, day
+ON CONFLICT DO NOTHING
+"""
 
 
 async def _unfold(page: Page) -> None:
@@ -128,6 +134,7 @@ async def _fill_a_month(world: World, session_id: str) -> None:
                 used = (tokens, tokens // 3, tokens // 9, round(tokens * price, 4))
                 values = (world.workspace_id, today - timedelta(days=day), uuid4(), session_id, model, *used)
                 await connection.execute(_USAGE, values)
+        await connection.execute(_DAILY_USAGE, (world.workspace_id,))
 
 
 async def _picture(url: str, database_url: str) -> None:

@@ -142,6 +142,13 @@ async def test_the_first_answer_counts(world: World) -> None:
     assert await jobs_of(world, run_id) == 1
 
 
+async def test_an_integer_may_be_larger_than_all_floats(world: World) -> None:
+    _, _, (action_id,) = await waiting_run(world, TOOL_RESULT)
+    huge = {"result": int("1" * 400)}
+    for answer, status in ((huge, 200), (huge, 200), ({"result": 1.5}, 409)):
+        assert (await resolve(world, action_id, answer)).status_code == status
+
+
 async def test_a_run_continues_when_all_its_actions_have_an_answer(world: World) -> None:
     session_id, run_id, action_ids = await waiting_run(world, APPROVAL, TOOL_RESULT, tool_result(call_id="call_9"))
     await resolve(world, action_ids[1], {"result": 1})
@@ -278,13 +285,13 @@ async def test_anybody_may_stop_a_run_at_its_limit(world: World) -> None:
 async def test_a_limit_is_raised_above_what_was_used(world: World) -> None:
     session_id = (await world.post("/v1/sessions", {"limits": {"session": {"max_tokens": 100}}})).json()["id"]
     _, run_id, (action_id,) = await waiting_run(world, budget(LimitScope.SESSION), session_id=session_id)
-    await world.execute("UPDATE runs SET input_tokens = 100, output_tokens = 20 WHERE id = %s", run_id)
-    refused = await resolve(world, action_id, {"decision": "raise", "max_tokens": 120})
+    await world.execute("UPDATE runs SET input_tokens = 1234000, output_tokens = 567 WHERE id = %s", run_id)
+    refused = await resolve(world, action_id, {"decision": "raise", "max_tokens": 1_234_567})
     assert error_of(refused) == INVALID
-    assert "120" in refused.json()["error"]["message"]
-    assert (await resolve(world, action_id, {"decision": "raise", "max_tokens": 121})).status_code == 200
+    assert "used: 1,234,567 tokens." in refused.json()["error"]["message"]
+    assert (await resolve(world, action_id, {"decision": "raise", "max_tokens": 1_234_568})).status_code == 200
     session = (await world.get(f"/v1/sessions/{session_id}")).json()
-    assert session["limits"]["session"]["max_tokens"] == 121
+    assert session["limits"]["session"]["max_tokens"] == 1_234_568
 
 
 async def test_the_audit_log_names_the_tool_and_the_decision(world: World) -> None:

@@ -14,10 +14,11 @@ from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.conversations.runs.recovery import recover
 from quarterdeck.core.actors import Permission
+from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Database
 from tests.fault.stand_in import Brake
-from tests.workers import check_log, log_of, resolve_setup
+from tests.workers import USED, check_log, log_of, resolve_setup
 from tests.world import Server, World, app_url, error_of, serving
 
 _JOBS = "SELECT queueing_lock FROM jobs.procrastinate_jobs WHERE lock = %s AND status = 'todo' AND NOT abort_requested"
@@ -55,7 +56,9 @@ class Runs:
 
     async def states(self) -> dict[str, str]:
         """Of those that have not failed, succeeded or been cancelled."""
-        runs = (await self.world.get(f"/v1/sessions/{self.session_id}/runs?order=asc")).json()["items"]
+        answer = await self.world.get(f"/v1/sessions/{self.session_id}/runs?order=asc")
+        assert answer.status_code == 200, answer.text
+        runs = answer.json()["items"]
         states = {run["id"]: run["state"] for run in runs if run["finished_at"] is None}
         active = [run_id for run_id, state in states.items() if state != "pending"]
         jobs = await self.world.fetch(_JOBS, self.session_id)
@@ -131,7 +134,7 @@ async def test_an_interrupt_cancels_the_active_run_and_goes_before_pending_ones(
     third = await runs.send("three", "interrupt")
     assert await runs.states() == {second: "pending", third: "queued"}
     with pytest.raises(Superseded):
-        await lifecycle.record(runs.database, lease, [])
+        await lifecycle.record(runs.database, lease, [], USED)
     cancelled = (await world.get(f"/v1/runs/{first}")).json()
     assert cancelled["state"] == "cancelled"
     entries = await log_of(world, runs.session_id)
@@ -181,7 +184,7 @@ async def test_a_successor_added_by_the_previous_release_finds_its_inputs(runs: 
     await runs.send("one more", outcome="steered")
     await lifecycle.fail(runs.database, lease, "told to fail")
     [successor] = (await runs.states()).keys() - {second}
-    old_run = uuid4()
+    old_run = new_id()
     await runs.take_job(successor)
     await runs.world.execute("DELETE FROM runs WHERE id = %s", successor)
     await runs.world.execute(
@@ -425,7 +428,8 @@ async def _fail(runs: Runs, lease: Lease) -> None:
 
 async def _record(runs: Runs, lease: Lease) -> None:
     with suppress(Superseded):
-        await lifecycle.record(runs.database, lease, [NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "x"})])
+        answer = NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "x"})
+        await lifecycle.record(runs.database, lease, [answer], USED)
 
 
 RACES: list[tuple[Race, Race]] = [

@@ -102,7 +102,7 @@ SESSION_EVENTS = "/v1/sessions/01890000-0000-7000-8000-000000000000/events"
         ("/v1/api-keys", "GET, HEAD, POST"),
         ("/v1/sessions", "GET, HEAD, POST"),
         ("/v1/runs/not-a-uuid/cancel", "POST"),
-        ("/v1/workspace", "GET, HEAD"),
+        ("/v1/members", "GET, HEAD"),
         ("/v1/skills/not-a-uuid/versions", "GET, HEAD, POST"),
         ("/v1/api-keys/not-a-uuid/revoke", "POST"),
         (SESSION_EVENTS, "GET, HEAD, POST"),

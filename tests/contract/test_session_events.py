@@ -52,7 +52,7 @@ async def test_an_event_has_exactly_its_fields(world: World) -> None:
     assert isinstance(event["id"], int)
     assert event["created_at"].endswith("Z")
     assert event["data"]["text"] == "hello"
-    assert set(event["data"]) == {"input_id", "text"}
+    assert set(event["data"]) == {"input_id", "text", "actor"}
 
 
 async def test_every_type_can_be_read(world: World) -> None:

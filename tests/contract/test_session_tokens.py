@@ -52,7 +52,8 @@ async def test_a_token_has_a_label_and_may_resolve(world: World) -> None:
         "label": "support widget",
         "may_resolve": True,
     }
-    assert (await world.get("/v1/whoami", key=created["token"])).json()["label"] == "support widget"
+    whoami = (await world.get("/v1/whoami", key=created["token"])).json()
+    assert (whoami["label"], whoami["may_resolve"]) == ("support widget", True)
     for bad in ({"label": "two\nlines"}, {"label": "x" * 201}, {"may_resolve": "yes"}, {"may_resolve": None}):
         assert error_of(await world.post(path, bad)) == (400, "invalid_request"), bad
     # It gains nothing else.

@@ -10,6 +10,7 @@ import pytest
 
 from tests.contract.test_session_events import add_events
 from tests.sse import reading
+from tests.waiting_runs import approval, new_actions, wait_for
 from tests.workers import at_rest, eventually, held_up, log_of, started, working
 from tests.world import Server, World, bundle, error_of
 
@@ -356,8 +357,9 @@ async def rows_of(world: World, session_id: str) -> int:
         " + (SELECT count(*) FROM conversation_words WHERE session_id = %s)"
         " + (SELECT count(*) FROM session_tokens WHERE session_id = %s)"
         " + (SELECT count(*) FROM session_skills WHERE session_id = %s)"
-        " + (SELECT count(*) FROM receipts WHERE scope_id = %s)",
-        *[session_id] * 7,
+        " + (SELECT count(*) FROM receipts WHERE scope_id = %s)"
+        " + (SELECT count(*) FROM actions WHERE session_id = %s)",
+        *[session_id] * 8,
     )
     return int(count)
 
@@ -369,6 +371,8 @@ async def test_deleted_session_is_deleted_with_its_data(world: World, server: Se
     session_id, path = session["id"], f"/v1/sessions/{session['id']}"
     token = await world.new_token(session_id)
     run_id = (await world.submit(session_id, key=token, idempotency_key="k")).json()["run_id"]
+    await wait_for(world, run_id)
+    await new_actions(world, session_id, run_id, [approval()] * 101)
     await add_events(world, session_id, 7)
     answer = await world.delete(path)
     assert (answer.status_code, answer.content) == (204, b"")

@@ -27,6 +27,7 @@ async def test_a_key(world: World) -> None:
         "workspace_id": str(world.workspace_id),
         "workspace_name": "Test",
         "session_id": None,
+        "may_resolve": False,
         "expires_at": expires_at.isoformat().replace("+00:00", "Z"),
         "user": {"user_id": str(owner_id), "display_name": None, "primary_email": email},
     }
@@ -57,6 +58,7 @@ async def test_a_session_token(world: World) -> None:
         "workspace_id": str(world.workspace_id),
         "workspace_name": "Test",
         "session_id": session_id,
+        "may_resolve": False,
         "expires_at": created["expires_at"],
         "user": {"user_id": str(user_id), "display_name": "Ann", "primary_email": None},
     }

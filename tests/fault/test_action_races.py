@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from quarterdeck.conversations.actions.expiry import expire_actions
+from quarterdeck.conversations.actions.sweep import expire_actions
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Database
 from tests.waiting_runs import approval, jobs_of, tool_result, waiting_run
@@ -146,3 +146,12 @@ async def test_expiry_skips_a_locked_session(world: World, database: Database) -
         assert await expire_actions(database) == 0
     assert await expire_actions(database) == 1
     assert await stored(world, session_id, run_id, action_id) == ("queued", "expired")
+
+
+async def test_expiry_skips_a_deleted_session(world: World, database: Database) -> None:
+    """A process of the previous release deletes a session without closing its actions."""
+    session_id, _, (action_id,) = await waiting_run(world)
+    await overdue(world, action_id)
+    await world.execute("DELETE FROM sessions WHERE id = %s", session_id)
+    assert await expire_actions(database) == 0
+    assert (await world.get("/v1/actions")).json()["items"] == []

@@ -93,6 +93,55 @@ async def stop_or_expire(world: World) -> None:
     check_log(await log_of(world, session_id))
 
 
+async def released(world: World, *run_ids: str) -> None:
+    """The runs succeed although nobody answered their actions."""
+    for run_id in run_ids:
+        assert (await ended(world, run_id))["state"] == "succeeded"
+        session_id = (await run_of(world, run_id))["session_id"]
+        log = await log_of(world, session_id)
+        check_log(log)
+        closings = [entry["data"] for entry in log if entry["type"] == "action.resolved"]
+        assert {(one["state"], one["resolution"]["decision"], one["resolved_by"]) for one in closings} == {
+            ("resolved", "raise", None)
+        }
+
+
+async def raise_for_all(world: World) -> None:
+    async def limit(day: dict[str, Any]) -> None:
+        assert (await world.patch("/v1/workspace", {"limits": {"day": day}})).status_code == 200
+
+    async def at_limit() -> tuple[str, dict[str, Any]]:
+        run_id = await submitted(world, await new_session(world, model="demo"))
+        [action] = await open_actions(world, run_id)
+        return run_id, action
+
+    await limit({"max_tokens": 1})
+    run_ids = [(await at_limit())[0] for _ in range(3)]
+    await limit({"max_tokens": 1_000_000})
+    await released(world, *run_ids)
+    # The day is over, and nothing was used on the next one.
+    used = (await world.get("/v1/workspace")).json()["used_today"]
+    await limit({"max_tokens": used["input_tokens"] + used["output_tokens"]})
+    run_id, action = await at_limit()
+    yesterday = "UPDATE runs SET waiting_since = waiting_since - interval '1 day' WHERE id = %s"
+    await world.execute(yesterday, run_id)
+
+    async def another() -> bool:
+        [current] = await open_actions(world, run_id)
+        return bool(current["id"] != action["id"])
+
+    await eventually(another)
+    await world.execute("UPDATE daily_usage SET day = day - 1 WHERE workspace_id = %s", world.workspace_id)
+    await world.execute(yesterday, run_id)
+    await released(world, run_id)
+    await limit({})
+    session_id = await new_session(world, model="demo", limits={"session": {"max_tokens": 1}})
+    run_id = await submitted(world, session_id)
+    await open_actions(world, run_id)
+    assert (await world.patch(f"/v1/sessions/{session_id}", {"limits": {}})).is_success
+    await released(world, run_id)
+
+
 async def test_a_run_waits_at_its_limit(world: World, server: Server) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as door,
@@ -101,6 +150,7 @@ async def test_a_run_waits_at_its_limit(world: World, server: Server) -> None:
         async with StandIn.running(door) as stand_in:
             await raise_cost_of_run(world, stand_in)
             await stop_or_expire(world)
+            await raise_for_all(world)
 
 
 def calls() -> Reply:

@@ -20,7 +20,6 @@ from quarterdeck.conversations.actions.model import ActionKind, NewAction
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs import calls, lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
-from quarterdeck.conversations.runs.model import StepUsage
 from quarterdeck.core.settings import ActionSettings, DatabaseSettings, RunSettings
 from quarterdeck.db.database import Database
 from tests.contract.provider_server import OPENAI, Reply, Wire, streams
@@ -37,7 +36,18 @@ from tests.fault.stand_in import (
     new_session,
     walk_to,
 )
-from tests.workers import Worker, at_rest, check_log, ended, eventually, log_of, resolve_setup, take_for_dead, working
+from tests.workers import (
+    USED,
+    Worker,
+    at_rest,
+    check_log,
+    ended,
+    eventually,
+    log_of,
+    resolve_setup,
+    take_for_dead,
+    working,
+)
 from tests.world import (
     PATIENT,
     START_SECONDS,
@@ -246,7 +256,6 @@ async def _says(worker: Worker, *any_of: str) -> bool:
     return any(words in said for words in any_of)
 
 
-USED = StepUsage(model="demo", input_tokens=1, cached_tokens=0, output_tokens=1, cost_usd=None)
 STARTED = NewEvent(EventType.TOOL_STARTED, {"call_id": "c", "name": "t", "key": "k", "attempt": 1})
 NOTE = NewEvent(EventType.NOTE, {"text": "No.", "key": "k"})
 RESULT = NewEvent(EventType.TOOL_RESULT, {"call_id": "c", "name": "t", "text": "No."})
@@ -255,7 +264,7 @@ Write = Callable[[Database, Lease], Awaitable[object]]
 STALE_WRITES: dict[str, Write] = {
     "take": lambda database, lease: lifecycle.take(database, lease, 1, 1000),
     "record": lambda database, lease: lifecycle.record(
-        database, lease, [NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "No."})], used=USED
+        database, lease, [NewEvent(EventType.MESSAGE, {"role": "assistant", "text": "No."})], USED
     ),
     "start a call": lambda database, lease: calls.record_start(database, lease, STARTED),
     "effect": lambda database, lease: calls.append(database, lease, NOTE),

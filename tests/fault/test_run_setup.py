@@ -128,3 +128,4 @@ async def test_a_run_of_an_earlier_release_gets_its_setup_at_the_next_attempt(wo
         await resolve(world, action, result="Rain.")
         run = await ended(world, run_id)
     assert (run["state"], run["model"], run["attempts"]) == ("succeeded", "demo", 2)
+    assert await world.fetch("SELECT setup FROM runs WHERE id = %s", run_id) == [(None,)], "it is large and not needed"

@@ -171,8 +171,10 @@ def _own_actions() -> Iterator[StoreCall]:
     yield lambda c, a, b: actions.continue_run(c, a.run)
     yield lambda c, a, b: actions.cancel(c, a.run)
     yield lambda c, a, b: actions.expire(c, [a.session])
-    yield lambda c, a, b: actions.of_step(c, a.run, 1)
+    yield lambda c, a, b: actions.release(c, [a.session])
+    yield lambda c, a, b: actions.of_call(c, a.run, 1, "c")
     yield lambda c, a, b: actions.remembered_tools(c, a.session)
+    yield lambda c, a, b: actions.purge(c, a.session, 9)
 
 
 def _own_forks() -> Iterator[StoreCall]:
@@ -218,6 +220,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: recovery.delete_spent_jobs(c)
     yield lambda c, a, b: recovery.add_missing_jobs(c)
     yield lambda c, a, b: returns(actions.lock_due_sessions(c, 9), [a.session])
+    yield lambda c, a, b: returns(actions.lock_lifted_sessions(c, 9), [a.session])
     yield _start_pending
     yield _free_places
     yield _next_turn

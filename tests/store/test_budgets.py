@@ -118,6 +118,7 @@ async def test_a_step_is_added_to_the_run_and_to_its_day(budget: Budget) -> None
     assert await budget.execute(of_day, budget.run_id) == [row]
     # The next day.
     await budget.execute("UPDATE run_usage SET day = day - 1")
+    await budget.execute("UPDATE daily_usage SET day = day - 1")
     await budget.step(100, None)
     today, yesterday = await budget.execute(of_day, budget.run_id)
     assert (today[4:], yesterday) == ((50, 25, 50, None), (False, *row[1:]))
@@ -125,6 +126,9 @@ async def test_a_step_is_added_to_the_run_and_to_its_day(budget: Budget) -> None
     assert not await lifecycle.count_step(budget.connection, budget.run_id, 2, used), "another attempt has the run"
     assert await budget.execute(of_run, budget.run_id) == [(5, 250, 125, 250, Decimal("0.75"))]
     assert (await budget.execute(of_day, budget.run_id))[0] == today
+    sums = "input_tokens, cached_tokens, output_tokens, cost_usd"
+    of_workspace = f"SELECT {sums} FROM daily_usage WHERE workspace_id = %s ORDER BY day DESC"
+    assert await budget.execute(of_workspace, budget.workspace_id) == [today[4:], yesterday[4:]]
 
 
 @pytest.mark.parametrize("scope", list(LimitScope))
@@ -190,11 +194,8 @@ async def test_what_counts_for_which_limit(budget: Budget) -> None:
     await stranger.start()
     await stranger.step(1000, "1000")
     await budget.step(10, "1")
-    await budget.execute(
-        "INSERT INTO run_usage SELECT workspace_id, day - 1, run_id, session_id, api_key_id, model, 500, 0, 500, 50"
-        " FROM run_usage WHERE run_id = %s",
-        budget.run_id,
-    )
+    yesterday = "INSERT INTO daily_usage SELECT DISTINCT workspace_id, day - 1, 0, 500, 0, 500, 50 FROM daily_usage"
+    await budget.execute(yesterday)
     for scope, tokens, cost in (("run", 10, 1), ("session", 70, 7), ("day", 40, 4)):
         await budget.limit(scope, max_tokens=tokens + 1, max_cost_usd=cost + 1)
         assert await budget.reached() is None

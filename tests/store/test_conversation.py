@@ -14,7 +14,7 @@ from quarterdeck.conversations.runs.lifecycle_store import ENTRY_BYTES
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Connection, connection_options
-from quarterdeck.worker.journal import TOOLS, next_action, turns_of
+from quarterdeck.worker.journal import TOOLS, next_step, turns_of
 from tests.world import AS_OWNER, app_url
 
 ALL = 1_000_000
@@ -131,7 +131,7 @@ async def test_open_calls_are_found_behind_a_large_input(log: Log, as_before: bo
     await log.consume(*texts[1:], as_before=as_before)
     entries, left_out = await store.conversation(log.connection, log.session_id, 1_000)
     turns = turns_of(entries, log.run_id)
-    assert next_action(turns) == TOOLS
+    assert next_step(turns) == TOOLS
     assert left_out == 3
     assert await log.read(1_000) == (["A", "z"], 3)
 

@@ -191,7 +191,6 @@ _USED_ELSEWHERE = [
     # raise_limit() and continue_run() use them.
     "UPDATE (max_cost_usd) ON app.runs",
     "UPDATE (max_tokens) ON app.runs",
-    "UPDATE (waited_seconds) ON app.runs",
     # next_run_job() uses them when runs of two workspaces wait.
     "INSERT ON app.workspace_turns",
     "SELECT ON app.workspace_turns",

@@ -1,6 +1,8 @@
 """Tools that fail, and jobs that a waiting run leaves behind. No worker: the parts of one are called directly."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +12,7 @@ from msgspec import Struct
 from quarterdeck.agents.model import ToolCall, ToolResult, ToolSpec
 from quarterdeck.agents.tools import CallContext, CarryOut, Effect, Refusal, Tool, Toolbox
 from quarterdeck.conversations.actions.model import ActionKind, NewAction
+from quarterdeck.conversations.events.log import lock_session
 from quarterdeck.conversations.runs import calls, lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.conversations.runs.recovery import recover
@@ -19,7 +22,7 @@ from quarterdeck.core.settings import ActionSettings, DatabaseSettings, RunSetti
 from quarterdeck.db.database import Database
 from quarterdeck.worker import journal
 from quarterdeck.worker.tool_runner import ToolRunner
-from tests.workers import log_of, resolve_setup
+from tests.workers import eventually, log_of, resolve_setup
 from tests.world import Server, World, app_url
 
 
@@ -81,6 +84,60 @@ async def test_a_tool_that_fails(world: World, begun: Begun) -> None:
     with pytest.raises(ServiceError):
         await runner.run([ToolCall("u", "u", {})], 1)
     assert "u" not in [one["data"].get("call_id") for one in entries if one["type"] == "tool.result"]
+
+
+def returning(content: str) -> Toolbox:
+    async def carry_out(arguments: dict[str, Any], context: CallContext) -> str:
+        return content
+
+    return Toolbox([Tool(spec=ToolSpec("t", "", {}), effect=Effect.WRITES, carry_out=carry_out)])
+
+
+def runner_of(begun: Begun, tools: Toolbox) -> ToolRunner:
+    return ToolRunner(begun.database, begun.lease, tools, tell_unknown_outcome=False, result_bytes=1000)
+
+
+async def test_results_that_are_too_long_or_cannot_be_stored(world: World, begun: Begun) -> None:
+    """Only a database that is not available is waited for."""
+    [result], _ = await runner_of(begun, returning("x" * 5000)).run([ToolCall("long", "t", {})], 1)
+    assert result.content == "x" * 1000 + "\n[Cut here: these are the first 1000 of 5000 bytes.]"
+    [again], _ = await runner_of(begun, returning(result.content)).run([ToolCall("again", "t", {})], 1)
+    assert again.content == result.content
+    with pytest.raises(ServiceError):
+        await runner_of(begun, returning("\0")).run([ToolCall("bad", "t", {})], 1)
+    assert await results_of(world, begun.session_id) == {"long": result.content, "again": result.content}
+
+
+async def test_a_stopped_worker_stores_the_result_of_a_call(world: World, begun: Begun) -> None:
+    async with await world.connect() as connection, connection.transaction():
+        carried_out = asyncio.Event()
+
+        async def carry_out(arguments: dict[str, Any], context: CallContext) -> str:
+            await lock_session(connection, begun.lease.session_id)
+            carried_out.set()
+            return "done"
+
+        tool = Tool(spec=ToolSpec("t", "", {}), effect=Effect.WRITES, carry_out=carry_out)
+        runner = runner_of(begun, Toolbox([tool]))
+        running = asyncio.create_task(runner.run([ToolCall("c", "t", {})], 1))
+        await carried_out.wait()
+        await eventually(partial(is_waiting_for_lock, world))
+        running.cancel()
+        done, _ = await asyncio.wait({running}, timeout=0.3)
+        assert not done, "the run would be handed back before the result is stored"
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await results_of(world, begun.session_id) == {"c": "done"}
+
+
+async def is_waiting_for_lock(world: World) -> bool:
+    query = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    return bool(await world.fetch(query))
+
+
+async def results_of(world: World, session_id: str) -> dict[str, str]:
+    entries = await log_of(world, session_id)
+    return {one["data"]["call_id"]: one["data"]["text"] for one in entries if one["type"] == "tool.result"}
 
 
 async def test_a_result_is_stored_once(world: World, begun: Begun) -> None:

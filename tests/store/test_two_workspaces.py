@@ -114,7 +114,8 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "actions/store _CONTINUE_RUN",
         "actions/store _CANCEL",
         "actions/store _EXPIRE",
-        "actions/store _OF_STEP",
+        "actions/store _RELEASE",
+        "actions/store _OF_CALL",
         "actions/store _REMEMBERED",
     ),
     "the delivery that a worker has claimed, and its webhook": (
@@ -132,6 +133,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     ),
     "the deleted session whose log is being removed": (
         "sessions/search_store _PURGE",
+        "actions/store _PURGE",
         "sessions/store _PURGE_EVENTS",
         "sessions/store _PURGE_RECEIPTS",
         "sessions/store _FORGET_DELETED",
@@ -154,6 +156,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "webhooks/delivery_store _DELETE_OLD",
     ),
     "finds actions that are due": ("actions/store _LOCK_DUE",),
+    "finds actions whose limit no longer applies": ("actions/store _LOCK_LIFTED",),
     "adds earlier conversations to the search": ("sessions/search_store _BACKFILL",),
     "repairs the jobs of all runs": (
         "runs/recovery_store _PRUNE",

@@ -100,6 +100,7 @@ INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, cons
 INSERT INTO actions (id, workspace_id, session_id, run_id, kind, step, call_id, tool, reached, reason, expires_at)
 VALUES (%(action)s, %(workspace)s, %(session)s, %(run)s, 'budget', 1, %(name)s, %(name)s,
         '{"scope": "run", "limit": "max_tokens", "maximum": 1, "used": 1}', %(name)s, now() + %(due_in)s::interval);
+UPDATE sessions SET limits = '{"run": {"max_tokens": 1}}' WHERE id = %(session)s AND %(due_in)s::interval > '0';
 INSERT INTO session_events (session_id, run_id, workspace_id, type, data) VALUES
     (%(session)s, %(run)s, %(workspace)s, 'input.accepted',
      jsonb_build_object('input_id', %(input)s::uuid, 'text', %(name)s::text)),
@@ -109,6 +110,8 @@ INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model,
                        output_tokens, cost_usd)
 SELECT %(workspace)s, (now() AT TIME ZONE 'UTC')::date - past, %(run)s, %(session)s, %(key)s, %(name)s, 2, 1, 1, 0.5
 FROM generate_series(0, 1) AS past;
+INSERT INTO daily_usage SELECT workspace_id, day, 0, input_tokens, cached_tokens, output_tokens, cost_usd
+FROM run_usage WHERE workspace_id = %(workspace)s;
 INSERT INTO deleted_sessions (session_id) VALUES (%(deleted_session)s);
 INSERT INTO bundles (sha256, generation, bytes) VALUES (%(bundle)s, %(version)s, 1);
 INSERT INTO condemned_bundles (sha256, generation) VALUES (%(condemned)s, %(version)s);

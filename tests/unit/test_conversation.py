@@ -499,6 +499,11 @@ BUDGET = {"scope": "day", "limit": "max_cost_usd", "maximum": 2, "used": 2.013}
         ("action.resolved", {"tool": "t", "state": "expired"}, "t: Expired without an answer"),
         (
             "action.resolved",
+            {"tool": None, "state": "resolved", "resolution": {"decision": "raise"}, "resolved_by": None},
+            "Released: the limit was raised or its day is over",
+        ),
+        (
+            "action.resolved",
             {"tool": "t", "state": "resolved", "resolution": {"result": [1]}, "resolved_by": TOKEN},
             "t: Result sent by phone: [1]",
         ),

@@ -15,7 +15,7 @@ from quarterdeck.worker.journal import (
     add_result,
     entries_of,
     entry_of,
-    next_action,
+    next_step,
     open_calls,
     turns_of,
 )
@@ -74,10 +74,10 @@ START = [consumed("i")]
         ([*START, said("a"), called("1"), consumed("j"), result("1")], ["i", "a[1]", "=1", "j"], MODEL),
     ],
 )
-def test_next_action_of_a_run(log: list[Entry], expected: list[str], action: str) -> None:
+def test_next_step_of_a_run(log: list[Entry], expected: list[str], action: str) -> None:
     turns = turns_of(log, RUN)
     assert shape(turns) == expected
-    assert next_action(turns) == action
+    assert next_step(turns) == action
 
 
 def test_calls_that_an_earlier_run_left_open_are_closed() -> None:
@@ -86,7 +86,7 @@ def test_calls_that_an_earlier_run_left_open_are_closed() -> None:
     log += [consumed("j")]
     turns = turns_of(log, RUN)
     assert shape(turns) == ["i", "a[1]", "=1", "j"]
-    assert next_action(turns) == MODEL
+    assert next_step(turns) == MODEL
     assert shape(turns_of([*log, said("b")], RUN)) == ["i", "a[1]", "=1", "j", "b[]"]
 
 
@@ -98,7 +98,7 @@ def test_a_log_may_begin_anywhere(beginning: int) -> None:
     """A session is read from its end, and only so far."""
     turns = turns_of([*LONG[beginning:], consumed("k")], RUN)
     assert shape(turns)[-1] == "k"
-    assert next_action(turns) == MODEL
+    assert next_step(turns) == MODEL
     assert not isinstance(turns[0], ToolResult)
 
 
@@ -134,7 +134,7 @@ def test_calls_of_an_ended_run_tell_whether_they_may_have_taken_effect() -> None
     texts = {turn.call_id: turn.content for turn in turns_of(log, RUN) if isinstance(turn, ToolResult)}
     assert texts["1"] == texts["2"] == "There is no result: the run ended. The call may have taken effect."
     assert texts["3"] == "Not carried out: the run ended before."
-    assert next_action(turns_of(log, other)) == TOOLS
+    assert next_step(turns_of(log, other)) == TOOLS
 
 
 def test_of_calls_with_one_id_the_first_is_open() -> None:

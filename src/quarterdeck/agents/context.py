@@ -15,7 +15,7 @@ from quarterdeck.agents.model import AssistantTurn, ToolResult, Turn, UserTurn
 # Overhead per turn: role, separators and names that a provider adds.
 TURN_TOKENS = 8
 CUT = "\n[… cut here: the text was too long …]\n"
-NO_RESULT = "No result: the run ended before this tool call was answered."
+NO_RESULT = "No result: this call was not carried out."
 # Of the estimate.
 BYTES_PER_TOKEN = 4
 # Texts are not cut below this size: a few words are useless, and the estimate is not that exact.

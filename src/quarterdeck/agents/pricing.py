@@ -21,7 +21,7 @@ def cost_usd(model: str, usage: object) -> Decimal | None:
         return calc_price(usage, name, provider_id=_PRICE_LISTS[provider]).total_price
     except LookupError:
         return None
-    except ValueError as fault:
-        # A compatible server may report numbers that contradict each other.
+    except Exception as fault:
+        # A compatible server may report numbers that contradict each other. An answer without a price is still stored.
         log.warning("the usage of a request has no price", exc_info=fault, extra=fields(model=model))
         return None

@@ -83,6 +83,16 @@ def parameters(properties: dict[str, Any], optional: Iterable[str] = ()) -> dict
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
+# More than the notice of `bounded_text`.
+_NOTICE_BYTES = 100
+
+
+def bounded_result(text: str, max_bytes: int) -> str:
+    """A text that its tool has cut is not cut again because of the notice."""
+    data = text.encode()
+    return text if len(data) <= max_bytes + _NOTICE_BYTES else bounded_text(data, len(data), max_bytes)
+
+
 def bounded_text(data: bytes, size: int, max_bytes: int) -> str:
     """At most `max_bytes` of a text, with a notice if it was cut. `data` is the beginning of `size` bytes. Raises
     UnicodeDecodeError if it is no text."""

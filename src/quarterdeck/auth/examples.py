@@ -14,6 +14,7 @@ EXAMPLES = (
         workspace_id=WORKSPACE,
         workspace_name="Analytical engines",
         session_id=None,
+        may_resolve=False,
         expires_at=None,
         user=ADA,
     ),

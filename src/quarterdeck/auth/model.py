@@ -26,5 +26,8 @@ class CallerBody(Struct, frozen=True, kw_only=True):
     workspace_id: UUID
     workspace_name: str
     session_id: Annotated[UUID | None, Meta(description="The session of a token. null for a key.")]
+    may_resolve: Annotated[
+        bool, Meta(description="A token may list and resolve the actions of its session. false for a key.")
+    ]
     expires_at: Annotated[Moment | None, Meta(description="null: never.")]
     user: Annotated[ActorBody, Meta(description="Who created the credential.")]

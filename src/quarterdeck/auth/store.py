@@ -113,6 +113,7 @@ async def caller(connection: Connection, principal: Principal) -> CallerBody | N
         workspace_id=principal.workspace_id,
         workspace_name=workspace_name,
         session_id=principal.session_id,
+        may_resolve=principal.may_resolve,
         expires_at=principal.expires_at,
         user=ActorBody(*actor),
     )

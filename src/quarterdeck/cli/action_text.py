@@ -98,6 +98,9 @@ def answered(data: Mapping[str, Any]) -> str:
     if data.get("state") == ActionState.CANCELLED:
         return "Cancelled"
     answer = data.get("resolution") or {}
+    # An answer of a person has the new limit.
+    if answer == {"decision": "raise"}:
+        return "Released: the limit was raised or its day is over"
     changed = _changed_arguments(answer, data.get("arguments"))
     return _answer(answer) + caller_text(data.get("resolved_by")) + changed + _details(answer)
 

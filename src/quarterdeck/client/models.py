@@ -285,7 +285,8 @@ class ActionBody(Struct, frozen=True, kw_only=True):
     tool: str | None
     """null: a budget."""
     arguments: dict[str, Any] | None
-    """As the model gave them. null: a budget."""
+    """As the model gave them. tool_result and unknown_outcome: those of the approval, if it changed them. null: a
+    budget."""
     reached: ReachedLimit | None
     """The limit of a budget. null: another kind."""
     reason: str
@@ -296,7 +297,7 @@ class ActionBody(Struct, frozen=True, kw_only=True):
     resolved_at: datetime | None
     """null: it is open."""
     resolved_by: Caller | None
-    """null: nobody answered."""
+    """null: nobody answered, or its limit was raised elsewhere."""
     resolution: dict[str, Any] | None
     """The answer. null: there is none."""
 
@@ -348,6 +349,8 @@ class CallerBody(Struct, frozen=True, kw_only=True):
     workspace_name: str
     session_id: UUID | None
     """The session of a token. null for a key."""
+    may_resolve: bool
+    """A token may list and resolve the actions of its session. false for a key."""
     expires_at: datetime | None
     """null: never."""
     user: ActorBody

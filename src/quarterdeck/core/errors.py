@@ -156,6 +156,10 @@ def answered_differently(who: str) -> ServiceError:
     return conflict(f"This action was answered before, by {who}, and differently. The first answer counts.")
 
 
+def limit_was_raised() -> ServiceError:
+    return conflict("This action is closed: its limit was raised, or its day is over. The run has continued.")
+
+
 def action_expired() -> ServiceError:
     return conflict("This action has expired: nobody answered in time.")
 

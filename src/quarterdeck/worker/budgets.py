@@ -10,7 +10,7 @@ _SCOPES = {
 
 
 def budget_action(reached: ReachedLimit) -> NewAction:
-    reason = f"Reached the limit of {_limit(reached)}: {_amount(reached, reached.used)} used."
+    reason = f"Reached the limit of {_limit(reached)}: {reached.amount(reached.used)} used."
     return NewAction(kind=ActionKind.BUDGET, reason=reason, reached=reached)
 
 
@@ -20,13 +20,4 @@ def stop_reason(reached: ReachedLimit, stopped: ActionState) -> str:
 
 
 def _limit(reached: ReachedLimit) -> str:
-    return f"{_amount(reached, reached.maximum)} {_SCOPES[reached.scope]}"
-
-
-def _amount(reached: ReachedLimit, value: float) -> str:
-    if reached.limit == "max_tokens":
-        return f"{value:,.0f} tokens"
-    # Cents, and more digits only for amounts that would look like another one without them.
-    digits = f"{value:,.6f}".rstrip("0")
-    whole, _, fraction = digits.partition(".")
-    return f"${whole}.{fraction:0<2}"
+    return f"{reached.amount(reached.maximum)} {_SCOPES[reached.scope]}"

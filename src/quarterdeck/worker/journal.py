@@ -1,4 +1,4 @@
-"""Converts between the session's log and the turns of the conversation, and decides the next action of a run.
+"""Converts between the session's log and the turns of the conversation, and decides the next step of a run.
 
 The log is the journal: after a crash the next attempt reads from it how far the run had come. Pure functions, no I/O.
 """
@@ -79,7 +79,7 @@ def _close_calls(turns: list[Turn], begun: set[str]) -> None:
         add_result(turns, ToolResult(call.id, call.name, _NO_RESULT if call.id in begun else _NOT_EXECUTED))
 
 
-def next_action(turns: Sequence[Turn]) -> str:
+def next_step(turns: Sequence[Turn]) -> str:
     if open_calls(turns):
         return TOOLS
     last = turns[-1] if turns else None

@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.agents.registry import ModelRegistry
-from quarterdeck.conversations.actions.expiry import expire_actions
+from quarterdeck.conversations.actions.sweep import expire_actions, release_actions
 from quarterdeck.conversations.runs.recovery import recover
 from quarterdeck.conversations.runs.turns import runs_to_leave
 from quarterdeck.conversations.sessions.service import backfill_search, purge_deleted_sessions
@@ -154,6 +154,8 @@ async def _recover_runs(database: Database, settings: Settings) -> None:
     while True:
         try:
             await recover(database, settings.worker.lease_seconds, settings.run.active_per_workspace)
+            # First: a limit that was raised in time has not expired.
+            await release_actions(database)
             await expire_actions(database)
             await purge_deleted_sessions(database)
         except Exception as fault:

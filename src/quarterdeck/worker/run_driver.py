@@ -1,6 +1,6 @@
 """Drives a run: take inputs, ask the model, execute its tool calls, until the run is finished or waits.
 
-The next action is derived from the conversation each time, so resuming after a crash needs no special case.
+The next step is derived from the conversation each time, so resuming after a crash needs no special case.
 """
 
 import asyncio
@@ -168,7 +168,7 @@ class _Attempt:
         entries, self._left_out = await lifecycle.entries(self._database, self._lease, budget_bytes)
         self._turns = journal.turns_of(entries, self._lease.run_id)
         while True:
-            match journal.next_action(self._turns):
+            match journal.next_step(self._turns):
                 case journal.TOOLS:
                     if not await self._call_tools(agent):
                         return

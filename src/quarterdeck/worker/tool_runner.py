@@ -2,20 +2,21 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from quarterdeck.agents.model import ToolCall, ToolResult, ToolRule
 from quarterdeck.agents.policy import rule_of
-from quarterdeck.agents.tools import CallContext, Effect, Refusal, Tool, Toolbox, bounded_text
+from quarterdeck.agents.tools import CallContext, Effect, Refusal, Tool, Toolbox, bounded_result
 from quarterdeck.conversations.actions.model import NewAction
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs import calls as call_log
 from quarterdeck.conversations.runs.calls import CallStates
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.conversations.sessions import service as sessions
-from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.worker import journal
@@ -23,10 +24,12 @@ from quarterdeck.worker.tool_calls import Answer, CarryOut, NextStep, Rules, Wai
 
 _MIN_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 5.0
+# For storing a result after the worker was told to stop.
+_STOP_SECONDS = 5.0
 
 
 class _Known(Struct, frozen=True):
-    """The state of the calls, and the policy of the session at this moment."""
+    """The state of a call, and the policy of the session at this moment."""
 
     states: CallStates
     policy: dict[str, ToolRule]
@@ -45,10 +48,10 @@ class ToolRunner:
     async def run(self, calls: Sequence[ToolCall], step: int) -> tuple[list[ToolResult], list[NewAction]]:
         """The results, which are stored, and the actions that the other calls need. Each result is stored by itself:
         after a crash only the calls without a stored result are looked at again."""
-        known = await self._read(step)
         results: list[ToolResult] = []
         actions: list[NewAction] = []
         for call in calls:
+            known = await self._read(call, step)
             next_step = self._decide(call, step, known)
             if isinstance(next_step, CarryOut):
                 next_step = await self._carry_out(call, step, next_step, known)
@@ -56,17 +59,17 @@ class ToolRunner:
                 actions.append(next_step.action)
                 continue
             assert isinstance(next_step, Answer)
-            result = ToolResult(call.id, call.name, next_step.content)
+            result = ToolResult(call.id, call.name, bounded_result(next_step.content, self._result_bytes))
             await self._store(result)
             results.append(result)
         return results, actions
 
-    async def _read(self, step: int) -> _Known:
+    async def _read(self, call: ToolCall, step: int) -> _Known:
         async def read(connection: Connection) -> _Known:
             policy = await sessions.tool_policy(connection, self._lease.session_id)
             if policy is None:
                 raise Superseded
-            return _Known(await call_log.states(connection, self._lease, step), policy)
+            return _Known(await call_log.states(connection, self._lease, step, call.id), policy)
 
         return await self._database.read(read)
 
@@ -77,11 +80,7 @@ class ToolRunner:
             call.name in known.states.remembered,
             self._tell_unknown_outcome,
         )
-        next_step = decide(call, step, tool, rules, state_of(call.id, known.states.started, known.states.actions))
-        if isinstance(next_step, Answer):
-            data = next_step.content.encode()
-            return Answer(bounded_text(data, len(data), self._result_bytes))
-        return next_step
+        return decide(call, step, tool, rules, state_of(call.id, known.states.started, known.states.actions))
 
     async def _carry_out(self, call: ToolCall, step: int, order: CarryOut, known: _Known) -> NextStep:
         tool = self._tools.find(call.name)
@@ -114,12 +113,25 @@ class ToolRunner:
         await call_log.record_start(self._database, self._lease, NewEvent(EventType.TOOL_STARTED, data))
 
     async def _store(self, result: ToolResult) -> None:
-        """Tries until the database is back or another attempt has the run: a lost result is an unknown outcome."""
+        """A lost result is an unknown outcome. So a worker that is being stopped stores it before it hands the run
+        back, unless the database is not available."""
+        storing = asyncio.ensure_future(self._store_when_possible(result))
+        try:
+            await asyncio.shield(storing)
+        except asyncio.CancelledError:
+            with suppress(Superseded, ServiceError, TimeoutError):
+                await asyncio.wait_for(storing, _STOP_SECONDS)
+            raise
+
+    async def _store_when_possible(self, result: ToolResult) -> None:
+        """Tries until the database is back or another attempt has the run."""
         pause_seconds = _MIN_PAUSE_SECONDS
         while True:
             try:
                 return await call_log.record_result(self._database, self._lease, journal.entry_of(result))
             except ServiceError as fault:
+                if fault.kind not in (Kind.UNAVAILABLE, Kind.CONTENDED):
+                    raise
                 log.warning("a result could not be stored", exc_info=fault, extra=fields(run_id=self._lease.run_id))
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, _MAX_PAUSE_SECONDS)

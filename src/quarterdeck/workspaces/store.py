@@ -40,7 +40,7 @@ CROSS JOIN LATERAL (
     SELECT coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
            coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
            coalesce(sum(output_tokens), 0)::bigint AS output_tokens, sum(cost_usd)::float8 AS cost_usd
-    FROM run_usage WHERE workspace_id = w.id AND day = (clock_timestamp() AT TIME ZONE 'UTC')::date
+    FROM daily_usage WHERE workspace_id = w.id AND day = (clock_timestamp() AT TIME ZONE 'UTC')::date
 ) AS today
 WHERE w.id = %s
 """
@@ -52,7 +52,7 @@ CROSS JOIN LATERAL (
     SELECT coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
            coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
            coalesce(sum(output_tokens), 0)::bigint AS output_tokens, sum(cost_usd)::float8 AS cost_usd
-    FROM run_usage WHERE workspace_id = w.id AND day = (clock_timestamp() AT TIME ZONE 'UTC')::date
+    FROM daily_usage WHERE workspace_id = w.id AND day = (clock_timestamp() AT TIME ZONE 'UTC')::date
 ) AS today
 ORDER BY w.id
 """

@@ -47,14 +47,16 @@ export function answerText(action) {
   const { decision, remember, arguments: changed, is_error: isError } = action.resolution;
   if (action.kind === "tool_result") return isError ? "Error returned" : "Result returned";
   if (decision === "allow") return ["Allowed", remember === "session" && "for this session", changed && "with changed arguments"].filter(Boolean).join(" ");
+  if (decision === "raise" && action.resolved_by === null) return "Released: the limit was raised or its day is over";
   if (decision === "raise") return `Limit raised to ${raisedTo(action)}`;
   const answers = { deny: "Denied", done: "Marked as done", failed: "Marked as failed", retry: "Run again", stop: "Run stopped" };
   return answers[decision] ?? "Answered";
 }
 
 /** The answer in one or two words. */
-export function shortAnswer({ state, resolution }) {
+export function shortAnswer({ state, resolution, resolved_by: caller }) {
   if (state !== "resolved") return capitalize(state);
+  if (resolution.decision === "raise" && caller === null) return "Released";
   const answers = { allow: "Allowed", deny: "Denied", done: "Done", failed: "Failed", retry: "Run again", raise: "Limit raised", stop: "Stopped" };
   return answers[resolution.decision] ?? "Answered";
 }

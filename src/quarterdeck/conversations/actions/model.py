@@ -55,6 +55,14 @@ class ReachedLimit(Struct, frozen=True):
     maximum: float
     used: float
 
+    def amount(self, value: float) -> str:
+        """`value` in the unit of the limit."""
+        if self.limit == "max_tokens":
+            return f"{value:,.0f} tokens"
+        # Cents, and more digits only for amounts that would look like another one without them.
+        whole, _, fraction = f"{value:,.6f}".rstrip("0").partition(".")
+        return f"${whole}.{fraction:0<2}"
+
 
 class ResolveActionBody(Struct, frozen=True, omit_defaults=True):
     """The answer. Which fields belong to it depends on the kind of the action."""
@@ -92,13 +100,19 @@ class ActionBody(Struct, frozen=True, kw_only=True):
     state: ActionState
     call_id: Annotated[str | None, Meta(description="The tool call in the log. null: a budget.")]
     tool: Annotated[str | None, Meta(description="null: a budget.")]
-    arguments: Annotated[dict[str, Any] | None, Meta(description="As the model gave them. null: a budget.")]
+    arguments: Annotated[
+        dict[str, Any] | None,
+        Meta(
+            description="As the model gave them. tool_result and unknown_outcome: those of the approval, if it changed "
+            "them. null: a budget."
+        ),
+    ]
     reached: Annotated[ReachedLimit | None, Meta(description="The limit of a budget. null: another kind.")]
     reason: Annotated[str, Meta(description="Why the run waits, in one sentence.")]
     created_at: Moment
     expires_at: Annotated[Moment, Meta(description="Without an answer until then, it counts as denied.")]
     resolved_at: Annotated[Moment | None, Meta(description="null: it is open.")]
-    resolved_by: Annotated[Caller | None, Meta(description="null: nobody answered.")]
+    resolved_by: Annotated[Caller | None, Meta(description="null: nobody answered, or its limit was raised elsewhere.")]
     resolution: Annotated[dict[str, Any] | None, Meta(description="The answer. null: there is none.")]
 
 

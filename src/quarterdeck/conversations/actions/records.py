@@ -29,8 +29,8 @@ async def open_actions(
     workspace_id: UUID,
     new: Sequence[NewAction],
     settings: ActionSettings,
-) -> list[UUID]:
-    """Stores the actions and returns their ids. The caller makes the run wait in the same transaction."""
+) -> None:
+    """Stores the actions. The caller makes the run wait in the same transaction."""
     opened = [
         await store.add(
             connection, new_id(), workspace_id, session_id, run_id, one, rules.expiry_seconds(one.kind, settings)
@@ -39,22 +39,26 @@ async def open_actions(
     ]
     names = ("kind", "call_id", "tool", "arguments", "reached", "reason", "expires_at")
     await _report(connection, workspace_id, opened, EventType.ACTION_REQUIRED, names)
-    return [action.id for action in opened]
 
 
-async def cancel_actions(connection: Connection, session_id: UUID, run_id: UUID, workspace_id: UUID) -> None:
+async def cancel_actions(connection: Connection, run_id: UUID, workspace_id: UUID) -> None:
     """Closes the open actions of a run that is being cancelled."""
     await report_closed(connection, workspace_id, await store.cancel(connection, run_id))
 
 
-async def actions_of_step(connection: Connection, run_id: UUID, step: int) -> list[CallAction]:
-    """The actions of the calls that the answer number `step` made, oldest first."""
-    return await store.of_step(connection, run_id, step)
+async def actions_of_call(connection: Connection, run_id: UUID, step: int, call_id: str) -> list[CallAction]:
+    """The actions of a call that the answer number `step` made, oldest first."""
+    return await store.of_call(connection, run_id, step, call_id)
 
 
 async def remembered_tools(connection: Connection, session_id: UUID) -> frozenset[str]:
     """The tools that a person has allowed for the rest of the session."""
     return await store.remembered_tools(connection, session_id)
+
+
+async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
+    """Deletes a batch of the actions of a deleted session. Returns their number."""
+    return await store.purge(connection, session_id, batch)
 
 
 async def report_closed(connection: Connection, workspace_id: UUID, closed: Sequence[ActionBody]) -> None:

@@ -13,7 +13,7 @@ from quarterdeck.conversations.actions.model import (
     ResolveActionBody,
 )
 from quarterdeck.core import errors, json_values
-from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.actors import Caller, Permission, Principal
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import ActionSettings
 
@@ -97,8 +97,9 @@ def _check_raise(action: ActionBody, answer: ResolveActionBody) -> None:
 
 def too_low(action: ActionBody, used: float) -> ServiceError:
     """For a new limit that is reached already."""
-    assert action.reached is not None
-    return errors.invalid(f"{action.reached.limit} must be more than what has been used: {used:g}.")
+    reached = action.reached
+    assert reached is not None
+    return errors.invalid(f"{reached.limit} must be more than what has been used: {reached.amount(used)}.")
 
 
 def check_same_answer(action: ActionBody, resolution: dict[str, Any]) -> None:
@@ -107,14 +108,13 @@ def check_same_answer(action: ActionBody, resolution: dict[str, Any]) -> None:
         raise errors.action_expired()
     if action.state is ActionState.CANCELLED:
         raise errors.action_cancelled()
+    if action.resolved_by is None:
+        raise errors.limit_was_raised()
     if not _is_same(_with_defaults(action.resolution), _with_defaults(resolution)):
-        raise errors.answered_differently(_who(action))
+        raise errors.answered_differently(_who(action.resolved_by))
 
 
-def _who(action: ActionBody) -> str:
-    caller = action.resolved_by
-    if caller is None:
-        return "someone else"
+def _who(caller: Caller) -> str:
     credential = "a session token" if caller.type == "session_token" else "an API key"
     label = "" if caller.label is None else f" “{caller.label}”"
     return f"{caller.display_name or 'someone'} with {credential}{label}"
@@ -132,8 +132,14 @@ def _is_same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(_is_same(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_is_same, one, other))
-    if isinstance(one, float) or isinstance(other, float):
-        return isinstance(one, (int, float)) and isinstance(other, (int, float)) and float(one) == float(other)
+    if isinstance(one, int) and isinstance(other, float):
+        return _is_same(other, one)
+    if isinstance(one, float) and isinstance(other, int):
+        try:
+            # Rounded: 10**30 does not equal 1e30 exactly.
+            return one == float(other)
+        except OverflowError:
+            return False
     return bool(one == other)
 
 

@@ -32,16 +32,17 @@ RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached
 _GET = """
 SELECT id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
        resolved_by, resolution
-FROM actions WHERE workspace_id = %s AND id = %s
+FROM actions a WHERE workspace_id = %s AND id = %s AND EXISTS (SELECT FROM sessions s WHERE s.id = a.session_id)
 """
 # A few ids from each combination of state and kind. All columns of the index are in the bounds and in the order, so
-# that the planner can use only that index: as in api_keys/store.py.
+# that the planner can use only that index: as in api_keys/store.py. Actions of deleted sessions are not visible.
 _NEWEST_OF_WORKSPACE = """
 SELECT found.id FROM unnest(%s::text[]) AS states (state) CROSS JOIN unnest(%s::text[]) AS kinds (kind)
 CROSS JOIN LATERAL (
     SELECT a.id FROM actions a
     WHERE (a.workspace_id, a.state, a.kind, a.id)
           BETWEEN (%s, states.state, kinds.kind, %s) AND (%s, states.state, kinds.kind, %s)
+      AND (SELECT true FROM sessions s WHERE s.id = a.session_id)
     ORDER BY a.workspace_id DESC, a.state DESC, a.kind DESC, a.id DESC LIMIT %s
 ) AS found
 ORDER BY found.id DESC LIMIT %s
@@ -52,6 +53,7 @@ CROSS JOIN LATERAL (
     SELECT a.id FROM actions a
     WHERE (a.workspace_id, a.state, a.kind, a.id)
           BETWEEN (%s, states.state, kinds.kind, %s) AND (%s, states.state, kinds.kind, %s)
+      AND (SELECT true FROM sessions s WHERE s.id = a.session_id)
     ORDER BY a.workspace_id, a.state, a.kind, a.id LIMIT %s
 ) AS found
 ORDER BY found.id LIMIT %s
@@ -96,21 +98,35 @@ _RAISE_LIMIT = "SELECT raise_limit(%s, %s::numeric, %s)"
 _LOCK_DUE = """
 SELECT due.session_id FROM (
     SELECT DISTINCT first.session_id FROM (
-        SELECT a.session_id FROM actions a WHERE a.state = 'open' AND a.expires_at <= now()
+        SELECT a.session_id FROM actions a
+        WHERE a.state = 'open' AND a.expires_at <= now() AND (SELECT true FROM sessions s WHERE s.id = a.session_id)
         ORDER BY a.expires_at LIMIT %s
     ) AS first
     OFFSET 0
 ) AS due WHERE pg_try_advisory_xact_lock(session_lock(due.session_id))
 """
 _EXPIRE = """
-UPDATE actions SET state = 'expired', resolved_at = clock_timestamp()
+UPDATE actions a SET state = 'expired', resolved_at = clock_timestamp()
 WHERE session_id = ANY (%s) AND state = 'open' AND expires_at <= now()
+  AND EXISTS (SELECT FROM sessions s WHERE s.id = a.session_id)
 RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
           resolved_by, resolution, workspace_id
 """
-_OF_STEP = """
+_LOCK_LIFTED = """
+SELECT lifted.session_id FROM (
+    SELECT DISTINCT first.session_id FROM (SELECT l.session_id FROM lifted_actions() l LIMIT %s) AS first
+    OFFSET 0
+) AS lifted WHERE pg_try_advisory_xact_lock(session_lock(lifted.session_id))
+"""
+_RELEASE = """
+UPDATE actions SET state = 'resolved', resolved_at = clock_timestamp(), resolution = '{"decision": "raise"}'
+WHERE id IN (SELECT l.id FROM lifted_actions() l WHERE l.session_id = ANY (%s)) AND state = 'open'
+RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
+          resolved_by, resolution, workspace_id
+"""
+_OF_CALL = """
 SELECT kind, state, call_id, attempt, resolution FROM actions
-WHERE run_id = %s AND step = %s AND call_id IS NOT NULL ORDER BY id
+WHERE run_id = %s AND step = %s AND call_id = %s ORDER BY id
 """
 _REMEMBERED = """
 SELECT DISTINCT tool FROM actions
@@ -121,6 +137,11 @@ _CANCEL = """
 UPDATE actions SET state = 'cancelled', resolved_at = clock_timestamp() WHERE run_id = %s AND state = 'open'
 RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
           resolved_by, resolution
+"""
+# As for the log: see sessions/store.py.
+_PURGE = """
+DELETE FROM actions
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM actions WHERE session_id = %s ORDER BY session_id, state, kind, id LIMIT %s))
 """
 
 
@@ -202,13 +223,23 @@ async def lock_due_sessions(connection: Connection, batch: int) -> list[UUID]:
 
 async def expire(connection: Connection, session_ids: Sequence[UUID]) -> list[tuple[UUID, ActionBody]]:
     """The actions that expired, oldest first, each with its workspace."""
-    rows = await (await connection.execute(_EXPIRE, (list(session_ids),))).fetchall()
-    expired = [(row[-1], _body(row[:-1])) for row in rows]
-    return sorted(expired, key=lambda one: one[1].id)
+    return _closed(await (await connection.execute(_EXPIRE, (list(session_ids),))).fetchall())
 
 
-async def of_step(connection: Connection, run_id: UUID, step: int) -> list[CallAction]:
-    rows = await (await connection.execute(_OF_STEP, (run_id, step))).fetchall()
+async def lock_lifted_sessions(connection: Connection, batch: int) -> list[UUID]:
+    """Locks the sessions of the `batch` oldest actions whose limit no longer applies, except for those that are
+    locked."""
+    rows = await (await connection.execute(_LOCK_LIFTED, (batch,))).fetchall()
+    return [session_id for (session_id,) in rows]
+
+
+async def release(connection: Connection, session_ids: Sequence[UUID]) -> list[tuple[UUID, ActionBody]]:
+    """The actions that were closed because their limit no longer applies, oldest first, each with its workspace."""
+    return _closed(await (await connection.execute(_RELEASE, (list(session_ids),))).fetchall())
+
+
+async def of_call(connection: Connection, run_id: UUID, step: int, call_id: str) -> list[CallAction]:
+    rows = await (await connection.execute(_OF_CALL, (run_id, step, call_id))).fetchall()
     return [CallAction(ActionKind(kind), ActionState(state), *rest) for kind, state, *rest in rows]
 
 
@@ -221,6 +252,14 @@ async def cancel(connection: Connection, run_id: UUID) -> list[ActionBody]:
     """The actions that were open, oldest first."""
     rows = await (await connection.execute(_CANCEL, (run_id,))).fetchall()
     return sorted(map(_body, rows), key=lambda action: action.id)
+
+
+async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
+    return (await connection.execute(_PURGE, (session_id, batch))).rowcount
+
+
+def _closed(rows: Sequence[tuple[Any, ...]]) -> list[tuple[UUID, ActionBody]]:
+    return sorted(((row[-1], _body(row[:-1])) for row in rows), key=lambda one: one[1].id)
 
 
 def _jsonb(value: object) -> Jsonb | None:

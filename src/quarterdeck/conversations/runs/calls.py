@@ -17,19 +17,20 @@ from quarterdeck.db.database import Connection, Database
 
 
 class CallStates(Struct, frozen=True):
-    """What is known about the calls of the last answer, besides their results."""
+    """What is known about a call of the last answer."""
 
     # The last attempt that started each call.
     started: dict[str, int]
+    # Of this call only: their answers hold up to a megabyte each.
     actions: list[CallAction]
     # Tools that a person has allowed for the rest of the session.
     remembered: frozenset[str]
 
 
-async def states(connection: Connection, lease: Lease, step: int) -> CallStates:
+async def states(connection: Connection, lease: Lease, step: int, call_id: str) -> CallStates:
     return CallStates(
         await store.started_calls(connection, lease.session_id, lease.run_id),
-        await actions.actions_of_step(connection, lease.run_id, step),
+        await actions.actions_of_call(connection, lease.run_id, step, call_id),
         await actions.remembered_tools(connection, lease.session_id),
     )
 

@@ -100,8 +100,10 @@ async def begin(
             # Before inputs are taken: those that wait start the next run.
             await _fail(connection, (run_id, session_id, workspace_id, run.attempt), run.state, overdue(settings))
             return None
-        setup = await resolve_setup(connection, session_id) if run.setup is None else run.setup
-        attempt, seconds = await store.start_attempt(connection, run_id, 0 if again else 1, setup)
+        new_setup = await resolve_setup(connection, session_id) if run.setup is None else None
+        setup = run.setup or new_setup
+        assert setup is not None
+        attempt, seconds = await store.start_attempt(connection, run_id, 0 if again else 1, new_setup)
         lease = Lease(run_id, session_id, workspace_id, attempt, run.steps, run.tokens, seconds, setup)
         if run.state == "running" and not again:
             await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": "Its worker was lost."}))
@@ -149,18 +151,13 @@ async def record(
     database: Database,
     lease: Lease,
     entries: Sequence[NewEvent],
-    *,
-    used: StepUsage | None = None,
+    used: StepUsage,
 ) -> None:
-    """Stores the events of a step. `used`: they are the answer of the model, which counts as a step."""
+    """Stores a step: the events of an answer of the model, and what it used."""
 
     async def work(connection: Connection) -> None:
         await events.lock_session(connection, lease.session_id)
-        if used is None:
-            counted = await store.count_progress(connection, lease.run_id, lease.attempt)
-        else:
-            counted = await store.count_step(connection, lease.run_id, lease.attempt, used)
-        if not counted:
+        if not await store.count_step(connection, lease.run_id, lease.attempt, used):
             raise Superseded
         await _log(connection, lease, *entries)
 
@@ -258,7 +255,7 @@ async def _cancel(connection: Connection, run_id: UUID, session_id: UUID, worksp
     ends = await store.cancel(connection, run_id)
     if ends is None:
         return None
-    await actions.cancel_actions(connection, session_id, run_id, workspace_id)
+    await actions.cancel_actions(connection, run_id, workspace_id)
     discarded = await store.discard_waiting(connection, session_id, run_id, ends, "The run was cancelled.")
     data = {"discarded_input_ids": [str(input_id) for input_id in discarded]}
     await events.append(connection, session_id, run_id, [NewEvent(EventType.RUN_CANCELLED, data)])
@@ -272,7 +269,7 @@ async def cancel_all(connection: Connection, session_id: UUID, workspace_id: UUI
     with the session: runs add nothing to it."""
     for run_id in await store.unfinished_of(connection, session_id):
         await store.cancel(connection, run_id)
-        await actions.cancel_actions(connection, session_id, run_id, workspace_id)
+        await actions.cancel_actions(connection, run_id, workspace_id)
         await _after_cancellation(connection, run_id, workspace_id)
         await store.unpark_next(connection, workspace_id)
 

@@ -42,7 +42,8 @@ _START_PENDING = "SELECT start_pending_run(%s)"
 _START = """
 UPDATE runs
 SET state = 'running', parked = false, attempt = attempt + 1, barren_attempts = barren_attempts + %s,
-    started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp(), setup = %s, model = %s
+    started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp(),
+    setup = coalesce(setup, %s), model = coalesce(model, %s)
 WHERE id = %s
 RETURNING attempt, (extract(epoch FROM clock_timestamp() - started_at) - waited_seconds)::float8
 """
@@ -87,10 +88,11 @@ _PROGRESS = """
 UPDATE runs SET barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
-# Sums of costs leave out steps whose price is unknown.
+# Sums of costs leave out steps whose price is unknown. The row of daily_usage is locked until the commit. A transaction
+# locks one of them, so there is no deadlock.
 _STEP = """
-WITH step (input_tokens, cached_tokens, output_tokens, cost_usd) AS (
-    SELECT %s::bigint, %s::bigint, %s::bigint, %s::numeric
+WITH step (input_tokens, cached_tokens, output_tokens, cost_usd, day) AS (
+    SELECT %s::bigint, %s::bigint, %s::bigint, %s::numeric, (clock_timestamp() AT TIME ZONE 'UTC')::date
 ), run AS (
     UPDATE runs r
     SET barren_attempts = 0, steps = r.steps + 1, input_tokens = r.input_tokens + step.input_tokens,
@@ -98,30 +100,42 @@ WITH step (input_tokens, cached_tokens, output_tokens, cost_usd) AS (
         cost_usd = coalesce(r.cost_usd + step.cost_usd, r.cost_usd, step.cost_usd), updated_at = clock_timestamp()
     FROM step WHERE r.id = %s AND r.attempt = %s AND r.state = 'running'
     RETURNING r.workspace_id, r.id, r.session_id, r.api_key_id
+), of_run AS (
+    INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
+                           output_tokens, cost_usd)
+    SELECT run.workspace_id, step.day, run.id, run.session_id, run.api_key_id, %s, step.input_tokens,
+           step.cached_tokens, step.output_tokens, step.cost_usd
+    FROM run CROSS JOIN step
+    ON CONFLICT (workspace_id, day, run_id) DO UPDATE SET
+        input_tokens = run_usage.input_tokens + excluded.input_tokens,
+        cached_tokens = run_usage.cached_tokens + excluded.cached_tokens,
+        output_tokens = run_usage.output_tokens + excluded.output_tokens,
+        cost_usd = coalesce(run_usage.cost_usd + excluded.cost_usd, run_usage.cost_usd, excluded.cost_usd)
 )
-INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
-                       output_tokens, cost_usd)
-SELECT run.workspace_id, (clock_timestamp() AT TIME ZONE 'UTC')::date, run.id, run.session_id, run.api_key_id, %s,
-       step.input_tokens, step.cached_tokens, step.output_tokens, step.cost_usd
+INSERT INTO daily_usage (workspace_id, day, shard, input_tokens, cached_tokens, output_tokens, cost_usd)
+SELECT run.workspace_id, step.day, get_byte(uuid_send(run.id), 15) & 15, step.input_tokens, step.cached_tokens,
+       step.output_tokens, step.cost_usd
 FROM run CROSS JOIN step
-ON CONFLICT (workspace_id, day, run_id) DO UPDATE SET
-    input_tokens = run_usage.input_tokens + excluded.input_tokens,
-    cached_tokens = run_usage.cached_tokens + excluded.cached_tokens,
-    output_tokens = run_usage.output_tokens + excluded.output_tokens,
-    cost_usd = coalesce(run_usage.cost_usd + excluded.cost_usd, run_usage.cost_usd, excluded.cost_usd)
+ON CONFLICT (workspace_id, day, shard) DO UPDATE SET
+    input_tokens = daily_usage.input_tokens + excluded.input_tokens,
+    cached_tokens = daily_usage.cached_tokens + excluded.cached_tokens,
+    output_tokens = daily_usage.output_tokens + excluded.output_tokens,
+    cost_usd = coalesce(daily_usage.cost_usd + excluded.cost_usd, daily_usage.cost_usd, excluded.cost_usd)
 """
 _WAIT = """
 UPDATE runs
 SET state = 'waiting', waiting_since = clock_timestamp(), barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
+# A run that has ended needs no setup, which may hold a megabyte: a session with many runs is deleted in one statement.
 # Besides the session's lock: an input that was accepted since the last take keeps the run active.
 _SUCCEED = """
-UPDATE runs SET state = 'succeeded', finished_at = clock_timestamp(), updated_at = clock_timestamp()
+UPDATE runs SET state = 'succeeded', setup = NULL, finished_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running' AND consumed_through = last_input
 """
 _FAIL = """
-UPDATE runs SET state = 'failed', failure = %s, finished_at = clock_timestamp(), updated_at = clock_timestamp()
+UPDATE runs
+SET state = 'failed', failure = %s, setup = NULL, finished_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = %s
 RETURNING last_input, consumed_through
 """
@@ -138,7 +152,7 @@ WHERE id = %s OR id IN (
 """
 _CANCEL = """
 UPDATE runs
-SET state = 'cancelled', parked = false, waiting_since = NULL, finished_at = clock_timestamp(),
+SET state = 'cancelled', parked = false, waiting_since = NULL, setup = NULL, finished_at = clock_timestamp(),
     waited_seconds = waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0),
     updated_at = clock_timestamp()
 WHERE id = %s AND state IN ('pending', 'queued', 'running', 'waiting')
@@ -231,9 +245,10 @@ async def start_pending(connection: Connection, session_id: UUID) -> None:
     await connection.execute(_START_PENDING, (session_id,))
 
 
-async def start_attempt(connection: Connection, run_id: UUID, barren: int, setup: RunSetup) -> tuple[int, float]:
-    """The number of the attempt, and the age of the run in seconds."""
-    values = (barren, Jsonb(msgspec.to_builtins(setup)), setup.model, run_id)
+async def start_attempt(connection: Connection, run_id: UUID, barren: int, setup: RunSetup | None) -> tuple[int, float]:
+    """The number of the attempt, and the age of the run in seconds. `setup`: None if the run has one."""
+    new = (None, None) if setup is None else (Jsonb(msgspec.to_builtins(setup)), setup.model)
+    values = (barren, *new, run_id)
     row = await (await connection.execute(_START, values)).fetchone()
     assert row is not None
     return row[0], row[1]

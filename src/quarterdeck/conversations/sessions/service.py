@@ -13,6 +13,7 @@ from quarterdeck.agents.model import ModelFailure, ToolRule
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.changes.perform import Changes, Made
+from quarterdeck.conversations.actions import records as actions
 from quarterdeck.conversations.events.log import lock_session
 from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.model import RunSetup, UsedSkill
@@ -170,7 +171,7 @@ async def change_session(
 
 
 async def delete_session(changes: Changes, models: ModelCatalog, call: Call[None], session_id: UUID) -> Answer:
-    """Deletes the session and cancels its runs. The log is deleted later, by `purge_deleted_sessions`."""
+    """Deletes the session and cancels its runs. Its log and actions are deleted later, by `purge_deleted_sessions`."""
 
     async def effect(connection: Connection, principal: Principal, _: UUID, __: None) -> Made:
         session = await _locked(connection, models, principal.workspace_id, session_id)
@@ -191,15 +192,16 @@ async def delete_session(changes: Changes, models: ModelCatalog, call: Call[None
 
 
 async def purge_deleted_sessions(database: Database) -> int:
-    """Deletes the logs of deleted sessions in batches. Safe to run in several processes at once."""
+    """Deletes the logs and actions of deleted sessions in batches. Safe to run in several processes at once."""
     purged = 0
 
     async def purge(connection: Connection) -> bool | None:
         session_id = await store.lock_deleted(connection)
         if session_id is None:
             return None
-        if await search_store.purge(connection, session_id, _PURGE_BATCH) == _PURGE_BATCH:
-            return False
+        for purge_rows in (search_store.purge, actions.purge):
+            if await purge_rows(connection, session_id, _PURGE_BATCH) == _PURGE_BATCH:
+                return False
         return await store.purge(connection, session_id, _PURGE_BATCH)
 
     while (was_last := await database.transaction(purge, repeatable=True)) is not None:

@@ -1,20 +1,35 @@
 -- Limits of cost and tokens. Tokens are input plus output tokens. Steps whose price is unknown count as free.
 
+-- The limit in force. NULL: none. One expression without a subquery, so that the planner can put it into a join.
+CREATE OR REPLACE FUNCTION limit_in_force(
+    scope text, limit_name text, run runs, session_limits jsonb, workspace workspaces
+) RETURNS numeric
+LANGUAGE sql IMMUTABLE
+AS $$
+    SELECT CASE scope
+        WHEN 'run' THEN coalesce(
+            CASE limit_name WHEN 'max_cost_usd' THEN run.max_cost_usd ELSE run.max_tokens END,
+            (session_limits #>> ARRAY[scope, limit_name])::numeric
+        )
+        WHEN 'session' THEN (session_limits #>> ARRAY[scope, limit_name])::numeric
+        ELSE CASE limit_name WHEN 'max_cost_usd' THEN workspace.daily_max_cost_usd ELSE workspace.daily_max_tokens END
+    END
+$$;
+
 -- The limits that apply to a run, in the order in which they are checked.
 CREATE OR REPLACE FUNCTION limits_of_run(of_run uuid)
 RETURNS TABLE (scope text, max_cost_usd numeric, max_tokens bigint)
 LANGUAGE sql STABLE
 AS $$
-    SELECT l.scope, l.max_cost_usd, l.max_tokens
+    SELECT scopes.scope, l.max_cost_usd, l.max_tokens
     FROM runs r JOIN sessions s ON s.id = r.session_id JOIN workspaces w ON w.id = r.workspace_id
-    CROSS JOIN LATERAL (VALUES
-        (1, 'run', coalesce(r.max_cost_usd, (s.limits #>> '{run,max_cost_usd}')::numeric),
-                   coalesce(r.max_tokens, (s.limits #>> '{run,max_tokens}')::bigint)),
-        (2, 'session', (s.limits #>> '{session,max_cost_usd}')::numeric, (s.limits #>> '{session,max_tokens}')::bigint),
-        (3, 'day', w.daily_max_cost_usd, w.daily_max_tokens)
-    ) AS l (position, scope, max_cost_usd, max_tokens)
+    CROSS JOIN (VALUES (1, 'run'), (2, 'session'), (3, 'day')) AS scopes (position, scope)
+    CROSS JOIN LATERAL (
+        SELECT limit_in_force(scopes.scope, 'max_cost_usd', r, s.limits, w) AS max_cost_usd,
+               limit_in_force(scopes.scope, 'max_tokens', r, s.limits, w)::bigint AS max_tokens
+    ) AS l
     WHERE r.id = of_run AND (l.max_cost_usd IS NOT NULL OR l.max_tokens IS NOT NULL)
-    ORDER BY l.position
+    ORDER BY scopes.position
 $$;
 
 -- What the run, its session, or its workspace since midnight UTC has used.
@@ -35,7 +50,7 @@ BEGIN
     ELSE
         RETURN QUERY
         SELECT coalesce(sum(u.cost_usd), 0), coalesce(sum(u.input_tokens + u.output_tokens), 0)::bigint
-        FROM run_usage u
+        FROM daily_usage u
         WHERE u.workspace_id = run.workspace_id AND u.day = (clock_timestamp() AT TIME ZONE 'UTC')::date;
     END IF;
 END;
@@ -77,6 +92,26 @@ BEGIN
         END IF;
     END LOOP;
 END;
+$$;
+
+-- Open budget actions that no run has to wait for any more, oldest first: the limit was raised or removed, or its day is
+-- over. Nothing is added up: a run that continues checks its limits, and may open a new action with the limit of then.
+CREATE OR REPLACE FUNCTION lifted_actions() RETURNS TABLE (id uuid, session_id uuid)
+LANGUAGE sql STABLE
+AS $$
+    SELECT a.id, a.session_id
+    FROM actions a JOIN runs r ON r.id = a.run_id JOIN sessions s ON s.id = a.session_id
+    JOIN workspaces w ON w.id = a.workspace_id
+    WHERE a.state = 'open' AND a.kind = 'budget' AND (
+        -- As doubles, because the action has the limit as one: a numeric limit could stay a little higher for ever.
+        (limit_in_force(a.reached->>'scope', a.reached->>'limit', r, s.limits, w)::float8
+            > (a.reached->>'maximum')::float8) IS NOT FALSE
+        -- The day changes a minute late here: a run that reached the limit just before midnight may have begun to wait
+        -- just after it.
+        OR a.reached->>'scope' = 'day' AND ((r.waiting_since - interval '1 minute') AT TIME ZONE 'UTC')::date
+            < ((now() - interval '1 minute') AT TIME ZONE 'UTC')::date
+    )
+    ORDER BY a.id
 $$;
 
 -- Raises the limits of the scope that a budget action names. Returns NULL if it did. Otherwise nothing changed, and the

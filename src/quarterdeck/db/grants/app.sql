@@ -40,8 +40,9 @@ GRANT SELECT, INSERT,
             max_tokens)
     ON app.runs TO {role};
 
-GRANT SELECT, INSERT, UPDATE (state, resolved_at, resolved_by, resolution) ON app.actions TO {role};
+GRANT SELECT, INSERT, UPDATE (state, resolved_at, resolved_by, resolution), DELETE ON app.actions TO {role};
 GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, output_tokens, cost_usd) ON app.run_usage TO {role};
+GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, output_tokens, cost_usd) ON app.daily_usage TO {role};
 
 GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};
 
@@ -72,6 +73,6 @@ GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run
     app.find_principals, app.find_submitter, app.caller_of, app.take_lock, app.expire_audit_events, app.waiting_inputs,
     app.read_conversation, app.enqueue_run_after, app.waiting_workspaces, app.next_run_job, app.ask_runs_to_leave,
     app.read_log, app.workspace_word, app.short_words, app.search_query, app.matching_sessions,
-    app.backfill_conversation_words, app.start_pending_run, app.repeat_inputs, app.limits_of_run, app.used_in_scope,
-    app.reached_limit, app.raise_limit, app.continue_run, app.read_actions
+    app.backfill_conversation_words, app.start_pending_run, app.repeat_inputs, app.limit_in_force, app.limits_of_run,
+    app.used_in_scope, app.reached_limit, app.raise_limit, app.lifted_actions, app.continue_run, app.read_actions
     TO {role};

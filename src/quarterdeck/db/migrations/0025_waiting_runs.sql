@@ -10,8 +10,8 @@ ALTER TABLE runs
     ADD COLUMN waiting_since timestamptz,
     -- How long it has waited before. Waiting does not count against its time limit.
     ADD COLUMN waited_seconds double precision NOT NULL DEFAULT 0,
-    -- Model, settings, instructions, skill versions and tools of the caller, from the first attempt on. NULL: no attempt
-    -- has begun, or it began with an earlier release.
+    -- Model, settings, instructions, skill versions and tools of the caller, from the first attempt until the run ends.
+    -- NULL: no attempt has begun, or it began with an earlier release, or the run has ended.
     ADD COLUMN setup jsonb,
     -- The model of the setup, for lists: the setup may be large.
     ADD COLUMN model text,
@@ -36,8 +36,9 @@ CREATE INDEX runs_waiting ON runs (workspace_id, id) WHERE attempt >= 0 AND stat
 CREATE TABLE actions (
     id uuid PRIMARY KEY,
     workspace_id uuid NOT NULL REFERENCES workspaces,
-    session_id uuid NOT NULL REFERENCES sessions ON DELETE CASCADE,
-    run_id uuid NOT NULL REFERENCES runs ON DELETE CASCADE,
+    -- No foreign keys: as the log, the actions of a deleted session are deleted in batches. They hold megabytes.
+    session_id uuid NOT NULL,
+    run_id uuid NOT NULL,
     kind text NOT NULL CHECK (kind IN ('approval', 'tool_result', 'unknown_outcome', 'budget')),
     state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'resolved', 'expired', 'cancelled')),
     -- The call that it is about, by the number of the answer that made it. NULL: a budget.
@@ -52,7 +53,7 @@ CREATE TABLE actions (
     reason text NOT NULL,
     expires_at timestamptz NOT NULL,
     resolved_at timestamptz,
-    -- The caller that answered. NULL: nobody did.
+    -- The caller that answered. NULL: nobody did. With the state `resolved`: the limit of a budget no longer applied.
     resolved_by jsonb,
     resolution jsonb,
     CHECK ((state = 'open') = (resolved_at IS NULL)),
@@ -64,6 +65,8 @@ CREATE INDEX actions_of_session ON actions (session_id, state, kind, id);
 CREATE INDEX actions_of_run ON actions (run_id, step);
 CREATE INDEX actions_remembered ON actions (session_id, tool) WHERE resolution->>'remember' = 'session';
 CREATE INDEX actions_due ON actions (expires_at) WHERE state = 'open';
+-- To look for limits that were raised.
+CREATE INDEX actions_budget ON actions (id) WHERE state = 'open' AND kind = 'budget';
 
 ALTER TABLE sessions
     ADD COLUMN tool_policy jsonb NOT NULL DEFAULT '{}',
@@ -96,3 +99,16 @@ CREATE TABLE run_usage (
     cost_usd numeric,
     PRIMARY KEY (workspace_id, day, run_id)
 );
+
+-- The sum of run_usage for each workspace and day, for the daily limit, which is read before every step. In 16 rows by the
+-- last digit of the run's id, so that workers seldom wait for each other.
+CREATE TABLE daily_usage (
+    workspace_id uuid NOT NULL,
+    day date NOT NULL,
+    shard smallint NOT NULL CHECK (shard BETWEEN 0 AND 15),
+    input_tokens bigint NOT NULL,
+    cached_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL,
+    cost_usd numeric,
+    PRIMARY KEY (workspace_id, day, shard)
+) WITH (fillfactor = 50);
