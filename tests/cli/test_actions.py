@@ -49,7 +49,7 @@ async def test_listing_and_answering(tmp_path: Path, server: Server, world: Worl
     with working(server.database_url, server.data_dir):
         action = await opened(world, session_id, "note: buy milk")
         listed = person.done("actions", "list", "--session", "Weather report", "--kind", "approval")
-        for part in (action["id"], session_id, "add_note", '{"text":"buy milk"}', "in 6d"):
+        for part in (action["id"], session_id, "add_note", '{"text":"buy milk"}', "in 7d"):
             assert part in listed
         assert person.json("actions", "list", "--kind", "budget")["items"] == []
         shown = person.done("sessions", "show", session_id)
@@ -62,7 +62,7 @@ async def test_listing_and_answering(tmp_path: Path, server: Server, world: Worl
             assert part in shown
         changed = resolve(action, "--allow", "--arguments", '{"text": "buy tea"}', "--remember")
         assert changed.startswith("Allowed for this session by ")
-        assert 'with {"text":"buy tea"}' in changed
+        assert 'with changed arguments {"text":"buy tea"}' in changed
         run = await ended(world, action["run_id"])
         # The time that it waited is not part of its duration.
         assert run["waited_seconds"] > 0

@@ -83,7 +83,7 @@ async def test_approvals(server: Server, world: World) -> None:
         screen.wait("Not a JSON object:")
         # The whole text: to its end, and back to its start.
         screen.type("\x1b>" + CTRL_U + "\x7f" + CTRL_U + "\x7f" + CTRL_U + '{"text": "edited"}\r')
-        goes_on(screen, 'with {"text":"edited"}', "Note: edited")
+        goes_on(screen, 'with changed arguments {"text":"edited"}', "Note: edited")
 
         screen.enter("note: fourth")
         waits(screen, '({"text":"fourth"})')
@@ -119,7 +119,9 @@ async def test_results_and_answers_of_others(server: Server, world: World) -> No
         goes_on(screen, 'weather({"city":"Oslo"}) → Result sent', '⚙ weather({"city":"Oslo"}) → {"rain":true}')
         screen.enter("call: weather")
         waits(screen, "weather()")
-        screen.type("xno such city\r")
+        screen.type("x\r")
+        screen.wait('Type a result. An empty one is "".')
+        screen.type("no such city\r")
         goes_on(screen, "weather() → Error sent", "Error: no such city")
 
         # Somebody else answers while this user types.
@@ -159,10 +161,13 @@ async def test_limits_and_the_editor(server: Server, world: World, tmp_path: Pat
         screen.wait("arguments ›", '"text": "final"')
         screen.type("\r")
         waits(
-            screen, "? Limit reached:", "of 5 tokens used, the limit of the run", "r raise the limit · s stop the run"
+            screen,
+            "? Limit reached:",
+            "of 5 tokens used, the limit of the run",
+            "r raise the limit for this run · s stop the run",
         )
         screen.type("r")
-        screen.wait("new limit ›")
+        screen.wait("New limit for this run, in tokens.", "new limit ›")
         screen.type("5\r")
         screen.wait("The new limit must be above what is used")
         screen.type(CTRL_U + "1,000,000\r")
@@ -175,8 +180,11 @@ async def test_limits_and_the_editor(server: Server, world: World, tmp_path: Pat
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("key", "expected"), [("o", "Marked as done"), ("f", "Marked as failed"), ("r", "repeated")])
-async def test_unknown_outcomes(server: Server, world: World, key: str, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [("oIn the book.", "Marked as done"), ("f", "Marked as failed"), ("t", "Retry requested")],
+)
+async def test_unknown_outcomes(server: Server, world: World, typed: str, expected: str) -> None:
     session_id = await new_session(world, tool_policy={"add_note": "allow"})
     with terminal("chat", session_id, columns=110, rows=50, variables=variables_of(server, world)) as screen:
         screen.wait("Type /help")
@@ -190,10 +198,13 @@ async def test_unknown_outcomes(server: Server, world: World, key: str, expected
             os.kill(first.process.pid, signal.SIGKILL)
         with working(server.database_url, server.data_dir):
             await take_for_dead(world)
-            waits(screen, "? Outcome unknown: add_note(", "r retry · o it was done · f it failed")
-            screen.type(key)
-            goes_on(screen, expected)
-    assert await notes(world, session_id) == (["once"] if key == "r" else [])
+            waits(screen, "? Outcome unknown: add_note(", "t try again · o it was done · f it failed")
+            screen.type(typed)
+            # Nothing is sent without Enter.
+            screen.wait("Esc goes back")
+            screen.type("\r")
+            goes_on(screen, expected, *(["In the book."] if typed[0] == "o" else []))
+    assert await notes(world, session_id) == (["once"] if typed == "t" else [])
 
 
 @pytest.mark.long

@@ -89,7 +89,8 @@ async def test_approvals_in_a_session(console: ConsolePage, world: World) -> Non
     await arguments.fill('["Buy rope"]')
     await expect(card.get_by_text("Enter a JSON object")).to_be_visible()
     await card.get_by_role("button", name="Allow with changes").click()
-    await expect(card.get_by_role("alert")).to_contain_text("Enter a JSON object")
+    await expect(arguments).to_be_focused()
+    await expect(card.get_by_text("Enter a JSON object")).to_have_count(1)
     await arguments.fill('{"text": "Buy thick rope"}')
     await card.get_by_role("button", name="Allow with changes").click()
     await expect(page.locator(".action.answered")).to_contain_text("Allowed with changed arguments by test")
@@ -104,11 +105,17 @@ async def test_approvals_in_a_session(console: ConsolePage, world: World) -> Non
     await tool.locator("summary").click()
     await expect(tool.locator(".starts")).to_contain_text("attempt ")
 
-    # A denial by keyboard, with a message.
-    await send(page, "note: Sell the boat")
+    # A denial by keyboard, with a message. Invisible characters are shown as codes, and as escapes in the text to edit.
+    await send(page, "note: Sell \u202ethe boat")
+    await expect(card).to_contain_text("Sell ⟨U+202E⟩the boat")
+    await tool.last.locator("summary").click()
+    await expect(tool.last.locator("pre")).to_contain_text("Sell ⟨U+202E⟩the boat")
+    await card.get_by_role("button", name="Edit").click()
+    await expect(arguments).to_have_value(re.compile(r"Sell \\u202ethe boat"))
     await card.get_by_role("button", name="Deny").focus()
     await page.keyboard.press("Enter")
     await expect(card.get_by_label("Message to the agent")).to_be_focused()
+    await expect(card.locator("pre")).to_contain_text("Sell ⟨U+202E⟩the boat")
     await page.keyboard.type("We need it.")
     await page.keyboard.press("Enter")
     denied = page.locator(".action.answered").filter(has_text="Denied by test")
@@ -161,6 +168,9 @@ async def test_inbox(console: ConsolePage, world: World) -> None:
 
     # Answered in place. JSON is sent as JSON, without rounding its numbers, so that the CLI sends the same answer.
     await item.get_by_role("button", name="read_meter").click()
+    for name in ("Return result", "Return an error"):
+        await item.get_by_role("button", name=name).click()
+        await expect(item.get_by_label("Result", exact=True)).to_be_focused()
     await item.get_by_label("Result", exact=True).fill('{"kWh": 9007199254740993}')
     assert await console.accessibility_problems() == []
     await item.get_by_role("button", name="Return result").click()
@@ -190,6 +200,19 @@ async def test_inbox(console: ConsolePage, world: World) -> None:
     await resolve(world, action["id"], {"decision": "allow"})
     await expect(page.locator(".action.answered").last).to_contain_text("Allowed by test")
     await expect(page.locator("figure.quote").last).to_contain_text("Pier 5")
+    await at_rest(world, session_id)
+
+    # Calls whose requests are answered, while the run waits for another one.
+    await submit(world, session_id, "\n".join(f'call: add_note {{"text": "{text}"}}' for text in "abc"))
+    await expect(card).to_have_count(3)
+    texts = {one["arguments"]["text"]: one["id"] for one in await open_actions(world, session_id)}
+    await resolve(world, texts["a"], {"decision": "deny"})
+    await resolve(world, texts["b"], {"decision": "allow"})
+    calls = page.locator("details.tool > summary")
+    expected = ["Denied", "Allowed, waiting for other requests", "Waiting for approval"]
+    for nth, state in enumerate(expected, start=-3):
+        await expect(calls.nth(nth)).to_contain_text(state)
+    await resolve(world, texts["c"], {"decision": "deny"})
     await at_rest(world, session_id)
 
     # Cancelled with its run, and the filters.
@@ -249,7 +272,7 @@ async def test_unknown_outcomes_and_limits(console: ConsolePage, world: World) -
         await expect(page.locator(".composer .tag")).to_have_text("Limit reached")
         assert await console.accessibility_problems() == []
         if answer == "Raise limit":
-            await card.get_by_label("New limit in tokens").fill("100000")
+            await card.get_by_label("New limit for this run, in tokens").fill("100000")
         await card.get_by_role("button", name=answer).click()
         await at_rest(world, session_id)
     await expect(page.locator(".action.answered")).to_contain_text(["Limit raised to 100,000 tokens", "Run stopped"])
@@ -311,7 +334,8 @@ async def test_tokens_settings_usage_and_daily_limit(
     # Usage of the workspace, and its daily limit.
     await console.load("/activity")
     usage = page.get_by_role("region", name="Usage", exact=True)
-    await usage.get_by_role("radio", name="Tokens").check()
+    await expect(usage.get_by_role("radio", name="Tokens")).to_be_checked()
+    await expect(usage.locator(".figures")).to_contain_text("Unknown price")
     await expect(usage.get_by_role("img").locator("rect.series-1")).to_have_count(1)
     rows = usage.get_by_role("table", name="Usage by model").get_by_role("row")
     await expect(rows.last).to_contain_text(re.compile(r"demo.*Unknown price"))

@@ -570,6 +570,27 @@ def test_keys_answer_the_oldest_open_action(chat: Conversation, log: Log) -> Non
     assert len(chat.actions) == 0
 
 
+def test_invisible_characters_in_arguments_are_shown_as_escapes(chat: Conversation, log: Log) -> None:
+    """What is shown for approval is what runs: no two different arguments look the same."""
+    hidden = "rm\u202e\u200b\u200d\x9b\ufe0f\U000e0041"
+    escaped = r"rm\u202e\u200b\u200d\u009b\ufe0f\udb40\udc41"
+    begin(chat, log)
+    log("tool.call", call_id="c1", name="add_note", arguments={"text": hidden})
+    log("action.required", action_id="A", kind="approval", **CALL | {"arguments": {"text": hidden}})
+    prompt = AnswerPrompt(chat.actions)
+    assert prompt.choose("e") is not None
+    answer = {"decision": "allow", "arguments": {"text": hidden}}
+    for text in (
+        "".join(part for line in live_lines(chat, 100, 20) for _, part in line),
+        event_text(make_event(7, "tool.call", name="add_note", arguments={"text": hidden})),
+        event_text(make_event(7, "action.resolved", tool="add_note", state="resolved", resolution=answer)),
+        prompt.initial_text(),
+        shown(log("tool.result", call_id="c1", name="add_note", text="ok"))[0][1],
+    ):
+        assert escaped in text
+    assert msgspec.json.decode(prompt.initial_text()) == {"text": hidden}
+
+
 def test_an_event_of_an_unknown_type_shows_its_data() -> None:
     assert '{"colour":"red"}' in event_text(make_event(7, "something.new", colour="red"))
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from quarterdeck.cli.output import json_text
 from quarterdeck.client.models import ActionBody, ActionKind, ActionState
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _ANSWERS = {
 _DECISIONS = {
     "allow": "Allowed",
     "deny": "Denied",
-    "retry": "To be repeated",
+    "retry": "Retry requested",
     "done": "Marked as done",
     "failed": "Marked as failed",
     "raise": "Limit raised",
@@ -33,6 +34,7 @@ _DECISIONS = {
 }
 _MAX_SHORT_CHARACTERS = 200
 _SCOPES = {"run": "of the run", "session": "of the session", "day": "of the workspace for today"}
+_RAISED_SCOPES = {"run": "for this run", "session": "for this session", "day": "for the workspace, every day"}
 
 
 def fields_of(action: ActionBody) -> dict[str, Any]:
@@ -42,7 +44,7 @@ def fields_of(action: ActionBody) -> dict[str, Any]:
 
 
 def call_text(name: str, arguments: Mapping[str, Any] | None) -> str:
-    return f"{name}({msgspec.json.encode(arguments).decode() if arguments else ''})"
+    return f"{name}({json_text(arguments) if arguments else ''})"
 
 
 def short(text: str) -> str:
@@ -80,6 +82,15 @@ def reached_text(reached: Mapping[str, Any]) -> str:
     return f"{used} of {maximum}{what} used, the limit {_SCOPES.get(reached.get('scope', ''), '')}".rstrip()
 
 
+def raised_scope(reached: Mapping[str, Any]) -> str:
+    """What a higher limit applies to."""
+    return _RAISED_SCOPES.get(reached.get("scope", ""), "")
+
+
+def limit_unit(reached: Mapping[str, Any]) -> str:
+    return "US dollars" if reached.get("limit") == "max_cost_usd" else "tokens"
+
+
 def answered(data: Mapping[str, Any]) -> str:
     """How an action ended. `data` is that of the event action.resolved."""
     if data.get("state") == ActionState.EXPIRED:
@@ -90,7 +101,8 @@ def answered(data: Mapping[str, Any]) -> str:
     # An answer of a person has the new limit.
     if answer == {"decision": "raise"}:
         return "Released: the limit was raised or its day is over"
-    return _answer(answer) + caller_text(data.get("resolved_by")) + _details(answer)
+    changed = _changed_arguments(answer, data.get("arguments"))
+    return _answer(answer) + caller_text(data.get("resolved_by")) + changed + _details(answer)
 
 
 def _answer(answer: Mapping[str, Any]) -> str:
@@ -100,15 +112,18 @@ def _answer(answer: Mapping[str, Any]) -> str:
     return f"{found} for this session" if answer.get("remember") else found
 
 
+def _changed_arguments(answer: Mapping[str, Any], original: object) -> str:
+    arguments = answer.get("arguments", original)
+    return "" if arguments == original else f" with changed arguments {json_text(arguments)}"
+
+
 def _details(answer: Mapping[str, Any]) -> str:
     found = []
     if answer.get("message"):
         found.append(str(answer["message"]))
-    if "arguments" in answer:
-        found.append(f"with {msgspec.json.encode(answer['arguments']).decode()}")
     if "result" in answer:
         result = answer["result"]
-        found.append(result if isinstance(result, str) else msgspec.json.encode(result).decode())
+        found.append(result if isinstance(result, str) else json_text(result))
     if "max_cost_usd" in answer:
         found.append(_amount(answer["max_cost_usd"], is_cost=True))
     if "max_tokens" in answer:

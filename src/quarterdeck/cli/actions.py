@@ -1,5 +1,7 @@
 """`qd actions`."""
 
+import math
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +16,7 @@ from quarterdeck.cli.arguments import ActionId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import UsageError
 from quarterdeck.cli.options import AsJson, Limit, Profile, json_object, text, usd
-from quarterdeck.cli.output import date_text, print_facts, print_json, print_list, read_input, say
+from quarterdeck.cli.output import date_text, json_text, print_facts, print_json, print_list, read_input, say
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
@@ -90,7 +92,7 @@ def show(action: ActionId, profile: Profile = None, as_json: AsJson = False) -> 
     if as_json:
         print_json(found)
         return
-    is_open = found.state.value == State.OPEN
+    is_open, is_answered = (found.state.value == state for state in (State.OPEN, State.RESOLVED))
     print_facts(
         [
             ("action", str(found.id)),
@@ -100,12 +102,12 @@ def show(action: ActionId, profile: Profile = None, as_json: AsJson = False) -> 
             ("state", found.state.value),
             ("reason", found.reason),
             ("tool", found.tool),
-            ("arguments", None if found.arguments is None else _pretty(found.arguments)),
+            ("arguments", None if found.arguments is None else json_text(found.arguments, indent=2)),
             ("limit", None if found.reached is None else subject(fields_of(found))),
             ("created", date_text(found.created_at)),
             ("expires", date_text(found.expires_at) if is_open else None),
-            ("answered", date_text(found.resolved_at) or None),
-            ("answer", None if is_open else answered(fields_of(found))),
+            ("answered" if is_answered else found.state.value, date_text(found.resolved_at) or None),
+            ("answer", answered(fields_of(found)) if is_answered else None),
             ("options", answer_options(found.kind) if is_open else None),
         ]
     )
@@ -274,25 +276,21 @@ def _row(action: "ActionBody") -> list[str]:
         action.state.value,
         action.tool or "",
         what,
-        f"in {_span(action.expires_at - now)}" if is_open else "",
+        f"in {_span(action.expires_at - now, math.ceil)}" if is_open else "",
     ]
 
 
 def _compact(arguments: dict[str, Any] | None) -> str:
-    found = msgspec.json.encode(arguments).decode() if arguments else ""
+    found = json_text(arguments) if arguments else ""
     if len(found) <= _MAX_ARGUMENTS_CHARACTERS:
         return found
     return found[: _MAX_ARGUMENTS_CHARACTERS - 1] + "…"
 
 
-def _pretty(arguments: dict[str, Any]) -> str:
-    return msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
-
-
-def _span(time: timedelta) -> str:
+def _span(time: timedelta, rounded: Callable[[float], int] = math.floor) -> str:
     """In one unit, such as 5m or 3d."""
-    seconds = max(0, int(time.total_seconds()))
+    seconds = max(0, rounded(time.total_seconds()))
     for unit, size in (("d", 24 * 3600), ("h", 3600), ("m", 60)):
         if seconds >= size:
-            return f"{seconds // size}{unit}"
+            return f"{rounded(seconds / size)}{unit}"
     return f"{seconds}s"

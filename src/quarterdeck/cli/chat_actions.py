@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from quarterdeck.cli.action_text import result_value
+from quarterdeck.cli.action_text import limit_unit, raised_scope, result_value
+from quarterdeck.cli.output import json_text
 from quarterdeck.client.models import ActionKind, Decision
 
 Data = Mapping[str, Any]
@@ -59,6 +60,11 @@ class Field(StrEnum):
     ARGUMENTS = "arguments"
     RESULT = "result"
     ERROR = "error"
+    # Optional results of a call with an unknown outcome.
+    DONE = "result, it was done"
+    FAILED = "result, it failed"
+    # Nothing is typed: Enter confirms.
+    RETRY = "try again"
     LIMIT = "new limit"
     # Not an answer: an input to the session.
     INPUT = "input"
@@ -87,9 +93,9 @@ CHOICES: dict[str, tuple[Choice, ...]] = {
         _INPUT,
     ),
     ActionKind.UNKNOWN_OUTCOME: (
-        Choice("r", "retry", {"decision": Decision.RETRY}),
-        Choice("o", "it was done", {"decision": Decision.DONE}),
-        Choice("f", "it failed", {"decision": Decision.FAILED}),
+        Choice("t", "try again", field=Field.RETRY),
+        Choice("o", "it was done", field=Field.DONE),
+        Choice("f", "it failed", field=Field.FAILED),
         _INPUT,
     ),
     ActionKind.BUDGET: (
@@ -98,14 +104,31 @@ CHOICES: dict[str, tuple[Choice, ...]] = {
         _INPUT,
     ),
 }
-HINTS = {
+_HINTS = {
     Field.DENIAL: "Message to the model, or nothing. Enter denies, Esc goes back.",
     Field.ARGUMENTS: "Arguments as JSON. Enter allows the call with them, Esc goes back.",
     Field.RESULT: "Result of the tool: JSON, or text if it is not valid JSON. Enter sends it, Esc goes back.",
     Field.ERROR: "Why the tool failed. Enter sends it, Esc goes back.",
-    Field.LIMIT: "New limit. Enter raises it, Esc goes back.",
+    Field.DONE: "Result of the tool, or nothing. Enter marks the call as done, Esc goes back.",
+    Field.FAILED: "Why the tool failed, or nothing. Enter marks the call as failed, Esc goes back.",
+    Field.RETRY: "Enter carries out the call a second time, Esc goes back.",
     Field.INPUT: "Message to the agent. Enter sends it, Esc goes back.",
 }
+
+
+def hint(data: Data, field: Field | None) -> str:
+    """The keys that answer this action, or what the user types now."""
+    reached = data.get("reached") or {}
+    if field is None:
+        choices = CHOICES.get(data.get("kind", ""), ())
+        return " · ".join(f"{choice.key} {_label(choice, reached)}" for choice in choices)
+    if field is Field.LIMIT:
+        return f"New limit {raised_scope(reached)}, in {limit_unit(reached)}. Enter raises it, Esc goes back."
+    return _HINTS[field]
+
+
+def _label(choice: Choice, reached: Data) -> str:
+    return f"{choice.label} {raised_scope(reached)}" if choice.field is Field.LIMIT else choice.label
 
 
 class InvalidAnswer(Exception):
@@ -148,8 +171,7 @@ class AnswerPrompt:
         """What the user edits."""
         if self._field is not Field.ARGUMENTS or self._actions.current is None:
             return ""
-        arguments = msgspec.json.encode(self._actions.current.get("arguments") or {})
-        return msgspec.json.format(arguments, indent=2).decode()
+        return json_text(self._actions.current.get("arguments") or {}, indent=2)
 
     def typed(self, text: str) -> dict[str, Any]:
         """The answer. Raises InvalidAnswer."""
@@ -159,13 +181,28 @@ class AnswerPrompt:
             case Field.DENIAL:
                 return {"decision": Decision.DENY} | ({"message": text} if text.strip() else {})
             case Field.ARGUMENTS:
-                return {"decision": Decision.ALLOW, "arguments": _arguments(text)}
+                arguments = _arguments(text)
+                is_changed = arguments != (current.get("arguments") or {})
+                return {"decision": Decision.ALLOW} | ({"arguments": arguments} if is_changed else {})
             case Field.LIMIT:
                 return {"decision": Decision.RAISE} | _limit(text, current.get("reached") or {})
+            case Field.DONE | Field.FAILED as field:
+                decision = Decision.DONE if field is Field.DONE else Decision.FAILED
+                return {"decision": decision} | (_result(text) if text.strip() else {})
+            case Field.RETRY:
+                if text.strip():
+                    raise InvalidAnswer("Enter without a text carries out the call again. Esc goes back.")
+                return {"decision": Decision.RETRY}
             case Field.ERROR:
-                return {"result": result_value(text), "is_error": True}
+                return _result(text) | {"is_error": True}
             case _:
-                return {"result": result_value(text)}
+                return _result(text)
+
+
+def _result(text: str) -> dict[str, Any]:
+    if not text.strip():
+        raise InvalidAnswer('Type a result. An empty one is "".')
+    return {"result": result_value(text)}
 
 
 def _arguments(text: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 
 from quarterdeck.cli.action_text import required
-from quarterdeck.cli.chat_actions import CHOICES, HINTS, Field
+from quarterdeck.cli.chat_actions import Field, hint
 from quarterdeck.cli.conversation import Block, Conversation, Kind, LiveText, QueuedInput, Stage
 from quarterdeck.cli.output import cut
 
@@ -167,20 +167,17 @@ def _action_lines(conversation: Conversation, columns: int, rows: int, field: Fi
     data = conversation.actions.current
     if data is None:
         return []
-    text = [*wrap(sanitized(required(data)[:_PREVIEW_CHARACTERS]), columns - 2)]
-    if len(text) > rows:
+    whole = required(data)
+    text = [*wrap(sanitized(whole[:_PREVIEW_CHARACTERS]), columns - 2)]
+    if len(text) > rows or len(whole) > _PREVIEW_CHARACTERS:
         text = [*text[: rows - 1], f"… All of it: qd actions show {data.get('action_id')}"]
-    if field is not None:
-        hint = HINTS[field]
-    else:
-        hint = " · ".join(f"{choice.key} {choice.label}" for choice in CHOICES.get(data.get("kind", ""), ()))
     more = len(conversation.actions) - 1
     waiting = [f"  {more} more to answer"] if more else []
     return [
         [],
         *([("class:warning", "? " if index == 0 else "  "), ("class:input", line)] for index, line in enumerate(text)),
         *([("class:quiet", line)] for line in waiting),
-        *([("class:marker", f"  {line}")] for line in wrap(hint, columns - 2)),
+        *([("class:marker", f"  {line}")] for line in wrap(hint(data, field), columns - 2)),
     ]
 
 

@@ -1,6 +1,7 @@
 """Output of commands: tables for people, JSON for programs. Colours and progress bars appear on terminals only. Control
 characters in other users' texts are replaced."""
 
+import json
 import os
 import re
 import sys
@@ -26,6 +27,12 @@ T = TypeVar("T")
 
 # Control characters except line feed and tab, line separators, and bidirectional marks.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# Those that JSON does not escape itself, and all that people cannot see: zero-width and format characters, fillers,
+# variation selectors and tags.
+_INVISIBLE = re.compile(
+    "[\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 # Without a terminal nothing is wrapped.
 _ALL_COLUMNS = 100_000
 # Longer than any paragraph and any text that people read in a terminal. Texts of other users can be a megabyte.
@@ -79,10 +86,16 @@ def note(text: str) -> None:
     typer.echo(printable(text), err=True)
 
 
+def json_text(record: object, *, indent: int = 0) -> str:
+    """JSON with an escape such as `\\u202e` for each invisible character, so that people see what a program reads."""
+    encoded = msgspec.json.encode(record)
+    text = (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
+    # They only occur in strings, where an escape means the same.
+    return _INVISIBLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
 def print_json(record: object) -> None:
-    # In JSON they only occur in strings, where an escape means the same.
-    text = msgspec.json.encode(record).decode()
-    print_json_text(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    print_json_text(json_text(record))
 
 
 def print_json_text(text: str) -> None:

@@ -1,13 +1,11 @@
 """`qd watch`: prints the events of a session as they arrive, one per line."""
 
 import asyncio
-import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-import msgspec
 import typer
 
 from quarterdeck.cli.action_text import answered, call_text, caller_text, required, resolve_command
@@ -15,13 +13,11 @@ from quarterdeck.cli.chat_session import ChatSession, open_client, run_until_fir
 from quarterdeck.cli.chat_view import plain_text, sanitized
 from quarterdeck.cli.connection import ConnectionInfo
 from quarterdeck.cli.conversation import Block
-from quarterdeck.cli.output import print_json_text
+from quarterdeck.cli.output import json_text, print_json_text
 from quarterdeck.client import AsyncClient, Event
 from quarterdeck.client.models import EventType
 
 _RUN_ENDS = (EventType.RUN_SUCCEEDED, EventType.RUN_FAILED, EventType.RUN_CANCELLED)
-# Valid in JSON, but terminals interpret some of them.
-_CONTROL = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 async def watch(info: ConnectionInfo, session_id: UUID, after: int, *, as_json: bool, until_idle: bool) -> None:
@@ -59,7 +55,7 @@ def _show_warnings(blocks: Sequence[Block]) -> None:
 
 
 def event_json(event: Event) -> str:
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(event).decode())
+    return json_text(event)
 
 
 def event_text(event: Event) -> str:
@@ -71,7 +67,7 @@ def event_text(event: Event) -> str:
 
 def _all_data(data: dict[str, Any]) -> str:
     """For types that this version does not know."""
-    return msgspec.json.encode(data).decode() if data else ""
+    return json_text(data) if data else ""
 
 
 def _text(data: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import { el, uniqueId } from "./dom.js";
 
-/** `choices`: `[value, label]`. Returns `{node, value()}`; `onChange()` is called after the user has chosen. */
+/** `choices`: `[value, label]`. Returns `{node, value(), select(value)}`; `onChange()` is called after the user has chosen. */
 export function segments(legend, choices, selected, onChange) {
   const name = uniqueId("segments");
   const radios = choices.map(([value]) => el("input", { type: "radio", name, value: String(value), id: uniqueId("segment"), checked: String(value) === String(selected), on: { change: onChange } }));
@@ -11,5 +11,7 @@ export function segments(legend, choices, selected, onChange) {
   return {
     node: el("fieldset", { class: "segments" }, el("legend", { class: "visually-hidden" }, legend), radios.map((radio, index) => el("span", {}, radio, labels[index]))),
     value: () => radios.find((radio) => radio.checked).value,
+    /** Does not call `onChange()`. */
+    select: (value) => { for (const radio of radios) radio.checked = radio.value === value; },
   };
 }

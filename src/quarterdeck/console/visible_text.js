@@ -13,6 +13,17 @@ export function visibleText(text) {
   return text.replace(INVISIBLE, (c) => (c === "\r" ? "⟨CR⟩" : `⟨U+${hex(c.codePointAt(0))}⟩`));
 }
 
+/** JSON with an escape for each invisible character: the same value. */
+export function visibleJson(json) {
+  const escape = (c) => [...Array(c.length).keys()].map((index) => `\\u${c.charCodeAt(index).toString(16).padStart(4, "0")}`).join("");
+  return json.split("\n").map((line) => line.replace(INVISIBLE, escape)).join("\n");
+}
+
+/** Line breaks stay. */
+export function visibleLines(text) {
+  return text.split("\n").map(visibleText).join("\n");
+}
+
 /** For names, which are used in links and buttons and must not be empty. */
 export function visibleName(text) {
   return text.trim() === "" ? "⟨blank⟩" : visibleText(text);

@@ -4,11 +4,11 @@ import { ApiError, get, post } from "../api.js";
 import { el, fill, uniqueId } from "../dom.js";
 import { errorBox, notice } from "../notices.js";
 import { formatDateTime, relativeTime } from "../time_format.js";
-import { visibleName } from "../visible_text.js";
+import { visibleLines, visibleName } from "../visible_text.js";
 import { longText } from "../session/long_text.js";
 import { answerForm } from "./answer_forms.js";
 import { jsonField } from "./json_field.js";
-import { canAnswer } from "./permission.js";
+import { canAnswer, reasonNotToRaise } from "./permission.js";
 import { answerDetails, answerText, callerDetails, callerName, kindOf, limitUse, scopeName } from "./labels.js";
 
 const GOOD = ["good", "✓"];
@@ -83,10 +83,14 @@ function reason({ kind, reason: text, reached }) {
     approval: null,
     tool_result: "The program that uses this session normally answers this.",
     unknown_outcome: "A worker stopped during this call, so it is unknown whether the call took effect.",
-    budget: reached && `The limit for ${scopeName(reached)} is reached. The run continues when you raise it.`,
+    budget: reached && `The limit for ${scopeName(reached)} is reached.${canRaise(reached) ? " The run continues when you raise it." : ""}`,
   };
   const sentence = kind in sentences ? sentences[kind] : text;
   return sentence && el("p", { class: "action-reason" }, sentence);
+}
+
+function canRaise(reached) {
+  return canAnswer() && reasonNotToRaise(reached) === null;
 }
 
 function readOnly({ arguments: callArguments, reached }) {
@@ -113,7 +117,7 @@ function answeredCard(action) {
     action.resolved_at && el("span", { class: "action-time", title: formatDateTime(action.resolved_at) }, relativeTime(action.resolved_at)),
   ];
   if (details.length === 0) return el("p", { class: "action answered", tabindex: "-1", role: "group", "aria-label": kindOf(action).name }, line);
-  const pre = (text) => el("pre", { tabindex: "0" }, text);
+  const pre = (text) => el("pre", { tabindex: "0" }, visibleLines(text));
   return el(
     "details",
     { class: "action answered" },

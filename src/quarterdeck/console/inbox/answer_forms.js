@@ -1,10 +1,10 @@
 // The form that answers a request, for each kind.
 
-import { can, tokenSessionId } from "../credential.js";
 import { field } from "../dialogs.js";
 import { el, fill } from "../dom.js";
 import { jsonField } from "./json_field.js";
-import { limitUse } from "./labels.js";
+import { limitUse, raisedScope } from "./labels.js";
+import { reasonNotToRaise } from "./permission.js";
 
 const FORMS = { approval, tool_result: toolResult, unknown_outcome: unknownOutcome, budget };
 
@@ -16,13 +16,14 @@ export function answerForm(action, send) {
 function approval(action, send) {
   const allow = el("button", { type: "submit", class: "primary" }, "Allow");
   const args = jsonField("Arguments", action.arguments ?? {}, () => { allow.textContent = args.isChanged ? "Allow with changes" : "Allow"; });
-  const answer = (more) => send(() => ({ decision: "allow", ...optional("arguments", args.changed()), ...more }));
+  const answer = (more) => args.reportValidity() && send(() => ({ decision: "allow", ...optional("arguments", args.changed()), ...more }));
   const remember = button("Allow for this session", () => answer({ remember: "session" }), { title: "Does not ask again for this tool in this session" });
   const deny = button("Deny", askForMessage, { class: "danger-text" });
   const main = form(() => answer({}), args.node, el("div", { class: "buttons" }, allow, remember, deny));
   const message = el("input", { maxlength: 2000, autocomplete: "off" });
   const reason = form(
     () => send(() => ({ decision: "deny", ...optional("message", message.value.trim() || undefined) })),
+    jsonField("Arguments", action.arguments ?? {}).node,
     field("Message to the agent", message, "Optional. The agent reads it and continues without the call."),
     el("div", { class: "buttons" }, el("button", { type: "submit", class: "danger" }, "Deny"), button("Back", back)),
   );
@@ -42,8 +43,11 @@ function approval(action, send) {
 }
 
 function toolResult(action, send) {
-  const text = el("textarea", { class: "mono", rows: 3, spellcheck: "false" });
-  const answer = (fields) => send(() => withResult(fields, text.value));
+  const text = el("textarea", { class: "mono", rows: 3, spellcheck: "false", required: true });
+  const answer = (fields) => {
+    if (text.value.trim() === "") text.value = "";
+    if (text.reportValidity()) send(() => withResult(fields, text.value));
+  };
   return form(
     () => answer({}),
     jsonField("Arguments", action.arguments ?? {}).node,
@@ -71,25 +75,20 @@ function unknownOutcome(action, send) {
 
 function budget({ reached }, send) {
   const isCost = reached.limit === "max_cost_usd";
-  const attributes = isCost ? { step: "any" } : { step: 1 };
-  const suggested = roundUp(2 * Math.max(reached.maximum, reached.used));
-  const input = el("input", { type: "number", min: reached.used, value: String(suggested), required: true, ...attributes });
+  // More than used. Costs are shown with four digits at most.
+  const min = isCost ? Number((reached.used + 0.0001).toFixed(4)) : reached.used + 1;
+  const suggested = Math.max(min, roundUp(2 * Math.max(reached.maximum, reached.used)));
+  const input = el("input", { type: "number", min, value: String(suggested), required: true, step: isCost ? "any" : 1 });
   const stop = button("Stop run", () => send(() => ({ decision: "stop" })), { class: "danger-text" });
   const used = el("p", { class: "budget-used" }, el("strong", {}, limitUse(reached)), " used");
-  const reason = missingRight(reached);
+  const reason = reasonNotToRaise(reached);
   if (reason !== null) return form(() => {}, used, el("div", { class: "buttons" }, stop), el("p", { class: "hint" }, reason));
   return form(
     () => send(() => ({ decision: "raise", [reached.limit]: Number(input.value) })),
     used,
-    field(isCost ? "New limit in USD" : "New limit in tokens", input),
+    field(`New limit for ${raisedScope(reached)}, in ${isCost ? "US dollars" : "tokens"}`, input),
     el("div", { class: "buttons" }, submit("Raise limit"), stop),
   );
-}
-
-/** Why the user is not allowed to raise the limit, or null. */
-function missingRight({ scope }) {
-  if (tokenSessionId() !== null) return "A session token cannot raise limits.";
-  return scope === "day" && !can("key.manage") ? "Raising the daily limit requires the permission key.manage." : null;
 }
 
 /** To two significant digits: 104 → 110. */

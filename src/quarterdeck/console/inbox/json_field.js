@@ -1,7 +1,7 @@
 // A JSON object that can be read and edited.
 
 import { el, fill, uniqueId } from "../dom.js";
-import { visibleText } from "../visible_text.js";
+import { visibleJson, visibleLines } from "../visible_text.js";
 import { prettyJson } from "./labels.js";
 
 const MIN_ROWS = 3;
@@ -9,18 +9,19 @@ const MAX_ROWS = 16;
 
 /**
  * Shows the object, with a button to edit it if `onChange` is given; `onChange()` is called with each edit. Invisible
- * characters are shown as codes until the object is edited. `changed()` returns the new object, undefined if it is the
- * same, and throws if the text is no JSON object.
+ * characters are shown as codes, and as escapes in the text to edit. `reportValidity()` is false if the text is no JSON object.
+ * `changed()` returns the new object, undefined if it is the same.
  */
 export function jsonField(label, original, onChange = null) {
-  const text = prettyJson(original);
+  const shown = prettyJson(original);
+  const text = visibleJson(shown);
   const headingId = uniqueId("json");
   const errorNode = el("p", { class: "json-error", id: uniqueId("json-error"), role: "status" });
   const area = el("textarea", {
     class: "mono", value: text, spellcheck: "false", autocomplete: "off", "aria-labelledby": headingId, "aria-describedby": errorNode.id,
     on: { input: onInput },
   });
-  const place = el("div", {}, el("pre", { tabindex: "0", role: "region", "aria-labelledby": headingId }, visibleLines(text)));
+  const place = el("div", {}, el("pre", { tabindex: "0", role: "region", "aria-labelledby": headingId }, visibleLines(shown)));
   const edit = el("button", { type: "button", class: "small", on: { click: startEditing } }, "Edit");
   const undo = el("button", { type: "button", class: "small", hidden: true, on: { click: undoEdits } }, "Undo changes");
 
@@ -55,20 +56,15 @@ export function jsonField(label, original, onChange = null) {
     get isChanged() {
       return isChanged(area.value, original);
     },
+    reportValidity() {
+      const isValid = problemOf(area.value) === null;
+      if (!isValid) area.focus();
+      return isValid;
+    },
     changed() {
-      const problem = problemOf(area.value);
-      if (problem !== null) {
-        area.focus();
-        throw new Error(problem);
-      }
       return isChanged(area.value, original) ? JSON.parse(area.value) : undefined;
     },
   };
-}
-
-/** Line breaks and indentation stay. */
-function visibleLines(text) {
-  return text.split("\n").map(visibleText).join("\n");
 }
 
 /** Text that is not JSON counts as changed. */

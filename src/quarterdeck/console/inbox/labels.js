@@ -36,6 +36,11 @@ export function scopeName({ scope }) {
   return SCOPES[scope] ?? scope;
 }
 
+/** What a higher limit applies to. */
+export function raisedScope(reached) {
+  return reached.scope === "day" ? "the workspace, every day" : scopeName(reached);
+}
+
 /** The answer to a request in a few words, without its texts. */
 export function answerText(action) {
   if (action.state !== "resolved") return STATES[action.state] ?? action.state;

@@ -14,3 +14,9 @@ export async function loadPermission(signal) {
   if (tokenSessionId() === null) return;
   tokenMayAnswer = await get("/actions", { session_id: tokenSessionId(), limit: 1 }, signal).then(() => true, () => false);
 }
+
+/** Why the user is not allowed to raise the limit, or null. */
+export function reasonNotToRaise({ scope }) {
+  if (tokenSessionId() !== null) return "A session token cannot raise limits.";
+  return scope === "day" && !can("key.manage") ? "Raising the daily limit requires the permission key.manage." : null;
+}

@@ -6,14 +6,23 @@ import { actionCard } from "../inbox/action_card.js";
 import { callerDetails, callerName } from "../inbox/labels.js";
 import { whoami } from "../credential.js";
 import { formatCost, tokensText } from "../usage/usage_text.js";
-import { visibleName } from "../visible_text.js";
+import { visibleLines, visibleName } from "../visible_text.js";
 import { longText, MAX_CHARACTERS } from "./long_text.js";
 import { markdown, MarkdownView } from "./markdown.js";
 import { runDetails } from "./run_details.js";
 import { timestamp } from "./timestamp.js";
 
 const RUN_ENDS = { succeeded: ["good", "✓"], failed: ["bad", "✕"], cancelled: ["warn", "■"] };
-const TOOL_STATES = { running: "Running…", waiting: "Waiting", done: "", unfinished: "No result" };
+const TOOL_STATES = {
+  running: "Running…",
+  waiting: "Waiting",
+  allowed: "Allowed, waiting for other requests",
+  answered: "Answered, waiting for other requests",
+  denied: "Denied",
+  expired: "Expired",
+  done: "",
+  unfinished: "No result",
+};
 
 const RENDER = {
   input,
@@ -142,7 +151,7 @@ function notVisible({ leftOut: reason }) {
 }
 
 function pre(text) {
-  return el("pre", { tabindex: "0" }, text);
+  return el("pre", { tabindex: "0" }, visibleLines(text));
 }
 
 function end(block, { retry }) {

@@ -235,9 +235,16 @@ export class Conversation {
     const block = this.#requests.get(id);
     this.#requests.answer(id, Requests.answerOf(event));
     const call = this.#calls.get(callId);
-    if (call?.state === "waiting") this.#setCall(call, { state: "running" });
-    if (this.#requests.openOf(event.run_id).length === 0) this.runs.continued(event);
+    if (call?.state === "waiting") this.#setCall(call, { state: answeredCall(event.data) });
+    if (this.#requests.openOf(event.run_id).length === 0) this.#continued(event);
     if (block !== undefined) this.#announce(`${kindOf(block.action).name}: ${answerText(block.action)}.`);
+  }
+
+  #continued(event) {
+    this.runs.continued(event);
+    for (const call of this.#calls.values()) {
+      if (call.state === "allowed" || call.state === "answered") this.#setCall(call, { state: "running" });
+    }
   }
 
   #noteAdded(event) {
@@ -323,4 +330,11 @@ export class Conversation {
     this.#announcements.push(text);
     if (this.#announcements.length > MAX_ANNOUNCEMENTS) this.#announcements.shift();
   }
+}
+
+/** The state of a call whose request was closed, until the run continues. */
+function answeredCall({ kind, state, resolution }) {
+  if (state === "expired") return "expired";
+  if (kind !== "approval") return "answered";
+  return resolution?.decision === "deny" ? "denied" : "allowed";
 }

@@ -21,7 +21,7 @@ export function policyFields(policy) {
     el("legend", {}, "Tool policy"),
     rows,
     add,
-    el("p", { class: "hint" }, "A tool name, or a prefix such as crm_*. Tools without a rule: reading is allowed, all others ask."),
+    el("p", { class: "hint" }, "A tool name, or a prefix such as crm_*. Without a rule, tools that only read and tools of the caller are allowed, all others ask."),
   );
 }
 

@@ -26,7 +26,7 @@ const MAX_FULL = 99_999;
 export function usageSection(signal) {
   const headingId = uniqueId("usage");
   const range = segments("Days", RANGES, 30, refresh);
-  const measure = segments("Measure", MEASURES, "cost", draw);
+  const measure = segments("Measure", MEASURES, "cost", () => { isMeasureChosen = true; draw(); });
   const group = segments("Group by", GROUPS, "model", refresh);
   const totals = el("dl", { class: "figures" });
   const chart = dayChart(signal, () => measure.value());
@@ -37,6 +37,7 @@ export function usageSection(signal) {
     api_key: objectNames((id) => `/api-keys/${id}`, (key) => visibleName(key.label), signal),
   };
   let days = null;
+  let isMeasureChosen = false;
   let lastRequest = 0;
 
   async function refresh() {
@@ -59,10 +60,13 @@ export function usageSection(signal) {
 
   function draw() {
     if (days === null) return;
-    chart.node.hidden = totals.hidden = days.every((day) => day.runs === 0);
+    const used = days.filter((day) => day.runs > 0);
+    const isPriceKnown = used.length === 0 || used.some((day) => day.cost_usd !== null);
+    if (!isMeasureChosen) measure.select(isPriceKnown ? "cost" : "tokens");
+    chart.node.hidden = totals.hidden = used.length === 0;
     const sum = (key) => days.reduce((total, day) => total + (day[key] ?? 0), 0);
     const pairs = [
-      ["Cost", formatCost(sum("cost_usd"))],
+      ["Cost", isPriceKnown ? formatCost(sum("cost_usd")) : "Unknown price"],
       ["Input tokens", bigNumber(sum("input_tokens"))],
       ["Cached", bigNumber(sum("cached_tokens"))],
       ["Output tokens", bigNumber(sum("output_tokens"))],
