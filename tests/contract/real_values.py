@@ -22,6 +22,7 @@ from quarterdeck.conversations.actions.model import ResolveActionBody
 from quarterdeck.conversations.sessions.model import ClientTools
 from quarterdeck.core import ids
 from quarterdeck.core.actors import Permission
+from quarterdeck.core.text_types import Line
 from tests.unit import archives
 from tests.waiting_runs import approval, tool_result, waiting_run
 from tests.workers import log_of
@@ -315,8 +316,12 @@ def _set_model(case: Case[Any]) -> None:
     """A model that can be used, for any text of the right form."""
     body: Any = case.body
     model = body.get("model") if isinstance(body, dict) else None
-    if isinstance(model, str) and 0 < len(model) <= 200 and model.isprintable():
-        case.body = body | {"model": "demo" if len(model) % 2 else f"openai:{model[:100]}x"}
+    try:
+        msgspec.convert(model, Line)
+    except msgspec.ValidationError:
+        return
+    if isinstance(model, str):
+        case.body = body | {"model": "demo" if len(model) % 2 else f"openai:m{crc32(model.encode('utf-8', 'replace'))}"}
 
 
 def _set_webhook(case: Case[Any], records: Records) -> None:
