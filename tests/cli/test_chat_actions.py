@@ -204,6 +204,8 @@ async def test_unknown_outcomes(server: Server, world: World, typed: str, expect
             screen.wait("Esc goes back")
             screen.type("\r")
             goes_on(screen, expected, *(["In the book."] if typed[0] == "o" else []))
+            [run] = (await world.get(f"/v1/sessions/{session_id}/runs")).json()["items"]
+            await ended(world, run["id"])
     assert await notes(world, session_id) == (["once"] if typed == "t" else [])
 
 

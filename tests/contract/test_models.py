@@ -109,7 +109,12 @@ async def test_a_run_with_settings(world: World, server: Server) -> None:
     sent = {name: first.get(name) for name in ("temperature", "max_completion_tokens", "reasoning_effort")}
     assert sent == {"temperature": 0.25, "max_completion_tokens": 77, "reasoning_effort": "high"}
     assert not {"temperature", "max_tokens", "max_completion_tokens", "reasoning_effort"} & set(second)
-    assert (await world.get(path)).json()["usage"] == {"input_tokens": 22, "output_tokens": 14}
+    assert (await world.get(path)).json()["usage"] == {
+        "input_tokens": 22,
+        "cached_tokens": 8,
+        "output_tokens": 14,
+        "cost_usd": None,
+    }
     for words, found in (("MOOR", 1), ("quiet harbour", 1), ('"harbour is quiet"', 1), ('"quiet harbour"', 0)):
         page = (await world.get(f"/v1/sessions?search={words}&in=conversations")).json()
         assert len(page["items"]) == found, words

@@ -134,11 +134,11 @@ async def raise_for_all(world: World) -> None:
     await world.execute("UPDATE daily_usage SET day = day - 1 WHERE workspace_id = %s", world.workspace_id)
     await world.execute(yesterday, run_id)
     await released(world, run_id)
-    await limit({})
+    await limit({"max_tokens": None})
     session_id = await new_session(world, model="demo", limits={"session": {"max_tokens": 1}})
     run_id = await submitted(world, session_id)
     await open_actions(world, run_id)
-    assert (await world.patch(f"/v1/sessions/{session_id}", {"limits": {}})).is_success
+    assert (await world.patch(f"/v1/sessions/{session_id}", {"limits": {"session": {"max_tokens": None}}})).is_success
     await released(world, run_id)
 
 
