@@ -106,6 +106,8 @@ DONE_BEFORE = {
     "rotate_api_key": 409,
     "create_skill": 409,
     "retry_run": 409,
+    # Its run was cancelled by another of these operations.
+    "resolve_action": 409,
     # Of the session to delete, which does not have this input.
     "discard_input": 404,
 }
