@@ -28,7 +28,7 @@ async def database(world: World) -> AsyncIterator[Database]:
     await database.close()
 
 
-async def limit(world: World, scope: LimitScope, session_id: str, **values: float) -> None:
+async def limit(world: World, scope: LimitScope, session_id: str, **values: float | None) -> None:
     if scope is LimitScope.DAY:
         answer = await world.patch("/v1/workspace", {"limits": {"day": values}})
     else:
@@ -46,8 +46,8 @@ async def test_a_changed_limit(world: World, database: Database, scope: LimitSco
     webhook_id = await world.new_webhook("https://example.com/hook", "action.resolved")
     for unchanged, raised in (
         ({"max_tokens": 100}, {"max_tokens": 101}),
-        ({"max_tokens": 99}, {}),
-        ({"max_tokens": 100, "max_cost_usd": 5}, {"max_cost_usd": 1}),
+        ({"max_tokens": 99}, {"max_tokens": None}),
+        ({"max_tokens": 100, "max_cost_usd": 5}, {"max_tokens": None, "max_cost_usd": 1}),
     ):
         await limit(world, scope, session_id, **unchanged)
         _, run_id, (action_id,) = await waiting_run(world, budget(scope), session_id=session_id)
