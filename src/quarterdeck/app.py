@@ -19,6 +19,8 @@ from quarterdeck.api.shutdown import on_shutdown_signal
 from quarterdeck.auth.access import Access
 from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.auth.rate_limits.limiter import RateLimiter
+from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
+from quarterdeck.blobs.spool import spool_folder
 from quarterdeck.changes.perform import Changes
 from quarterdeck.conversations.events.hub import EventHub
 from quarterdeck.conversations.events.notifications import Notifier
@@ -34,8 +36,6 @@ from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.operation import Operation
 from quarterdeck.retention import delete_expired
 from quarterdeck.skills.bundle_files import BundleFiles
-from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
-from quarterdeck.skills.spool import spool_folder
 from quarterdeck.skills.uploads import Uploads
 from quarterdeck.webhooks.secret_encryption import SecretCipher
 
@@ -65,7 +65,7 @@ class Services:
         self.notifier = Notifier(self.database)
         self.inputs = InputBatcher(url, settings.database, settings.submit, self.notifier.add)
         self.hub = EventHub(url, settings.database, settings.stream)
-        self.bundles = open_bundle_store(settings.bundle.store_url, settings.data_dir)
+        self.bundles = open_blob_store(settings.bundle.store_url, settings.data_dir)
         self.uploads = Uploads(settings.bundle, spool_folder(settings.data_dir))
         self.files = BundleFiles(self.database, self.bundles, settings.bundle, settings.data_dir, settings.bundle.scans)
         self.shutdown = asyncio.Event()
@@ -107,7 +107,7 @@ class Services:
             EventHub: self.hub,
             PageLoader: PageLoader(self.database),
             StreamPlaces: StreamPlaces(settings.stream, settings.http.connections),
-            BundleStore: self.bundles,
+            BlobStore: self.bundles,
             BundleFiles: self.files,
             Uploads: self.uploads,
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),

@@ -6,12 +6,13 @@ from collections.abc import Awaitable
 from msgspec import Struct
 
 from quarterdeck.audit.service import sweep_audit_events
+from quarterdeck.blobs.blob_store import BlobStore
+from quarterdeck.blobs.sweep import sweep_blobs
 from quarterdeck.changes.perform import sweep_receipts
 from quarterdeck.conversations.sessions.service import purge_deleted_sessions
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Database
-from quarterdeck.skills.bundle_store import BundleStore
-from quarterdeck.skills.sweep import sweep_bundles
+from quarterdeck.skills.sweep import sweep_blocks
 from quarterdeck.webhooks.service import sweep_deliveries
 
 
@@ -23,7 +24,7 @@ class Deleted(Struct, frozen=True):
     deliveries: int
 
 
-async def delete_expired(database: Database, bundles: BundleStore, settings: Settings) -> Deleted:
+async def delete_expired(database: Database, bundles: BlobStore, settings: Settings) -> Deleted:
     """Safe to run in several processes at once: each takes rows that no other has locked. All five are attempted even
     if one fails; the first error is raised at the end."""
     receipt = settings.receipt
@@ -32,7 +33,7 @@ async def delete_expired(database: Database, bundles: BundleStore, settings: Set
         for deletion in (
             sweep_receipts(database, receipt.keep_days, receipt.sweep_batch),
             sweep_audit_events(database),
-            sweep_bundles(database, bundles, settings.bundle.orphan_hours),
+            _sweep_contents(database, bundles, settings.bundle.orphan_hours),
             purge_deleted_sessions(database),
             sweep_deliveries(database, settings.webhook.keep_days, receipt.sweep_batch),
         )
@@ -50,3 +51,10 @@ async def _outcome(deletion: Awaitable[int]) -> int | Exception:
         return await deletion
     except Exception as fault:
         return fault
+
+
+async def _sweep_contents(database: Database, blobs: BlobStore, orphan_hours: int) -> int:
+    """Blocks last: those of deleted bundles go in the same run."""
+    removed = await sweep_blobs(database, blobs, orphan_hours)
+    await sweep_blocks(database, blobs, orphan_hours)
+    return removed

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 import pytest
 
-from quarterdeck.core.settings import Networks
+from quarterdeck.core.setting_types import Networks
 from quarterdeck.http.client_address import client_address
 from tests.world import Server, World, clone_database, drop_database, serving
 

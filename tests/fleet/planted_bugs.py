@@ -15,6 +15,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.changes import store as receipts
 from quarterdeck.changes.store import Claim
 from quarterdeck.conversations.actions import rules as action_rules
@@ -23,7 +24,6 @@ from quarterdeck.conversations.runs import calls_store, lifecycle, lifecycle_sto
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import store as skills
-from quarterdeck.skills.bundle_store import BundleStore
 from quarterdeck.worker import tool_calls
 
 _SAVE_IF_FIRST = """
@@ -151,21 +151,21 @@ def _unfenced_worker() -> None:
 
 
 def _blob_after_row() -> None:
-    put = BundleStore.put
+    put = BlobStore.put
     tasks: set[asyncio.Task[None]] = set()
 
-    async def put_late(self: BundleStore, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
+    async def put_late(self: BlobStore, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
         archive.seek(0)
         task = asyncio.create_task(held_put(self, sha256, generation, io.BytesIO(archive.read())))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    async def held_put(self: BundleStore, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
+    async def held_put(self: BlobStore, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
         # Longer than the pause between two checks of the auditor.
         await asyncio.sleep(2.0)
         await put(self, sha256, generation, archive)
 
-    _replace(BundleStore, "put", put_late)
+    _replace(BlobStore, "put", put_late)
 
 
 def _repeat_blindly() -> None:

@@ -16,12 +16,12 @@ import psycopg
 from psycopg import AsyncConnection
 
 from quarterdeck.api_keys.model import CreateApiKeyBody, CreatedApiKeyBody
+from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.ids import created_at, first_id_at
 from quarterdeck.core.settings import DatabaseSettings, Settings, with_server
 from quarterdeck.db.database import Database, connection_options
 from quarterdeck.retention import delete_expired
-from quarterdeck.skills.bundle_store import open_bundle_store
 from quarterdeck.workspaces import service as workspaces
 from tests.fault.stand_in import asking
 from tests.model.paused_provider import ANSWER, PausedProvider
@@ -76,7 +76,7 @@ class Environment:
 
     async def _delete_expired(self) -> None:
         database = Database(str(self._settings.database.url), self._settings.database)
-        bundles = open_bundle_store(None, self._data_dir)
+        bundles = open_blob_store(None, self._data_dir)
         await database.open()
         try:
             await delete_expired(database, bundles, self._settings)

@@ -10,6 +10,8 @@ from quarterdeck.audit import store as audit
 from quarterdeck.audit.model import Change, ObjectType
 from quarterdeck.auth import last_used
 from quarterdeck.auth import store as access
+from quarterdeck.blobs import store as blobs
+from quarterdeck.blobs.model import Blob
 from quarterdeck.changes import store as receipts
 from quarterdeck.conversations import visibility_store
 from quarterdeck.conversations.actions import store as actions
@@ -36,7 +38,6 @@ from quarterdeck.core.ids import HIGHEST_ID, new_id
 from quarterdeck.db.migrate import is_current
 from quarterdeck.skills import blocks_store as blocks
 from quarterdeck.skills import store as skills
-from quarterdeck.skills.model import Archive
 from quarterdeck.webhooks import delivery_store as deliveries
 from quarterdeck.webhooks import store as webhooks
 from quarterdeck.webhooks.model import (
@@ -226,13 +227,13 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield _next_turn
     yield lambda c, a, b: turns.ask_to_leave(c)
     yield lambda c, a, b: returns(turns.leaving(c), [])
-    yield lambda c, a, b: skills.touch_bundle(c, a.bundle, new_id(), 1)
-    yield lambda c, a, b: returns(skills.old_bundles(c, 24, 9), [])
-    yield lambda c, a, b: returns(skills.lock_unused_bundle(c, b.bundle, 24), False)
-    yield lambda c, a, b: returns(skills.lock_unused_bundle(c, a.bundle, 0), False)
+    yield lambda c, a, b: blobs.touch(c, [a.bundle], [new_id()], [1])
+    yield lambda c, a, b: returns(blobs.old(c, 24, 9), [])
+    yield lambda c, a, b: returns(blobs.lock_unused(c, b.bundle, 24), False)
+    yield lambda c, a, b: returns(blobs.lock_unused(c, a.bundle, 0), False)
     yield _condemn
-    yield lambda c, a, b: skills.condemned_bundles(c, 9)
-    yield lambda c, a, b: skills.forget_bundle(c, a.condemned, a.version)
+    yield lambda c, a, b: blobs.condemned(c, 9)
+    yield lambda c, a, b: blobs.forget(c, a.condemned, a.version)
     yield _store_blocks
     yield _take_due
     yield lambda c, a, b: events.notify(c, ["x"])
@@ -281,13 +282,13 @@ async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None
 
 
 async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    generation = await skills.touch_bundle(c, b"x" * 32, new_id(), 1)
-    await skills.condemn_bundle(c, b"x" * 32)
-    assert (b"x" * 32, generation) in await skills.condemned_bundles(c, 9)
+    [generation] = (await blobs.touch(c, [b"x" * 32], [new_id()], [1])).values()
+    await blobs.condemn(c, b"x" * 32)
+    assert (b"x" * 32, generation) in await blobs.condemned(c, 9)
 
 
 async def _store_blocks(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    archive, blocks_id = Archive(a.bundle.hex(), new_id()), new_id()
+    archive, blocks_id = Blob(a.bundle.hex(), new_id()), new_id()
     await blocks.add(c, blocks_id, archive)
     assert await blocks.find(c, archive) is None
     assert await blocks.finish(c, blocks_id, b"index")

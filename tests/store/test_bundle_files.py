@@ -17,17 +17,20 @@ import psycopg
 import pytest
 from obstore.store import MemoryStore
 
+from quarterdeck.blobs import store
+from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
+from quarterdeck.blobs.model import Blob
+from quarterdeck.blobs.sweep import sweep_blobs
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import BundleSettings, DatabaseSettings
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.skills import blocks_store, store
+from quarterdeck.skills import blocks_store
 from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.blocks import BLOCK_BYTES, BlockIndex
 from quarterdeck.skills.bundle_files import BundleFiles
-from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
-from quarterdeck.skills.model import Archive, ManifestFile, StoredBundle
-from quarterdeck.skills.sweep import sweep_bundles
+from quarterdeck.skills.model import ManifestFile, StoredBundle
+from quarterdeck.skills.sweep import sweep_blocks
 from tests.world import AS_OWNER, app_url
 
 NOISE = random.Random(1)
@@ -45,10 +48,10 @@ LARGE = SMALL | {
 }
 
 
-class CountingStore(BundleStore):
+class CountingStore(BlobStore):
     """Notes the ranges that are read, and how often an archive is opened."""
 
-    def __init__(self, inner: BundleStore) -> None:
+    def __init__(self, inner: BlobStore) -> None:
         super().__init__(inner._store, inner._folder)
         self.read_bytes = 0
         self.reads = 0
@@ -66,7 +69,7 @@ class CountingStore(BundleStore):
 
 @pytest.fixture(params=["folder", "object store"])
 def bundles(request: pytest.FixtureRequest, tmp_path: Path) -> CountingStore:
-    inner = open_bundle_store(None, tmp_path) if request.param == "folder" else BundleStore(MemoryStore(), None)
+    inner = open_blob_store(None, tmp_path) if request.param == "folder" else BlobStore(MemoryStore(), None)
     return CountingStore(inner)
 
 
@@ -93,14 +96,15 @@ def packed(contents: dict[str, bytes]) -> bytes:
     return gzip.compress(raw.getvalue(), compresslevel=1, mtime=0)
 
 
-async def stored(database: Database, bundles: BundleStore, contents: dict[str, bytes]) -> StoredBundle:
+async def stored(database: Database, bundles: BlobStore, contents: dict[str, bytes]) -> StoredBundle:
     archive = packed(contents)
     bundle = read_bundle(io.BytesIO(archive), BundleSettings())
 
-    async def touch(connection: Connection) -> UUID:
-        return await store.touch_bundle(connection, hashlib.sha256(archive).digest(), new_id(), len(archive))
+    async def touch(connection: Connection) -> dict[bytes, UUID]:
+        return await store.touch(connection, [hashlib.sha256(archive).digest()], [new_id()], [len(archive)])
 
-    name = Archive(bundle.manifest.archive_sha256, await database.statement(touch, repeatable=True))
+    [generation] = (await database.statement(touch, repeatable=True)).values()
+    name = Blob(bundle.manifest.archive_sha256, generation)
     await bundles.put(name.sha256, name.generation, io.BytesIO(archive))
     return StoredBundle(uuid4(), name, bundle.manifest.files)
 
@@ -228,9 +232,9 @@ async def test_archive_that_is_gone_or_damaged_is_an_error_of_ours(
     files: BundleFiles, database: Database, bundles: CountingStore, contents: dict[str, bytes]
 ) -> None:
     bundle = await stored(database, bundles, contents)
-    gone = StoredBundle(bundle.workspace_id, Archive("ab" * 32, uuid4()), bundle.files)
+    gone = StoredBundle(bundle.workspace_id, Blob("ab" * 32, uuid4()), bundle.files)
     await bundles.put("cd" * 32, gone.archive.generation, io.BytesIO(packed(contents)[:60]))
-    damaged = StoredBundle(bundle.workspace_id, Archive("cd" * 32, gone.archive.generation), bundle.files)
+    damaged = StoredBundle(bundle.workspace_id, Blob("cd" * 32, gone.archive.generation), bundle.files)
     other = StoredBundle(bundle.workspace_id, bundle.archive, [*bundle.files[:-1], ManifestFile("x", 1, "", False)])
     for broken, path in ((gone, "SKILL.md"), (damaged, "z.txt"), (other, "x")):
         with pytest.raises(ServiceError) as fault:
@@ -280,10 +284,10 @@ async def test_blocks_without_an_index_are_not_read_and_are_swept(
     await bundles.put(bundle.archive.sha256, left, io.BytesIO(b"half of"))
     assert await read(files, bundle, "b/last.txt") == b"the end\n"
     assert (await stored_blocks(database, bundle))[0] != left
-    await sweep_bundles(database, bundles, 24)
+    await sweep_blocks(database, bundles, 24)
     assert await bundles.read(bundle.archive.sha256, left, 0, 4) == b"half", "its build may be under way"
     await age(database_url, "bundle_blocks")
-    await sweep_bundles(database, bundles, 24)
+    await sweep_blocks(database, bundles, 24)
     with pytest.raises(FileNotFoundError):
         await bundles.read(bundle.archive.sha256, left, 0, 4)
     assert await files.read_files(bundle, [file_of(bundle, "z.txt")]) == {"z.txt": LARGE["z.txt"]}
@@ -296,7 +300,8 @@ async def test_blocks_go_with_their_archive(
     await read(files, bundle, "SKILL.md")
     blocks_id, _ = await stored_blocks(database, bundle)
     await age(database_url, "bundles")
-    assert await sweep_bundles(database, bundles, 24) == 1
+    assert await sweep_blobs(database, bundles, 24) == 1
+    await sweep_blocks(database, bundles, 24)
     for name in (bundle.archive.generation, blocks_id):
         with pytest.raises(FileNotFoundError):
             await bundles.read(bundle.archive.sha256, name, 0, 4)
@@ -321,7 +326,7 @@ async def test_build_whose_row_was_swept_leaves_nothing(
 
     async def put_late(sha256: str, generation: UUID, archive: IO[bytes]) -> None:
         await age(database_url, "bundle_blocks")
-        await sweep_bundles(database, bundles, 24)
+        await sweep_blocks(database, bundles, 24)
         await put(sha256, generation, archive)
         written.append(generation)
 

@@ -13,15 +13,18 @@ import psycopg
 import pytest
 from msgspec import Struct
 
+from quarterdeck.blobs import service as blobs
+from quarterdeck.blobs import store
+from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
+from quarterdeck.blobs.service import NewBlob
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.ids import first_id_at, new_id
 from quarterdeck.core.settings import AuditSettings, DatabaseSettings, Settings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.db.migrate import migrate
 from quarterdeck.retention import Deleted, delete_expired
-from quarterdeck.skills import store
+from quarterdeck.skills import store as skill_store
 from quarterdeck.skills.archive import read_bundle
-from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
 from quarterdeck.workspaces import service as workspaces
 from tests.world import AS_OWNER, app_url, bundle
 
@@ -31,7 +34,7 @@ OLD = "UPDATE bundles SET touched_at = now() - interval '25 hours'"
 class Service(Struct, frozen=True):
     settings: Settings
     database: Database
-    bundles: BundleStore
+    bundles: BlobStore
 
     async def delete_expired(self) -> Deleted:
         return await delete_expired(self.database, self.bundles, self.settings)
@@ -48,11 +51,7 @@ class Service(Struct, frozen=True):
         """Stores an archive the way a push does just before the transaction of its version."""
         sha256 = hashlib.sha256(archive).hexdigest()
 
-        async def touch(connection: Connection) -> UUID:
-            return await store.touch_bundle(connection, bytes.fromhex(sha256), new_id(), len(archive))
-
-        generation = await self.database.statement(touch, repeatable=True)
-        await self.bundles.put(sha256, generation, io.BytesIO(archive))
+        await blobs.put(self.database, self.bundles, {sha256: NewBlob(io.BytesIO(archive), len(archive))})
         return sha256
 
 
@@ -61,7 +60,7 @@ async def service(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
     settings = Settings(database=DatabaseSettings(url=app_url(database_url), owner_url=database_url))
     database = Database(app_url(database_url), settings.database)
     await database.open()
-    yield Service(settings, database, open_bundle_store(None, tmp_path))
+    yield Service(settings, database, open_blob_store(None, tmp_path))
     await database.close()
 
 
@@ -74,9 +73,9 @@ async def add_version(connection: Connection, archive: bytes) -> None:
     cursor = await connection.execute("SELECT owner_id FROM workspaces")
     ((owner_id,),) = await cursor.fetchall()
     skill_id = new_id()
-    await store.add(connection, skill_id, workspace_id, "x", owner_id)
+    await skill_store.add(connection, skill_id, workspace_id, "x", owner_id)
     read = read_bundle(io.BytesIO(archive), Settings().bundle)
-    before = await store.add_version(connection, new_id(), workspace_id, skill_id, read, owner_id)
+    before = await skill_store.add_version(connection, new_id(), workspace_id, skill_id, read, owner_id)
     assert before is not None
     assert before.latest_version == 0
 
@@ -107,7 +106,7 @@ async def test_a_deletion_that_was_interrupted_is_finished_by_the_next(
     sha256 = bytes.fromhex(await service.put(bundle()))
 
     async def condemn(connection: Connection) -> None:
-        await store.condemn_bundle(connection, sha256)
+        await store.condemn(connection, sha256)
 
     await service.database.transaction(condemn, repeatable=True)
     if archive_deleted:
@@ -122,8 +121,8 @@ async def test_a_late_delete_cannot_reach_what_a_later_push_wrote(service: Servi
     sha256 = bytes.fromhex(await service.put(bundle()))
 
     async def condemn(connection: Connection) -> list[tuple[bytes, UUID]]:
-        await store.condemn_bundle(connection, sha256)
-        return await store.condemned_bundles(connection, 10)
+        await store.condemn(connection, sha256)
+        return await store.condemned(connection, 10)
 
     ((_, generation),) = await service.database.transaction(condemn, repeatable=True)
     await service.put(bundle())
@@ -173,11 +172,11 @@ async def test_a_push_of_an_archive_that_is_being_deleted_adds_its_row_again(
     sha256 = bytes.fromhex(await service.put(archive))
     await service.run_as_owner(OLD)
     async with await psycopg.AsyncConnection.connect(database_url, options="-c search_path=app") as deleting:
-        assert await store.lock_unused_bundle(deleting, sha256, 24)
+        assert await store.lock_unused(deleting, sha256, 24)
         touching = asyncio.create_task(service.put(archive))
         await asyncio.sleep(0.3)
         assert not touching.done(), "the push waits for the deletion"
-        await store.condemn_bundle(deleting, sha256)
+        await store.condemn(deleting, sha256)
         await deleting.commit()
     await touching
     assert await service.run_as_owner("SELECT sha256 FROM bundles") == [(sha256,)]

@@ -18,7 +18,7 @@ from quarterdeck.db.database import connection_options
 from tests.world import AS_OWNER, app_url
 
 SOURCE = Path(quarterdeck.__file__).parent
-STORES = [file for file in sorted(SOURCE.rglob("*store.py")) if file.stem != "bundle_store"]
+STORES = [file for file in sorted(SOURCE.rglob("*store.py")) if file.stem != "blob_store"]
 FILES = [
     *STORES,
     SOURCE / "auth" / "last_used.py",

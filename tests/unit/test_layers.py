@@ -65,9 +65,9 @@ def top(name: str) -> str:
 
 
 def role(name: str) -> str:
-    """The file name without `.py`, or `store` for all stores. `bundle_store` holds files, not SQL."""
+    """The file name without `.py`, or `store` for all stores. `blob_store` holds files, not SQL."""
     last = name.rpartition(".")[2]
-    return "store" if last.endswith("_store") and last != "bundle_store" else last
+    return "store" if last.endswith("_store") and last != "blob_store" else last
 
 
 # --- Each rule takes the source and returns what breaks it. ---

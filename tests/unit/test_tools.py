@@ -17,8 +17,9 @@ from quarterdeck.agents.skill_files import (
     skills_offered,
 )
 from quarterdeck.agents.tools import CallContext, Effect, Refusal, Toolbox, client_tool
+from quarterdeck.blobs.model import Blob
 from quarterdeck.core import errors
-from quarterdeck.skills.model import Archive, BundleError, ManifestFile
+from quarterdeck.skills.model import BundleError, ManifestFile
 from tests.unit.archives import SKILL_MD
 
 FILES = {
@@ -36,7 +37,7 @@ SKILL = SessionSkill(
     "Fill in\n PDF forms.",
     uuid4(),
     3,
-    Archive("ab" * 32, uuid4()),
+    Blob("ab" * 32, uuid4()),
 )
 Files = list[ManifestFile]
 
@@ -67,7 +68,7 @@ async def carry_out(box: Toolbox, call: ToolCall) -> ToolResult:
     assert tool is not None
     assert tool.carry_out is not None
     try:
-        return ToolResult(call.id, call.name, await tool.carry_out(call.arguments, CallContext("the key")))
+        return ToolResult(call.id, call.name, str(await tool.carry_out(call.arguments, CallContext("the key"))))
     except Refusal as refusal:
         return ToolResult(call.id, call.name, f"Error: {refusal}")
 
@@ -98,7 +99,7 @@ async def test_a_long_list_is_cut() -> None:
     async def list_many(skill: SessionSkill) -> Files:
         return [ManifestFile(f"file-{number}", 1, "", False) for number in range(10_000)]
 
-    box = toolbox(nothing_to_read, (SessionSkill("many", "", uuid4(), 1, Archive("", uuid4())),), list_many)
+    box = toolbox(nothing_to_read, (SessionSkill("many", "", uuid4(), 1, Blob("", uuid4())),), list_many)
     listed = (await carry_out(box, ToolCall("id", "list_skill_files", {"skill": "many"}))).content
     assert len(listed.encode()) < 1100
     assert "[Cut here: these are the first 1000 of " in listed

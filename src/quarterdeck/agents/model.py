@@ -15,10 +15,24 @@ from quarterdeck.core.text_types import Text
 MALFORMED_ARGUMENTS = "INVALID_JSON"
 
 
+class Attachment(Struct, frozen=True, kw_only=True):
+    """A file that belongs to an input. Also part of the event input.accepted."""
+
+    file_id: UUID
+    name: str
+    media_type: str
+    bytes: int
+    # In hex.
+    sha256: str
+    # In the workspace of the session. None: the session has none.
+    path: str | None = None
+
+
 class UserTurn(Struct, frozen=True):
     text: str
     # The run that consumed this input. None: unknown, treated as the same run as the neighbouring turns.
     run_id: UUID | None = None
+    attachments: tuple[Attachment, ...] = ()
 
 
 class ToolCall(Struct, frozen=True):

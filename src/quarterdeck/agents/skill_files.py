@@ -11,15 +11,17 @@ from quarterdeck.agents.tools import (
     CallContext,
     CarryOut,
     Effect,
+    Output,
     Refusal,
     Tool,
     bounded_text,
     parameters,
     text_argument,
 )
+from quarterdeck.blobs.model import Blob
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import log
-from quarterdeck.skills.model import Archive, BundleError, ManifestFile, shown
+from quarterdeck.skills.model import BundleError, ManifestFile, shown
 
 READ_SKILL_FILE, LIST_SKILL_FILES = "read_skill_file", "list_skill_files"
 SKILL_MD = "SKILL.md"
@@ -34,7 +36,7 @@ class SessionSkill(Struct, frozen=True):
     skill_id: UUID
     version: int
     # None: it was deleted since.
-    archive: Archive | None
+    archive: Blob | None
 
 
 # The files of one skill, as in its manifest. Read for each call and not kept: a session may have a hundred skills with
@@ -65,7 +67,7 @@ def skill_tools(
 
 
 def _with_reported_faults(carry_out: CarryOut) -> CarryOut:
-    async def call(arguments: dict[str, Any], context: CallContext) -> str:
+    async def call(arguments: dict[str, Any], context: CallContext) -> str | Output:
         try:
             return await carry_out(arguments, context)
         except (BundleError, OSError, ServiceError) as fault:

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from quarterdeck.agents.model import ToolSpec
+from quarterdeck.agents.workspace.model import FileChanges
 
 
 class Effect(StrEnum):
@@ -21,9 +22,22 @@ class Effect(StrEnum):
     EXTERNAL = "external"
 
 
+def _ignore(text: str) -> None:
+    pass
+
+
 class CallContext(Struct, frozen=True):
     # The same for every try of one call, and unique to the call.
     key: str
+    # Called with output as it comes, for display only.
+    on_output: Callable[[str], None] = _ignore
+
+
+class Output(Struct, frozen=True):
+    """The result of a call, with the files that it changed: both are stored in one transaction, or neither is."""
+
+    text: str
+    changes: FileChanges | None = None
 
 
 class Refusal(Exception):
@@ -31,7 +45,7 @@ class Refusal(Exception):
 
 
 # Raises Refusal if the call had no effect. After any other exception the outcome counts as unknown.
-CarryOut = Callable[[dict[str, Any], CallContext], Awaitable[str]]
+CarryOut = Callable[[dict[str, Any], CallContext], Awaitable[str | Output]]
 
 
 class Tool(Struct, frozen=True, kw_only=True):
@@ -39,8 +53,11 @@ class Tool(Struct, frozen=True, kw_only=True):
     effect: Effect
     # None: the caller of the API carries it out.
     carry_out: CarryOut | None
-    # Whether two calls with the same key have one effect.
+    # Whether two calls with the same key have one effect. True of tools whose only effects are changed files: those of
+    # a call without a stored result are undone.
     honours_key: bool = False
+    # The policy's default rule for these is a setting.
+    is_sandboxed: bool = False
 
     @property
     def name(self) -> str:

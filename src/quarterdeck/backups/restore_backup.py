@@ -11,18 +11,18 @@ from pathlib import Path
 from quarterdeck.backups.backup_file import BackupReader
 from quarterdeck.backups.model import ArchiveEntry, BackupError, Manifest, Progress, TableEntry
 from quarterdeck.backups.write_backup import check_owner
+from quarterdeck.blobs.blob_store import BlobStore
+from quarterdeck.blobs.spool import open_spool
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import AuditSettings
 from quarterdeck.db import migrate, table_data
 from quarterdeck.db.roles import AppRole, OwnConnection, prepare_role
-from quarterdeck.skills.bundle_store import BundleStore
-from quarterdeck.skills.spool import open_spool
 
 
 class Restore:
     """`key_file` is where the sealing keys of webhooks belong, `spool` a folder for temporary files."""
 
-    def __init__(self, reader: BackupReader, bundles: BundleStore, key_file: Path, spool: Path) -> None:
+    def __init__(self, reader: BackupReader, bundles: BlobStore, key_file: Path, spool: Path) -> None:
         self._reader = reader
         self._bundles = bundles
         self._key_file = key_file

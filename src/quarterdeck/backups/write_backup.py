@@ -16,16 +16,16 @@ from quarterdeck.backups.model import (
     TableEntry,
     table_file,
 )
+from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.db import table_data
 from quarterdeck.db.migrate import applied_migrations, check_known, may_migrate
 from quarterdeck.db.roles import OwnConnection
-from quarterdeck.skills.bundle_store import BundleStore
 
 _PIECE_BYTES = 256 * 1024
 
 
-def write_backup(url: str, path: Path, bundles: BundleStore, key_file: Path | None, progress: Progress) -> Manifest:
+def write_backup(url: str, path: Path, bundles: BlobStore, key_file: Path | None, progress: Progress) -> Manifest:
     """`key_file` holds the sealing keys of webhooks; None leaves them out."""
     with create_backup(path) as writer, table_data.connect(url) as connection:
         check_owner(connection)
@@ -59,9 +59,7 @@ def check_owner(connection: OwnConnection) -> None:
 
 
 class _Steps:
-    def __init__(
-        self, writer: BackupWriter, connection: OwnConnection, bundles: BundleStore, progress: Progress
-    ) -> None:
+    def __init__(self, writer: BackupWriter, connection: OwnConnection, bundles: BlobStore, progress: Progress) -> None:
         self._writer = writer
         self._connection = connection
         self._bundles = bundles

@@ -9,11 +9,11 @@ from quarterdeck.backups.backup_file import open_backup
 from quarterdeck.backups.model import BackupError
 from quarterdeck.backups.restore_backup import Restore, check_backup
 from quarterdeck.backups.write_backup import write_backup
+from quarterdeck.blobs.blob_store import open_blob_store
+from quarterdeck.blobs.spool import spool_folder
 from quarterdeck.cli.database import app_role, owner_url
 from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.cli.output import progress_bar
-from quarterdeck.skills.bundle_store import open_bundle_store
-from quarterdeck.skills.spool import spool_folder
 from quarterdeck.webhooks.secret_encryption import KEY_FILE
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def back_up(settings: "Settings", file: Path, *, with_keys: bool) -> "Manifest":
     with_keys = with_keys and settings.webhook.sealing_keys is None
     key_file = settings.data_dir / KEY_FILE if with_keys else None
     with _errors(), owner_url(settings) as url, progress_bar("Backing up") as progress:
-        bundles = open_bundle_store(settings.bundle.store_url, settings.data_dir)
+        bundles = open_blob_store(settings.bundle.store_url, settings.data_dir)
         return write_backup(url, file, bundles, key_file, progress)
 
 
@@ -35,7 +35,7 @@ def restore(settings: "Settings", file: Path) -> "Manifest":
         with progress_bar("Checking") as progress:
             check_backup(reader, progress)
         with owner_url(settings, create=True) as url, progress_bar("Restoring") as progress:
-            bundles = open_bundle_store(settings.bundle.store_url, settings.data_dir)
+            bundles = open_blob_store(settings.bundle.store_url, settings.data_dir)
             restoring = Restore(reader, bundles, settings.data_dir / KEY_FILE, spool_folder(settings.data_dir))
             return restoring.run(url, app_role(settings), settings.audit, progress)
 

@@ -74,15 +74,15 @@ def on_database(settings: Settings, work: Callable[[Connection], Awaitable[T]]) 
 
 
 def delete_expired_now(settings: Settings) -> "Deleted":
+    from quarterdeck.blobs.blob_store import open_blob_store
     from quarterdeck.retention import delete_expired
-    from quarterdeck.skills.bundle_store import open_bundle_store
 
     async def work(url: str) -> "Deleted":
         database = Database(url, settings.database)
         await database.open()
         try:
             return await delete_expired(
-                database, open_bundle_store(settings.bundle.store_url, settings.data_dir), settings
+                database, open_blob_store(settings.bundle.store_url, settings.data_dir), settings
             )
         finally:
             await database.close()

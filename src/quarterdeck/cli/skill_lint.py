@@ -8,13 +8,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from quarterdeck.blobs.model import Source
 from quarterdeck.cli.skill_template import DESCRIPTION
 from quarterdeck.client.bundle_archive import File, bundle_files, pack_folder
 from quarterdeck.client.errors import InvalidBundle
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.archive import SKILL_MD, missing_skill_md, read_bundle
 from quarterdeck.skills.frontmatter import frontmatter_faults
-from quarterdeck.skills.gunzip import Source
 from quarterdeck.skills.model import Bundle, BundleError, shown
 from quarterdeck.skills.paths import bundle_path, check_portable
 

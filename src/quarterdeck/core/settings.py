@@ -4,67 +4,33 @@ The field `x` of the section `bundle` is read from QUARTERDECK_BUNDLE_X. Names e
 docs/configuration.md describes each setting; a test compares the two.
 """
 
-import re
 from collections.abc import Mapping
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
+from quarterdeck.core.setting_types import (
+    Burst,
+    Bytes,
+    Count,
+    Folders,
+    ModelNames,
+    Networks,
+    Origins,
+    PerMinute,
+    Port,
+    Seconds,
+)
+
 PREFIX = "QUARTERDECK"
 
-Count = Annotated[int, Meta(ge=1)]
-Bytes = Annotated[int, Meta(ge=1)]
-# At most a week: timeouts of PostgreSQL are 31-bit numbers of milliseconds.
-Seconds = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
-Port = Annotated[int, Meta(ge=0, le=65535)]
-
-# At most a million: an interval is a whole number of microseconds, and a backlog must be exact as a Lua double.
-PerMinute = Annotated[int, Meta(ge=0, le=1_000_000)]
-Burst = Annotated[int, Meta(ge=1, le=1_000_000)]
-
 _TEN_YEARS_SECONDS = 10 * 366 * 24 * 3600
-# Browsers send origins in lower case.
-_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?", re.ASCII)
-_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 class SettingsError(Exception):
     """The message is one line that names all invalid settings."""
-
-
-class Origins(frozenset[str]):
-    """Origins of web pages, such as `https://app.example.com`, separated by commas."""
-
-    @classmethod
-    def parse(cls, text: str) -> "Origins":
-        return cls(map(_origin, text.split(",")))
-
-
-class Networks(tuple[IPv4Network | IPv6Network, ...]):
-    """IP networks separated by commas: `10.0.0.0/8, 192.0.2.7`. A single address is a network of size one."""
-
-    __slots__ = ()
-
-    @classmethod
-    def parse(cls, text: str) -> "Networks":
-        return cls(ip_network(part.strip()) for part in text.split(","))
-
-
-class ModelNames(tuple[str, ...]):
-    """Names of models separated by commas: `openai:gpt-5, anthropic:claude-sonnet-5`."""
-
-    __slots__ = ()
-
-    @classmethod
-    def parse(cls, text: str) -> "ModelNames":
-        names = [name.strip() for name in text.split(",")]
-        for name in names:
-            if name != "demo" and re.fullmatch(r"[^:]+:.+", name) is None:
-                raise ValueError(f"{name!r} is not provider:name or demo")
-        return cls(names)
 
 
 class ServerSettings(Struct, frozen=True):
@@ -254,6 +220,49 @@ class ActionSettings(Struct, frozen=True):
     expiry_budget_seconds: ActionExpiry = _ACTION_EXPIRY_SECONDS
 
 
+class FileSettings(Struct, frozen=True):
+    # Of one uploaded file.
+    request_bytes: Bytes = 256 * 1024 * 1024
+    # Of one input.
+    attachments: Count = 20
+
+
+class WorkspaceSettings(Struct, frozen=True):
+    # Of sessions that say nothing. None: `sandbox` if the server has one, otherwise `none`.
+    default: Literal["sandbox", "none"] | None = None
+    # What one session's workspace may hold. A call that goes beyond is undone.
+    bytes: Bytes = 1024 * 1024 * 1024
+    files: Count = 20_000
+    file_bytes: Bytes = 256 * 1024 * 1024
+    # Where workers keep the folders of sessions. None: `workspaces` under the data directory or, if the user of the
+    # sandbox cannot enter it, a folder under /var/tmp. Nothing in it is needed after a restart.
+    folder: Annotated[str, Meta(min_length=1)] | None = None
+    # Folders that a worker keeps after the last run in them, so that the next run starts sooner.
+    kept_folders: Annotated[int, Meta(ge=0)] = 50
+
+
+class SandboxSettings(Struct, frozen=True):
+    # auto: bubblewrap where it works, otherwise none.
+    kind: Literal["auto", "bubblewrap", "container", "none"] = "auto"
+    # The rule for tools in the sandbox that the policy of a session does not name.
+    rule: Literal["allow", "ask"] = "allow"
+    network: bool = False
+    processes: Count = 256
+    memory_bytes: Annotated[int, Meta(ge=16 * 1024 * 1024)] = 1024 * 1024 * 1024
+    # Of one command. Also the longest time that a call can ask for.
+    command_seconds: Seconds = 120.0
+    # Output that the model is shown, from its start and its end.
+    output_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
+    # Size of /tmp, which is in memory and is emptied after each command.
+    temporary_bytes: Bytes = 256 * 1024 * 1024
+    # Folders of the host, besides its system folders, that commands can read.
+    readable: Folders | None = None
+    # The user of commands, if the worker is root.
+    user_id: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 64_000
+    container_command: Annotated[str, Meta(min_length=1)] = "docker"
+    container_image: str | None = None
+
+
 class ModelSettings(Struct, frozen=True):
     # Used by sessions that name no model.
     default: str = "demo"
@@ -331,6 +340,9 @@ class Settings(Struct, frozen=True):
     worker: WorkerSettings = WorkerSettings()
     run: RunSettings = RunSettings()
     action: ActionSettings = ActionSettings()
+    file: FileSettings = FileSettings()
+    workspace: WorkspaceSettings = WorkspaceSettings()
+    sandbox: SandboxSettings = SandboxSettings()
     model: ModelSettings = ModelSettings()
     stream: StreamSettings = StreamSettings()
     webhook: WebhookSettings = WebhookSettings()
@@ -379,15 +391,6 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 def _parse(type_: Any, text: str) -> Any:
     return type_.parse(text)
-
-
-def _origin(text: str) -> str:
-    match = _ORIGIN.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{text.strip()!r} is not scheme://host or scheme://host:port in lower case")
-    if match[3] is not None and match[3] == _DEFAULT_PORTS.get(match[1]):
-        raise ValueError(f"{text.strip()!r}: browsers leave out {match[3]}")
-    return match[0]
 
 
 def with_server(settings: Settings, **given: object) -> Settings:

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from quarterdeck.core.settings import Networks
+from quarterdeck.core.setting_types import Networks
 
 Address = IPv4Address | IPv6Address
 

@@ -5,7 +5,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import Scope
 
-from quarterdeck.core.settings import Origins
+from quarterdeck.core.setting_types import Origins
 from quarterdeck.http.client_version import CLIENT
 
 # Key in the request's scope for an allowed origin.

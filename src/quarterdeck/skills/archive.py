@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from quarterdeck.blobs.model import Source
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills import tar
 from quarterdeck.skills.frontmatter import read_frontmatter
-from quarterdeck.skills.gunzip import Gunzip, Source
+from quarterdeck.skills.gunzip import Gunzip
 from quarterdeck.skills.model import Bundle, BundleError, Manifest, ManifestFile, shown
 from quarterdeck.skills.paths import bundle_path, check_collisions, check_portable
 

@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
+from quarterdeck.blobs.model import Blob
 from quarterdeck.db.database import Connection
-from quarterdeck.skills.model import Archive
 
 _FIND = """
 SELECT id, block_index FROM bundle_blocks
@@ -24,14 +24,14 @@ LIMIT %s
 _FORGET = "DELETE FROM bundle_blocks WHERE id = %s"
 
 
-async def find(connection: Connection, archive: Archive) -> tuple[UUID, bytes] | None:
+async def find(connection: Connection, archive: Blob) -> tuple[UUID, bytes] | None:
     """The name of the stored blocks and their encoded index; None if they are not stored, or not completely."""
     values = (bytes.fromhex(archive.sha256), archive.generation)
     row = await (await connection.execute(_FIND, values)).fetchone()
     return None if row is None else (row[0], row[1])
 
 
-async def add(connection: Connection, blocks_id: UUID, archive: Archive) -> None:
+async def add(connection: Connection, blocks_id: UUID, archive: Blob) -> None:
     """Before the blocks are stored, so that the sweep finds what a crash leaves."""
     await connection.execute(_ADD, (blocks_id, bytes.fromhex(archive.sha256), archive.generation))
 

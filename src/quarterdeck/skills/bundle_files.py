@@ -18,6 +18,9 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from quarterdeck.blobs.blob_store import BlobStore
+from quarterdeck.blobs.model import Blob
+from quarterdeck.blobs.spool import open_spool, spool_folder
 from quarterdeck.core import errors
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.places import Places
@@ -26,9 +29,7 @@ from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import blocks_store
 from quarterdeck.skills.archive import take_all, take_files
 from quarterdeck.skills.blocks import BLOCK_BYTES, BlockIndex, BlockWriter, unpack_block
-from quarterdeck.skills.bundle_store import BundleStore
-from quarterdeck.skills.model import Archive, BundleError, ManifestFile, StoredBundle
-from quarterdeck.skills.spool import open_spool, spool_folder
+from quarterdeck.skills.model import BundleError, ManifestFile, StoredBundle
 from quarterdeck.skills.workspace_shares import SharedThreads, hold_place
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ class _Blocks(Struct, frozen=True):
 
 class BundleFiles:
     def __init__(
-        self, database: Database, bundles: BundleStore, settings: BundleSettings, data_dir: Path, read_threads: int
+        self, database: Database, bundles: BlobStore, settings: BundleSettings, data_dir: Path, read_threads: int
     ) -> None:
         self._database = database
         self._bundles = bundles
@@ -58,7 +59,7 @@ class BundleFiles:
         self._build_thread = SharedThreads(1, 1, "builds")
         self._build_places = Places(settings.block_builds, settings.per_workspace(settings.block_builds))
         # Builds under way, by archive: all who want to read the bundle wait for the same one.
-        self._builds: dict[Archive, asyncio.Task[_Blocks]] = {}
+        self._builds: dict[Blob, asyncio.Task[_Blocks]] = {}
 
     async def pieces(
         self, bundle: StoredBundle, file: ManifestFile, start: int, end: int

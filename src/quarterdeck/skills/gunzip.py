@@ -7,12 +7,10 @@ import hashlib
 import time
 import zlib
 from collections.abc import Iterator
-from typing import Protocol
 
+from quarterdeck.blobs.model import PIECE_BYTES, Source
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.model import BundleError
-
-PIECE_BYTES = 64 * 1024
 
 # Largest piece of output. Each call of zlib copies its 32 KiB of history, so small pieces take a third longer.
 INFLATED_BYTES = 256 * 1024
@@ -32,12 +30,6 @@ _OTHERS = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"7z\xbc\xaf": "7z",
 }
-
-
-class Source(Protocol):
-    """A file, a spool or a buffer. An empty result is the end."""
-
-    def read(self, size: int, /) -> bytes: ...
 
 
 class Gunzip:

@@ -5,6 +5,7 @@ from functools import partial
 from starlette.responses import Response
 
 from quarterdeck.auth.access import Access
+from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.changes.perform import Changes
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
@@ -17,7 +18,6 @@ from quarterdeck.http.request import GZIP, Request
 from quarterdeck.http.schemas import NUMBER
 from quarterdeck.skills import rules, service
 from quarterdeck.skills.bundle_files import BundleFiles
-from quarterdeck.skills.bundle_store import BundleStore
 from quarterdeck.skills.model import (
     ChangeSkillBody,
     CreateSkillBody,
@@ -151,7 +151,7 @@ async def push_skill_version(
     database: Database,
     settings: BundleSettings,
     uploads: Uploads,
-    bundles: BundleStore,
+    bundles: BlobStore,
 ) -> Answer:
     skill_id = request.path_id("skill_id")
     call = request.call_without_body(gzip=True)
@@ -191,9 +191,7 @@ async def get_skill_version(request: Request, access: Access) -> SkillVersionBod
     download=GZIP,
     success="The archive.",
 )
-async def download_skill_bundle(
-    request: Request, access: Access, bundles: BundleStore, downloads: Downloads
-) -> Response:
+async def download_skill_bundle(request: Request, access: Access, bundles: BlobStore, downloads: Downloads) -> Response:
     skill_id, number = request.path_id("skill_id"), request.path_number("version")
     version = await service.get_skill_version(access, request.call_without_body(), skill_id, number)
     content = Content(

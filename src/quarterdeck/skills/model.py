@@ -6,6 +6,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from quarterdeck.blobs.model import Blob
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.text_types import Line, Moment
 
@@ -108,18 +109,11 @@ class Bundle(Struct, frozen=True):
     bundle_bytes: int
 
 
-class Archive(Struct, frozen=True):
-    """Identifies an archive in the bundle store."""
-
-    sha256: str
-    generation: UUID
-
-
 class StoredBundle(Struct, frozen=True):
     """A stored archive and its files. Reading them counts against the shares of the workspace."""
 
     workspace_id: UUID
-    archive: Archive
+    archive: Blob
     # As in the manifest.
     files: list[ManifestFile]
 
@@ -130,7 +124,7 @@ class StoredVersion(Struct, frozen=True):
     body: SkillVersionBody
     skill_name: str
     workspace_id: UUID
-    archive: Archive
+    archive: Blob
 
 
 class UsableVersion(Struct, frozen=True):
@@ -140,7 +134,7 @@ class UsableVersion(Struct, frozen=True):
     version: int
     name: str
     description: str
-    archive: Archive
+    archive: Blob
 
 
 class FileChange(StrEnum):

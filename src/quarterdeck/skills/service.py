@@ -1,7 +1,7 @@
 """Operations on skills and their versions."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Sequence
-from typing import IO, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import cast
 from uuid import UUID
 
 import msgspec
@@ -9,6 +9,9 @@ from msgspec.structs import replace
 
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.auth.access import Access, Lookup, visible_workspace
+from quarterdeck.blobs import service as blobs
+from quarterdeck.blobs.blob_store import BlobStore
+from quarterdeck.blobs.service import NewBlob
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
@@ -19,9 +22,7 @@ from quarterdeck.core.settings import BundleSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import rules, store
 from quarterdeck.skills.bundle_files import BundleFiles
-from quarterdeck.skills.bundle_store import BundleStore
 from quarterdeck.skills.model import (
-    Bundle,
     BundleError,
     ChangeSkillBody,
     CreateSkillBody,
@@ -146,7 +147,7 @@ async def push_skill_version(
     changes: Changes,
     database: Database,
     uploads: Uploads,
-    bundles: BundleStore,
+    bundles: BlobStore,
     call: Call[None],
     skill_id: UUID,
     archive: AsyncIterator[bytes],
@@ -164,7 +165,8 @@ async def push_skill_version(
             bundle = await uploads.scan(skill.workspace_id, spool)
         except BundleError as fault:
             raise errors.invalid(fault.message) from fault
-        await _store_archive(database, bundles, bundle, spool, call.owner)
+        content = NewBlob(spool, bundle.bundle_bytes)
+        await blobs.put(database, bundles, {bundle.manifest.archive_sha256: content}, call.owner)
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, __: str) -> Made:
         version_id, workspace_id = new_id(), principal.workspace_id
@@ -189,19 +191,6 @@ async def push_skill_version(
         about=ObjectType.SKILL_VERSION,
         effect=effect,
     )
-
-
-async def _store_archive(
-    database: Database, bundles: BundleStore, bundle: Bundle, spool: IO[bytes], owner: Hashable
-) -> None:
-    """The row is touched first, so that the sweep of unreferenced archives leaves this one alone."""
-    sha256 = bundle.manifest.archive_sha256
-
-    async def touch(connection: Connection) -> UUID:
-        return await store.touch_bundle(connection, bytes.fromhex(sha256), new_id(), bundle.bundle_bytes)
-
-    generation = await database.statement(touch, repeatable=True, owner=owner)
-    await bundles.put(sha256, generation, spool)
 
 
 async def list_skill_versions(
@@ -260,7 +249,7 @@ def file_of(bundle: StoredBundle, path: str) -> ManifestFile:
 
 
 async def bundle_pieces(
-    bundles: BundleStore, version: StoredVersion, start: int, end: int
+    bundles: BlobStore, version: StoredVersion, start: int, end: int
 ) -> AsyncGenerator[bytes, None]:
     """The bytes `start` to `end` of the archive, as it was pushed."""
     sha256, generation = version.archive.sha256, version.archive.generation

@@ -7,12 +7,12 @@ from uuid import UUID
 import msgspec
 from msgspec import Raw
 
+from quarterdeck.blobs.model import Blob
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
 from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
 from quarterdeck.skills.model import (
-    Archive,
     Bundle,
     SkillBody,
     SkillState,
@@ -160,30 +160,6 @@ WITH numbered AS (
 )
 SELECT revision - 1, name, latest_version - 1, default_version, archived FROM numbered
 """
-_TOUCH_BUNDLE = """
-INSERT INTO bundles (sha256, generation, bytes) VALUES (%s, %s, %s)
-ON CONFLICT (sha256) DO UPDATE SET touched_at = clock_timestamp()
-RETURNING generation
-"""
-_OLD_BUNDLES = """
-SELECT b.sha256 FROM bundles b
-WHERE b.touched_at < clock_timestamp() - make_interval(hours => %s)
-  AND NOT EXISTS (SELECT FROM skill_versions v WHERE v.bundle_sha256 = b.sha256)
-ORDER BY b.touched_at LIMIT %s
-"""
-# A push in progress locks this row by its foreign key.
-_LOCK_OLD_BUNDLE = """
-SELECT FROM bundles
-WHERE sha256 = %s AND touched_at < clock_timestamp() - make_interval(hours => %s)
-FOR UPDATE SKIP LOCKED
-"""
-_BUNDLE_IN_USE = "SELECT EXISTS (SELECT FROM skill_versions WHERE bundle_sha256 = %s)"
-_CONDEMN_BUNDLE = """
-WITH gone AS (DELETE FROM bundles WHERE sha256 = %s RETURNING sha256, generation)
-INSERT INTO condemned_bundles (sha256, generation) SELECT sha256, generation FROM gone
-"""
-_CONDEMNED_BUNDLES = "SELECT sha256, generation FROM condemned_bundles LIMIT %s"
-_FORGET_BUNDLE = "DELETE FROM condemned_bundles WHERE sha256 = %s AND generation = %s"
 
 
 async def add(connection: Connection, skill_id: UUID, workspace_id: UUID, name: str, user_id: UUID) -> None:
@@ -249,7 +225,7 @@ async def version(connection: Connection, workspace_id: UUID, skill_id: UUID, nu
     body = SkillVersionBody(
         version_id, of_skill, version, bundle_bytes, Raw(frontmatter.encode()), Raw(manifest.encode())
     )
-    return StoredVersion(body, name, workspace_id, Archive(sha256.hex(), generation))
+    return StoredVersion(body, name, workspace_id, Blob(sha256.hex(), generation))
 
 
 async def usable(connection: Connection, workspace_id: UUID, skill_id: UUID) -> tuple[bool, int] | None:
@@ -276,7 +252,7 @@ async def used_versions(
 def _usable_version(
     skill_id: UUID, version: int, name: str, description: str, sha256: bytes, generation: UUID
 ) -> UsableVersion:
-    return UsableVersion(skill_id, version, name, description, Archive(sha256.hex(), generation))
+    return UsableVersion(skill_id, version, name, description, Blob(sha256.hex(), generation))
 
 
 async def lock(connection: Connection, workspace_id: UUID, skill_id: UUID) -> SkillState | None:
@@ -326,39 +302,6 @@ async def add_version(
     )
     row = await cursor.fetchone()
     return None if row is None else SkillState(*row)
-
-
-async def touch_bundle(connection: Connection, sha256: bytes, generation: UUID, size: int) -> UUID:
-    """The generation under which the archive is or will be stored: the given one if there was no row."""
-    row = await (await connection.execute(_TOUCH_BUNDLE, (sha256, generation, size))).fetchone()
-    assert row is not None
-    found: UUID = row[0]
-    return found
-
-
-async def old_bundles(connection: Connection, hours: int, count: int) -> list[bytes]:
-    return [row[0] for row in await (await connection.execute(_OLD_BUNDLES, (hours, count))).fetchall()]
-
-
-async def lock_unused_bundle(connection: Connection, sha256: bytes, hours: int) -> bool:
-    """Whether the archive is still old and unused. If so, its row is locked."""
-    if (await connection.execute(_LOCK_OLD_BUNDLE, (sha256, hours))).rowcount != 1:
-        return False
-    # A statement of its own: it must see a version that was committed while the lock was waited for.
-    row = await (await connection.execute(_BUNDLE_IN_USE, (sha256,))).fetchone()
-    return row is not None and not row[0]
-
-
-async def condemn_bundle(connection: Connection, sha256: bytes) -> None:
-    await connection.execute(_CONDEMN_BUNDLE, (sha256,))
-
-
-async def condemned_bundles(connection: Connection, count: int) -> list[tuple[bytes, UUID]]:
-    return [(row[0], row[1]) for row in await (await connection.execute(_CONDEMNED_BUNDLES, (count,))).fetchall()]
-
-
-async def forget_bundle(connection: Connection, sha256: bytes, generation: UUID) -> None:
-    await connection.execute(_FORGET_BUNDLE, (sha256, generation))
 
 
 def _body(row: tuple[Any, ...]) -> SkillBody:

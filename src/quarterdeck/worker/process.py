@@ -13,6 +13,7 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.agents.registry import ModelRegistry
+from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.conversations.actions.sweep import expire_actions, release_actions
 from quarterdeck.conversations.runs.recovery import recover
 from quarterdeck.conversations.runs.turns import runs_to_leave
@@ -23,7 +24,6 @@ from quarterdeck.db.database import SCHEMA, Database, role_options
 from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.db.pool import KEEPALIVE, RECONNECT_SECONDS
 from quarterdeck.skills.bundle_files import BundleFiles
-from quarterdeck.skills.bundle_store import open_bundle_store
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.secret_encryption import SecretCipher
 from quarterdeck.webhooks.sender import Sender
@@ -57,7 +57,7 @@ def run_worker(settings: Settings) -> int:
 async def _work(settings: Settings) -> None:
     assert settings.database.url is not None, "the caller sets the database URL"
     database = Database(settings.database.url, settings.database)
-    bundles = open_bundle_store(settings.bundle.store_url, settings.data_dir)
+    bundles = open_blob_store(settings.bundle.store_url, settings.data_dir)
     models = ModelRegistry(settings.model)
     files = BundleFiles(database, bundles, settings.bundle, settings.data_dir, _READ_THREADS)
     agents = AgentLoader(database, files, models, settings.model)

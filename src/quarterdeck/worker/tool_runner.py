@@ -98,7 +98,8 @@ class ToolRunner:
         """None: the tool failed, and may have taken effect."""
         assert tool.carry_out is not None
         try:
-            return await tool.carry_out(order.arguments, context)
+            output = await tool.carry_out(order.arguments, context)
+            return output if isinstance(output, str) else output.text
         except Refusal as refusal:
             return f"Error: {refusal}"
         except (Superseded, ServiceError):

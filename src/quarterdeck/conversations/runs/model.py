@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from quarterdeck.agents.model import ModelOptions, ToolSpec
+from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.core.actors import Credential
 from quarterdeck.core.text_types import Moment, Text
 
@@ -154,6 +155,8 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     instructions: str | None
     skills: list[UsedSkill]
     client_tools: list[ToolSpec]
+    # Runs of the release before had none.
+    workspace: WorkspaceKind = WorkspaceKind.NONE
 
 
 class Entry(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Stores archives by SHA-256 and generation, in a folder or an object store. A name always has the same content."""
+"""Stores blobs by SHA-256 and generation, in a folder or an object store. A name always has the same content."""
 
 import asyncio
 import os
@@ -14,9 +14,9 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
+from quarterdeck.blobs.model import PIECE_BYTES, Source
 from quarterdeck.core import errors
 from quarterdeck.core.settings import SettingsError
-from quarterdeck.skills.gunzip import PIECE_BYTES, Source
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -29,34 +29,34 @@ _CLIENT: "ClientConfig" = {
     # For endpoints that are configured with http://.
     "allow_http": True,
 }
-# Parts of 5 MiB, of one archive, that are uploaded at a time. They are held in memory.
+# Parts of 5 MiB, of one content, that are uploaded at a time. They are held in memory.
 _PARTS_AT_ONCE = 1
 _RETRY: "RetryConfig" = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
 
 
-class BundleStore:
+class BlobStore:
     def __init__(self, store: ObjectStore, folder: Path | None) -> None:
         self._store = store
         # Set for a local folder. We write to it without obstore, which does not call fsync and holds up to twelve parts
-        # of 5 MiB of each archive in memory.
+        # of 5 MiB of each content in memory.
         self._folder = folder
         # Subfolders whose directory entries are on the disk.
         self._synced: set[Path] = set()
 
-    async def put(self, sha256: str, generation: UUID, archive: IO[bytes]) -> None:
-        """Returns when the archive would survive a power cut. The row that names it is committed after this."""
+    async def put(self, sha256: str, generation: UUID, content: IO[bytes]) -> None:
+        """Returns when the content would survive a power cut. The row that names it is committed after this."""
         name = _name(sha256, generation)
-        archive.seek(0)
+        content.seek(0)
         if self._folder is not None:
-            await asyncio.to_thread(self._write, archive, self._folder, name)
+            await asyncio.to_thread(self._write, content, self._folder, name)
             return
         try:
-            await obstore.put_async(self._store, name, archive, max_concurrency=_PARTS_AT_ONCE)
+            await obstore.put_async(self._store, name, content, max_concurrency=_PARTS_AT_ONCE)
         except (BaseError, FileNotFoundError) as fault:
             # FileNotFoundError: there is no such bucket.
             raise errors.unavailable() from fault
 
-    def _write(self, archive: IO[bytes], folder: Path, name: str) -> None:
+    def _write(self, content: IO[bytes], folder: Path, name: str) -> None:
         """Writes in place, without truncating. An existing file has the same content or the start of it: a crash left
         it, or another push is writing it. So readers are not disturbed, and a crash leaves no file without a row."""
         path = folder / name
@@ -65,14 +65,14 @@ class BundleStore:
             _sync(folder)
             self._synced.add(path.parent)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666), "wb") as file:
-            shutil.copyfileobj(archive, file, PIECE_BYTES)
+            shutil.copyfileobj(content, file, PIECE_BYTES)
             file.flush()
             os.fsync(file.fileno())
         _sync(path.parent)
 
     async def read(self, sha256: str, generation: UUID, start: int, end: int) -> bytes:
-        """One piece of an archive. Pieces are fetched one by one, so that a slow reader holds one piece and no
-        connection to the store. Raises FileNotFoundError if there is no such archive."""
+        """One piece of a blob. Pieces are fetched one by one, so that a slow reader holds one piece and no
+        connection to the store. Raises FileNotFoundError if there is no such blob."""
         try:
             piece = await obstore.get_range_async(self._store, _name(sha256, generation), start=start, end=end)
         except BaseError as fault:
@@ -81,10 +81,10 @@ class BundleStore:
 
     @contextmanager
     def open(self, sha256: str, generation: UUID) -> Iterator[Source]:
-        """Reading blocks, so use it in a thread. Raises FileNotFoundError if there is no such archive."""
+        """Reading blocks, so use it in a thread. Raises FileNotFoundError if there is no such blob."""
         if self._folder is not None:
-            with (self._folder / _name(sha256, generation)).open("rb") as archive:
-                yield archive
+            with (self._folder / _name(sha256, generation)).open("rb") as content:
+                yield content
             return
         try:
             yield _Download(obstore.get(self._store, _name(sha256, generation)).stream(PIECE_BYTES))
@@ -113,13 +113,13 @@ class _Download:
         return bytes(taken)
 
 
-def open_bundle_store(url: str | None, data_dir: Path) -> BundleStore:
+def open_blob_store(url: str | None, data_dir: Path) -> BlobStore:
     if url is None or url.startswith(_FILE_SCHEME):
         folder = data_dir / "bundles" if url is None else Path(url.removeprefix(_FILE_SCHEME))
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return BundleStore(LocalStore(folder), folder)
+        return BlobStore(LocalStore(folder), folder)
     try:
-        return BundleStore(from_url(url, client_options=_CLIENT, retry_config=_RETRY), None)
+        return BlobStore(from_url(url, client_options=_CLIENT, retry_config=_RETRY), None)
     except (BaseError, ValueError) as fault:
         reason = str(fault).partition("\n")[0]
         raise SettingsError(f"QUARTERDECK_BUNDLE_STORE_URL names no store: {reason}") from fault

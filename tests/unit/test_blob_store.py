@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from quarterdeck.skills.bundle_store import BundleStore, open_bundle_store
-from quarterdeck.skills.gunzip import PIECE_BYTES
+from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
+from quarterdeck.blobs.model import PIECE_BYTES
 
 SHA256, GENERATION = "ab" * 32, uuid4()
 # Not a whole number of pieces.
@@ -21,8 +21,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def bundles(tmp_path: Path) -> BundleStore:
-    return open_bundle_store(None, tmp_path)
+def bundles(tmp_path: Path) -> BlobStore:
+    return open_blob_store(None, tmp_path)
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-async def put(bundles: BundleStore, archive: io.BytesIO | None = None) -> None:
+async def put(bundles: BlobStore, archive: io.BytesIO | None = None) -> None:
     await bundles.put(SHA256, GENERATION, archive or io.BytesIO(ARCHIVE))
 
 
-async def test_stored_archive_is_the_only_file(bundles: BundleStore, folder: Path) -> None:
+async def test_stored_archive_is_the_only_file(bundles: BlobStore, folder: Path) -> None:
     await put(bundles)
     await put(bundles)
     (path,) = files(folder)
@@ -57,7 +57,7 @@ async def test_stored_archive_is_the_only_file(bundles: BundleStore, folder: Pat
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of open files are read from Linux's /proc")
 async def test_is_on_the_disk_with_every_name_that_leads_to_it(
-    bundles: BundleStore, folder: Path, synced: list[Path]
+    bundles: BlobStore, folder: Path, synced: list[Path]
 ) -> None:
     await put(bundles)
     (path,) = files(folder)
@@ -68,11 +68,11 @@ async def test_is_on_the_disk_with_every_name_that_leads_to_it(
     await put(bundles)
     assert synced == [path, path.parent]
     synced.clear()
-    await put(open_bundle_store(None, folder.parent))
+    await put(open_blob_store(None, folder.parent))
     assert synced == [folder, path, path.parent]
 
 
-async def test_partial_file_of_a_crash_is_completed(bundles: BundleStore, folder: Path) -> None:
+async def test_partial_file_of_a_crash_is_completed(bundles: BlobStore, folder: Path) -> None:
     await put(bundles)
     (path,) = files(folder)
     path.write_bytes(ARCHIVE[:1000])
@@ -80,7 +80,7 @@ async def test_partial_file_of_a_crash_is_completed(bundles: BundleStore, folder
     assert path.read_bytes() == ARCHIVE
 
 
-async def test_reader_during_a_second_write_sees_everything(bundles: BundleStore, folder: Path) -> None:
+async def test_reader_during_a_second_write_sees_everything(bundles: BlobStore, folder: Path) -> None:
     await put(bundles)
     (path,) = files(folder)
     seen: list[bool] = []
@@ -95,7 +95,7 @@ async def test_reader_during_a_second_write_sees_everything(bundles: BundleStore
     assert all(seen)
 
 
-async def test_a_write_that_fails_is_no_success(bundles: BundleStore, folder: Path) -> None:
+async def test_a_write_that_fails_is_no_success(bundles: BlobStore, folder: Path) -> None:
     class Breaking(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             if self.tell() > PIECE_BYTES:

@@ -1,0 +1,43 @@
+"""What the tools need of a sandbox. An adapter is one file with a class that has these methods."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Protocol
+
+from msgspec import Struct
+
+
+class SandboxUnavailable(Exception):
+    """One line that says why, and what to do."""
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    arguments: list[str]
+    # Becomes /workspace: the current folder, and the only one that can be written besides /tmp.
+    folder: Path
+    # Read-only folders below /workspace: `skills/pdf` → a folder of the host.
+    read_only: Mapping[str, Path]
+    # Receives stdout and stderr. A file, not a pipe, so that the worker does no work for a flood of output.
+    output: IO[bytes]
+    seconds: float
+
+
+class Outcome(Struct, frozen=True):
+    # As a shell reports it: 128 + the number of the signal that ended it.
+    exit_code: int
+    # Why the sandbox ended the command, as a sentence for the model. None: it ended by itself.
+    stopped: str | None = None
+
+
+class Sandbox(Protocol):
+    @property
+    def user_id(self) -> int | None:
+        """The user of the host that must own the folder. None: the user of the worker."""
+
+    async def check(self) -> None:
+        """Raises SandboxUnavailable if no command can be run."""
+
+    async def run(self, command: Command) -> Outcome:
+        """Runs one command. When this returns or is cancelled, no process of it is left.
+
+        An adapter for a remote sandbox copies the folder there before, and back after the command."""

@@ -1,0 +1,66 @@
+"""SQL for blobs. A blob is in use while a row refers to it; unused ones are deleted by sweep.py."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from quarterdeck.db.database import Connection
+
+_TOUCH = """
+INSERT INTO bundles (sha256, generation, bytes) SELECT * FROM unnest(%s::bytea[], %s::uuid[], %s::bigint[])
+ON CONFLICT (sha256) DO UPDATE SET touched_at = clock_timestamp()
+RETURNING sha256, generation
+"""
+# db/functions/blobs.sql names all tables that refer to blobs. Foreign keys keep a blob that is missed there.
+_OLD = """
+SELECT b.sha256 FROM bundles b
+WHERE b.touched_at < clock_timestamp() - make_interval(hours => %s) AND NOT is_blob_used(b.sha256)
+ORDER BY b.touched_at LIMIT %s
+"""
+# Whoever is adding a reference locks this row by the foreign key.
+_LOCK_OLD = """
+SELECT FROM bundles
+WHERE sha256 = %s AND touched_at < clock_timestamp() - make_interval(hours => %s)
+FOR UPDATE SKIP LOCKED
+"""
+_IN_USE = "SELECT is_blob_used(%s)"
+_CONDEMN = """
+WITH gone AS (DELETE FROM bundles WHERE sha256 = %s RETURNING sha256, generation)
+INSERT INTO condemned_bundles (sha256, generation) SELECT sha256, generation FROM gone
+"""
+_CONDEMNED = "SELECT sha256, generation FROM condemned_bundles LIMIT %s"
+_FORGET = "DELETE FROM condemned_bundles WHERE sha256 = %s AND generation = %s"
+
+
+async def touch(
+    connection: Connection, sha256s: Sequence[bytes], generations: Sequence[UUID], sizes: Sequence[int]
+) -> dict[bytes, UUID]:
+    """The generations under which contents are or will be stored: the given ones where there was no row. The contents
+    must be distinct. Sorted, so that two transactions do not wait for each other."""
+    rows = sorted(zip(sha256s, generations, sizes, strict=True))
+    values = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
+    return dict(await (await connection.execute(_TOUCH, values)).fetchall())
+
+
+async def old(connection: Connection, hours: int, count: int) -> list[bytes]:
+    return [row[0] for row in await (await connection.execute(_OLD, (hours, count))).fetchall()]
+
+
+async def lock_unused(connection: Connection, sha256: bytes, hours: int) -> bool:
+    """Whether the blob is still old and unused. If so, its row is locked."""
+    if (await connection.execute(_LOCK_OLD, (sha256, hours))).rowcount != 1:
+        return False
+    # A statement of its own: it must see a reference that was committed while the lock was waited for.
+    row = await (await connection.execute(_IN_USE, (sha256,))).fetchone()
+    return row is not None and not row[0]
+
+
+async def condemn(connection: Connection, sha256: bytes) -> None:
+    await connection.execute(_CONDEMN, (sha256,))
+
+
+async def condemned(connection: Connection, count: int) -> list[tuple[bytes, UUID]]:
+    return [(row[0], row[1]) for row in await (await connection.execute(_CONDEMNED, (count,))).fetchall()]
+
+
+async def forget(connection: Connection, sha256: bytes, generation: UUID) -> None:
+    await connection.execute(_FORGET, (sha256, generation))

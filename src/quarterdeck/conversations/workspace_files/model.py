@@ -1,0 +1,1 @@
+"""The files of a session's workspace: request and response bodies."""

@@ -1,0 +1,46 @@
+-- Files: uploaded by people, attached to inputs, and in the workspaces of sessions. Their contents are in the bundle store.
+
+ALTER TABLE sessions
+    ADD COLUMN workspace text NOT NULL DEFAULT 'none' CHECK (workspace IN ('none', 'sandbox')),
+    -- Number of changes of its files. A worker whose folder has another revision brings it up to date first.
+    ADD COLUMN files_revision bigint NOT NULL DEFAULT 0;
+
+-- Uploaded files.
+CREATE TABLE files (
+    id uuid PRIMARY KEY,
+    workspace_id uuid NOT NULL REFERENCES workspaces,
+    name text NOT NULL,
+    media_type text NOT NULL,
+    sha256 bytea NOT NULL REFERENCES bundles,
+    bytes bigint NOT NULL,
+    created_by uuid NOT NULL REFERENCES users
+);
+CREATE INDEX files_of_bundle ON files (sha256);
+
+-- The files in the workspace of a session.
+CREATE TABLE session_files (
+    -- No foreign key: as the log, the files of a deleted session are deleted in batches.
+    session_id uuid NOT NULL,
+    path text COLLATE "C" NOT NULL,
+    -- A folder has a row only while it is empty.
+    kind text NOT NULL CHECK (kind IN ('file', 'link', 'folder')),
+    sha256 bytea REFERENCES bundles,
+    bytes bigint NOT NULL,
+    -- Permission bits.
+    mode smallint NOT NULL CHECK (mode BETWEEN 0 AND 511),
+    -- Of a link: a relative path that stays inside the workspace.
+    target text,
+    modified_at timestamptz NOT NULL,
+    PRIMARY KEY (session_id, path),
+    CHECK ((kind = 'file') = (sha256 IS NOT NULL)),
+    CHECK ((kind = 'link') = (target IS NOT NULL))
+);
+CREATE INDEX session_files_of_bundle ON session_files (sha256) WHERE sha256 IS NOT NULL;
+
+-- What was attached to the inputs of a session. The events name the contents; these rows keep them.
+CREATE TABLE session_attachments (
+    session_id uuid NOT NULL,
+    sha256 bytea NOT NULL REFERENCES bundles,
+    PRIMARY KEY (session_id, sha256)
+);
+CREATE INDEX session_attachments_of_bundle ON session_attachments (sha256);

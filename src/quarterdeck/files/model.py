@@ -1,0 +1,1 @@
+"""Uploaded files: request and response bodies."""
