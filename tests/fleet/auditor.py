@@ -110,7 +110,7 @@ class Auditor:
         deadline = time.monotonic() + SETTLE_SECONDS
         while self._load.draining and time.monotonic() < deadline:
             await self.check()
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.5)
         self._add(f"{one.id}: not settled within {SETTLE_SECONDS:g} s" for one in self._load.draining)
         self._complete.clear()
         await self.check()

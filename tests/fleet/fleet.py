@@ -18,7 +18,7 @@ from psycopg.conninfo import make_conninfo
 from quarterdeck.server.data_directory import SOCKET_NAME
 from quarterdeck.workspaces.service import FirstStart, first_start
 from tests.fault.postgres import Postgres
-from tests.fleet.planted_bugs import BUGS, Bug
+from tests.fleet.planted_bugs import BUGS, Bug, hold_results
 from tests.fleet.process import BUG_VARIABLE, ApiProcess, Process, environment_for
 from tests.fleet.proxy import Proxy
 from tests.world import AS_OWNER, LOGIN, migrate_for_tests
@@ -29,17 +29,12 @@ LEASE_SECONDS = 4.0
 SHORT_LEASE = {"WORKER_LEASE_SECONDS": LEASE_SECONDS, "WORKER_SWEEP_SECONDS": 0.5}
 # Kinds of actions that expire soon. The others need an answer.
 EXPIRING = ("approval", "tool_result")
-EXPIRY_SECONDS = 8.0
+EXPIRY_SECONDS = 4.0
 # PostgreSQL delays a commit by this much, with its locks held, while other transactions are open. It widens races.
 COMMIT_DELAY_MICROSECONDS = 20_000
 
 # The result of a call with effects is held before it is stored, so that workers are lost between effect and result.
-_HOLD_RESULTS = """
-CREATE FUNCTION app.hold_result() RETURNS trigger LANGUAGE plpgsql AS
-    $$ BEGIN PERFORM pg_sleep(0.2); RETURN NEW; END $$;
-CREATE TRIGGER hold_result BEFORE INSERT ON app.session_events FOR EACH ROW
-    WHEN (NEW.type = 'tool.result' AND NEW.data->>'name' = 'add_note') EXECUTE FUNCTION app.hold_result();
-"""
+HOLD_RESULT_SECONDS = 0.2
 
 
 class FleetOptions(Struct, frozen=True, kw_only=True):
@@ -116,7 +111,7 @@ class Fleet:
             await connection.execute(f"ALTER SYSTEM SET commit_delay = {COMMIT_DELAY_MICROSECONDS}")
             await connection.execute("ALTER SYSTEM SET commit_siblings = 1")
             await connection.execute("SELECT pg_reload_conf()")
-            await connection.execute(_HOLD_RESULTS)
+            await connection.execute(hold_results(HOLD_RESULT_SECONDS).encode())
 
     async def _plant(self, bug: Bug) -> None:
         async with self.connect() as connection:
