@@ -31,17 +31,18 @@ async def fault_run(options: FaultOptions) -> Report:
 
 
 async def test_every_promise_is_kept_under_a_few_faults() -> None:
-    report = await fault_run(FaultOptions(seconds=8, seed=secrets.randbelow(1_000_000), faults=SHORT_FAULTS))
+    report = await fault_run(FaultOptions(seconds=5, seed=secrets.randbelow(1_000_000), faults=SHORT_FAULTS))
     assert report.faults
     assert report.acknowledged > 10
 
 
 @pytest.mark.long
-async def test_every_promise_is_kept_for_a_minute_of_faults() -> None:
-    report = await fault_run(FaultOptions(seconds=60, seed=secrets.randbelow(1_000_000)))
+async def test_every_promise_is_kept_under_all_kinds_of_faults() -> None:
+    """A few of them, others in each run. `make fault` runs for longer."""
+    report = await fault_run(FaultOptions(seconds=25, seed=secrets.randbelow(1_000_000)))
     assert report.faults
-    assert report.acknowledged > 100
-    assert report.answers > 10
+    assert report.acknowledged > 30
+    assert report.answers
 
 
 @pytest.mark.long
