@@ -131,11 +131,11 @@ clean:
 	@touch $@
 
 .venv/.dev: requirements/dev.lock .venv/.runtime
-	$(PIP) install --quiet --require-hashes --no-deps -r requirements/dev.lock
+	$(PIP) install --quiet --no-compile --require-hashes --no-deps -r requirements/dev.lock
 	@touch $@
 
 # An environment of its own: openapi-python-client needs an older typer than qd.
 .venv/.generator: requirements/client-generator.lock | .venv/bin/python
 	$(PYTHON) -m venv .venv/generator
-	.venv/generator/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/client-generator.lock
+	.venv/generator/bin/python -m pip --disable-pip-version-check install --quiet --no-compile --require-hashes --no-deps -r requirements/client-generator.lock
 	@touch $@
