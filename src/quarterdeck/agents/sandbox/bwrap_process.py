@@ -29,19 +29,21 @@ class BwrapProcess:
         self._blocker: int | None = blocker
         self._output = output
         self._outer = os.pidfd_open(process.pid)
-        # Of process 1 of the namespace, with its number on the host.
-        self.init_pid: int | None = None
+        # Of process 1 of the namespace.
         self._init: int | None = None
 
     async def started(self) -> int:
-        """The number of the process inside."""
-        await readable(self._status)
-        line = os.read(self._status, 4096).split(b"\n")[0]
-        if not line:
-            raise SandboxUnavailable(f"bubblewrap did not start: {self.reason()}")
-        self.init_pid = int(msgspec.json.decode(line)["child-pid"])
-        self._init = os.pidfd_open(self.init_pid)
-        return self.init_pid
+        """The number that process 1 of the namespace has outside."""
+        text = b""
+        while b"\n" not in text:
+            await readable(self._status)
+            part = os.read(self._status, 4096)
+            if not part:
+                raise SandboxUnavailable(f"bubblewrap did not start: {self.reason()}")
+            text += part
+        pid = int(msgspec.json.decode(text.split(b"\n")[0])["child-pid"])
+        self._init = os.pidfd_open(pid)
+        return pid
 
     def release(self) -> None:
         assert self._blocker is not None
@@ -59,7 +61,7 @@ class BwrapProcess:
             rest = os.read(self._status, 4096)
         if code >= 0 and b"exit-code" not in rest:
             raise SandboxUnavailable(f"bubblewrap did not run the command: {self.reason()}")
-        # Killed by its number from outside: as the shell reports it.
+        # Killed from outside: as a shell reports it.
         return code if code >= 0 else 128 - code
 
     async def close(self) -> None:

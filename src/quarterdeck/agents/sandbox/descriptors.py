@@ -9,10 +9,10 @@ from typing import Any
 async def readable(descriptor: int) -> None:
     """Waits for data or the end of a pipe, or for the end of the process of a pidfd."""
     loop = asyncio.get_running_loop()
-    found = loop.create_future()
-    loop.add_reader(descriptor, lambda: found.done() or found.set_result(None))
+    found = asyncio.Event()
+    loop.add_reader(descriptor, found.set)
     try:
-        await found
+        await found.wait()
     finally:
         loop.remove_reader(descriptor)
 
