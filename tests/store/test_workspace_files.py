@@ -1,11 +1,9 @@
 """The files of sessions in transactions that run at the same time."""
 
-import asyncio
 import hashlib
 import io
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -18,16 +16,13 @@ from quarterdeck.agents.workspace.rules import InvalidPath, PathConflict
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.service import NewBlob
-from quarterdeck.blobs.sweep import sweep_blobs
 from quarterdeck.conversations.events.log import lock_session
-from quarterdeck.conversations.runs import calls, lifecycle
-from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
-from quarterdeck.conversations.sessions.service import purge_deleted_sessions
+from quarterdeck.conversations.runs import lifecycle
+from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.conversations.workspace_files import records
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.worker import journal
-from tests.workers import eventually, log_of, resolve_setup
+from tests.workers import resolve_setup
 from tests.world import Server, World, app_url
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
