@@ -35,7 +35,7 @@ async def list_session_files(
 
 
 async def find_session_file(access: Access, call: Call[None], session_id: UUID, path: str) -> ManifestFile:
-    """The file at a path, or at the end of its links. Only what is stored is looked at: a link cannot lead elsewhere."""
+    """The file at a path, or at the end of its links. Links are followed in the manifest only."""
 
     async def show(connection: Connection, _: Principal, __: UUID) -> ManifestFile:
         found = await store.get(connection, session_id, path)
