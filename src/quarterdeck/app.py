@@ -27,6 +27,8 @@ from quarterdeck.conversations.events.notifications import Notifier
 from quarterdeck.conversations.events.page_loader import PageLoader
 from quarterdeck.conversations.events.stream_places import StreamPlaces
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
+from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
+from quarterdeck.conversations.workspace_files.archive import Archives
 from quarterdeck.core import errors
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.settings import Settings
@@ -68,6 +70,10 @@ class Services:
         self.bundles = open_blob_store(settings.bundle.store_url, settings.data_dir)
         self.uploads = Uploads(settings.bundle, spool_folder(settings.data_dir))
         self.files = BundleFiles(self.database, self.bundles, settings.bundle, settings.data_dir, settings.bundle.scans)
+        self.archives = Archives(self.bundles, settings.bundle.scans)
+        self.sandbox = SandboxOffer(settings.workspace)
+        if settings.sandbox.kind == "none":
+            self.sandbox.missing = "it is turned off."
         self.shutdown = asyncio.Event()
 
     def routes(self) -> list[Route]:
@@ -110,6 +116,8 @@ class Services:
             BlobStore: self.bundles,
             BundleFiles: self.files,
             Uploads: self.uploads,
+            SandboxOffer: self.sandbox,
+            Archives: self.archives,
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
             ModelCatalog: ModelCatalog(settings.model),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
@@ -141,6 +149,7 @@ class Services:
             await self.hub.close()
             self.uploads.close()
             self.files.close()
+            self.archives.close()
             await self.inputs.close()
             await self.notifier.close()
             await self.rate_limiter.close()

@@ -228,6 +228,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: turns.ask_to_leave(c)
     yield lambda c, a, b: returns(turns.leaving(c), [])
     yield lambda c, a, b: blobs.touch(c, [a.bundle], [new_id()], [1])
+    yield lambda c, a, b: returns(blobs.find(c, [a.bundle, b"x"]), [Blob(a.bundle.hex(), a.version)])
     yield lambda c, a, b: returns(blobs.old(c, 24, 9), [])
     yield lambda c, a, b: returns(blobs.lock_unused(c, b.bundle, 24), False)
     yield lambda c, a, b: returns(blobs.lock_unused(c, a.bundle, 0), False)
@@ -282,9 +283,9 @@ async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None
 
 
 async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    [generation] = (await blobs.touch(c, [b"x" * 32], [new_id()], [1])).values()
+    [touched] = await blobs.touch(c, [b"x" * 32], [new_id()], [1])
     await blobs.condemn(c, b"x" * 32)
-    assert (b"x" * 32, generation) in await blobs.condemned(c, 9)
+    assert (b"x" * 32, touched.blob.generation) in await blobs.condemned(c, 9)
 
 
 async def _store_blocks(c: RecordingConnection, a: Workspace, b: Workspace) -> None:

@@ -5,6 +5,7 @@ from functools import partial
 from starlette.responses import Response
 
 from quarterdeck.auth.access import Access
+from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.changes.perform import Changes
 from quarterdeck.core import errors
@@ -199,7 +200,7 @@ async def download_skill_bundle(request: Request, access: Access, bundles: BlobS
         sha256=version.archive.sha256,
         size=version.body.bundle_bytes,
         file_name=f"{safe_name(version.skill_name)}-{number}.tar.gz",
-        pieces=partial(service.bundle_pieces, bundles, version),
+        pieces=partial(blobs.pieces, bundles, version.archive),
     )
     return downloads.respond(request, content)
 
