@@ -122,7 +122,10 @@ class Folders:
                     raise InterruptedError
                 return work()
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, locked)
+        return await self.in_thread(locked)
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def close(self) -> None:
         for folder in self._idle.values():

@@ -1,7 +1,6 @@
 """The skills of sessions as folders: unpacked once for each worker, read-only in the sandbox."""
 
 import asyncio
-import os
 import re
 import secrets
 from collections import Counter, OrderedDict
@@ -12,6 +11,7 @@ from msgspec import Struct
 
 from quarterdeck.agents.refusal import Refusal
 from quarterdeck.agents.workspace.folders import Folders
+from quarterdeck.agents.workspace.rules import parents_of_all
 from quarterdeck.agents.workspace.scan import RESERVED
 from quarterdeck.blobs.model import Blob
 from quarterdeck.core.errors import Kind, ServiceError
@@ -75,17 +75,6 @@ class SkillFolders:
         await source.unpack(files, {file.path: _Writer(target / file.path).write for file in files})
         return target
 
-    def mount_points(self, names: Iterable[str]) -> Path:
-        """An empty folder for each name, to be mounted before the skills. Made for a run and removed after it."""
-        folder = self._folders.skills / f"mounts-{secrets.token_hex(8)}"
-        for name in ("", *names):
-            (folder / name).mkdir()
-            (folder / name).chmod(0o755)
-        return folder
-
-    def remove(self, folder: Path) -> None:
-        self._folders.remove_later(folder)
-
 
 class _Writer:
     def __init__(self, path: Path) -> None:
@@ -105,9 +94,8 @@ def _make_files(target: Path, files: list[ManifestFile]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         path.chmod(0o755 if file.executable else 0o644)
-    for folder in {target, *(parent for file in files for parent in (target / file.path).parents)}:
-        if folder.is_relative_to(target):
-            os.chmod(folder, 0o755)
+    for folder in ["", *parents_of_all(file.path for file in files)]:
+        (target / folder).chmod(0o755)
 
 
 class MountedSkills:
@@ -117,7 +105,6 @@ class MountedSkills:
         self._folders = folders
         self._sources = sources
         self._held: dict[str, Path] = {}
-        self._points: Path | None = None
 
     @property
     def names(self) -> list[str]:
@@ -138,23 +125,18 @@ class MountedSkills:
         return self._held[name]
 
     async def mounts(self) -> dict[str, Path]:
-        """What a sandbox mounts, in this order. The folder itself is mounted too, so that it cannot be written."""
+        """What a sandbox mounts. Skills that cannot be read are left out."""
         found: dict[str, Path] = {}
         for name in self.names:
             try:
                 found[f"{RESERVED}/{name}"] = await self.folder(name)
             except Refusal:
                 continue
-        if self._points is None:
-            self._points = self._folders.mount_points(self.names)
-        return {RESERVED: self._points, **found}
+        return found
 
     def close(self) -> None:
         self._folders.release(self._sources[name].archive for name in self._held)
         self._held = {}
-        if self._points is not None:
-            self._folders.remove(self._points)
-            self._points = None
 
 
 def folder_names(names: Iterable[str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Protocol, TypeVar
 from uuid import UUID
 
@@ -64,6 +65,19 @@ class Workspace:
         folder = await self._ready()
         return await self._run(folder, lambda: work(folder))
 
+    @property
+    def spools(self) -> Path:
+        """For temporary files beside the workspace."""
+        return self._folders.spools
+
+    async def in_folder(self, folder: Folder, work: Callable[[], T]) -> T:
+        """A part of a change that blocks, in a thread."""
+        return await self._folders.run(folder, work)
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Work on other files, in the threads for workspaces."""
+        return await self._folders.in_thread(work)
+
     async def write(self, work: Callable[[Folder], T]) -> tuple[T, FileChanges | None, str]:
         """Work that changes files, in a thread. A Refusal of it means that it changed nothing."""
 
@@ -75,22 +89,25 @@ class Workspace:
     async def change(self, work: Callable[[Folder], Awaitable[T]]) -> tuple[T, FileChanges | None, str]:
         """The result of the work, the changes to be stored with it, and a notice about files that were removed.
 
-        After any error but a Refusal of the work, the folder is discarded: the next call gets the stored files."""
+        After an error the folder is discarded if it has changed: the next call gets the stored files."""
         folder = await self._ready()
         began_ns = time.time_ns()
+        refusal: Refusal | None = None
         try:
-            result = await work(folder)
-        except Refusal:
-            raise
-        except BaseException:
-            self.undo()
-            raise
-        try:
+            try:
+                result = await work(folder)
+            except Refusal as fault:
+                refusal = fault
             found = await self._scan(folder)
             changes = await self._collect(folder, found, began_ns)
         except BaseException:
             self.undo()
             raise
+        if refusal is not None:
+            if changes is not None:
+                # For example folders that it made before it failed.
+                self.undo()
+            raise refusal
         if changes is not None:
             self._base, folder.revision = folder.revision, None
         return result, changes, _notice(found)
