@@ -33,6 +33,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Database
+from quarterdeck.files.uploads import FileUploads
 from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.operation import Operation
@@ -118,12 +119,14 @@ class Services:
             Uploads: self.uploads,
             SandboxOffer: self.sandbox,
             Archives: self.archives,
+            FileUploads: FileUploads(settings.file, settings.bundle, spool_folder(settings.data_dir)),
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
             ModelCatalog: ModelCatalog(settings.model),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
             **{
-                type(section): section for section in (settings.bundle, settings.stream, settings.fork, settings.submit)
+                type(section): section
+                for section in (settings.bundle, settings.file, settings.stream, settings.fork, settings.submit)
             },
         }
 

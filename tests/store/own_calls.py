@@ -39,6 +39,8 @@ from quarterdeck.conversations.workspace_files import store as session_files
 from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import HIGHEST_ID, new_id
 from quarterdeck.db.migrate import is_current
+from quarterdeck.files import store as files
+from quarterdeck.files.model import Upload
 from quarterdeck.skills import blocks_store as blocks
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import delivery_store as deliveries
@@ -112,6 +114,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: sessions.run_setup(c, a.session, "demo", [])
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: search_store.purge(c, a.session, 9)
+    yield lambda c, a, b: files.add(c, new_id(), a.workspace, Upload("x", "text/plain", 1, a.bundle.hex()), a.user)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
     yield lambda c, a, b: skills.of_session(c, a.session)
     yield lambda c, a, b: skills.add_version(c, new_id(), a.workspace, a.skill, BUNDLE, a.user)

@@ -59,6 +59,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "session_tokens/store _ADD",
         "sessions/store _ADD",
         "sessions/store _ADD_SKILL",
+        "files/store _ADD",
         "skills/store _ADD",
         "webhooks/store _ADD",
         "webhooks/delivery_store _ADD",
