@@ -8,6 +8,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quarterdeck.agents.catalog import ModelCatalog
+from quarterdeck.agents.sandbox.choice import why_no_sandbox
 from quarterdeck.api.console import Console
 from quarterdeck.api.docs_page import serve_docs
 from quarterdeck.api.endpoint import Endpoint, Executor, Respond
@@ -73,8 +74,6 @@ class Services:
         self.files = BundleFiles(self.database, self.bundles, settings.bundle, settings.data_dir, settings.bundle.scans)
         self.archives = Archives(self.bundles, settings.bundle.scans)
         self.sandbox = SandboxOffer(settings.workspace)
-        if settings.sandbox.kind == "none":
-            self.sandbox.missing = "it is turned off."
         self.shutdown = asyncio.Event()
 
     def routes(self) -> list[Route]:
@@ -131,14 +130,17 @@ class Services:
         }
 
     def lifespan(self) -> Callable[[object], AbstractAsyncContextManager[None]]:
+        settings = self.settings
+
         @asynccontextmanager
         async def lifespan(_: object) -> AsyncIterator[None]:
+            self.sandbox.missing = await why_no_sandbox(settings.sandbox, settings.workspace, settings.data_dir)
             await self.database.open()
             await self.inputs.open()
             await self.hub.open()
-            sweep_seconds = self.settings.receipt.sweep_interval_seconds
+            sweep_seconds = settings.receipt.sweep_interval_seconds
             loops = [
-                asyncio.create_task(_every(self.settings.key.last_used_flush_seconds, self._flush)),
+                asyncio.create_task(_every(settings.key.last_used_flush_seconds, self._flush)),
                 asyncio.create_task(_every(sweep_seconds, self._delete_expired)),
             ]
             async with self._health_listener():
