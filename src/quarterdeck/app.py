@@ -8,6 +8,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quarterdeck.agents.catalog import ModelCatalog
+from quarterdeck.agents.sandbox.choice import why_no_sandbox
 from quarterdeck.api.console import Console
 from quarterdeck.api.docs_page import serve_docs
 from quarterdeck.api.endpoint import Endpoint, Executor, Respond
@@ -33,6 +34,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Database
+from quarterdeck.files.uploads import FileUploads
 from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.operation import Operation
@@ -72,8 +74,6 @@ class Services:
         self.files = BundleFiles(self.database, self.bundles, settings.bundle, settings.data_dir, settings.bundle.scans)
         self.archives = Archives(self.bundles, settings.bundle.scans)
         self.sandbox = SandboxOffer(settings.workspace)
-        if settings.sandbox.kind == "none":
-            self.sandbox.missing = "it is turned off."
         self.shutdown = asyncio.Event()
 
     def routes(self) -> list[Route]:
@@ -118,24 +118,29 @@ class Services:
             Uploads: self.uploads,
             SandboxOffer: self.sandbox,
             Archives: self.archives,
+            FileUploads: FileUploads(settings.file, settings.bundle, spool_folder(settings.data_dir)),
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
             ModelCatalog: ModelCatalog(settings.model),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
             **{
-                type(section): section for section in (settings.bundle, settings.stream, settings.fork, settings.submit)
+                type(section): section
+                for section in (settings.bundle, settings.file, settings.stream, settings.fork, settings.submit)
             },
         }
 
     def lifespan(self) -> Callable[[object], AbstractAsyncContextManager[None]]:
+        settings = self.settings
+
         @asynccontextmanager
         async def lifespan(_: object) -> AsyncIterator[None]:
+            self.sandbox.missing = await why_no_sandbox(settings.sandbox, settings.workspace, settings.data_dir)
             await self.database.open()
             await self.inputs.open()
             await self.hub.open()
-            sweep_seconds = self.settings.receipt.sweep_interval_seconds
+            sweep_seconds = settings.receipt.sweep_interval_seconds
             loops = [
-                asyncio.create_task(_every(self.settings.key.last_used_flush_seconds, self._flush)),
+                asyncio.create_task(_every(settings.key.last_used_flush_seconds, self._flush)),
                 asyncio.create_task(_every(sweep_seconds, self._delete_expired)),
             ]
             async with self._health_listener():

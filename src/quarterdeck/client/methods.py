@@ -24,6 +24,7 @@ from quarterdeck.client.models import (
     Decision,
     Delivery,
     EventPage,
+    FileBody,
     ListedSession,
     MemberBody,
     MemberPage,
@@ -70,11 +71,13 @@ from quarterdeck.client.operations import (
     CREATE_SESSION_TOKEN,
     CREATE_SKILL,
     CREATE_WEBHOOK,
+    DELETE_FILE,
     DELETE_SESSION,
     DELETE_SKILL,
     DELETE_WEBHOOK,
     DIFF_SKILL_VERSIONS,
     DISCARD_INPUT,
+    DOWNLOAD_FILE,
     DOWNLOAD_SESSION_ARCHIVE,
     DOWNLOAD_SESSION_FILE,
     DOWNLOAD_SKILL_BUNDLE,
@@ -84,6 +87,7 @@ from quarterdeck.client.operations import (
     GET_ACTION,
     GET_ACTIVITY,
     GET_API_KEY,
+    GET_FILE,
     GET_RUN,
     GET_SESSION,
     GET_SKILL,
@@ -115,6 +119,7 @@ from quarterdeck.client.operations import (
     ROTATE_WEBHOOK_SECRET,
     SUBMIT_INPUT,
     TEST_WEBHOOK,
+    UPLOAD_FILE,
     WHOAMI,
 )
 from quarterdeck.client.pages import walk
@@ -884,6 +889,7 @@ class Methods(Connection):
             {"skill_id": skill_id},
             {},
             archive,
+            "application/gzip",
             progress,
             if_match=if_match,
             idempotency_key=idempotency_key,
@@ -993,6 +999,57 @@ class Methods(Connection):
             workspace_id=workspace_id,
         )
 
+    def upload_file(
+        self,
+        content: Source,
+        *,
+        name: str,
+        media_type: str = "application/octet-stream",
+        progress: Progress | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> FileBody:
+        """Upload a file.
+
+        The body is the file itself, with its media type as Content-Type. The stored media type is found from the
+        content; Content-Type and the ending of the name only tell kinds of text apart. Inputs can have the file as an
+        attachment.
+        """
+        return self._upload(
+            UPLOAD_FILE,
+            FileBody,
+            {},
+            {"name": name},
+            content,
+            media_type,
+            progress,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def get_file(self, file_id: Id, *, workspace_id: Id | None = None) -> FileBody:
+        """Get a file.
+
+        Without its content.
+        """
+        return self._call(GET_FILE, FileBody, {"file_id": file_id}, {}, workspace_id=workspace_id)
+
+    def delete_file(self, file_id: Id, *, workspace_id: Id | None = None) -> None:
+        """Delete a file.
+
+        Permanently. Sessions to which the file was attached keep its content. Repeating the request is 404.
+        """
+        return self._call(DELETE_FILE, type(None), {"file_id": file_id}, {}, workspace_id=workspace_id)
+
+    def download_file(
+        self, file_id: Id, to: Sink, *, progress: Progress | None = None, workspace_id: Id | None = None
+    ) -> int:
+        """Download a file.
+
+        The media type is part of the file's record. Resume an interrupted download with Range.
+        """
+        return self._download(DOWNLOAD_FILE, {"file_id": file_id}, {}, to, progress, workspace_id=workspace_id)
+
     def get_workspace(self, *, workspace_id: Id | None = None) -> WorkspaceBody:
         """Get the workspace.
 
@@ -1083,6 +1140,7 @@ class Methods(Connection):
         object_type: Literal[
             "action",
             "api_key",
+            "file",
             "member",
             "run",
             "session",
@@ -1132,6 +1190,7 @@ class Methods(Connection):
         object_type: Literal[
             "action",
             "api_key",
+            "file",
             "member",
             "run",
             "session",

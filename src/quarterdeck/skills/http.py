@@ -15,7 +15,7 @@ from quarterdeck.core.settings import BundleSettings
 from quarterdeck.db.database import Database
 from quarterdeck.http.downloads import Content, Downloads, safe_name
 from quarterdeck.http.operation import Payload, Query, Refusal, operation
-from quarterdeck.http.request import GZIP, Request
+from quarterdeck.http.request import BYTES, GZIP, Request
 from quarterdeck.http.schemas import NUMBER
 from quarterdeck.skills import rules, service
 from quarterdeck.skills.bundle_files import BundleFiles
@@ -29,9 +29,6 @@ from quarterdeck.skills.model import (
     SkillVersionPage,
 )
 from quarterdeck.skills.uploads import Uploads
-
-# For every file: a browser must never render an uploaded file as a page of this server.
-_BYTES = "application/octet-stream"
 
 _NAME_TAKEN = Refusal(
     "name_taken",
@@ -156,7 +153,7 @@ async def push_skill_version(
 ) -> Answer:
     skill_id = request.path_id("skill_id")
     call = request.call_without_body(gzip=True)
-    archive = request.archive(settings.request_bytes)
+    archive = request.body_stream(settings.request_bytes)
     return await service.push_skill_version(access, changes, database, uploads, bundles, call, skill_id, archive)
 
 
@@ -209,7 +206,7 @@ async def download_skill_bundle(request: Request, access: Access, bundles: BlobS
     summary="Download one file of a version",
     description="The manifest of the version lists its files.",
     permission=Permission.WORKSPACE_READ,
-    download=_BYTES,
+    download=BYTES,
     success="The file.",
     queries=(
         Query(
@@ -238,7 +235,8 @@ async def download_skill_file(
     bundle = service.stored_bundle(version)
     file = service.file_of(bundle, path)
     content = Content(
-        media_type=_BYTES,
+        # For every file: a browser must never render one as a page of this server.
+        media_type=BYTES,
         sha256=file.sha256,
         size=file.bytes,
         file_name=safe_name(path.rpartition("/")[2]),

@@ -9,6 +9,8 @@ _LINKS = 40
 _BYTES, _GZIP = "application/octet-stream", "application/gzip"
 # Without the lists of the host, so that every server answers the same.
 _TYPES = MimeTypes()
+# Python 3.11 does not know it.
+_TYPES.add_type("text/markdown", ".md")
 
 
 def follow_links(path: str, links: Mapping[str, str]) -> str | None:
