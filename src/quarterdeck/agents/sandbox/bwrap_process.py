@@ -16,8 +16,7 @@ import msgspec
 from quarterdeck.agents.sandbox.bwrap_program import Program
 from quarterdeck.agents.sandbox.descriptors import finish, memory_file, readable
 from quarterdeck.agents.sandbox.model import SandboxUnavailable
-
-_REASON_BYTES = 2000
+from quarterdeck.agents.sandbox.output_tail import last_line
 
 
 class BwrapProcess:
@@ -39,7 +38,7 @@ class BwrapProcess:
             await readable(self._status)
             part = os.read(self._status, 4096)
             if not part:
-                raise SandboxUnavailable(f"bubblewrap did not start: {self.reason()}")
+                raise SandboxUnavailable(f"bubblewrap did not start: {last_line(self._output) or 'no reason given'}")
             text += part
         pid = int(msgspec.json.decode(text.split(b"\n")[0])["child-pid"])
         self._init = os.pidfd_open(pid)
@@ -60,7 +59,7 @@ class BwrapProcess:
         with suppress(BlockingIOError):
             rest = os.read(self._status, 4096)
         if code >= 0 and b"exit-code" not in rest:
-            raise SandboxUnavailable(f"bubblewrap did not run the command: {self.reason()}")
+            raise SandboxUnavailable(f"bubblewrap did not run the command: {last_line(self._output)}")
         # Killed from outside: as a shell reports it.
         return code if code >= 0 else 128 - code
 
@@ -83,18 +82,6 @@ class BwrapProcess:
         os.close(self._status)
         if self._blocker is not None:
             os.close(self._blocker)
-
-    def reason(self) -> str:
-        """What bwrap wrote: the last line, since each error ends it."""
-        with suppress(OSError, ValueError):
-            descriptor = self._output.fileno()
-            size = os.fstat(descriptor).st_size
-            with open(f"/proc/self/fd/{descriptor}", "rb") as file:
-                file.seek(max(0, size - _REASON_BYTES))
-                lines = file.read().decode(errors="replace").strip().splitlines()
-                if lines:
-                    return lines[-1]
-        return "no reason was given"
 
 
 def start_bwrap(
