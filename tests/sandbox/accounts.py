@@ -59,12 +59,12 @@ class Account(Struct):
         return Child(work, self.user_id if self.name == "ordinary" and os.geteuid() == 0 else None)
 
     def processes(self) -> list[str]:
-        """Of sandboxes."""
+        """Of sandboxes. Also those that have ended and for which nobody has waited."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 if process.uids().real == self.user_id and process.pid != os.getpid():
-                    found.append(f"{process.pid} {process.name()}")
+                    found.append(f"{process.pid} {process.name()} {process.status()}")
         return found
 
 

@@ -4,6 +4,7 @@ bwrap has a process outside of the namespaces and one inside, number 1 of its pr
 ended, every process of the sandbox has ended: the kernel sees to it.
 """
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -18,6 +19,9 @@ from quarterdeck.agents.sandbox.descriptors import finish, memory_file, readable
 from quarterdeck.agents.sandbox.model import SandboxUnavailable
 from quarterdeck.agents.sandbox.output_tail import last_line
 
+_PR_SET_CHILD_SUBREAPER = 36
+_sandboxes = 0
+
 
 class BwrapProcess:
     """Started, but the command waits for `release`."""
@@ -28,6 +32,7 @@ class BwrapProcess:
         self._blocker: int | None = blocker
         self._output = output
         self._outer = os.pidfd_open(process.pid)
+        _adopt_orphans(+1)
         # Of process 1 of the namespace.
         self._init: int | None = None
 
@@ -75,9 +80,11 @@ class BwrapProcess:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._init, signal.SIGKILL)
             await readable(self._init)
-            os.close(self._init)
         await readable(self._outer)
         self._process.wait()
+        if self._init is not None:
+            _reap(self._init)
+        _adopt_orphans(-1)
         os.close(self._outer)
         os.close(self._status)
         if self._blocker is not None:
@@ -116,6 +123,20 @@ def start_bwrap(
         finally:
             os.close(options)
         return BwrapProcess(process, os.dup(status_reader), os.dup(block_writer), output)
+
+
+def _reap(pidfd: int) -> None:
+    """Of a process that has ended: of a child of ours, unless its own parent has waited for it."""
+    with suppress(ChildProcessError):
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED)
+    os.close(pidfd)
+
+
+def _adopt_orphans(change: int) -> None:
+    """While sandboxes run, this process waits for theirs whose parent has ended. In a container, nobody else might."""
+    global _sandboxes
+    _sandboxes += change
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(_sandboxes > 0), 0, 0, 0)
 
 
 @contextmanager
