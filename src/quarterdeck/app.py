@@ -26,6 +26,7 @@ from quarterdeck.conversations.events.hub import EventHub
 from quarterdeck.conversations.events.notifications import Notifier
 from quarterdeck.conversations.events.page_loader import PageLoader
 from quarterdeck.conversations.events.stream_places import StreamPlaces
+from quarterdeck.conversations.runs.attachments import AttachmentRules
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
 from quarterdeck.core import errors
 from quarterdeck.core.logging import configure_logs, log
@@ -112,6 +113,7 @@ class Services:
             Uploads: self.uploads,
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
             ModelCatalog: ModelCatalog(settings.model),
+            AttachmentRules: AttachmentRules(settings.file, settings.workspace, settings.model),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
             **{
