@@ -31,9 +31,9 @@ TEXTS = (
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PDF = "application/pdf"
 # By the first part of a model's name. A self-hosted model behind `openai` may take less: then it refuses the request.
-MEDIA_TYPES: Mapping[str, Sequence[str]] = {
-    provider: (*TEXTS, *IMAGES, PDF) for provider in ("demo", "openai", "openai-chat", "anthropic")
-}
+MEDIA_TYPES: Mapping[str, Sequence[str]] = dict.fromkeys(
+    ("demo", "openai", "openai-chat", "anthropic"), (*TEXTS, *IMAGES, PDF)
+)
 
 # Providers count an image by its size in pixels, up to about this much.
 _IMAGE_TOKENS = 1600
