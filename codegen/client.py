@@ -44,7 +44,7 @@ class Method:
         self.operation = operation
         self.types = types
         self.is_async = is_async
-        self.is_upload = operation.payload is Payload.GZIP
+        self.is_upload = operation.payload in (Payload.GZIP, Payload.FILE)
         self.is_download = operation.download is not None or bool(operation.formats)
         self.constant = types.use("quarterdeck.client.operations", operation.name.upper())
         self.ids = [Parameter(name, self._id_type()) for name in operation.path_ids]
@@ -123,8 +123,13 @@ class Method:
             return [], []
         progress = Parameter("progress", f"{self.types.use(_TRANSFERS, 'Progress')} | None", "None")
         if self.is_upload:
-            return [Parameter("archive", self.types.use(_TRANSFERS, "Source"))], [progress]
+            name = "archive" if self.operation.payload is Payload.GZIP else "content"
+            return [Parameter(name, self.types.use(_TRANSFERS, "Source"))], [*self._upload_type(), progress]
         return [Parameter("to", self.types.use(_TRANSFERS, "Sink"))], [*self._media_type(), progress]
+
+    def _upload_type(self) -> list[Parameter]:
+        is_file = self.operation.payload is Payload.FILE
+        return [Parameter("media_type", "str", repr("application/octet-stream"))] if is_file else []
 
     def _media_type(self) -> list[Parameter]:
         formats = [repr(each) for each in self.operation.formats]
@@ -154,7 +159,9 @@ class Method:
             return f"{wait}self._download({', '.join(arguments)})"
         type_text = "type(None)" if self.returns == "None" else self.returns
         if self.is_upload:
-            arguments = [self.constant, type_text, path, query, "archive", "progress", *options]
+            is_file = self.operation.payload is Payload.FILE
+            content = ["content", "media_type"] if is_file else ["archive", repr("application/gzip")]
+            arguments = [self.constant, type_text, path, query, *content, "progress", *options]
             return f"{wait}self._upload({', '.join(arguments)})"
         body = []
         if not isinstance(self.operation.payload, Payload):

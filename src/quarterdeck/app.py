@@ -33,6 +33,7 @@ from quarterdeck.core import errors
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Database
+from quarterdeck.files.uploads import FileUploads
 from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.operation import Operation
@@ -115,6 +116,7 @@ class Services:
             BlobStore: self.bundles,
             BundleFiles: self.files,
             Uploads: self.uploads,
+            FileUploads: FileUploads(settings.file, settings.bundle, spool_folder(settings.data_dir)),
             SandboxOffer: self.sandbox,
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
             ModelCatalog: ModelCatalog(settings.model),
@@ -122,7 +124,8 @@ class Services:
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
             **{
-                type(section): section for section in (settings.bundle, settings.stream, settings.fork, settings.submit)
+                type(section): section
+                for section in (settings.bundle, settings.file, settings.stream, settings.fork, settings.submit)
             },
         }
 

@@ -23,6 +23,7 @@ from quarterdeck.conversations.sessions.model import Limit, Limits, SessionBody
 from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.settings import SubmitSettings
+from quarterdeck.files import store as files
 from quarterdeck.skills import store as skills
 from quarterdeck.usage import store as usage
 from quarterdeck.usage.model import UsageGroup
@@ -144,6 +145,8 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(skills.version(c, a.workspace, b.skill, 1), None)
     yield lambda c, a, b: returns(skills.used_versions(c, a.workspace, [(b.skill, 1)]), [])
     yield lambda c, a, b: returns(skills.usable(c, a.workspace, b.skill), None)
+    yield lambda c, a, b: returns(files.get(c, a.workspace, b.file), None)
+    yield lambda c, a, b: returns(files.delete(c, a.workspace, b.file), False)
     yield lambda c, a, b: returns(skills.add_version(c, new_id(), a.workspace, b.skill, BUNDLE, a.user), None)
     yield lambda c, a, b: returns(skills.lock(c, a.workspace, b.skill), None)
     yield lambda c, a, b: returns(skills.lock_to_delete(c, a.workspace, b.skill), None)

@@ -36,6 +36,8 @@ from quarterdeck.conversations.sessions.model import CreateSessionBody, SessionS
 from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import HIGHEST_ID, new_id
 from quarterdeck.db.migrate import is_current
+from quarterdeck.files import store as files
+from quarterdeck.files.model import Upload
 from quarterdeck.skills import blocks_store as blocks
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import delivery_store as deliveries
@@ -107,6 +109,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: sessions.run_setup(c, a.session, "demo", [])
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: search_store.purge(c, a.session, 9)
+    yield lambda c, a, b: files.add(c, new_id(), a.workspace, Upload("x", "text/plain", 1, a.bundle.hex()), a.user)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
     yield lambda c, a, b: skills.of_session(c, a.session)
     yield lambda c, a, b: skills.add_version(c, new_id(), a.workspace, a.skill, BUNDLE, a.user)
@@ -228,6 +231,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: turns.ask_to_leave(c)
     yield lambda c, a, b: returns(turns.leaving(c), [])
     yield lambda c, a, b: blobs.touch(c, [a.bundle], [new_id()], [1])
+    yield lambda c, a, b: returns(blobs.find(c, [a.bundle, b"x"]), [Blob(a.bundle.hex(), a.version)])
     yield lambda c, a, b: returns(blobs.old(c, 24, 9), [])
     yield lambda c, a, b: returns(blobs.lock_unused(c, b.bundle, 24), False)
     yield lambda c, a, b: returns(blobs.lock_unused(c, a.bundle, 0), False)
@@ -282,9 +286,9 @@ async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None
 
 
 async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    [generation] = (await blobs.touch(c, [b"x" * 32], [new_id()], [1])).values()
+    [touched] = await blobs.touch(c, [b"x" * 32], [new_id()], [1])
     await blobs.condemn(c, b"x" * 32)
-    assert (b"x" * 32, generation) in await blobs.condemned(c, 9)
+    assert (b"x" * 32, touched.blob.generation) in await blobs.condemned(c, 9)
 
 
 async def _store_blocks(c: RecordingConnection, a: Workspace, b: Workspace) -> None:

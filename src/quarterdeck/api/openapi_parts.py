@@ -236,7 +236,10 @@ DOWNLOAD_HEADERS: Json = {
     "Content-Disposition": {
         "required": True,
         "description": "Suggested file name.",
-        "schema": {"type": "string", "pattern": '^attachment; filename="[A-Za-z0-9._-]+"$'},
+        "schema": {
+            "type": "string",
+            "pattern": "^attachment; filename=\"[A-Za-z0-9._-]+\"(; filename[*]=UTF-8''[A-Za-z0-9._~%-]+)?$",
+        },
     },
 }
 PART_HEADERS: Json = {

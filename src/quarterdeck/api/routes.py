@@ -29,6 +29,7 @@ from quarterdeck.conversations.sessions.http import (
     get_session,
     list_sessions,
 )
+from quarterdeck.files.http import delete_file, download_file, get_file, upload_file
 from quarterdeck.http.operation import at
 from quarterdeck.skills.http import (
     change_skill,
@@ -96,6 +97,10 @@ OPERATIONS = (
     at("GET", "/v1/skills/{skill_id}/versions/{version}/bundle", download_skill_bundle),
     at("GET", "/v1/skills/{skill_id}/versions/{version}/file", download_skill_file),
     at("GET", "/v1/skills/{skill_id}/diff", diff_skill_versions),
+    at("POST", "/v1/files", upload_file),
+    at("GET", "/v1/files/{file_id}", get_file),
+    at("DELETE", "/v1/files/{file_id}", delete_file),
+    at("GET", "/v1/files/{file_id}/content", download_file),
     at("GET", "/v1/workspace", get_workspace),
     at("PATCH", "/v1/workspace", change_workspace),
     at("GET", "/v1/members", list_members),

@@ -24,6 +24,7 @@ from quarterdeck.client.models import (
     Decision,
     Delivery,
     EventPage,
+    FileBody,
     ListedSession,
     MemberBody,
     MemberPage,
@@ -68,11 +69,13 @@ from quarterdeck.client.operations import (
     CREATE_SESSION_TOKEN,
     CREATE_SKILL,
     CREATE_WEBHOOK,
+    DELETE_FILE,
     DELETE_SESSION,
     DELETE_SKILL,
     DELETE_WEBHOOK,
     DIFF_SKILL_VERSIONS,
     DISCARD_INPUT,
+    DOWNLOAD_FILE,
     DOWNLOAD_SKILL_BUNDLE,
     DOWNLOAD_SKILL_FILE,
     EXPORT_SESSION,
@@ -80,6 +83,7 @@ from quarterdeck.client.operations import (
     GET_ACTION,
     GET_ACTIVITY,
     GET_API_KEY,
+    GET_FILE,
     GET_RUN,
     GET_SESSION,
     GET_SKILL,
@@ -110,6 +114,7 @@ from quarterdeck.client.operations import (
     ROTATE_WEBHOOK_SECRET,
     SUBMIT_INPUT,
     TEST_WEBHOOK,
+    UPLOAD_FILE,
     WHOAMI,
 )
 from quarterdeck.client.pages import walk_async
@@ -124,6 +129,7 @@ class AsyncMethods(AsyncConnection):
         *,
         text: str,
         delivery: Delivery | UnsetType = UNSET,
+        attachments: list[Id] | UnsetType = UNSET,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> SubmitKindBody:
@@ -137,7 +143,7 @@ class AsyncMethods(AsyncConnection):
             SubmitKindBody,
             {"session_id": session_id},
             {},
-            {"type": "input", "text": text, "delivery": delivery},
+            {"type": "input", "text": text, "delivery": delivery, "attachments": attachments},
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )
@@ -827,6 +833,7 @@ class AsyncMethods(AsyncConnection):
             {"skill_id": skill_id},
             {},
             archive,
+            "application/gzip",
             progress,
             if_match=if_match,
             idempotency_key=idempotency_key,
@@ -938,6 +945,57 @@ class AsyncMethods(AsyncConnection):
             workspace_id=workspace_id,
         )
 
+    async def upload_file(
+        self,
+        content: Source,
+        *,
+        name: str,
+        media_type: str = "application/octet-stream",
+        progress: Progress | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> FileBody:
+        """Upload a file.
+
+        The body is the file itself, with its media type as Content-Type. The stored media type is found from the
+        content; Content-Type and the ending of the name only tell kinds of text apart. Inputs can have the file as an
+        attachment.
+        """
+        return await self._upload(
+            UPLOAD_FILE,
+            FileBody,
+            {},
+            {"name": name},
+            content,
+            media_type,
+            progress,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    async def get_file(self, file_id: Id, *, workspace_id: Id | None = None) -> FileBody:
+        """Get a file.
+
+        Without its content.
+        """
+        return await self._call(GET_FILE, FileBody, {"file_id": file_id}, {}, workspace_id=workspace_id)
+
+    async def delete_file(self, file_id: Id, *, workspace_id: Id | None = None) -> None:
+        """Delete a file.
+
+        Permanently. Sessions to which the file was attached keep its content. Repeating the request is 404.
+        """
+        return await self._call(DELETE_FILE, type(None), {"file_id": file_id}, {}, workspace_id=workspace_id)
+
+    async def download_file(
+        self, file_id: Id, to: Sink, *, progress: Progress | None = None, workspace_id: Id | None = None
+    ) -> int:
+        """Download a file.
+
+        Its Content-Type is the media type of the file. Resume an interrupted download with Range.
+        """
+        return await self._download(DOWNLOAD_FILE, {"file_id": file_id}, {}, to, progress, workspace_id=workspace_id)
+
     async def get_workspace(self, *, workspace_id: Id | None = None) -> WorkspaceBody:
         """Get the workspace.
 
@@ -1028,6 +1086,7 @@ class AsyncMethods(AsyncConnection):
         object_type: Literal[
             "action",
             "api_key",
+            "file",
             "member",
             "run",
             "session",
@@ -1077,6 +1136,7 @@ class AsyncMethods(AsyncConnection):
         object_type: Literal[
             "action",
             "api_key",
+            "file",
             "member",
             "run",
             "session",

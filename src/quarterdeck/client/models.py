@@ -489,6 +489,19 @@ class SkillDiffBody(Struct, frozen=True):
     """Whether more files differ than are listed."""
 
 
+class FileBody(Struct, frozen=True):
+    id: UUID
+    workspace_id: UUID
+    name: str
+    media_type: str
+    """Found from the content. Never a guess that the content contradicts."""
+    bytes: int
+    sha256: str
+    """Of the content, in hex."""
+    created_at: datetime
+    created_by: ActorBody
+
+
 class WorkspaceLimits(Struct, frozen=True):
     """A run that reaches a limit waits for an action of the kind `budget`."""
 
@@ -604,6 +617,7 @@ class UsageBody(Struct, frozen=True, kw_only=True):
 class ObjectType(StrEnum):
     ACTION = "action"
     API_KEY = "api_key"
+    FILE = "file"
     MEMBER = "member"
     RUN = "run"
     SESSION = "session"

@@ -22,6 +22,8 @@ Handler = Callable[..., Awaitable[Result]]
 class Payload(Enum):
     NONE = "none"
     GZIP = "gzip"
+    # A body of any media type.
+    FILE = "file"
 
 
 class Refusal(Struct, frozen=True):
