@@ -34,6 +34,8 @@ from quarterdeck.client.models import (
     RunBody,
     RunPage,
     SessionBody,
+    SessionFileBody,
+    SessionFilePage,
     SessionPage,
     SessionSkill,
     SessionTokenBody,
@@ -76,6 +78,8 @@ from quarterdeck.client.operations import (
     DIFF_SKILL_VERSIONS,
     DISCARD_INPUT,
     DOWNLOAD_FILE,
+    DOWNLOAD_SESSION_ARCHIVE,
+    DOWNLOAD_SESSION_FILE,
     DOWNLOAD_SKILL_BUNDLE,
     DOWNLOAD_SKILL_FILE,
     EXPORT_SESSION,
@@ -97,6 +101,7 @@ from quarterdeck.client.operations import (
     LIST_MEMBERS,
     LIST_MODELS,
     LIST_SESSION_EVENTS,
+    LIST_SESSION_FILES,
     LIST_SESSION_RUNS,
     LIST_SESSION_TOKENS,
     LIST_SESSIONS,
@@ -354,6 +359,62 @@ class AsyncMethods(AsyncConnection):
             progress,
             workspace_id=workspace_id,
             media_type=media_type,
+        )
+
+    async def list_session_files(
+        self,
+        session_id: Id,
+        *,
+        prefix: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> SessionFilePage:
+        """List the files of a session.
+
+        The files in its workspace, by path. They are those that the last finished tool call and the last input have
+        left: what a running call does is seen when the call has ended.
+        """
+        return await self._call(
+            LIST_SESSION_FILES,
+            SessionFilePage,
+            {"session_id": session_id},
+            {"prefix": prefix, "limit": limit, "after": after},
+            workspace_id=workspace_id,
+        )
+
+    def iter_session_files(
+        self, session_id: Id, *, prefix: str | None = None, page_size: int | None = None, workspace_id: Id | None = None
+    ) -> AsyncIterator[SessionFileBody]:
+        """Iterate over all items of `list_session_files`. Pages are fetched as needed."""
+        return walk_async(
+            lambda after: self.list_session_files(
+                session_id, prefix=prefix, workspace_id=workspace_id, limit=page_size, after=after
+            )
+        )
+
+    async def download_session_file(
+        self, session_id: Id, to: Sink, *, path: str, progress: Progress | None = None, workspace_id: Id | None = None
+    ) -> int:
+        """Download a file of a session.
+
+        A link is followed to its file. The media type is that of the name: the content may be anything, so browsers are
+        told to save it.
+        """
+        return await self._download(
+            DOWNLOAD_SESSION_FILE, {"session_id": session_id}, {"path": path}, to, progress, workspace_id=workspace_id
+        )
+
+    async def download_session_archive(
+        self, session_id: Id, to: Sink, *, progress: Progress | None = None, workspace_id: Id | None = None
+    ) -> int:
+        """Download all files of a session.
+
+        A tar archive, compressed with gzip, of the files as they are now. It is made while it is sent. Links are stored
+        as links, and permission bits are kept.
+        """
+        return await self._download(
+            DOWNLOAD_SESSION_ARCHIVE, {"session_id": session_id}, {}, to, progress, workspace_id=workspace_id
         )
 
     async def list_session_tokens(

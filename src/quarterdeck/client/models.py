@@ -210,6 +210,32 @@ class ChangeSettings(Struct, frozen=True):
     reasoning_effort: Literal["low", "medium", "high"] | UnsetType | None = UNSET
 
 
+class FileKind(StrEnum):
+    FILE = "file"
+    LINK = "link"
+    FOLDER = "folder"
+
+
+class SessionFileBody(Struct, frozen=True, kw_only=True):
+    path: str
+    """Relative to the workspace, with `/` between its parts."""
+    kind: FileKind
+    """Folders are listed only while they are empty."""
+    bytes: int
+    mode: int
+    """Permission bits, as a decimal number: 420 is 0644."""
+    sha256: str | None
+    """Of the content, in hex. null: it is not a file."""
+    target: str | None
+    """Of a link, relative to its folder. null: it is not a link."""
+    modified_at: datetime
+
+
+class SessionFilePage(Struct, frozen=True):
+    items: list[SessionFileBody]
+    next_cursor: str | None
+
+
 class SessionTokenBody(Struct, frozen=True, kw_only=True):
     id: UUID
     session_id: UUID
