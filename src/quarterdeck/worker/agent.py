@@ -5,6 +5,7 @@ from functools import partial
 from uuid import UUID
 
 from quarterdeck.agents.add_note import add_note
+from quarterdeck.agents.attachments import wanted, with_contents, with_selection
 from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.context import fit_turns
@@ -20,6 +21,7 @@ from quarterdeck.agents.workspace.scan import RESERVED
 from quarterdeck.agents.workspace.skill_folders import SkillSource, folder_names
 from quarterdeck.agents.workspace.workspace import Workspace
 from quarterdeck.agents.workspace_tools import workspace_instructions, workspace_tools
+from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import Blob
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs import calls
@@ -32,6 +34,7 @@ from quarterdeck.skills import service as skills
 from quarterdeck.skills.archive import Take
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.model import ManifestFile, StoredBundle, UsableVersion
+from quarterdeck.worker.attachment_loader import AttachmentLoader
 from quarterdeck.worker.workspaces import Workspaces
 
 # A model that rejects even this much is misconfigured; a shorter conversation would not help.
@@ -40,9 +43,16 @@ _MIN_CONTEXT_TOKENS = 500
 
 class Agent:
     def __init__(
-        self, model: Model, instructions: str, tools: Toolbox, settings: ModelSettings, place: Place | None
+        self,
+        model: Model,
+        instructions: str,
+        tools: Toolbox,
+        settings: ModelSettings,
+        place: Place | None,
+        attachments: AttachmentLoader,
     ) -> None:
         self._model = model
+        self._attachments = attachments
         self._instructions = instructions
         self.tools = tools
         self._place = place
@@ -81,8 +91,10 @@ class Agent:
         Halves the context each time the model rejects it as too long: the model's window may be smaller than the
         setting, and the token count is an estimate."""
         while True:
-            kept, dropped = fit_turns(turns, self._context_tokens, self._instructions)
+            selected = with_selection(turns, self._model.name, self._settings, self._context_tokens)
+            kept, dropped = fit_turns(selected, self._context_tokens, self._instructions)
             self._dropped_turns = left_out + dropped
+            kept = with_contents(kept, await self._attachments.load(wanted(kept)))
             tools = self.tools.specs
             try:
                 return await step_with_retries(self._model, self._instructions, kept, tools, on_text, self._settings)
@@ -103,6 +115,7 @@ class AgentLoader:
     def __init__(
         self,
         database: Database,
+        blobs: BlobStore,
         files: BundleFiles,
         models: ModelRegistry,
         model_settings: ModelSettings,
@@ -111,6 +124,7 @@ class AgentLoader:
     ) -> None:
         """`workspaces` is None if the worker has no sandbox."""
         self._database = database
+        self._blobs = blobs
         self._sandbox_settings = sandbox_settings
         self._workspaces = workspaces
         self._files = files
@@ -140,6 +154,7 @@ class AgentLoader:
             self._toolbox(lease, session_skills, setup.client_tools, own),
             self._model_settings,
             place,
+            AttachmentLoader(self._database, self._blobs),
         )
 
     def _place(self, lease: Lease, session_skills: list[SessionSkill]) -> Place | None:

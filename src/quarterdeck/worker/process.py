@@ -65,7 +65,7 @@ async def _work(settings: Settings) -> None:
     models = ModelRegistry(settings.model)
     files = BundleFiles(database, bundles, settings.bundle, settings.data_dir, _READ_THREADS)
     workspaces = await _open_workspaces(database, bundles, settings)
-    agents = AgentLoader(database, files, models, settings.model, settings.sandbox, workspaces)
+    agents = AgentLoader(database, bundles, files, models, settings.model, settings.sandbox, workspaces)
     rule = ToolRule(settings.sandbox.rule)
     driver = RunDriver(database, agents, settings.run, settings.action, settings.worker, rule)
     await database.open()
