@@ -31,8 +31,8 @@ _MAX_PAUSE_SECONDS = 5.0
 # For storing a result after the worker was told to stop.
 _STOP_SECONDS = 5.0
 _CONFLICT = (
-    "Error: the call was undone. A file was attached meanwhile, and the call made a folder at its path or a file at the "
-    "path of its folder. Try again."
+    "Error: the call was undone. A file was attached meanwhile, and the call made a folder at its path, or a file at "
+    "the path of its folder. Try again."
 )
 
 
