@@ -82,6 +82,9 @@ class Child:
 
     def _work(self, work: Callable[[], Coroutine[Any, Any, Any]], user_id: int | None, writer: int) -> None:
         try:
+            if os.geteuid() == 0:
+                # As of an account with groups: commands must not have them.
+                os.setgroups([4])
             if user_id is not None:
                 os.setgroups([])
                 os.setgid(user_id)

@@ -64,6 +64,7 @@ def files():
         attempt(f"see {path}", lambda path=path: os.stat(path))
     for path in ("/x", "/usr/x", "/usr/bin/env", "/etc/x", "/etc/passwd", "/dev/x", "/proc/sysrq-trigger", "skills/x"):
         attempt(f"write {path}", lambda path=path: write(path))
+    attempt("write a readable folder", lambda: write(TARGET["readable"] + "/reference.txt"))
     attempt("write a skill", lambda: write("skills/one/file"))
     attempt("write a setting of the kernel", lambda: write("/proc/sys/kernel/hostname"))
     attempt("write below /proc/sys/user", lambda: write("/proc/sys/user/max_user_namespaces"))
