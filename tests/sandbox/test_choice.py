@@ -36,14 +36,14 @@ def test_a_named_sandbox_that_does_not_work_stops_the_start(tmp_path: Path) -> N
     assert not (tmp_path / "data").exists()
 
 
-def test_without_user_namespaces(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_user_namespaces() -> None:
     with account("ordinary") as worker:
 
         async def work() -> list[object]:
             _forbid_user_namespaces()
             found: list[object] = []
             for kind in ("auto", "bubblewrap"):
-                settings = SandboxSettings(kind=kind)  # type: ignore[arg-type]
+                settings = SandboxSettings(kind=kind)
                 found.append(await has_sandbox(settings, WorkspaceSettings(), worker.folder))
                 try:
                     found.append(await find_sandbox(settings, WorkspaceSettings(), worker.folder))
