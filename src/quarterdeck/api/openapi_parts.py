@@ -53,8 +53,8 @@ requests return the saved response with `Idempotency-Replayed: true`. The same k
 409. Secrets that are shown only once are not part of saved responses. Keys are stored for at least seven days; \
 failed requests do not use them up.
 
-**Pagination.** Lists are sorted newest first, or oldest first with `order=asc`. Pass `next_cursor` as `after` to \
-get the next page, until it is null.
+**Pagination.** Lists are sorted newest first, or oldest first with `order=asc`; files of sessions are sorted \
+by path. Pass `next_cursor` as `after` to get the next page, until it is null.
 
 **Concurrent changes.** Sessions and skills have an `ETag`. Send it as `If-Match` with a change: if the object has \
 changed since, the response is 412 and nothing is done.
@@ -136,6 +136,13 @@ PARAMETERS: Json = {
         "description": "The `next_cursor` of the previous page. Default: the first page.",
         "schema": UUID,
     },
+    "AfterPath": {
+        "name": "after",
+        "in": "query",
+        "required": False,
+        "description": "The `next_cursor` of the previous page: a path. Default: the first page.",
+        "schema": {"type": "string", "maxLength": 1024, "pattern": "^[^\\u0000]*$"},
+    },
     "AfterEvent": {
         "name": "after",
         "in": "query",
@@ -167,8 +174,10 @@ EVENT_STREAM_CONTENT: Json = {
             "description": "With `Accept: text/event-stream`. Each event has its ID as `id`, its type as `event` and "
             "the same JSON as in a page as `data`. Text that the agent is writing is sent as `message.delta` with "
             "`session_id`, `run_id`, `attempt` and `text`. It has no ID and is not stored: the complete text "
-            "follows as `message`. Comments are sent as heartbeats. The stream ends when the credential or the "
-            "session ends or the server restarts. Reconnect with the last ID as `Last-Event-ID` to continue "
+            "follows as `message`. Output of a running tool call is sent as `tool.delta` in the same way, with its "
+            "`call_id`, and the result follows as `tool.result`. Comments are sent as heartbeats. The stream ends when "
+            "the credential or the session ends or the server restarts. Reconnect with the last ID as "
+            "`Last-Event-ID` to continue "
             "without gaps or duplicates.",
         },
         "example": "retry: 1000\n\n"
@@ -236,7 +245,10 @@ DOWNLOAD_HEADERS: Json = {
     "Content-Disposition": {
         "required": True,
         "description": "Suggested file name.",
-        "schema": {"type": "string", "pattern": '^attachment; filename="[A-Za-z0-9._-]+"$'},
+        "schema": {
+            "type": "string",
+            "pattern": "^attachment; filename=\"[A-Za-z0-9._-]+\"(; filename[*]=UTF-8''[A-Za-z0-9._~%-]+)?$",
+        },
     },
 }
 PART_HEADERS: Json = {

@@ -223,6 +223,8 @@ class ActionSettings(Struct, frozen=True):
 class FileSettings(Struct, frozen=True):
     # Of one uploaded file.
     request_bytes: Bytes = 256 * 1024 * 1024
+    # Concurrent uploads per process. Each holds up to `request_bytes` of disk.
+    uploads: Count = 16
     # Of one input.
     attachments: Count = 20
 
@@ -282,6 +284,10 @@ class ModelSettings(Struct, frozen=True):
     # error.
     context_tokens: Annotated[int, Meta(ge=1000)] = 100_000
     tool_result_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
+    # Attachments in one request. Base64 makes them a third larger, and providers refuse requests of more than 32 MB.
+    attachment_bytes: Bytes = 16 * 1024 * 1024
+    # Of one text. The model can read the rest in the workspace.
+    attachment_text_bytes: Bytes = 64 * 1024
     demo_pause_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.05
     # Of all steps of a run together. Whoever can send inputs could hold a place of a worker for so long.
     demo_slow_seconds: Annotated[float, Meta(ge=0, le=3600)] = 120.0
@@ -391,13 +397,3 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 def _parse(type_: Any, text: str) -> Any:
     return type_.parse(text)
-
-
-def with_server(settings: Settings, **given: object) -> Settings:
-    """The settings with options of the command line in place of values from the environment."""
-    values = {name: value for name, value in given.items() if value is not None}
-    try:
-        server = msgspec.convert(msgspec.to_builtins(settings.server) | values, ServerSettings)
-    except msgspec.ValidationError as fault:
-        raise SettingsError(str(fault)) from None
-    return msgspec.structs.replace(settings, server=server)
