@@ -85,9 +85,9 @@ async def test_pages_about_runs_and_files_run_from_top_to_bottom(tmp_path: Path)
                 return [event.data["text"] for event in page.items if event.type == "note"]
 
             assert await eventually(note) == ["The release is done."]
-            uploaded, listed, *_ = map(json.loads, at.run(texts_of(blocks_of("docs/files.md", "sh"))))
+            uploaded, listed, attached = map(json.loads, at.run(texts_of(blocks_of("docs/files.md", "sh"))))
             usage, workspace = map(json.loads, at.run(texts_of(blocks_of("docs/usage.md", "sh"))))
-    assert (uploaded["media_type"], listed["items"]) == ("text/csv", [])
+    assert (uploaded["media_type"], listed["items"], attached["outcome"]) == ("text/csv", [], "new_run")
     assert submitted["outcome"] == "new_run"
     assert (waiting["state"], waiting["tool"], waiting["run_id"]) == ("open", "add_note", submitted["run_id"])
     assert (resolved["state"], resolved["resolution"]["decision"]) == ("resolved", "allow")
