@@ -23,6 +23,7 @@ from quarterdeck.conversations.sessions.model import ClientTools
 from quarterdeck.core import ids
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.text_types import Line
+from tests.session_files import add_archive_as_file
 from tests.unit import archives
 from tests.waiting_runs import approval, tool_result, waiting_run
 from tests.workers import log_of
@@ -42,6 +43,7 @@ _MARK_CHARACTERS = 8
 _ONCE = {
     ("DELETE /v1/sessions/{session_id}", "session_id"): "session to delete",
     ("DELETE /v1/skills/{skill_id}", "skill_id"): "skill to delete",
+    ("DELETE /v1/files/{file_id}", "file_id"): "file to delete",
     ("DELETE /v1/webhooks/{webhook_id}", "webhook_id"): "webhook to delete",
     ("POST /v1/api-keys/{api_key_id}/rotate", "api_key_id"): "key to rotate",
     ("POST /v1/runs/{run_id}/retry", "run_id"): "run to retry",
@@ -88,6 +90,8 @@ async def create_records(world: World) -> Records:
     tokens = [(await world.post(f"/v1/sessions/{one}/tokens", {})).json()["id"] for one in sessions]
     skills = [await world.new_skill() for _ in range(3)]
     version_ids = {skill_id: [await _pushed(world, skill_id, name) for name in ("one", "two")] for skill_id in skills}
+    for session_id in sessions:
+        await add_archive_as_file(world, session_id, "SKILL.md")
     webhooks = [await world.new_webhook() for _ in range(3)]
     deliveries = [(await world.post(f"/v1/webhooks/{one}/test", None)).json()["id"] for one in webhooks]
     runs = [(await world.submit(session_id)).json()["run_id"] for session_id in sessions]
@@ -114,6 +118,8 @@ async def create_records(world: World) -> Records:
             "action to resolve": (await waiting_run(world, *[approval() for _ in range(30)]))[2],
             "input_id": [entry["data"]["input_id"] for entry in logs[talking_id]],
             "skill_id": skills,
+            "file_id": [await world.new_file() for _ in range(3)],
+            "file to delete": [await world.new_file() for _ in range(30)],
             "api_key_id": keys,
             "webhook_id": webhooks,
             "delivery_id": deliveries,
@@ -271,7 +277,8 @@ def _set_skill_cursor(case: Case[Any], records: Records) -> None:
 
 
 def _set_versions(case: Case[Any]) -> None:
-    """The first two, which every skill has, and a file of theirs. What is wrong on purpose stays wrong."""
+    """The first two, which every skill has, and the file that versions and sessions have. What is wrong on purpose
+    stays wrong."""
     for container, name in ((case.path_parameters, "version"), (case.query, "base"), (case.query, "head")):
         value: Any = (container or {}).get(name)
         if _is_number(value) and int(value) % _STAYS_RANDOM:

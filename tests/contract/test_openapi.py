@@ -221,6 +221,7 @@ def test_parameters(operation: Operation) -> None:
         assert not any(re.search(schema["pattern"], text) for text in ("\t", "a\x7f", "\x85", "\xa0", "\xad"))
     assert ({"Range", "If-Range", "If-None-Match"} <= set(found)) == (operation.download is not None)
     expected = {"limit", "after", "order"} if operation.paged else set()
+    expected |= {"limit", "after"} if operation.by_path else set()
     expected |= {"limit", "after", "Last-Event-ID"} if operation.log else set()
     assert {"limit", "after", "order", "Last-Event-ID"} & set(found) == expected
 
@@ -282,8 +283,9 @@ def test_bodies_have_fitting_examples(operation: Operation) -> None:
         return
     body = described(operation)["requestBody"]
     assert body["required"]
-    if operation.payload is Payload.GZIP:
-        assert body["content"] == {"application/gzip": {"schema": {"type": "string", "format": "binary"}}}
+    binary_type = {Payload.GZIP: "application/gzip", Payload.FILE: "application/octet-stream"}.get(operation.payload)
+    if binary_type is not None:
+        assert body["content"] == {binary_type: {"schema": {"type": "string", "format": "binary"}}}
         return
     media = body["content"]["application/json"]
     check_example(media["schema"], media["example"])

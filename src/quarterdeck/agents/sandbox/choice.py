@@ -28,8 +28,16 @@ async def find_sandbox(settings: SandboxSettings, workspace: WorkspaceSettings, 
     return sandbox
 
 
-async def has_sandbox(settings: SandboxSettings, workspace: WorkspaceSettings, data_dir: Path) -> bool:
-    """For API processes, which run no commands: a named kind is believed, since workers check it."""
+async def why_no_sandbox(settings: SandboxSettings, workspace: WorkspaceSettings, data_dir: Path) -> str | None:
+    """For API processes, which run no commands. None: there is a sandbox. A named kind is believed, since workers check
+    it."""
+    if settings.kind == "none":
+        return "it is turned off by QUARTERDECK_SANDBOX_KIND"
     if settings.kind != "auto":
-        return settings.kind != "none"
-    return await find_sandbox(settings, workspace, data_dir) is not None
+        return None
+    try:
+        await Bubblewrap(settings, workspace, data_dir).check()
+    except SandboxUnavailable as fault:
+        log.warning("new sessions have no workspace, because there is no sandbox: %s", fault)
+        return str(fault)
+    return None
