@@ -4,11 +4,11 @@ import { apiError, apiUrl, send, unreachableError } from "./api.js";
 import { secret } from "./credential.js";
 
 /** Uses XMLHttpRequest because fetch does not report upload progress. `progress(fraction)` receives 0 to 1. */
-export function upload(path, blob, { type, key, progress, signal }) {
+export function upload(path, blob, { query = {}, type, key, progress, signal }) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     const sentSecret = secret();
-    request.open("POST", apiUrl(path));
+    request.open("POST", apiUrl(path, query));
     request.setRequestHeader("Authorization", `Bearer ${sentSecret}`);
     request.setRequestHeader("Content-Type", type);
     request.setRequestHeader("Idempotency-Key", key);
