@@ -39,7 +39,11 @@ function parseJson(text) {
 /** Fetches a file and saves it under this name. */
 export async function download(path, query, name, headers = {}) {
   const response = await send("GET", apiUrl(path, query), { headers });
-  const url = URL.createObjectURL(await response.blob());
+  saveBlob(await response.blob(), name);
+}
+
+export function saveBlob(blob, name) {
+  const url = URL.createObjectURL(blob);
   const link = document.createElement("a");
   link.href = url;
   link.download = name;

@@ -5,7 +5,7 @@ import { copyButton } from "../clipboard.js";
 import { el } from "../dom.js";
 import DOMPurify from "../vendor/dompurify.js";
 import { visibleText } from "../visible_text.js";
-import { languageName, parseBlocks } from "./markdown_html.js";
+import { highlightCode, languageName, parseBlocks } from "./markdown_html.js";
 
 const MAX_CHARACTERS = 100_000;
 const MAX_ELEMENTS = 4000;
@@ -32,6 +32,12 @@ export function markdown(text) {
   const view = new MarkdownView();
   view.update(text);
   return view.node;
+}
+
+/** Nodes of the code with its colours, or the text itself if the language is not known. */
+export function highlighted(code, language) {
+  const html = highlightCode(code, language);
+  return html === null ? code : purifier.sanitize(html);
 }
 
 /** A text that grows: `update` replaces only the blocks that have changed. */

@@ -68,6 +68,11 @@ function size(tokens) {
   return { elements, depth };
 }
 
+/** HTML of the code with its colours, or null if the language is not known. */
+export function highlightCode(code, language) {
+  return hljs.getLanguage(language) ? highlight(code, language) : null;
+}
+
 function highlight(code, language) {
   if (!hljs.getLanguage(language)) return "";
   return hljs.highlight(code, { language, ignoreIllegals: true }).value;

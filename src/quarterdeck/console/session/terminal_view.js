@@ -64,9 +64,14 @@ function line(runs) {
   return el("div", {}, runs.length === 0 ? "\n" : runs.map(span));
 }
 
+/** Dark text on the colour of the text. */
+function inverse({ color }) {
+  return { color: "inverse", background: Number.isInteger(color) ? `fg-${color}` : (color ?? "inverse") };
+}
+
 function span({ text, style }) {
   const visible = visibleText(text);
-  const [color, background] = style.isInverse ? [style.background ?? "inverse", style.color ?? "inverse"] : [style.color, style.background];
+  const { color, background } = style.isInverse ? inverse(style) : style;
   const names = Object.entries(CLASSES).filter(([name]) => style[name]).map(([, name]) => name);
   for (const [prefix, value] of [["fg", color], ["bg", background]]) {
     if (value !== null && !Array.isArray(value)) names.push(`${prefix}-${value}`);
