@@ -26,7 +26,9 @@ from quarterdeck.conversations.events.hub import EventHub
 from quarterdeck.conversations.events.notifications import Notifier
 from quarterdeck.conversations.events.page_loader import PageLoader
 from quarterdeck.conversations.events.stream_places import StreamPlaces
+from quarterdeck.conversations.runs.attachments import AttachmentRules
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
+from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.core import errors
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.settings import Settings
@@ -68,6 +70,9 @@ class Services:
         self.bundles = open_blob_store(settings.bundle.store_url, settings.data_dir)
         self.uploads = Uploads(settings.bundle, spool_folder(settings.data_dir))
         self.files = BundleFiles(self.database, self.bundles, settings.bundle, settings.data_dir, settings.bundle.scans)
+        self.sandbox = SandboxOffer(settings.workspace)
+        if settings.sandbox.kind == "none":
+            self.sandbox.missing = "it is turned off."
         self.shutdown = asyncio.Event()
 
     def routes(self) -> list[Route]:
@@ -110,8 +115,10 @@ class Services:
             BlobStore: self.bundles,
             BundleFiles: self.files,
             Uploads: self.uploads,
+            SandboxOffer: self.sandbox,
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
             ModelCatalog: ModelCatalog(settings.model),
+            AttachmentRules: AttachmentRules(settings.file, settings.workspace, settings.model),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
             **{

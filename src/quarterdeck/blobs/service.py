@@ -1,7 +1,7 @@
-"""Stores contents as blobs."""
+"""Stores contents as blobs, and finds them."""
 
 import asyncio
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import IO
 from uuid import UUID
 
@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from quarterdeck.blobs import store
 from quarterdeck.blobs.blob_store import BlobStore
+from quarterdeck.blobs.model import Blob
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection, Database
 
@@ -45,3 +46,9 @@ async def put(database: Database, blobs: BlobStore, contents: Mapping[str, NewBl
     async with asyncio.TaskGroup() as group:
         for sha256, one in contents.items():
             group.create_task(write(sha256, one.content))
+
+
+async def find(connection: Connection, sha256s: Iterable[str]) -> list[Blob]:
+    """Those of the contents that are stored."""
+    found = await store.generations(connection, [bytes.fromhex(sha256) for sha256 in sha256s])
+    return [Blob(sha256.hex(), generation) for sha256, generation in found.items()]

@@ -10,6 +10,7 @@ INSERT INTO bundles (sha256, generation, bytes) SELECT * FROM unnest(%s::bytea[]
 ON CONFLICT (sha256) DO UPDATE SET touched_at = clock_timestamp()
 RETURNING sha256, generation
 """
+_GENERATIONS = "SELECT sha256, generation FROM bundles WHERE sha256 = ANY (%s)"
 # db/functions/blobs.sql names all tables that refer to blobs. Foreign keys keep a blob that is missed there.
 _OLD = """
 SELECT b.sha256 FROM bundles b
@@ -39,6 +40,10 @@ async def touch(
     rows = sorted(zip(sha256s, generations, sizes, strict=True))
     values = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
     return dict(await (await connection.execute(_TOUCH, values)).fetchall())
+
+
+async def generations(connection: Connection, sha256s: Sequence[bytes]) -> dict[bytes, UUID]:
+    return dict(await (await connection.execute(_GENERATIONS, (list(sha256s),))).fetchall())
 
 
 async def old(connection: Connection, hours: int, count: int) -> list[bytes]:

@@ -55,6 +55,7 @@ from quarterdeck.client.models import (
     WebhookEvent,
     WebhookPage,
     WorkspaceBody,
+    WorkspaceKind,
 )
 from quarterdeck.client.operations import (
     CANCEL_RUN,
@@ -214,6 +215,7 @@ class Methods(Connection):
         tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
         client_tools: list[ToolSpec] | UnsetType = UNSET,
         limits: SetLimits | UnsetType = UNSET,
+        workspace: WorkspaceKind | UnsetType = UNSET,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> SessionBody:
@@ -232,6 +234,7 @@ class Methods(Connection):
                 "tool_policy": tool_policy,
                 "client_tools": client_tools,
                 "limits": limits,
+                "workspace": workspace,
             },
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
@@ -253,6 +256,7 @@ class Methods(Connection):
         tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
         client_tools: list[ToolSpec] | UnsetType = UNSET,
         limits: SetLimits | UnsetType = UNSET,
+        workspace: WorkspaceKind | UnsetType = UNSET,
         archived: bool | UnsetType = UNSET,
         if_match: IfMatch | None = None,
         idempotency_key: str | None = None,
@@ -278,6 +282,7 @@ class Methods(Connection):
                 "tool_policy": tool_policy,
                 "client_tools": client_tools,
                 "limits": limits,
+                "workspace": workspace,
                 "archived": archived,
             },
             if_match=if_match,
@@ -290,8 +295,8 @@ class Methods(Connection):
     ) -> None:
         """Delete a session.
 
-        Permanently deletes the session with its log, runs and tokens. Its active run is cancelled. Deleting again
-        returns 404.
+        Permanently deletes the session with its log, runs, files and tokens. Its active run is cancelled. Deleting
+        again returns 404.
         """
         return self._call(
             DELETE_SESSION, type(None), {"session_id": session_id}, {}, if_match=if_match, workspace_id=workspace_id
@@ -307,9 +312,9 @@ class Methods(Connection):
     ) -> SessionBody:
         """Fork a session.
 
-        A new session with the same settings, and with the log of this one, or its part before an event. ` (fork)` is
-        added to its title. Inputs that no run has consumed and the active run are not copied. The copied runs exist
-        only in the log: lists of runs contain those that the fork starts itself.
+        A new session with the same settings, with the files of this one as they are now, and with its log, or the part
+        before an event. ` (fork)` is added to its title. Inputs that no run has consumed and the active run are not
+        copied. The copied runs exist only in the log: lists of runs contain those that the fork starts itself.
         """
         return self._call(
             FORK_SESSION,

@@ -155,6 +155,11 @@ class SetLimits(Struct, frozen=True):
     """All runs of the session together."""
 
 
+class WorkspaceKind(StrEnum):
+    NONE = "none"
+    SANDBOX = "sandbox"
+
+
 class Limit(Struct, frozen=True):
     """null: no limit."""
 
@@ -188,6 +193,9 @@ class SessionBody(SessionSummary, frozen=True, kw_only=True):
     client_tools: list[ToolSpec]
     """Tools that the caller carries out: each call becomes an action `tool_result`."""
     limits: Limits
+    workspace: WorkspaceKind
+    """`sandbox`: a folder for the agent, with tools that read and write files and run commands in a sandbox.
+    `none`: no such tools."""
     usage: Usage
     """Tokens of all its runs. Changes without a new revision."""
     forked_from: ForkedFrom | None

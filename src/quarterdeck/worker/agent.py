@@ -5,6 +5,7 @@ from functools import partial
 from uuid import UUID
 
 from quarterdeck.agents.add_note import add_note
+from quarterdeck.agents.attachments import wanted, with_contents, with_selection
 from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.context import fit_turns
@@ -14,6 +15,7 @@ from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.agents.retry import step_with_retries
 from quarterdeck.agents.skill_files import DELETED, SessionSkill, skill_instructions, skill_tools
 from quarterdeck.agents.tools import Toolbox, client_tool
+from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs import calls
 from quarterdeck.conversations.runs.lifecycle import Lease
@@ -24,14 +26,23 @@ from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import service as skills
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.model import ManifestFile, StoredBundle, UsableVersion
+from quarterdeck.worker.attachment_loader import AttachmentLoader
 
 # A model that rejects even this much is misconfigured; a shorter conversation would not help.
 _MIN_CONTEXT_TOKENS = 500
 
 
 class Agent:
-    def __init__(self, model: Model, instructions: str, tools: Toolbox, settings: ModelSettings) -> None:
+    def __init__(
+        self,
+        model: Model,
+        instructions: str,
+        tools: Toolbox,
+        settings: ModelSettings,
+        attachments: AttachmentLoader,
+    ) -> None:
         self._model = model
+        self._attachments = attachments
         self._instructions = instructions
         self.tools = tools
         self._settings = settings
@@ -60,8 +71,10 @@ class Agent:
         Halves the context each time the model rejects it as too long: the model's window may be smaller than the
         setting, and the token count is an estimate."""
         while True:
-            kept, dropped = fit_turns(turns, self._context_tokens, self._instructions)
+            selected = with_selection(turns, self._model.name, self._settings, self._context_tokens)
+            kept, dropped = fit_turns(selected, self._context_tokens, self._instructions)
             self._dropped_turns = left_out + dropped
+            kept = with_contents(kept, await self._attachments.load(wanted(kept)))
             tools = self.tools.specs
             try:
                 return await step_with_retries(self._model, self._instructions, kept, tools, on_text, self._settings)
@@ -82,11 +95,13 @@ class AgentLoader:
     def __init__(
         self,
         database: Database,
+        blobs: BlobStore,
         files: BundleFiles,
         models: ModelRegistry,
         model_settings: ModelSettings,
     ) -> None:
         self._database = database
+        self._blobs = blobs
         self._files = files
         self._models = models
         self._model_settings = model_settings
@@ -105,6 +120,7 @@ class AgentLoader:
             "\n\n".join(filter(None, instructions)),
             self._toolbox(lease, session_skills, setup.client_tools),
             self._model_settings,
+            AttachmentLoader(self._database, self._blobs),
         )
 
     async def _skills(self, workspace_id: UUID, used: list[UsedSkill]) -> list[SessionSkill]:

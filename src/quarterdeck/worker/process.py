@@ -60,7 +60,7 @@ async def _work(settings: Settings) -> None:
     bundles = open_blob_store(settings.bundle.store_url, settings.data_dir)
     models = ModelRegistry(settings.model)
     files = BundleFiles(database, bundles, settings.bundle, settings.data_dir, _READ_THREADS)
-    agents = AgentLoader(database, files, models, settings.model)
+    agents = AgentLoader(database, bundles, files, models, settings.model)
     driver = RunDriver(database, agents, settings.run, settings.action, settings.worker)
     await database.open()
     stopping = asyncio.Event()

@@ -184,7 +184,7 @@ class _Attempt:
         self._check_limits()
         inputs = await lifecycle.take(self._database, self._lease, self._steps + 1, self._input_budget_bytes)
         self._input_budget_bytes -= lifecycle.taken_bytes(inputs)
-        self._turns += [UserTurn(taken.text, self._lease.run_id) for taken in inputs]
+        self._turns += [UserTurn(taken.text, self._lease.run_id, taken.attachments) for taken in inputs]
 
     async def _ask_model(self, agent: Agent) -> None:
         await self._take_inputs()
