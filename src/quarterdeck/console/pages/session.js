@@ -177,7 +177,6 @@ class SessionPage {
     };
     const onError = (error) => this.#footer.prepend(errorBox(error));
     const actions = [
-      this.#filesPanel.button,
       can("session.manage") && [
         el("button", { type: "button", on: { click: edit } }, "Edit session"),
         el("button", { type: "button", on: { click: () => shareDialog(session.id, signal) } }, "Share"),
@@ -189,9 +188,9 @@ class SessionPage {
     fill(this.#header, crumbs, this.#view.title(sessionTitle(session), tag, el("div", { class: "buttons" }, actions)));
     const send = (text, delivery, attachments) => this.#send(text, delivery, attachments);
     const files = this.#canAttach ? this.#files : null;
-    this.#composer = canWrite() ? composer({ sessionId: session.id, signal, send, files, isArchived }) : null;
+    this.#composer = canWrite() ? composer({ sessionId: session.id, signal, send, files, isArchived, more: this.#filesPanel.button }) : null;
     const readOnly = "Read-only: your key does not have the permission session.manage.";
-    const content = this.#composer?.node ?? el("p", { class: "card muted" }, readOnly);
+    const content = this.#composer?.node ?? el("div", { class: "card buttons" }, el("span", { class: "muted" }, readOnly), this.#filesPanel.button);
     fill(this.#footer, this.#jump, this.#connection.node, content);
   }
 

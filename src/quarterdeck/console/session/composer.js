@@ -21,11 +21,11 @@ const DELIVERIES = [
 ];
 
 /**
- * `send(text, delivery, attachments)` is called for each message. `files`: a SessionFiles, null if files cannot be attached.
+ * `send(text, delivery, attachments)` is called for each message. `more` is shown beside the state of the run. `files`: a SessionFiles, null if files cannot be attached.
  * `update(conversation)` shows the state of the run; `restore(error)` shows the draft again after a refused message. In an
  * archived session only the current run can be cancelled.
  */
-export function composer({ sessionId, signal, send, files, isArchived }) {
+export function composer({ sessionId, signal, send, files, isArchived, more }) {
   let runId = null;
   let isSending = false;
   const pending = pendingFiles(sessionId);
@@ -51,7 +51,7 @@ export function composer({ sessionId, signal, send, files, isArchived }) {
       ? el("p", { class: "muted" }, "This session is archived. Unarchive it to send messages.")
       : [chips.node, text],
     uploadNote,
-    el("div", { class: "buttons" }, !isArchived && [submit, delivery, files && attachButton(add)], cancel, !isArchived && hint, state),
+    el("div", { class: "buttons" }, !isArchived && [submit, delivery, files && attachButton(add)], cancel, !isArchived && hint, more, state),
   );
 
   function add(blobs) {

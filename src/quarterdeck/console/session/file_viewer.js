@@ -32,7 +32,7 @@ export function openViewer(file, signal) {
       { class: "file-head" },
       el("h2", { id: headingId, tabindex: "-1" }, el("bdi", {}, title)),
       el("span", { class: "muted" }, formatBytes(file.bytes)),
-      file.path && el("span", { class: "copy-path" }, copyButton(file.path, "path")),
+      file.path && el("span", { class: "copy-path" }, copyButton(file.path, "path", "Copy path")),
       saveButton(file, body),
       el("button", { type: "button", class: "small icon-button", "aria-label": "Close", title: "Close", on: { click: () => dialog.close() } }, icon("close")),
     ),

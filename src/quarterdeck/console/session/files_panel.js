@@ -45,7 +45,7 @@ export class FilesPanel {
       this.#errorPlace,
       this.#body,
     );
-    this.button = el("button", { type: "button", class: "with-icon", "aria-controls": this.node.id, "aria-expanded": "false", on: { click: () => this.#toggle(this.node.hidden) } }, icon("files"), "Files");
+    this.button = el("button", { type: "button", class: "small with-icon files-button", "aria-controls": this.node.id, "aria-expanded": "false", on: { click: () => this.#toggle(this.node.hidden) } }, icon("files"), "Files");
     // A drawer covers the conversation, so it is not opened without a click.
     if (wideScreen.matches && localStorage.getItem(STORAGE_KEY) === "open") this.#show(true);
   }

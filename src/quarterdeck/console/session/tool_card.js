@@ -112,7 +112,7 @@ function brief(block) {
   if (typeof value !== "string" || value === "") return null;
   const [line] = value.split("\n", 1);
   const text = line.length < value.length || line.length > MAX_BRIEF ? `${line.slice(0, MAX_BRIEF)} …` : line;
-  return el("bdi", { class: "brief mono" }, visibleText(text));
+  return el("bdi", { class: `brief mono ${block.name}` }, visibleText(text));
 }
 
 /** The details of a call that its card does not show. */
