@@ -1,6 +1,14 @@
 // The result of the tool `bash`: the output of the command and how it ended.
 
-/** `{output, badge: {text, tone} | null}` of a result. */
+// At the end, before a notice about the workspace: `[Exit code 2.]`, or with the reason why the command was stopped.
+const EXIT = /\n?\[(?:([^\n]*) )?Exit code (\d+)\.\](?=(?:\n\[[^\n]*\])*$)/;
+const NO_OUTPUT = "[No output.]";
+
+/** `{output, badges: [{text, tone}]}` of a result. */
 export function bashOutcome(result) {
-  return { output: result, badge: null };
+  const match = EXIT.exec(result);
+  if (match === null) return { output: result.startsWith(NO_OUTPUT) ? result.slice(NO_OUTPUT.length) : result, badges: [] };
+  const [found, reason, code] = match;
+  const output = result.slice(0, match.index) + result.slice(match.index + found.length);
+  return { output, badges: [reason && { text: reason, tone: "bad" }, { text: `Exit code ${code}`, tone: "bad" }].filter(Boolean) };
 }

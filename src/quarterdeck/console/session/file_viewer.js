@@ -11,7 +11,6 @@ import { highlighted } from "./markdown.js";
 
 // Of a longer text the beginning is shown.
 const MAX_TEXT_BYTES = 256 * 1024;
-const MAX_HIGHLIGHTED = 100_000;
 const MAX_IMAGE_BYTES = 32 * 1024 * 1024;
 const LANGUAGES = { dockerfile: "dockerfile", makefile: "makefile", "cmakelists.txt": "cmake" };
 
@@ -97,7 +96,7 @@ function code(text, { name, path }) {
     "div",
     { class: "code-view", role: "region", tabindex: "0", "aria-label": `Contents of ${visibleText(path ?? name)}, ${pluralize(count, "line")}` },
     el("pre", { class: "numbers", "aria-hidden": "true" }, numbers),
-    el("pre", {}, el("code", {}, shown.length <= MAX_HIGHLIGHTED ? highlighted(shown, language) : shown)),
+    el("pre", {}, el("code", {}, highlighted(shown, language))),
   );
 }
 

@@ -80,8 +80,8 @@ function commandOf(block) {
 function bashBody(block) {
   if (typeof block.arguments.command !== "string") return null;
   if (block.result === null) return { nodes: block.output === null ? null : showLive(block), isOpen: true };
-  const { output, badge } = bashOutcome(block.result);
-  return { nodes: terminal(commandOf(block), output), badge: badge && tag(badge), isOpen: true };
+  const { output, badges } = bashOutcome(block.result);
+  return { nodes: terminal(commandOf(block), output), badge: badges.map(tag), isOpen: true };
 }
 
 function tag({ text, tone }) {
