@@ -44,7 +44,7 @@ class Method:
         self.operation = operation
         self.types = types
         self.is_async = is_async
-        self.is_upload = operation.payload is Payload.GZIP
+        self.is_upload = operation.payload in (Payload.GZIP, Payload.FILE)
         self.is_download = operation.download is not None or bool(operation.formats)
         self.constant = types.use("quarterdeck.client.operations", operation.name.upper())
         self.ids = [Parameter(name, self._id_type()) for name in operation.path_ids]
@@ -101,6 +101,8 @@ class Method:
         limit = Parameter("limit", "int | None", "None", "limit")
         if self.operation.log:
             return [limit, Parameter("after", "int | None", "None", "after")]
+        if self.operation.by_path:
+            return [limit, Parameter("after", "str | None", "None", "after")]
         if not self.operation.paged:
             return []
         return [limit, Parameter("after", f"{self._id_type()} | None", "None", "after"), self._order()]
@@ -123,12 +125,17 @@ class Method:
             return [], []
         progress = Parameter("progress", f"{self.types.use(_TRANSFERS, 'Progress')} | None", "None")
         if self.is_upload:
-            return [Parameter("archive", self.types.use(_TRANSFERS, "Source"))], [progress]
+            name = "archive" if self.operation.payload is Payload.GZIP else "content"
+            return [Parameter(name, self.types.use(_TRANSFERS, "Source"))], [*self._upload_type(), progress]
         return [Parameter("to", self.types.use(_TRANSFERS, "Sink"))], [*self._media_type(), progress]
+
+    def _upload_type(self) -> list[Parameter]:
+        is_file = self.operation.payload is Payload.FILE
+        return [Parameter("media_type", "str", repr("application/octet-stream"))] if is_file else []
 
     def _media_type(self) -> list[Parameter]:
         formats = [repr(each) for each in self.operation.formats]
-        if not formats:
+        if len(formats) < 2:
             return []
         self.types.use("typing", "Literal")
         return [Parameter("media_type", f"Literal[{', '.join(formats)}]", formats[0])]
@@ -154,7 +161,9 @@ class Method:
             return f"{wait}self._download({', '.join(arguments)})"
         type_text = "type(None)" if self.returns == "None" else self.returns
         if self.is_upload:
-            arguments = [self.constant, type_text, path, query, "archive", "progress", *options]
+            is_file = self.operation.payload is Payload.FILE
+            content = ["content", "media_type"] if is_file else ["archive", repr("application/gzip")]
+            arguments = [self.constant, type_text, path, query, *content, "progress", *options]
             return f"{wait}self._upload({', '.join(arguments)})"
         body = []
         if not isinstance(self.operation.payload, Payload):
@@ -168,10 +177,11 @@ class Method:
         item = self.types.of(get_args(items)[0])
         iterator = self.types.use("collections.abc", "AsyncIterator" if self.is_async else "Iterator")
         walk = self.types.use("quarterdeck.client.pages", "walk_async" if self.is_async else "walk")
-        keywords = [*self.queries, self._order(), Parameter("page_size", "int | None", "None"), *self._options()]
+        order = [self._order()] if self.operation.paged else []
+        keywords = [*self.queries, *order, Parameter("page_size", "int | None", "None"), *self._options()]
         passed = [each.name for each in self.ids]
         passed += [f"{each.name}={each.name}" for each in (*self.queries, *self._options())]
-        passed += ["limit=page_size", "after=after", "order=order"]
+        passed += ["limit=page_size", "after=after", *(f"{each.name}={each.name}" for each in order)]
         body = f"{walk}(lambda after: self.{self.operation.name}({', '.join(passed)}))"
         start = f"def iter_{self.operation.name.removeprefix('list_')}"
         docstring = _docstring(f"Iterate over all items of `{self.operation.name}`. Pages are fetched as needed.", "")
@@ -229,7 +239,7 @@ def methods_text(*, is_async: bool) -> str:
     for operation in OPERATIONS:
         method = Method(operation, types, is_async=is_async)
         methods.append(method.text())
-        if operation.paged:
+        if operation.paged or operation.by_path:
             methods.append(method.iterator())
     head = [f'"""One method per operation of the API. {_NOTE}"""', "", *types.import_lines(), "", ""]
     return "\n".join([*head, f"class {prefix}Methods({base}):", "\n".join(methods)])

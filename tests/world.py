@@ -221,6 +221,18 @@ class World:
         webhook_id: str = answer.json()["id"]
         return webhook_id
 
+    async def upload(
+        self, name: str, content: bytes, *, key: str | None = None, headers: dict[str, str] | None = None
+    ) -> httpx.Response:
+        given = self.headers(key) | {"Content-Type": "application/octet-stream"} | (headers or {})
+        return await self.http.post("/v1/files", params={"name": name}, content=content, headers=given)
+
+    async def new_file(self, name: str = "notes.txt", content: bytes = b"notes") -> str:
+        answer = await self.upload(name, content)
+        assert answer.status_code == 201, answer.text
+        file_id: str = answer.json()["id"]
+        return file_id
+
     async def get(self, path: str, *, key: str | None = None, headers: dict[str, str] | None = None) -> httpx.Response:
         return await self.http.get(path, headers=self.headers(key) | (headers or {}))
 

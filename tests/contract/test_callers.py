@@ -15,6 +15,7 @@ from quarterdeck.core.actors import CredentialKind, Permission
 from quarterdeck.core.secrets import mint
 from quarterdeck.http.operation import Operation, Payload
 from quarterdeck.webhooks.model import CreatedWebhookBody, WebhookBody
+from tests.session_files import add_archive_as_file
 from tests.waiting_runs import approval, new_actions
 from tests.workers import log_of
 from tests.world import Server, World, bundle, error_of
@@ -50,6 +51,7 @@ class Objects(Struct, frozen=True):
         session_id, skill_id = await world.new_session(), await world.new_skill()
         token = (await world.post(f"/v1/sessions/{session_id}/tokens", {})).json()
         assert (await world.push(skill_id, bundle())).status_code == 201
+        await add_archive_as_file(world, session_id, "a.txt")
         webhook_id, doomed_id = await world.new_webhook(), await world.new_webhook()
         run_id = (await world.submit(session_id)).json()["run_id"]
         # A worker may have added others.
@@ -66,10 +68,12 @@ class Objects(Struct, frozen=True):
                 "version": "1",
                 "api_key_id": created["id"],
                 "webhook_id": webhook_id,
+                "file_id": await world.new_file(),
                 "delivery_id": (await world.post(f"/v1/webhooks/{webhook_id}/test", None)).json()["id"],
             },
             {
                 "webhook_id": doomed_id,
+                "file_id": await world.new_file(),
                 "session_id": await world.new_session(),
                 "skill_id": await world.new_skill(),
             },
@@ -84,7 +88,16 @@ def absent_ids(objects: Objects) -> dict[str, str]:
 # What an operation cannot be called without, beside path and body.
 QUERIES: dict[str, dict[str, str]] = {
     "download_skill_file": {"path": "SKILL.md"},
+    "upload_file": {"name": "notes.txt"},
     "diff_skill_versions": {"base": "1", "head": "1"},
+    "download_session_file": {"path": "a.txt"},
+}
+
+
+# Of bodies that are not JSON.
+TYPES: dict[Any, dict[str, str]] = {
+    Payload.GZIP: {"Content-Type": "application/gzip"},
+    Payload.FILE: {"Content-Type": "text/plain"},
 }
 
 
@@ -111,8 +124,11 @@ async def request(
         headers["Service-Workspace"] = workspace
     content: dict[str, Any] = {}
     if operation.payload is Payload.GZIP:
-        headers["Content-Type"] = "application/gzip"
+        headers |= TYPES[operation.payload]
         content = {"content": bundle()}
+    elif operation.payload is Payload.FILE:
+        headers |= TYPES[operation.payload]
+        content = {"content": b"notes"}
     elif operation.payload is not Payload.NONE:
         content = {"json": BODIES[operation.name]}
     path, query = operation.path.format(**ids), QUERIES.get(operation.name, {})
@@ -241,7 +257,7 @@ async def test_foreign_workspace_is_404_with_the_same_bytes_as_unknown(
             operation.method,
             operation.path,
             params=QUERIES.get(operation.name, {}),
-            headers=world.headers() | {"Service-Workspace": str(stage.workspace_id)},
+            headers=world.headers() | {"Service-Workspace": str(stage.workspace_id)} | TYPES.get(operation.payload, {}),
             **({} if body is None else {"json": body}),
         )
         assert error_of(answer) == NOT_FOUND

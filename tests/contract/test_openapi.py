@@ -282,8 +282,9 @@ def test_bodies_have_fitting_examples(operation: Operation) -> None:
         return
     body = described(operation)["requestBody"]
     assert body["required"]
-    if operation.payload is Payload.GZIP:
-        assert body["content"] == {"application/gzip": {"schema": {"type": "string", "format": "binary"}}}
+    binary_type = {Payload.GZIP: "application/gzip", Payload.FILE: "application/octet-stream"}.get(operation.payload)
+    if binary_type is not None:
+        assert body["content"] == {binary_type: {"schema": {"type": "string", "format": "binary"}}}
         return
     media = body["content"]["application/json"]
     check_example(media["schema"], media["example"])

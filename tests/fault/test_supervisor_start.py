@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from quarterdeck.core.settings import read_settings, with_server
+from quarterdeck.cli.server_settings import with_server
+from quarterdeck.core.settings import read_settings
 from quarterdeck.server.address import AddressError, free_address
 from quarterdeck.server.data_directory import Cluster, find_postmaster
 from quarterdeck.server.embedded_postgres import running

@@ -7,6 +7,7 @@ from quarterdeck.activity import rules as activity_rules
 from quarterdeck.activity import store as activity
 from quarterdeck.activity.model import Window
 from quarterdeck.agents.model import NO_OPTIONS
+from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.api_keys import store as api_keys
 from quarterdeck.audit import store as audit
 from quarterdeck.audit.model import AuditFilter, ObjectType
@@ -23,6 +24,7 @@ from quarterdeck.conversations.sessions.model import Limit, Limits, SessionBody
 from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.settings import SubmitSettings
+from quarterdeck.files import store as files
 from quarterdeck.skills import store as skills
 from quarterdeck.usage import store as usage
 from quarterdeck.usage.model import UsageGroup
@@ -53,6 +55,7 @@ def session_of(workspace: Workspace, session: Workspace) -> SessionBody:
         tool_policy={},
         client_tools=[],
         limits=Limits(),
+        workspace=WorkspaceKind.SANDBOX,
         forked_from=None,
         skills=[],
         created_at=datetime.now(UTC),
@@ -144,6 +147,8 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(skills.version(c, a.workspace, b.skill, 1), None)
     yield lambda c, a, b: returns(skills.used_versions(c, a.workspace, [(b.skill, 1)]), [])
     yield lambda c, a, b: returns(skills.usable(c, a.workspace, b.skill), None)
+    yield lambda c, a, b: returns(files.get(c, a.workspace, b.file), None)
+    yield lambda c, a, b: returns(files.delete(c, a.workspace, b.file), False)
     yield lambda c, a, b: returns(skills.add_version(c, new_id(), a.workspace, b.skill, BUNDLE, a.user), None)
     yield lambda c, a, b: returns(skills.lock(c, a.workspace, b.skill), None)
     yield lambda c, a, b: returns(skills.lock_to_delete(c, a.workspace, b.skill), None)

@@ -4,6 +4,8 @@ not change or return rows of the other workspace."""
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from quarterdeck.api_keys import store as api_keys
 from quarterdeck.api_keys.model import NewApiKey
 from quarterdeck.audit import store as audit
@@ -33,9 +35,12 @@ from quarterdeck.conversations.sessions import forks_store as forks
 from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.conversations.sessions.model import CreateSessionBody, SessionSkill
+from quarterdeck.conversations.workspace_files import store as session_files
 from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import HIGHEST_ID, new_id
 from quarterdeck.db.migrate import is_current
+from quarterdeck.files import store as files
+from quarterdeck.files.model import Upload
 from quarterdeck.skills import blocks_store as blocks
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import delivery_store as deliveries
@@ -50,6 +55,7 @@ from quarterdeck.webhooks.model import (
 )
 from quarterdeck.worker import queue_store
 from quarterdeck.workspaces import store as workspaces
+from tests.session_files import stored_file
 from tests.store.two_workspaces import ALPHA, BUNDLE, RecordingConnection, StoreCall, Workspace, returns
 from tests.workers import SETUP
 
@@ -61,6 +67,7 @@ def with_own_ids() -> Iterator[StoreCall]:
     yield from _own_runs()
     yield from _own_actions()
     yield from _own_forks()
+    yield from _own_files()
     yield from _own_deliveries()
 
 
@@ -107,6 +114,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: sessions.run_setup(c, a.session, "demo", [])
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: search_store.purge(c, a.session, 9)
+    yield lambda c, a, b: files.add(c, new_id(), a.workspace, Upload("x", "text/plain", 1, a.bundle.hex()), a.user)
     yield lambda c, a, b: skills.add(c, new_id(), a.workspace, "x", a.user)
     yield lambda c, a, b: skills.of_session(c, a.session)
     yield lambda c, a, b: skills.add_version(c, new_id(), a.workspace, a.skill, BUNDLE, a.user)
@@ -185,6 +193,25 @@ def _own_forks() -> Iterator[StoreCall]:
     yield _copy_event
 
 
+def _own_files() -> Iterator[StoreCall]:
+    file = stored_file("x")
+    mine = msgspec.structs.replace(file, sha256=ALPHA.bundle.hex())
+    yield lambda c, a, b: session_files.delete(c, a.session, [b.name, a.name])
+    yield lambda c, a, b: session_files.write(c, a.session, [mine])
+    yield lambda c, a, b: session_files.delete_filled_folders(c, a.session, [a.name, b.name])
+    yield lambda c, a, b: returns(session_files.has_file_as_folder(c, a.session, [a.name, b.name]), False)
+    yield lambda c, a, b: session_files.next_revision(c, a.session)
+    yield lambda c, a, b: session_files.revision(c, a.session)
+    yield lambda c, a, b: session_files.manifest(c, a.session)
+    yield lambda c, a, b: session_files.page(c, a.session, "", "", 9)
+    yield lambda c, a, b: session_files.get(c, a.session, a.name)
+    yield lambda c, a, b: session_files.links(c, a.session)
+    yield lambda c, a, b: session_files.title(c, a.session)
+    yield lambda c, a, b: returns(session_files.totals(c, a.session), (1, 1))
+    yield lambda c, a, b: session_files.copy(c, a.session, a.waiting_session)
+    yield lambda c, a, b: session_files.purge(c, a.session, 9)
+
+
 def _own_deliveries() -> Iterator[StoreCall]:
     a = ALPHA
     claimed = Claimed(a.delivery, a.webhook, "run.succeeded", b"x", 0, 1)
@@ -228,6 +255,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: turns.ask_to_leave(c)
     yield lambda c, a, b: returns(turns.leaving(c), [])
     yield lambda c, a, b: blobs.touch(c, [a.bundle], [new_id()], [1])
+    yield lambda c, a, b: returns(blobs.find(c, [a.bundle, b"x"]), [Blob(a.bundle.hex(), a.version)])
     yield lambda c, a, b: returns(blobs.old(c, 24, 9), [])
     yield lambda c, a, b: returns(blobs.lock_unused(c, b.bundle, 24), False)
     yield lambda c, a, b: returns(blobs.lock_unused(c, a.bundle, 0), False)
@@ -282,9 +310,9 @@ async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None
 
 
 async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    [generation] = (await blobs.touch(c, [b"x" * 32], [new_id()], [1])).values()
+    [touched] = await blobs.touch(c, [b"x" * 32], [new_id()], [1])
     await blobs.condemn(c, b"x" * 32)
-    assert (b"x" * 32, generation) in await blobs.condemned(c, 9)
+    assert (b"x" * 32, touched.blob.generation) in await blobs.condemned(c, 9)
 
 
 async def _store_blocks(c: RecordingConnection, a: Workspace, b: Workspace) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-import hashlib
 import io
 import random
 import tarfile
@@ -17,9 +16,10 @@ import psycopg
 import pytest
 from obstore.store import MemoryStore
 
-from quarterdeck.blobs import store
+from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.model import Blob
+from quarterdeck.blobs.service import NewBlob
 from quarterdeck.blobs.sweep import sweep_blobs
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.ids import new_id
@@ -100,12 +100,13 @@ async def stored(database: Database, bundles: BlobStore, contents: dict[str, byt
     archive = packed(contents)
     bundle = read_bundle(io.BytesIO(archive), BundleSettings())
 
-    async def touch(connection: Connection) -> dict[bytes, UUID]:
-        return await store.touch(connection, [hashlib.sha256(archive).digest()], [new_id()], [len(archive)])
+    sha256 = bundle.manifest.archive_sha256
+    await blobs.put(database, bundles, {sha256: NewBlob(io.BytesIO(archive), len(archive))})
 
-    [generation] = (await database.statement(touch, repeatable=True)).values()
-    name = Blob(bundle.manifest.archive_sha256, generation)
-    await bundles.put(name.sha256, name.generation, io.BytesIO(archive))
+    async def find(connection: Connection) -> dict[str, Blob]:
+        return await blobs.find(connection, [sha256])
+
+    name = (await database.read(find))[sha256]
     return StoredBundle(uuid4(), name, bundle.manifest.files)
 
 

@@ -41,6 +41,7 @@ class Workspace(Struct, frozen=True):
     audit_event: UUID
     input: UUID
     action: UUID
+    file: UUID
 
     @property
     def key_hash(self) -> bytes:
@@ -123,6 +124,11 @@ INSERT INTO skill_versions (id, skill_id, version, bundle_sha256, bundle_bytes, 
 VALUES (%(version)s, %(skill)s, 1, %(bundle)s, 1, json_build_object('name', %(name)s::text),
         '{"archive_sha256": "", "files": [], "unpacked_bytes": 0}', %(user)s);
 INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%(session)s, 0, %(skill)s, 1);
+INSERT INTO files (id, workspace_id, name, media_type, sha256, bytes, created_by)
+VALUES (%(file)s, %(workspace)s, %(name)s, 'text/plain', %(bundle)s, 1, %(user)s);
+INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, modified_at)
+VALUES (%(session)s, %(name)s, 'file', %(bundle)s, 1, 420, now());
+INSERT INTO session_attachments (session_id, sha256) VALUES (%(session)s, %(bundle)s);
 INSERT INTO webhooks (id, workspace_id, url, host, events, description, secret, created_by)
 VALUES (%(webhook)s, %(workspace)s, %(url)s, %(name)s, '{run.succeeded}', %(name)s, %(key_hash)s, %(user)s);
 INSERT INTO webhook_deliveries (id, webhook_id, event, run_id, payload, next_attempt_at)

@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from quarterdeck.cli.server_settings import with_server
 from quarterdeck.core.settings import (
     Settings,
     SettingsError,
     read_settings,
     variable,
     variables,
-    with_server,
 )
 
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"

@@ -13,27 +13,19 @@ from quarterdeck.agents.model import Attachment, Content, Turn, UserTurn
 from quarterdeck.core.settings import ModelSettings
 from quarterdeck.core.text_types import storable
 
+# As in files/rules.py: a file has one of these types only if it is UTF-8.
 TEXTS = (
     "text/*",
-    "application/json",
-    "application/xml",
-    "application/yaml",
-    "application/x-yaml",
-    "application/toml",
-    "application/javascript",
-    "application/sql",
-    "application/x-sh",
-    "application/x-ndjson",
-    "application/*+json",
-    "application/*+xml",
-    "image/svg+xml",
+    *(f"*{sign}{name}" for name in ("json", "xml", "yaml") for sign in "/+"),
+    *(f"application/{name}" for name in ("javascript", "json5", "jsonl", "sql", "toml", "typescript")),
+    *(f"application/x-{name}" for name in ("*sh", "javascript", "ndjson", "tex", "yaml")),
 )
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PDF = "application/pdf"
 # By the first part of a model's name. A self-hosted model behind `openai` may take less: then it refuses the request.
-MEDIA_TYPES: Mapping[str, Sequence[str]] = {
-    provider: (*TEXTS, *IMAGES, PDF) for provider in ("demo", "openai", "openai-chat", "anthropic")
-}
+MEDIA_TYPES: Mapping[str, Sequence[str]] = dict.fromkeys(
+    ("demo", "openai", "openai-chat", "anthropic"), (*TEXTS, *IMAGES, PDF)
+)
 
 # Providers count an image by its size in pixels, up to about this much.
 _IMAGE_TOKENS = 1600

@@ -3,7 +3,7 @@ Status, code and headers come from the error itself, so they match what the serv
 """
 
 from quarterdeck.core import errors
-from quarterdeck.core.settings import BundleSettings, HttpSettings
+from quarterdeck.core.settings import BundleSettings, FileSettings, HttpSettings
 from quarterdeck.http.operation import Operation, Payload, Refusal
 
 _UNAUTHORIZED = Refusal(
@@ -123,6 +123,8 @@ def _bad_parameter(operation: Operation) -> Refusal:
     parameters += [query.name for query in operation.queries]
     if operation.paged:
         parameters += ["limit", "after", "order"]
+    if operation.by_path:
+        parameters += ["limit", "after"]
     if operation.log:
         parameters += ["limit", "after", "Last-Event-ID"]
     if operation.idempotent:
@@ -141,6 +143,13 @@ def _bad_parameter(operation: Operation) -> Refusal:
 
 
 def _bad_body(operation: Operation) -> Refusal:
+    if operation.payload is Payload.FILE:
+        return Refusal(
+            "bad_content_type",
+            errors.invalid("The body must be the file itself, not a form."),
+            "Content-Type is missing or is multipart/form-data, or there is a Content-Encoding.",
+            "Send the bytes of the file as the body, with its media type.",
+        )
     if operation.payload is Payload.GZIP:
         return Refusal(
             "bad_bundle",
@@ -157,8 +166,13 @@ def _bad_body(operation: Operation) -> Refusal:
 
 
 def _too_large(operation: Operation) -> Refusal:
-    is_archive = operation.payload is Payload.GZIP
-    limit = BundleSettings().request_bytes if is_archive else HttpSettings().json_body_bytes
+    match operation.payload:
+        case Payload.GZIP:
+            limit = BundleSettings().request_bytes
+        case Payload.FILE:
+            limit = FileSettings().request_bytes
+        case _:
+            limit = HttpSettings().json_body_bytes
     return Refusal(
         "too_large",
         errors.too_large(limit),

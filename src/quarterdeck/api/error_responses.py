@@ -98,7 +98,7 @@ def _variant(operation: Operation, status: int) -> str:
         case 409:
             return "" if operation.idempotent else "WithoutKey"
         case 413:
-            return "Archive" if operation.payload is Payload.GZIP else "Json"
+            return {Payload.GZIP: "Archive", Payload.FILE: "File"}.get(operation.payload, "Json")
         case 503:
             return "" if operation.method == "GET" else "OrUnknownOutcome"
     return ""

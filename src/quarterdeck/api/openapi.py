@@ -24,13 +24,14 @@ from quarterdeck.api.openapi_parts import (
     reference,
 )
 from quarterdeck.http.operation import Operation, Payload, Query
-from quarterdeck.http.request import GZIP
+from quarterdeck.http.request import BYTES, GZIP
 from quarterdeck.http.responses import JSON, ErrorBody, json_response
 from quarterdeck.http.schemas import BINARY, NUMBER, UUID
 
 Json = dict[str, Any]
 
 _SCHEMAS = "#/components/schemas/{name}"
+_BINARY_BODIES: dict[Any, str] = {Payload.GZIP: GZIP, Payload.FILE: BYTES}
 # By the first segment of the path after /v1.
 _TAGS = {
     "sessions": ("Sessions", "Conversations with an agent."),
@@ -45,6 +46,7 @@ _TAGS = {
     "usage": ("Usage", "Tokens and cost of a workspace."),
     "audit-events": ("Audit log", "Who changed what, when and from where."),
     "skills": ("Skills", "Bundles of files for agents, in immutable numbered versions."),
+    "files": ("Files", "Uploaded files, which inputs can have as attachments."),
     "webhooks": ("Webhooks", "Notifications to other systems about ended runs and about actions."),
 }
 
@@ -95,8 +97,8 @@ def _operation(operation: Operation, ref_of: dict[Any, Json], errors: ErrorRespo
     if operation.session_token:
         described["security"].append({"session_token": []})
     described["parameters"] = _parameters(operation)
-    if operation.payload is Payload.GZIP:
-        content: Json = {GZIP: {"schema": BINARY}}
+    if operation.payload in _BINARY_BODIES:
+        content: Json = {_BINARY_BODIES[operation.payload]: {"schema": BINARY}}
         described["requestBody"] = {"required": True, "content": content}
     elif operation.payload is not Payload.NONE:
         content = {JSON: _media(ref_of[operation.payload], operation.payload)}
@@ -132,6 +134,7 @@ def _parameters(operation: Operation) -> list[Json]:
     shared += ["IfNoneMatch"] if _can_be_cached(operation) else []
     shared += ["Range", "IfRange"] if operation.download else []
     shared += ["Limit", "After", "Order"] if operation.paged else []
+    shared += ["Limit", "AfterPath"] if operation.by_path else []
     shared += ["Limit", "AfterEvent", "LastEventId"] if operation.log else []
     return [
         *(reference("parameters", name) for name in path),

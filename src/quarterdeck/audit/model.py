@@ -13,6 +13,7 @@ from quarterdeck.core.text_types import Moment
 class ObjectType(StrEnum):
     ACTION = "action"
     API_KEY = "api_key"
+    FILE = "file"
     MEMBER = "member"
     RUN = "run"
     SESSION = "session"

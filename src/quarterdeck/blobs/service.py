@@ -1,20 +1,23 @@
-"""Stores contents as blobs, and finds them."""
+"""Stores contents as blobs, and reads them."""
 
 import asyncio
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Hashable, Iterable, Mapping
 from typing import IO
-from uuid import UUID
 
 from msgspec import Struct
 
 from quarterdeck.blobs import store
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import Blob
+from quarterdeck.blobs.store import Touched
+from quarterdeck.core import errors
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection, Database
 
 # Contents that are written at the same time, for one caller.
 _PUTS_AT_ONCE = 8
+# How much of a download is in memory at a time.
+_PIECE_BYTES = 256 * 1024
 
 
 class NewBlob(Struct, frozen=True):
@@ -25,30 +28,42 @@ class NewBlob(Struct, frozen=True):
 async def put(database: Database, blobs: BlobStore, contents: Mapping[str, NewBlob], owner: Hashable = None) -> None:
     """Stores contents by their SHA-256. The caller refers to them in a transaction after this.
 
-    The rows are touched first, so that the sweep leaves them alone. A content is written even if there is a row: a
-    crash may have come between the row and the content."""
+    The rows are touched first, so that the sweep leaves them alone. A content that a committed row refers to is stored
+    already. Any other is written, even if it has a row: a crash may have come between the row and the content."""
     if not contents:
         return
 
-    async def touch(connection: Connection) -> dict[bytes, UUID]:
+    async def touch(connection: Connection) -> list[Touched]:
         sha256s = [bytes.fromhex(sha256) for sha256 in contents]
         return await store.touch(
             connection, sha256s, [new_id() for _ in contents], [one.bytes for one in contents.values()]
         )
 
-    generations = await database.statement(touch, repeatable=True, owner=owner)
+    touched = await database.statement(touch, repeatable=True, owner=owner)
     places = asyncio.Semaphore(_PUTS_AT_ONCE)
 
-    async def write(sha256: str, content: IO[bytes]) -> None:
+    async def write(blob: Blob) -> None:
         async with places:
-            await blobs.put(sha256, generations[bytes.fromhex(sha256)], content)
+            await blobs.put(blob.sha256, blob.generation, contents[blob.sha256].content)
 
-    async with asyncio.TaskGroup() as group:
-        for sha256, one in contents.items():
-            group.create_task(write(sha256, one.content))
+    # Not a TaskGroup, which would hide the error in a group. All have ended before the caller closes the contents.
+    writes = [write(one.blob) for one in touched if not one.is_used]
+    for result in await asyncio.gather(*writes, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
 
 
-async def find(connection: Connection, sha256s: Iterable[str]) -> list[Blob]:
-    """Those of the contents that are stored."""
-    found = await store.generations(connection, [bytes.fromhex(sha256) for sha256 in sha256s])
-    return [Blob(sha256.hex(), generation) for sha256, generation in found.items()]
+async def find(connection: Connection, sha256s: Iterable[str]) -> dict[str, Blob]:
+    """The blobs that have a row, by SHA-256 in hex."""
+    found = await store.find(connection, [bytes.fromhex(sha256) for sha256 in sha256s])
+    return {blob.sha256: blob for blob in found}
+
+
+async def pieces(blobs: BlobStore, blob: Blob, start: int, end: int) -> AsyncGenerator[bytes, None]:
+    """The bytes `start` to `end` of a blob that a row refers to. A reader holds one piece, however slow it is."""
+    for at in range(start, end, _PIECE_BYTES):
+        try:
+            piece = await blobs.read(blob.sha256, blob.generation, at, min(at + _PIECE_BYTES, end))
+        except FileNotFoundError as fault:
+            raise errors.internal() from fault
+        yield piece

@@ -4,8 +4,10 @@ import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 
+import msgspec
+
 from quarterdeck.cli.output import note
-from quarterdeck.core.settings import PREFIX, Settings, read_settings, variables, with_server
+from quarterdeck.core.settings import PREFIX, ServerSettings, Settings, SettingsError, read_settings, variables
 
 # Used between our own processes, and by the tests.
 _OTHER_VARIABLES = (f"{PREFIX}_LIFELINE_", f"{PREFIX}_TEST_")
@@ -36,3 +38,13 @@ def _unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
         if rest not in known and not name.startswith(_OTHER_VARIABLES)
     }
     return {name: PREFIX + matches[0] if matches else None for name, matches in nearest.items()}
+
+
+def with_server(settings: Settings, **given: object) -> Settings:
+    """The settings with options of the command line in place of values from the environment."""
+    values = {name: value for name, value in given.items() if value is not None}
+    try:
+        server = msgspec.convert(msgspec.to_builtins(settings.server) | values, ServerSettings)
+    except msgspec.ValidationError as fault:
+        raise SettingsError(str(fault)) from None
+    return msgspec.structs.replace(settings, server=server)

@@ -12,7 +12,7 @@ from quarterdeck.client.calls import Call, Response, Retry
 from quarterdeck.client.errors import ConnectionFailed
 from quarterdeck.client.event_follower import EVENT_STREAM, EventFollower
 from quarterdeck.client.models import Delta, Event
-from quarterdeck.client.requests import GZIP, Id, IfMatch, Operation, Request
+from quarterdeck.client.requests import Id, IfMatch, Operation, Request
 from quarterdeck.client.retry import Policy
 from quarterdeck.client.tool_calls import ToolCalls
 from quarterdeck.client.transfers import Download, Progress, Sink, Source, Upload
@@ -95,14 +95,15 @@ class AsyncConnection:
         result_type: type[T],
         path: Mapping[str, Id | int],
         query: Mapping[str, object],
-        archive: Source,
+        content: Source,
+        media_type: str,
         progress: Progress | None,
         *,
         if_match: IfMatch | None = None,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> T:
-        with closing(Upload(archive, progress)) as upload:
+        with closing(Upload(content, progress)) as upload:
             request = requests.build(
                 operation,
                 path,
@@ -111,7 +112,7 @@ class AsyncConnection:
                 if_match=if_match,
                 idempotency_key=idempotency_key,
                 workspace_id=workspace_id,
-                headers={"Content-Type": GZIP, "Content-Length": str(upload.total)},
+                headers={"Content-Type": requests.media_type(media_type), "Content-Length": str(upload.total)},
             )
             return await self._run(Call(request, result_type, self._policy), upload=upload)
 

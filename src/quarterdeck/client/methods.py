@@ -24,6 +24,7 @@ from quarterdeck.client.models import (
     Decision,
     Delivery,
     EventPage,
+    FileBody,
     ListedSession,
     MemberBody,
     MemberPage,
@@ -33,6 +34,8 @@ from quarterdeck.client.models import (
     RunBody,
     RunPage,
     SessionBody,
+    SessionFileBody,
+    SessionFilePage,
     SessionPage,
     SessionSkill,
     SessionTokenBody,
@@ -68,11 +71,15 @@ from quarterdeck.client.operations import (
     CREATE_SESSION_TOKEN,
     CREATE_SKILL,
     CREATE_WEBHOOK,
+    DELETE_FILE,
     DELETE_SESSION,
     DELETE_SKILL,
     DELETE_WEBHOOK,
     DIFF_SKILL_VERSIONS,
     DISCARD_INPUT,
+    DOWNLOAD_FILE,
+    DOWNLOAD_SESSION_ARCHIVE,
+    DOWNLOAD_SESSION_FILE,
     DOWNLOAD_SKILL_BUNDLE,
     DOWNLOAD_SKILL_FILE,
     EXPORT_SESSION,
@@ -80,6 +87,7 @@ from quarterdeck.client.operations import (
     GET_ACTION,
     GET_ACTIVITY,
     GET_API_KEY,
+    GET_FILE,
     GET_RUN,
     GET_SESSION,
     GET_SKILL,
@@ -93,6 +101,7 @@ from quarterdeck.client.operations import (
     LIST_MEMBERS,
     LIST_MODELS,
     LIST_SESSION_EVENTS,
+    LIST_SESSION_FILES,
     LIST_SESSION_RUNS,
     LIST_SESSION_TOKENS,
     LIST_SESSIONS,
@@ -110,6 +119,7 @@ from quarterdeck.client.operations import (
     ROTATE_WEBHOOK_SECRET,
     SUBMIT_INPUT,
     TEST_WEBHOOK,
+    UPLOAD_FILE,
     WHOAMI,
 )
 from quarterdeck.client.pages import walk
@@ -124,6 +134,7 @@ class Methods(Connection):
         *,
         text: str,
         delivery: Delivery | UnsetType = UNSET,
+        attachments: list[Id] | UnsetType = UNSET,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> SubmitKindBody:
@@ -137,7 +148,7 @@ class Methods(Connection):
             SubmitKindBody,
             {"session_id": session_id},
             {},
-            {"type": "input", "text": text, "delivery": delivery},
+            {"type": "input", "text": text, "delivery": delivery, "attachments": attachments},
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )
@@ -348,6 +359,62 @@ class Methods(Connection):
             progress,
             workspace_id=workspace_id,
             media_type=media_type,
+        )
+
+    def list_session_files(
+        self,
+        session_id: Id,
+        *,
+        prefix: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> SessionFilePage:
+        """List the files of a session.
+
+        The files in its workspace, by path. They are those that the last finished tool call and the last input have
+        left: what a running call does is seen when the call has ended.
+        """
+        return self._call(
+            LIST_SESSION_FILES,
+            SessionFilePage,
+            {"session_id": session_id},
+            {"prefix": prefix, "limit": limit, "after": after},
+            workspace_id=workspace_id,
+        )
+
+    def iter_session_files(
+        self, session_id: Id, *, prefix: str | None = None, page_size: int | None = None, workspace_id: Id | None = None
+    ) -> Iterator[SessionFileBody]:
+        """Iterate over all items of `list_session_files`. Pages are fetched as needed."""
+        return walk(
+            lambda after: self.list_session_files(
+                session_id, prefix=prefix, workspace_id=workspace_id, limit=page_size, after=after
+            )
+        )
+
+    def download_session_file(
+        self, session_id: Id, to: Sink, *, path: str, progress: Progress | None = None, workspace_id: Id | None = None
+    ) -> int:
+        """Download a file of a session.
+
+        A link is followed to its file. The media type is that of the name: the content may be anything, so browsers are
+        told to save it.
+        """
+        return self._download(
+            DOWNLOAD_SESSION_FILE, {"session_id": session_id}, {"path": path}, to, progress, workspace_id=workspace_id
+        )
+
+    def download_session_archive(
+        self, session_id: Id, to: Sink, *, progress: Progress | None = None, workspace_id: Id | None = None
+    ) -> int:
+        """Download all files of a session.
+
+        A tar archive, compressed with gzip, of the files as they are now. It is made while it is sent. Links are stored
+        as links, and permission bits are kept.
+        """
+        return self._download(
+            DOWNLOAD_SESSION_ARCHIVE, {"session_id": session_id}, {}, to, progress, workspace_id=workspace_id
         )
 
     def list_session_tokens(
@@ -823,6 +890,7 @@ class Methods(Connection):
             {"skill_id": skill_id},
             {},
             archive,
+            "application/gzip",
             progress,
             if_match=if_match,
             idempotency_key=idempotency_key,
@@ -932,6 +1000,57 @@ class Methods(Connection):
             workspace_id=workspace_id,
         )
 
+    def upload_file(
+        self,
+        content: Source,
+        *,
+        name: str,
+        media_type: str = "application/octet-stream",
+        progress: Progress | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> FileBody:
+        """Upload a file.
+
+        The body is the file itself, with its media type as Content-Type. The stored media type is found from the
+        content; Content-Type and the ending of the name only tell kinds of text apart. Inputs can have the file as an
+        attachment.
+        """
+        return self._upload(
+            UPLOAD_FILE,
+            FileBody,
+            {},
+            {"name": name},
+            content,
+            media_type,
+            progress,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def get_file(self, file_id: Id, *, workspace_id: Id | None = None) -> FileBody:
+        """Get a file.
+
+        Without its content.
+        """
+        return self._call(GET_FILE, FileBody, {"file_id": file_id}, {}, workspace_id=workspace_id)
+
+    def delete_file(self, file_id: Id, *, workspace_id: Id | None = None) -> None:
+        """Delete a file.
+
+        Permanently. Sessions to which the file was attached keep its content. Repeating the request is 404.
+        """
+        return self._call(DELETE_FILE, type(None), {"file_id": file_id}, {}, workspace_id=workspace_id)
+
+    def download_file(
+        self, file_id: Id, to: Sink, *, progress: Progress | None = None, workspace_id: Id | None = None
+    ) -> int:
+        """Download a file.
+
+        Its Content-Type is the media type of the file. Resume an interrupted download with Range.
+        """
+        return self._download(DOWNLOAD_FILE, {"file_id": file_id}, {}, to, progress, workspace_id=workspace_id)
+
     def get_workspace(self, *, workspace_id: Id | None = None) -> WorkspaceBody:
         """Get the workspace.
 
@@ -1022,6 +1141,7 @@ class Methods(Connection):
         object_type: Literal[
             "action",
             "api_key",
+            "file",
             "member",
             "run",
             "session",
@@ -1071,6 +1191,7 @@ class Methods(Connection):
         object_type: Literal[
             "action",
             "api_key",
+            "file",
             "member",
             "run",
             "session",

@@ -210,6 +210,32 @@ class ChangeSettings(Struct, frozen=True):
     reasoning_effort: Literal["low", "medium", "high"] | UnsetType | None = UNSET
 
 
+class FileKind(StrEnum):
+    FILE = "file"
+    LINK = "link"
+    FOLDER = "folder"
+
+
+class SessionFileBody(Struct, frozen=True, kw_only=True):
+    path: str
+    """Relative to the workspace, with `/` between its parts."""
+    kind: FileKind
+    """Folders are listed only while they are empty."""
+    bytes: int
+    mode: int
+    """Permission bits, as a decimal number: 420 is 0644."""
+    sha256: str | None
+    """Of the content, in hex. null: it is not a file."""
+    target: str | None
+    """Of a link, relative to its folder. null: it is not a link."""
+    modified_at: datetime
+
+
+class SessionFilePage(Struct, frozen=True):
+    items: list[SessionFileBody]
+    next_cursor: str | None
+
+
 class SessionTokenBody(Struct, frozen=True, kw_only=True):
     id: UUID
     session_id: UUID
@@ -489,6 +515,19 @@ class SkillDiffBody(Struct, frozen=True):
     """Whether more files differ than are listed."""
 
 
+class FileBody(Struct, frozen=True):
+    id: UUID
+    workspace_id: UUID
+    name: str
+    media_type: str
+    """Found from the content. Never a guess that the content contradicts."""
+    bytes: int
+    sha256: str
+    """Of the content, in hex."""
+    created_at: datetime
+    created_by: ActorBody
+
+
 class WorkspaceLimits(Struct, frozen=True):
     """A run that reaches a limit waits for an action of the kind `budget`."""
 
@@ -604,6 +643,7 @@ class UsageBody(Struct, frozen=True, kw_only=True):
 class ObjectType(StrEnum):
     ACTION = "action"
     API_KEY = "api_key"
+    FILE = "file"
     MEMBER = "member"
     RUN = "run"
     SESSION = "session"

@@ -11,6 +11,9 @@ CHANGE_SESSION = Operation("change_session", "PATCH", "/v1/sessions/{session_id}
 DELETE_SESSION = Operation("delete_session", "DELETE", "/v1/sessions/{session_id}")
 FORK_SESSION = Operation("fork_session", "POST", "/v1/sessions/{session_id}/fork", idempotent=True)
 EXPORT_SESSION = Operation("export_session", "GET", "/v1/sessions/{session_id}/export")
+LIST_SESSION_FILES = Operation("list_session_files", "GET", "/v1/sessions/{session_id}/files")
+DOWNLOAD_SESSION_FILE = Operation("download_session_file", "GET", "/v1/sessions/{session_id}/files/content")
+DOWNLOAD_SESSION_ARCHIVE = Operation("download_session_archive", "GET", "/v1/sessions/{session_id}/files/archive")
 LIST_SESSION_TOKENS = Operation("list_session_tokens", "GET", "/v1/sessions/{session_id}/tokens")
 CREATE_SESSION_TOKEN = Operation(
     "create_session_token", "POST", "/v1/sessions/{session_id}/tokens", idempotent=True, shown_once="token"
@@ -46,6 +49,10 @@ GET_SKILL_VERSION = Operation("get_skill_version", "GET", "/v1/skills/{skill_id}
 DOWNLOAD_SKILL_BUNDLE = Operation("download_skill_bundle", "GET", "/v1/skills/{skill_id}/versions/{version}/bundle")
 DOWNLOAD_SKILL_FILE = Operation("download_skill_file", "GET", "/v1/skills/{skill_id}/versions/{version}/file")
 DIFF_SKILL_VERSIONS = Operation("diff_skill_versions", "GET", "/v1/skills/{skill_id}/diff")
+UPLOAD_FILE = Operation("upload_file", "POST", "/v1/files", idempotent=True)
+GET_FILE = Operation("get_file", "GET", "/v1/files/{file_id}")
+DELETE_FILE = Operation("delete_file", "DELETE", "/v1/files/{file_id}")
+DOWNLOAD_FILE = Operation("download_file", "GET", "/v1/files/{file_id}/content")
 GET_WORKSPACE = Operation("get_workspace", "GET", "/v1/workspace")
 CHANGE_WORKSPACE = Operation("change_workspace", "PATCH", "/v1/workspace", idempotent=True)
 LIST_MEMBERS = Operation("list_members", "GET", "/v1/members")

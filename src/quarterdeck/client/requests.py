@@ -18,8 +18,8 @@ Id = UUID | str
 IfMatch = int | str
 
 JSON = "application/json"
-GZIP = "application/gzip"
 _PRINTABLE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+", re.ASCII)
 _KEY = re.compile(r"[\x21-\x7e]+")
 _MAX_IDEMPOTENCY_KEY = 255
 
@@ -163,6 +163,12 @@ def _query_texts(query: Mapping[str, object]) -> Iterator[tuple[str, str]]:
             yield name, value.isoformat()
         else:
             yield name, str(value.value if isinstance(value, Enum) else value)
+
+
+def media_type(value: str) -> str:
+    if not _MEDIA_TYPE.fullmatch(value):
+        raise InvalidArgument("media_type must be a media type, such as text/csv.")
+    return value
 
 
 def _header_text(name: str, value: str) -> str:

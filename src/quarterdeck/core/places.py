@@ -3,7 +3,9 @@
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from quarterdeck.core import errors
 
 
 class Places:
@@ -77,3 +79,14 @@ class Places:
                 self._waiting[owner] = queue
             if not granted.done() and self.take_now(owner):
                 granted.set_result(None)
+
+
+@asynccontextmanager
+async def hold_place(places: Places, owner: Hashable, wait_seconds: float, what: str) -> AsyncIterator[None]:
+    """For requests: a caller that gets no place in time is told to try again."""
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(places.hold(owner, wait_seconds))
+        except TimeoutError:
+            raise errors.unavailable(f"Too many {what} in progress. Try again shortly.") from None
+        yield

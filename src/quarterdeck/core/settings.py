@@ -223,6 +223,8 @@ class ActionSettings(Struct, frozen=True):
 class FileSettings(Struct, frozen=True):
     # Of one uploaded file.
     request_bytes: Bytes = 256 * 1024 * 1024
+    # Concurrent uploads per process. Each holds up to `request_bytes` of disk.
+    uploads: Count = 16
     # Of one input.
     attachments: Count = 20
 
@@ -395,13 +397,3 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 def _parse(type_: Any, text: str) -> Any:
     return type_.parse(text)
-
-
-def with_server(settings: Settings, **given: object) -> Settings:
-    """The settings with options of the command line in place of values from the environment."""
-    values = {name: value for name, value in given.items() if value is not None}
-    try:
-        server = msgspec.convert(msgspec.to_builtins(settings.server) | values, ServerSettings)
-    except msgspec.ValidationError as fault:
-        raise SettingsError(str(fault)) from None
-    return msgspec.structs.replace(settings, server=server)

@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from urllib.parse import quote
 
 from msgspec import Struct
 from starlette.responses import Response
@@ -32,10 +33,21 @@ class Content(Struct, frozen=True):
     media_type: str
     sha256: str
     size: int
+    # For the caller's disk: see `safe_name`.
     file_name: str
     # Reads from one offset up to another. The first piece is read before the response starts, so that an error at that
     # point is still answered with the envelope.
     pieces: Callable[[int, int], AsyncGenerator[bytes, None]]
+    # The name with all its characters, for clients that can show it.
+    full_name: str | None = None
+
+    @property
+    def disposition(self) -> str:
+        """The content is untrusted: a browser must save it and not interpret it."""
+        plain = f'attachment; filename="{self.file_name}"'
+        if self.full_name is None or self.full_name == self.file_name:
+            return plain
+        return f"{plain}; filename*=UTF-8''{quote(self.full_name, safe='')}"
 
 
 class Downloads:
@@ -72,8 +84,7 @@ class Downloads:
         headers |= {
             "Content-Type": content.media_type,
             "Content-Length": str(end - start),
-            # The content is untrusted: a browser must save it and not interpret it.
-            "Content-Disposition": f'attachment; filename="{content.file_name}"',
+            "Content-Disposition": content.disposition,
             "X-Content-Type-Options": "nosniff",
             "Accept-Ranges": "bytes",
         }

@@ -19,7 +19,7 @@ from quarterdeck.core.call import Call, RateLimit
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.etags import matches_weakly, parse_tags
 from quarterdeck.core.ids import LOWEST_ID, parse_id
-from quarterdeck.core.pages import DEFAULT_LIMIT, MAX_LIMIT, LogPageRequest, PageRequest
+from quarterdeck.core.pages import DEFAULT_LIMIT, MAX_LIMIT, LogPageRequest, PageRequest, PathPageRequest
 from quarterdeck.core.settings import HttpSettings
 from quarterdeck.core.text_types import Moment
 from quarterdeck.http.client_address import client_address
@@ -31,6 +31,7 @@ T = TypeVar("T")
 Choice = TypeVar("Choice", bound=StrEnum)
 
 GZIP = "application/gzip"
+BYTES = "application/octet-stream"
 # Key in the scope under which the middleware stores the id of the request.
 REQUEST_ID_STATE = "quarterdeck.request_id"
 _BEARER = re.compile(r"bearer +(\S+)", re.IGNORECASE | re.ASCII)
@@ -38,6 +39,8 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 # int() also accepts signs, underscores, blanks and the digits of other scripts.
 _DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
 _JSON_TYPE = re.compile(r"""application/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?""", re.IGNORECASE | re.ASCII)
+_MEDIA_TYPE = re.compile(r"\s*([a-z0-9!#$&^_.+-]{1,127}/[a-z0-9!#$&^_.+-]{1,127})\s*(;.*)?", re.IGNORECASE | re.ASCII)
+_FORM = "multipart/form-data"
 _MAX_KEY_CHARACTERS = 255
 _MAX_QUERY_FIELDS = 100
 MAX_EVENT_ID = 2**63 - 1
@@ -123,6 +126,14 @@ class Request:
             self._remember(f"{name} must have at most {most_characters} characters.")
         return given
 
+    def query_checked(self, name: str, find_fault: Callable[[str], str | None]) -> str:
+        """A required text. `find_fault` says what is wrong with it."""
+        given = self._query_value(name)
+        fault = f"{name} is required." if given is None else find_fault(given)
+        if fault is not None:
+            self._remember(fault)
+        return given or ""
+
     def page_request(self) -> PageRequest:
         limit = self._query_value("limit")
         after = self._query_value("after")
@@ -134,6 +145,11 @@ class Request:
         if order not in (None, "asc", "desc"):
             self._remember("order must be asc or desc.")
         return PageRequest(number, cursor, order != "asc")
+
+    def path_page_request(self, most_characters: int) -> PathPageRequest:
+        limit = self._query_value("limit")
+        after = self.query_text("after", most_characters=most_characters)
+        return PathPageRequest(DEFAULT_LIMIT if limit is None else self._limit(limit), after or "")
 
     def log_page_request(self) -> LogPageRequest:
         """`Last-Event-ID` wins over `after`: a browser that reconnects sends the header with the original URL."""
@@ -173,12 +189,25 @@ class Request:
         return Call(**head, read_body=lambda: value)
 
     def call_without_body(self, *, workspace_required: bool = False, gzip: bool = False) -> Call[None]:
-        """The request without its body, which is not expected or is read by `archive`."""
+        """The request without its body, which is not expected or is read by `body_stream`."""
         if gzip:
             self._check_type(lambda given: given.strip().lower() == GZIP, GZIP)
         return Call(**self._head(workspace_required), read_body=lambda: None)
 
-    def archive(self, limit_bytes: int) -> AsyncIterator[bytes]:
+    def media_type(self) -> str:
+        """Of a body of any type: in lower case, without parameters."""
+        given = self._headers("content-type")
+        match = _MEDIA_TYPE.fullmatch(given[0]) if len(given) == 1 else None
+        if match is None:
+            self._remember(f"Content-Type must be a media type, such as {BYTES}.")
+        if self._headers("content-encoding"):
+            self._remember("Content-Encoding is not supported.")
+        media_type = BYTES if match is None else match[1].lower()
+        if media_type == _FORM:
+            self._remember("The body must be the file itself, not a form.")
+        return media_type
+
+    def body_stream(self, limit_bytes: int) -> AsyncIterator[bytes]:
         return self._body(limit_bytes).stream()
 
     def _head(self, workspace_required: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from functools import partial
 from starlette.responses import Response
 
 from quarterdeck.auth.access import Access
+from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.changes.perform import Changes
 from quarterdeck.core import errors
@@ -14,7 +15,7 @@ from quarterdeck.core.settings import BundleSettings
 from quarterdeck.db.database import Database
 from quarterdeck.http.downloads import Content, Downloads, safe_name
 from quarterdeck.http.operation import Payload, Query, Refusal, operation
-from quarterdeck.http.request import GZIP, Request
+from quarterdeck.http.request import BYTES, GZIP, Request
 from quarterdeck.http.schemas import NUMBER
 from quarterdeck.skills import rules, service
 from quarterdeck.skills.bundle_files import BundleFiles
@@ -28,9 +29,6 @@ from quarterdeck.skills.model import (
     SkillVersionPage,
 )
 from quarterdeck.skills.uploads import Uploads
-
-# For every file: a browser must never render an uploaded file as a page of this server.
-_BYTES = "application/octet-stream"
 
 _NAME_TAKEN = Refusal(
     "name_taken",
@@ -155,7 +153,7 @@ async def push_skill_version(
 ) -> Answer:
     skill_id = request.path_id("skill_id")
     call = request.call_without_body(gzip=True)
-    archive = request.archive(settings.request_bytes)
+    archive = request.body_stream(settings.request_bytes)
     return await service.push_skill_version(access, changes, database, uploads, bundles, call, skill_id, archive)
 
 
@@ -199,7 +197,7 @@ async def download_skill_bundle(request: Request, access: Access, bundles: BlobS
         sha256=version.archive.sha256,
         size=version.body.bundle_bytes,
         file_name=f"{safe_name(version.skill_name)}-{number}.tar.gz",
-        pieces=partial(service.bundle_pieces, bundles, version),
+        pieces=partial(blobs.pieces, bundles, version.archive),
     )
     return downloads.respond(request, content)
 
@@ -208,7 +206,7 @@ async def download_skill_bundle(request: Request, access: Access, bundles: BlobS
     summary="Download one file of a version",
     description="The manifest of the version lists its files.",
     permission=Permission.WORKSPACE_READ,
-    download=_BYTES,
+    download=BYTES,
     success="The file.",
     queries=(
         Query(
@@ -237,7 +235,8 @@ async def download_skill_file(
     bundle = service.stored_bundle(version)
     file = service.file_of(bundle, path)
     content = Content(
-        media_type=_BYTES,
+        # For every file: a browser must never render one as a page of this server.
+        media_type=BYTES,
         sha256=file.sha256,
         size=file.bytes,
         file_name=safe_name(path.rpartition("/")[2]),

@@ -1,6 +1,6 @@
 """Operations on skills and their versions."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import cast
 from uuid import UUID
 
@@ -41,9 +41,6 @@ from quarterdeck.skills.model import (
 )
 from quarterdeck.skills.uploads import Uploads
 from quarterdeck.skills.version_diff import Comparison, compare
-
-# How much of a download is in memory at a time.
-_PIECE_BYTES = 256 * 1024
 
 
 async def create_skill(changes: Changes, call: Call[CreateSkillBody]) -> Answer:
@@ -246,19 +243,6 @@ def file_of(bundle: StoredBundle, path: str) -> ManifestFile:
         if file.path == path:
             return file
     raise errors.not_found("file")
-
-
-async def bundle_pieces(
-    bundles: BlobStore, version: StoredVersion, start: int, end: int
-) -> AsyncGenerator[bytes, None]:
-    """The bytes `start` to `end` of the archive, as it was pushed."""
-    sha256, generation = version.archive.sha256, version.archive.generation
-    for at in range(start, end, _PIECE_BYTES):
-        try:
-            piece = await bundles.read(sha256, generation, at, min(at + _PIECE_BYTES, end))
-        except FileNotFoundError as fault:
-            raise errors.internal() from fault
-        yield piece
 
 
 async def of_session(connection: Connection, session_id: UUID) -> list[UsableVersion]:

@@ -7,11 +7,11 @@ from typing import IO, TypeVar
 from uuid import UUID
 
 from quarterdeck.blobs.spool import open_spool
-from quarterdeck.core.places import Places
+from quarterdeck.core.places import Places, hold_place
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.skills.archive import read_bundle
 from quarterdeck.skills.model import Bundle
-from quarterdeck.skills.workspace_shares import SharedThreads, hold_place
+from quarterdeck.skills.workspace_shares import SharedThreads
 
 T = TypeVar("T")
 

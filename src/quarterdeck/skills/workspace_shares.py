@@ -1,26 +1,14 @@
-"""Places and threads that workspaces share: while one has much to do, another finds a place or gets the next."""
+"""Threads that workspaces share: while one has much to do, another finds a thread or gets the next."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 from uuid import UUID
 
-from quarterdeck.core import errors
-from quarterdeck.core.places import Places
+from quarterdeck.core.places import Places, hold_place
 
 T = TypeVar("T")
-
-
-@asynccontextmanager
-async def hold_place(places: Places, workspace_id: UUID, wait_seconds: float, what: str) -> AsyncIterator[None]:
-    async with AsyncExitStack() as stack:
-        try:
-            await stack.enter_async_context(places.hold(workspace_id, wait_seconds))
-        except TimeoutError:
-            raise errors.unavailable(f"Too many {what} in progress. Try again shortly.") from None
-        yield
 
 
 class SharedThreads:

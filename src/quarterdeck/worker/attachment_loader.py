@@ -28,10 +28,10 @@ class AttachmentLoader:
         missing = [sha256 for sha256 in wanted if sha256 not in self._loaded]
         if missing:
 
-            async def find(connection: Connection) -> list[Blob]:
+            async def find(connection: Connection) -> dict[str, Blob]:
                 return await blobs.find(connection, missing)
 
-            for blob in await self._database.read(find):
+            for blob in (await self._database.read(find)).values():
                 await self._read(blob, wanted[blob.sha256])
         return self._loaded
 

@@ -21,6 +21,8 @@ const ACTIONS = {
   change_skill: ["changed the skill", "Skill changed"],
   delete_skill: ["deleted the skill", "Skill deleted"],
   push_skill_version: ["pushed a version of the skill", "Skill version pushed"],
+  upload_file: ["uploaded the file", "File uploaded"],
+  delete_file: ["deleted the file", "File deleted"],
   create_webhook: ["created the webhook", "Webhook created"],
   change_webhook: ["changed the webhook", "Webhook changed"],
   delete_webhook: ["deleted the webhook", "Webhook deleted"],
@@ -37,6 +39,7 @@ const ACTIONS = {
 const OBJECT_TYPES = {
   action: "Requests",
   api_key: "API keys",
+  file: "Files",
   member: "Members",
   run: "Runs",
   session: "Sessions",
@@ -80,7 +83,7 @@ export function objectName({ object_name: name, detail }) {
 
 /** The address of the object in the console, or null if it has no page. */
 export function objectLink({ object_type: type, object_id: id, action, detail }) {
-  if (action.startsWith("delete_")) return null;
+  if (action.startsWith("delete_") || type === "file") return null;
   if (type === "session") return `#/sessions/${id}`;
   if (type === "run" || type === "session_token") return `#/sessions/${detail.session_id}`;
   if (type === "action") return detail.session_id ? `#/sessions/${detail.session_id}?action=${id}` : "#/inbox";

@@ -83,7 +83,7 @@ async def add(
     text: str,
     delivery: Delivery,
     actor: Caller,
-    attached: list[dict[str, Any]] | None,
+    attached: list[dict[str, Any]] | None = None,
 ) -> None:
     """Adds a run with its first input and the attachments of it that were found."""
     more = Jsonb({} if attached is None else {"attachments": attached})

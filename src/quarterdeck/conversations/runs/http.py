@@ -69,9 +69,7 @@ async def submit_input(
 ) -> Answer:
     session_id = request.path_id("session_id")
     call = await request.call(InputEvent)
-    return await service.submit_input(
-        access, inputs, last_used, changes, settings, attachments, call, session_id
-    )
+    return await service.submit_input(access, inputs, last_used, changes, settings, attachments, call, session_id)
 
 
 @operation(

@@ -259,7 +259,7 @@ async def waiting(connection: Connection, run_id: UUID, budget_bytes: int) -> li
     """The oldest inputs that are not consumed, up to the one that uses up the budget."""
     values = (run_id, budget_bytes, ENTRY_BYTES)
     rows = await (await connection.execute(_WAITING, values)).fetchall()
-    return [Input(*row, attachments_of(found)) for *row, found in rows]
+    return [Input(event_id, input_id, text, attachments_of(found)) for event_id, input_id, text, found in rows]
 
 
 async def mark_taken(

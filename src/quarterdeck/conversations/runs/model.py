@@ -35,9 +35,9 @@ class InputEvent(Struct, frozen=True, omit_defaults=True):
     attachments: Annotated[
         list[UUID],
         Meta(
-            description="Ids of uploaded files, without repetitions. The model gets texts, images and PDFs. In a session "
-            "with a workspace, all lie there under `attachments/`. Without one, a file that the model does not take is "
-            "refused."
+            description="Ids of uploaded files, without repetitions. The model gets texts, images and PDFs. All are in "
+            "the workspace of the session, under `attachments/`. A session without a workspace takes only files that "
+            "its model takes."
         ),
     ] = []
 

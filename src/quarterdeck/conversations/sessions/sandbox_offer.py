@@ -21,7 +21,7 @@ class SandboxOffer:
 
     def check(self, kind: WorkspaceKind) -> None:
         if kind is WorkspaceKind.SANDBOX and self.missing is not None:
-            raise errors.invalid(f"This server has no sandbox, so workspace can only be none: {self.missing}")
+            raise errors.invalid(f"workspace must be none: this server has no sandbox, because {self.missing}.")
 
     def _by_default(self) -> WorkspaceKind:
         if self._default is not None:

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from quarterdeck.agents.workspace.model import FileKind, Manifest, ManifestFile, StoredFile
+from quarterdeck.conversations.workspace_files.model import SessionFileBody
 from quarterdeck.db.database import Connection
 
 _DELETE = "DELETE FROM session_files WHERE session_id = %s AND path = ANY (%s::text[])"
@@ -42,6 +43,17 @@ SELECT s.files_revision, f.path, f.kind, f.sha256, f.bytes, f.mode, f.target, f.
 FROM sessions s LEFT JOIN session_files f ON f.session_id = s.id LEFT JOIN bundles b ON b.sha256 = f.sha256
 WHERE s.id = %s ORDER BY f.path
 """
+# The second bound of `path` keeps the search from starting before the prefix.
+_PAGE = """
+SELECT path, kind, sha256, bytes, mode, target, modified_at FROM session_files
+WHERE session_id = %s AND path > %s AND path >= %s AND starts_with(path, %s) ORDER BY path LIMIT %s
+"""
+_GET = """
+SELECT f.path, f.kind, f.sha256, f.bytes, f.mode, f.target, f.modified_at, b.generation
+FROM session_files f LEFT JOIN bundles b ON b.sha256 = f.sha256 WHERE f.session_id = %s AND f.path = %s
+"""
+_LINKS = "SELECT path, target FROM session_files WHERE session_id = %s AND kind = 'link'"
+_TITLE = "SELECT title FROM sessions WHERE id = %s"
 _TOTALS = "SELECT count(*), coalesce(sum(bytes), 0)::bigint FROM session_files WHERE session_id = %s"
 _COPY_FILES = """
 INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, target, modified_at)
@@ -106,6 +118,26 @@ async def manifest(connection: Connection, session_id: UUID) -> Manifest | None:
     return Manifest(rows[0][0], [_manifest_file(row[1:]) for row in rows if row[1] is not None])
 
 
+async def page(connection: Connection, session_id: UUID, after: str, prefix: str, count: int) -> list[SessionFileBody]:
+    rows = await (await connection.execute(_PAGE, (session_id, after, prefix, prefix, count))).fetchall()
+    return [SessionFileBody(**_fields(row)) for row in rows]
+
+
+async def get(connection: Connection, session_id: UUID, path: str) -> ManifestFile | None:
+    row = await (await connection.execute(_GET, (session_id, path))).fetchone()
+    return None if row is None else _manifest_file(row)
+
+
+async def links(connection: Connection, session_id: UUID) -> dict[str, str]:
+    """Their targets, by path."""
+    return dict(await (await connection.execute(_LINKS, (session_id,))).fetchall())
+
+
+async def title(connection: Connection, session_id: UUID) -> str | None:
+    row = await (await connection.execute(_TITLE, (session_id,))).fetchone()
+    return None if row is None else row[0]
+
+
 async def totals(connection: Connection, session_id: UUID) -> tuple[int, int]:
     row = await (await connection.execute(_TOTALS, (session_id,))).fetchone()
     assert row is not None
@@ -126,14 +158,17 @@ async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
 
 
 def _manifest_file(row: tuple[Any, ...]) -> ManifestFile:
-    path, kind, sha256, size, mode, target, modified_at, generation = row
-    return ManifestFile(
-        path=path,
-        kind=FileKind(kind),
-        sha256=None if sha256 is None else sha256.hex(),
-        bytes=size,
-        mode=mode,
-        target=target,
-        modified_at=modified_at,
-        generation=generation,
-    )
+    return ManifestFile(**_fields(row[:-1]), generation=row[-1])
+
+
+def _fields(row: tuple[Any, ...]) -> dict[str, Any]:
+    path, kind, sha256, size, mode, target, modified_at = row
+    return {
+        "path": path,
+        "kind": FileKind(kind),
+        "sha256": None if sha256 is None else sha256.hex(),
+        "bytes": size,
+        "mode": mode,
+        "target": target,
+        "modified_at": modified_at,
+    }

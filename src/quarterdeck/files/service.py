@@ -1,0 +1,101 @@
+"""Operations on uploaded files."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from quarterdeck.audit.model import ObjectType
+from quarterdeck.auth.access import Access, Lookup, visible_workspace
+from quarterdeck.blobs import service as blobs
+from quarterdeck.blobs.blob_store import BlobStore
+from quarterdeck.blobs.service import NewBlob
+from quarterdeck.changes.perform import Changes, Made
+from quarterdeck.core import errors
+from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.call import Answer, Call
+from quarterdeck.core.ids import new_id
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.files import rules, store
+from quarterdeck.files.model import StoredFile, Upload
+from quarterdeck.files.uploads import FileUploads
+
+
+async def upload_file(
+    access: Access,
+    changes: Changes,
+    database: Database,
+    uploads: FileUploads,
+    blob_store: BlobStore,
+    call: Call[None],
+    name: str,
+    declared_type: str,
+    body: AsyncIterator[bytes],
+) -> Answer:
+    """Checks the caller before reading a byte, and again with the write: the body may take a minute.
+
+    The content is stored before its row. A crash between the two leaves a blob without a reference, which the sweep
+    removes."""
+    lookup = visible_workspace(call.workspace_id)
+    workspace_id = await access.find(call, lookup, Permission.SESSION_MANAGE)
+    async with uploads.receive(workspace_id, body) as received:
+        media_type = await asyncio.to_thread(
+            rules.media_type, received.content, name, declared_type, is_text=received.is_text
+        )
+        upload = Upload(name, media_type, received.bytes, received.sha256)
+        content = NewBlob(received.content, received.bytes)
+        await blobs.put(database, blob_store, {upload.sha256: content}, call.owner)
+
+    async def effect(connection: Connection, principal: Principal, workspace_id: UUID, upload: Upload) -> Made:
+        file_id = new_id()
+        await store.add(connection, file_id, workspace_id, upload, principal.user_id)
+        stored = await store.get(connection, workspace_id, file_id)
+        assert stored is not None
+        return Made.plain(stored.body, file_id, upload.name, media_type=upload.media_type, bytes=upload.bytes)
+
+    return await changes.perform(
+        cast("Call[Upload]", replace(call, read_body=lambda: upload)),
+        operation="upload_file",
+        lookup=lookup,
+        permission=Permission.SESSION_MANAGE,
+        resource=(),
+        about=ObjectType.FILE,
+        effect=effect,
+    )
+
+
+async def get_file(access: Access, call: Call[None], file_id: UUID) -> StoredFile:
+    return await access.find(call, _visible_file(call.workspace_id, file_id), Permission.WORKSPACE_READ)
+
+
+async def delete_file(changes: Changes, call: Call[None], file_id: UUID) -> Answer:
+    """Sessions that have the content keep it."""
+
+    async def effect(connection: Connection, principal: Principal, file: StoredFile, __: None) -> Made:
+        if not await store.delete(connection, principal.workspace_id, file_id):
+            raise errors.not_found("file")
+        detail = {"name": file.body.name, "bytes": file.body.bytes}
+        return Made(shown=None, kept=None, object_id=file_id, object_name=file.body.name, detail=detail)
+
+    return await changes.perform(
+        call,
+        operation="delete_file",
+        lookup=_visible_file(call.workspace_id, file_id),
+        permission=Permission.SESSION_MANAGE,
+        resource=(file_id,),
+        about=ObjectType.FILE,
+        effect=effect,
+    )
+
+
+def _visible_file(named: UUID | None, file_id: UUID) -> Lookup[StoredFile]:
+    async def lookup(connection: Connection, principal: Principal) -> StoredFile:
+        if principal.may_see_workspace(named):
+            file = await store.get(connection, principal.workspace_id, file_id)
+            if file is not None:
+                return file
+        raise errors.not_found("file")
+
+    return lookup

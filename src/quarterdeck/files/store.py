@@ -1,0 +1,48 @@
+"""Rows of uploaded files."""
+
+from uuid import UUID
+
+from quarterdeck.blobs.model import Blob
+from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.ids import created_at
+from quarterdeck.db.database import Connection
+from quarterdeck.files.model import FileBody, StoredFile, Upload
+
+_ADD = """
+INSERT INTO files (id, workspace_id, name, media_type, sha256, bytes, created_by) VALUES (%s, %s, %s, %s, %s, %s, %s)
+"""
+_GET = """
+SELECT f.name, f.media_type, f.sha256, f.bytes, b.generation, u.id, u.display_name, u.email
+FROM files f JOIN bundles b ON b.sha256 = f.sha256 JOIN users u ON u.id = f.created_by
+WHERE f.workspace_id = %s AND f.id = %s
+"""
+_DELETE = "DELETE FROM files WHERE workspace_id = %s AND id = %s"
+
+
+async def add(connection: Connection, file_id: UUID, workspace_id: UUID, upload: Upload, user_id: UUID) -> None:
+    sha256 = bytes.fromhex(upload.sha256)
+    values = (file_id, workspace_id, upload.name, upload.media_type, sha256, upload.bytes, user_id)
+    await connection.execute(_ADD, values)
+
+
+async def get(connection: Connection, workspace_id: UUID, file_id: UUID) -> StoredFile | None:
+    row = await (await connection.execute(_GET, (workspace_id, file_id))).fetchone()
+    if row is None:
+        return None
+    name, media_type, sha256, size, generation, *actor = row
+    body = FileBody(
+        id=file_id,
+        workspace_id=workspace_id,
+        name=name,
+        media_type=media_type,
+        bytes=size,
+        sha256=sha256.hex(),
+        created_at=created_at(file_id),
+        created_by=ActorBody(*actor),
+    )
+    return StoredFile(body, Blob(sha256.hex(), generation))
+
+
+async def delete(connection: Connection, workspace_id: UUID, file_id: UUID) -> bool:
+    """False: it was deleted before. The sweep deletes the content unless another row refers to it."""
+    return (await connection.execute(_DELETE, (workspace_id, file_id))).rowcount == 1
