@@ -9,7 +9,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from quarterdeck.agents.refusal import Refusal
@@ -116,7 +116,7 @@ def own(folder: int, name: str, mode: int, owner: int | None) -> None:
         os.fchmod(made, mode)
 
 
-def replace_file(folder: int, name: str, content: bytes, owner: int | None) -> None:
+def replace_file(folder: int, name: str, pieces: Iterable[bytes], owner: int | None) -> None:
     """The file `name` directly in the folder gets this content at once. It keeps its mode. Links are not followed."""
     mode = FILE_MODE
     with suppress(FileNotFoundError):
@@ -128,7 +128,7 @@ def replace_file(folder: int, name: str, content: bytes, owner: int | None) -> N
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(temporary, flags, 0o600, dir_fd=folder), "wb") as file:
-            file.write(content)
+            file.writelines(pieces)
             file.flush()
             if owner is not None:
                 os.fchown(file.fileno(), owner, owner)

@@ -22,7 +22,7 @@ from quarterdeck.skills.model import shown
 
 # Of the skills of the session. Not part of the workspace.
 RESERVED = "skills"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_SECONDS = 253_402_300_799
 # The kernel's clock for files has a tick of up to 10 ms: two changes within one have the same time.
 _TICK_NS = 20_000_000
@@ -75,7 +75,7 @@ def signature_of(status: os.stat_result) -> Signature:
 def modified_at(signature: Signature) -> datetime:
     """In microseconds, as PostgreSQL stores it."""
     seconds, rest = divmod(signature.modified_ns, 1_000_000_000)
-    return _EPOCH + timedelta(seconds=min(max(seconds, 0), _MAX_SECONDS), microseconds=rest // 1000)
+    return EPOCH + timedelta(seconds=min(max(seconds, 0), _MAX_SECONDS), microseconds=rest // 1000)
 
 
 def is_unchanged(known: Known | None, found: Found, began_ns: int) -> bool:
@@ -113,19 +113,21 @@ class _Walk:
         if self._folders > self._settings.files:
             raise out_of_bounds(f"more than {self._settings.files} folders")
         with descriptor(open_parts(self._root, path)) as folder:
-            is_empty = True
+            is_empty, unwanted = True, []
             with os.scandir(folder) as entries:
                 for entry in entries:
                     below = f"{path}/{entry.name}" if path else entry.name
-                    if below == RESERVED:
-                        remove(folder, entry.name)
-                    elif self._take(folder, entry, below):
+                    if below == RESERVED or not self._take(folder, entry, below):
+                        unwanted.append(entry.name)
+                    else:
                         is_empty = False
+            for name in unwanted:
+                remove(folder, name)
             if is_empty and path:
                 self._add(Found(path, FileKind.FOLDER, signature_of(os.fstat(folder))))
 
     def _take(self, folder: int, entry: os.DirEntry[str], path: str) -> bool:
-        """False: it cannot be stored, and was removed."""
+        """False: it cannot be stored, and is to be removed."""
         try:
             check_path(path)
             status = entry.stat(follow_symlinks=False)
@@ -141,9 +143,12 @@ class _Walk:
                 self._add(Found(path, FileKind.FILE, signature_of(status)))
             else:
                 raise InvalidPath("it is a socket, a pipe or a device")
+        except FileNotFoundError as fault:
+            raise Changed(path) from fault
         except InvalidPath as fault:
-            remove(folder, entry.name)
             self.result.removed_count += 1
+            if self.result.removed_count > self._settings.files:
+                raise out_of_bounds(f"more than {self._settings.files} files that cannot be stored") from fault
             if len(self.result.removed) < _NAMED:
                 self.result.removed.append(f'"{shown(os.fsencode(path))}" ({fault})')
             return False
