@@ -1,17 +1,22 @@
 """Files in the browser: attachments of messages, tool cards, terminals, and the files of a workspace."""
 
+import asyncio
+import io
+import json
 import struct
+import tarfile
 import zlib
+from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from playwright.async_api import Locator, Page, Route, expect
+from playwright.async_api import FilePayload, Locator, Page, Route, expect
 
 from tests.console.browser import NARROW, WIDE, ConsolePage
 from tests.console.test_transcript import append, module
-from tests.workers import log_of
-from tests.world import World
+from tests.workers import at_rest, log_of, working
+from tests.world import Server, World
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
@@ -68,7 +73,7 @@ async def test_attach_by_picking_dropping_and_pasting(console: ConsolePage, worl
         await page.get_by_role("button", name="Attach files").click()
     chooser = await opened.value
     assert chooser.is_multiple()
-    await chooser.set_files([{"name": f"{HOSTILE}.txt", "mimeType": "text/plain", "buffer": b"some notes\n"}])
+    await chooser.set_files([FilePayload(name=f"{HOSTILE}.txt", mimeType="text/plain", buffer=b"some notes\n")])
     await expect(pending.get_by_role("alert")).to_have_text("The server cannot be reached.")
     await message.press("Enter")
     await expect(page.get_by_text("Retry or remove it")).to_be_visible()
@@ -85,16 +90,17 @@ async def test_attach_by_picking_dropping_and_pasting(console: ConsolePage, worl
     assert await console.accessibility_problems() == []
 
     # Without text. The message waits for an upload that is not finished.
-    gate: list[Route] = []
-    await page.route("**/v1/files?*", gate.append, times=1)
+    held: asyncio.Queue[Route] = asyncio.Queue()
+    await page.route("**/v1/files?*", lambda route: held.put_nowait(route), times=1)
     await give(page, DROP, page.locator(".transcript"), ("last.csv", "text/csv", b"a,b\n1,2\n"))
     await message.press("Enter")
     await expect(page.get_by_text("The message is sent when all files are uploaded.")).to_be_visible()
     assert await page.get_by_role("article", name="Input").count() == 0
-    await gate[0].continue_()
+    await (await held.get()).continue_()
     sent = page.get_by_role("article", name="Input").get_by_role("list", name="Attachments").get_by_role("listitem")
     await expect(sent).to_have_count(4)
     await expect(pending).to_have_count(0)
+    await expect(page.get_by_text("Started a run ·")).to_be_visible()
     accepted = (await log_of(world, session_id))[0]["data"]
     names = [one["name"] for one in accepted["attachments"]]
     assert (accepted["text"], names) == ("", [f"{HOSTILE}.txt", "chart.png", "image.png", "last.csv"])
@@ -142,7 +148,7 @@ TERMINAL: list[tuple[list[str], list[list[str]]]] = [
     (["10%\r55%\r100%\nlong line\r\x1b[Kshort\n"], [["100%"], ["short"]]),
     (["one\ntwo\x1b[A\r\x1b[2KONE\nTWO\b!"], [["ONE"], ["TW!"]]),
     (["\x1b]8;;https://e\x07link\x1b]8;;\x1b\\ \x1b]0;title\x07\x1b[?25l\x1b(Bend\x07"], [["link end"]]),
-    (["\x1b[8mshown\x1b[99999999C!"], [["shown", "!"]]),
+    (["\x1b[8mshown\x1b[99999999C!"], [["shown!"]]),
 ]
 
 
@@ -153,8 +159,8 @@ async def test_terminal_text(console: ConsolePage) -> None:
     found = await console.page.evaluate(
         """async ([source, cases]) => {
             const { TerminalText } = await import(source);
-            const part = ({ text, style }) => [text, ...Object.entries(style).filter(([, value]) => value || value === 0)
-                .map(([name, value]) => `${name}=${value}`)].join(" ");
+            const set = (style) => Object.entries(style).filter(([, value]) => value || value === 0);
+            const part = ({ text, style }) => [text, ...set(style).map((one) => one.join("="))].join(" ");
             return cases.map((pieces) => {
                 const terminal = new TerminalText();
                 for (const piece of pieces) terminal.write(piece);
@@ -190,12 +196,14 @@ DIFF = (
     f'Replaced "{HOSTILE}.py" (30 bytes).\n--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,3 @@\n import os\n-old {HOSTILE}\n'
     f"+new {HOSTILE}\n+more\n"
 )
-OUTPUT = f"\x1b[31mred\x1b[m and \x1b[1;32mbold green\x1b[0m\n10%\r100%\n{HOSTILE}\n\x1b]0;\x1b[8mhidden\x1b[0m"
+OUTPUT = (
+    f"\x1b[31mred\x1b[m and \x1b[1;32mbold green\x1b[0m\n10%\r100%\n{HOSTILE}\n\x1b]0;title\x07\x1b[8mhidden\x1b[0m"
+)
 
 
 async def test_tool_cards(console: ConsolePage, world: World) -> None:
     page = console.page
-    session_id = await world.new_session()
+    session_id = await new_session(world, "none")
     many = "".join(f"line {number}\n" for number in range(1, 201))
     late = "\n[The command was stopped because it ran for more than 5 s. Exit code 137.]"
     entries = [
@@ -239,8 +247,118 @@ async def test_tool_cards(console: ConsolePage, world: World) -> None:
     await expect(read.locator("pre").first).to_be_hidden()
     await expect(read.locator("summary .brief")).to_have_text(f"{HOSTILE}.py")
     await expect(cards.nth(6)).to_contain_text("No result")
+    # A session without a workspace says what to do.
+    await page.get_by_role("button", name="Files", exact=True).click()
+    await expect(page.get_by_role("region", name="Files")).to_contain_text("choose Sandbox as its workspace")
+    await page.get_by_role("button", name="Close files").click()
     for width in (WIDE, NARROW):
         await console.resize(width)
         assert await console.accessibility_problems() == []
         assert await console.overflow() <= 0
+    assert await page.evaluate("window.ran") is None
+
+
+@pytest.fixture
+def sandbox_worker(server: Server) -> Iterator[None]:
+    """A worker that stores files where the API reads them."""
+    with working(server.database_url, server.data_dir):
+        yield
+
+
+def calls(*made: tuple[str, dict[str, str]]) -> str:
+    return "\n".join(f"call: {name} {json.dumps(arguments)}" for name, arguments in made)
+
+
+@pytest.mark.usefixtures("sandbox_worker")
+async def test_workspace_with_live_output(console: ConsolePage, world: World) -> None:
+    """A real command in the sandbox: its output as it comes, the files that tools wrote, viewer and downloads."""
+    page = console.page
+    answer = await world.post("/v1/sessions", {"workspace": "sandbox"})
+    if answer.status_code == 400:
+        pytest.skip(f"no sandbox: {answer.text}")
+    session_id = answer.json()["id"]
+    await console.sign_in(world.key, f"/sessions/{session_id}")
+    files = page.get_by_role("button", name="Files", exact=True)
+    await files.click()
+    panel = page.get_by_role("region", name="Files")
+    await expect(panel.get_by_text("No files yet")).to_be_visible()
+
+    live = "printf '\\033[31mred\\033[0m one\\n10%%\\r20%%'; sleep 100"
+    await page.get_by_label("Message").fill(calls(("bash", {"command": live})))
+    await page.keyboard.press("Enter")
+    card = page.locator("details.tool")
+    await expect(card.locator(".terminal-lines > div")).to_have_text(["red one", "20%"])
+    await expect(card.locator(".terminal span", has_text="red")).to_have_css("color", RED)
+    await expect(card.locator("summary").first).to_contain_text("Running…")
+    await page.get_by_role("button", name="Cancel run").click()
+    await expect(page.get_by_text("■ Cancelled")).to_be_visible()
+
+    work = calls(
+        ("write_file", {"path": "src/app.py", "content": f"import os\nprint(1)  # {HOSTILE}\n"}),
+        ("edit_file", {"path": "src/app.py", "old": "print(1)", "new": "print(2)"}),
+        ("write_file", {"path": f"src/{HOSTILE.replace('/', '')}.md", "content": "# Title\n"}),
+        (
+            "bash",
+            {"command": "head -c 300000 /dev/zero | tr '\\0' x > long.txt; head -c 9 /dev/zero > zero; exit 3"},
+        ),
+    )
+    await world.submit(session_id, work)
+    await at_rest(world, session_id)
+    await expect(card).to_have_count(5)
+    await expect(card.nth(2).locator("ins")).to_contain_text("print(2)")
+    await expect(card.nth(4).locator(".tag")).to_have_text("Exit code 3")
+
+    # The tree was updated. It is used by keyboard.
+    await expect(panel.get_by_role("link")).to_have_text(["long.txt", "zero"])
+    await panel.locator("summary").focus()
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown"):
+        await page.keyboard.press(key)
+    await expect(panel.get_by_role("link", name="app.py")).to_be_focused()
+    await expect(panel.get_by_role("link")).to_have_text([f"{HOSTILE}.md", "app.py", "long.txt", "zero"])
+    assert await console.accessibility_problems() == []
+    await page.keyboard.press("Enter")
+    viewer = page.get_by_role("dialog")
+    await expect(viewer.get_by_role("region")).to_contain_text(f"print(2)  # {HOSTILE}")
+    await expect(viewer.locator(".hljs-keyword")).to_have_text("import")
+    await viewer.get_by_role("button", name="Copy path").click()
+    assert await page.evaluate("navigator.clipboard.readText()") == "src/app.py"
+    assert await console.accessibility_problems() == []
+    async with page.expect_download() as downloaded:
+        await viewer.get_by_role("button", name="Download").click()
+    assert b"print(2)" in (await (await downloaded.value).path()).read_bytes()
+    await page.keyboard.press("Escape")
+    await expect(panel.get_by_role("link", name="app.py")).to_be_focused()
+    await panel.get_by_role("link", name="long.txt").click()
+    await expect(viewer.get_by_text("The first 256 KB of 293 KB.")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await panel.get_by_role("link", name="zero").click()
+    await expect(viewer.get_by_text("This is a binary file.")).to_be_visible()
+    await page.keyboard.press("Escape")
+    async with page.expect_download() as downloaded:
+        await panel.get_by_role("button", name="Download all").click()
+    archive = (await (await downloaded.value).path()).read_bytes()
+    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+        assert {name.removeprefix("./") for name in opened.getnames()} >= {"src/app.py", "long.txt", "zero"}
+
+    # It stays open on the next visit. On a narrow screen it is a drawer, which Escape closes.
+    await page.reload()
+    await expect(panel.get_by_role("link", name="zero")).to_be_visible()
+    await card.nth(2).get_by_role("button", name="Open file").click()
+    await expect(viewer.get_by_role("region")).to_contain_text("print(2)")
+    await page.keyboard.press("Escape")
+    await console.resize(NARROW)
+    assert await console.accessibility_problems() == []
+    assert await console.overflow() <= 0
+    await panel.get_by_role("link", name="zero").focus()
+    await page.keyboard.press("Escape")
+    await expect(panel).to_be_hidden()
+    await expect(files).to_be_focused()
+
+    await console.resize(WIDE)
+    await page.get_by_role("button", name="Edit session").click()
+    await viewer.get_by_label("Workspace").select_option("None")
+    await expect(viewer.get_by_text("The agent has no files and runs no commands.")).to_be_visible()
+    await viewer.get_by_role("button", name="Save").click()
+    await expect(viewer).to_have_count(0)
+    assert (await world.get(f"/v1/sessions/{session_id}")).json()["workspace"] == "none"
     assert await page.evaluate("window.ran") is None
