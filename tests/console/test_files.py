@@ -3,9 +3,7 @@
 import asyncio
 import io
 import json
-import struct
 import tarfile
-import zlib
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -14,6 +12,7 @@ import pytest
 from playwright.async_api import FilePayload, Locator, Page, Route, expect
 
 from tests.console.browser import NARROW, WIDE, ConsolePage
+from tests.console.sample_files import png
 from tests.console.test_transcript import append, module
 from tests.workers import at_rest, log_of, working
 from tests.world import Server, World
@@ -24,13 +23,8 @@ HOSTILE = "<img src=x onerror=window.ran=1>"
 RED, GREEN = "rgb(242, 119, 122)", "rgb(127, 201, 139)"
 
 
-def png(width: int = 40, height: int = 30) -> bytes:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    rows = b"".join(b"\0" + bytes((200, 80, 40)) * width for _ in range(height))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+def image(width: int = 40, height: int = 30) -> bytes:
+    return png(width, height, lambda x, y: (200, x, y))
 
 
 # Synthetic events: a browser under test has no file manager and no clipboard with images.
@@ -81,8 +75,8 @@ async def test_attach_by_picking_dropping_and_pasting(console: ConsolePage, worl
     await expect(pending.locator("progress, .chip-error")).to_have_count(2)
     await expect(pending.locator("progress:visible, .chip-error:visible")).to_have_count(0)
 
-    await give(page, DROP, page.locator(".transcript"), ("chart.png", "image/png", png()), ("raw.bin", "", b"\0\1\2"))
-    await give(page, PASTE, message, ("image.png", "image/png", png(20, 20)))
+    await give(page, DROP, page.locator(".transcript"), ("chart.png", "image/png", image()), ("raw.bin", "", b"\0\1\2"))
+    await give(page, PASTE, message, ("image.png", "image/png", image(20, 20)))
     await expect(pending).to_have_count(4)
     await expect(pending.locator("img")).to_have_count(2)
     await page.get_by_role("button", name="Remove raw.bin").click()
@@ -118,11 +112,11 @@ async def test_attach_by_picking_dropping_and_pasting(console: ConsolePage, worl
     await expect(viewer.get_by_role("img", name="chart.png")).to_be_visible()
     async with page.expect_download() as downloaded:
         await viewer.get_by_role("button", name="Download").click()
-    assert (await (await downloaded.value).path()).read_bytes() == png()
+    assert (await (await downloaded.value).path()).read_bytes() == image()
     await viewer.get_by_role("button", name="Close").click()
 
     # A refused message keeps its files, for the next one. A deleted file is read from the workspace.
-    await give(page, PASTE, message, ("again.png", "image/png", png(9, 9)))
+    await give(page, PASTE, message, ("again.png", "image/png", image(9, 9)))
     await expect(pending.locator("progress:visible")).to_have_count(0)
     await world.patch(f"/v1/sessions/{session_id}", {"archived": True})
     await message.fill("late")

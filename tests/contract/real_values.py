@@ -43,6 +43,7 @@ _MARK_CHARACTERS = 8
 _ONCE = {
     ("DELETE /v1/sessions/{session_id}", "session_id"): "session to delete",
     ("DELETE /v1/skills/{skill_id}", "skill_id"): "skill to delete",
+    ("DELETE /v1/files/{file_id}", "file_id"): "file to delete",
     ("DELETE /v1/webhooks/{webhook_id}", "webhook_id"): "webhook to delete",
     ("POST /v1/api-keys/{api_key_id}/rotate", "api_key_id"): "key to rotate",
     ("POST /v1/runs/{run_id}/retry", "run_id"): "run to retry",
@@ -117,6 +118,8 @@ async def create_records(world: World) -> Records:
             "action to resolve": (await waiting_run(world, *[approval() for _ in range(30)]))[2],
             "input_id": [entry["data"]["input_id"] for entry in logs[talking_id]],
             "skill_id": skills,
+            "file_id": [await world.new_file() for _ in range(3)],
+            "file to delete": [await world.new_file() for _ in range(30)],
             "api_key_id": keys,
             "webhook_id": webhooks,
             "delivery_id": deliveries,

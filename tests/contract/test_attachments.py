@@ -149,7 +149,7 @@ async def test_refused_attachments_leave_nothing(world: World, server: Server, d
     assert len(messages) == 1
 
     for wrong in ([mine, mine], [str(uuid4()) for _ in range(21)], ["x"], [None]):
-        assert error_of(await attach(world, session_id, *wrong, delivery=delivery)) == (400, "invalid_request")  # type: ignore[arg-type]
+        assert error_of(await attach(world, session_id, *wrong, delivery=delivery)) == (400, "invalid_request")
     # Who may not send inputs is told so first.
     assert error_of(await attach(world, str(uuid4()), unknown, unknown, delivery=delivery)) == (404, "not_found")
     assert error_of(await attach(other, session_id, unknown, delivery=delivery)) == (404, "not_found")

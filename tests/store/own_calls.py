@@ -56,7 +56,7 @@ from quarterdeck.webhooks.model import (
 from quarterdeck.worker import queue_store
 from quarterdeck.workspaces import store as workspaces
 from tests.session_files import stored_file
-from tests.store.two_workspaces import ALPHA, BUNDLE, RecordingConnection, StoreCall, Workspace, returns
+from tests.store.two_workspaces import ALPHA, BUNDLE, RecordingConnection, StoreCall, Workspace, attaching, returns
 from tests.workers import SETUP
 
 
@@ -136,6 +136,10 @@ def _own_runs() -> Iterator[StoreCall]:
     actor = Caller("api_key", ALPHA.key, "x", ALPHA.user, None)
     pending = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING, ALPHA.key)
     yield lambda c, a, b: creation.add(c, pending, new_id(), "x", Delivery.QUEUE, actor)
+    attachment = {"sha256": ALPHA.bundle.hex(), "path": "attachments/x", "bytes": 1}
+    attached = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING, ALPHA.key)
+    yield lambda c, a, b: creation.add(c, attached, new_id(), "x", Delivery.QUEUE, actor, [attachment])
+    yield lambda c, a, b: creation.find_attachments(c, a.session, a.workspace, attaching(a.file))
     yield lambda c, a, b: creation.pending(c, a.session)
     yield lambda c, a, b: creation.is_archived(c, a.session)
     yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9, actor, a.key)

@@ -1047,7 +1047,7 @@ class Methods(Connection):
     ) -> int:
         """Download a file.
 
-        Its Content-Type is the media type of the file. Resume an interrupted download with Range.
+        The media type is part of the file's record. Resume an interrupted download with Range.
         """
         return self._download(DOWNLOAD_FILE, {"file_id": file_id}, {}, to, progress, workspace_id=workspace_id)
 

@@ -17,7 +17,7 @@ from quarterdeck.files.model import FileBody
 from quarterdeck.files.uploads import FileUploads
 from quarterdeck.http.downloads import Content, Downloads, safe_name
 from quarterdeck.http.operation import Payload, Query, operation
-from quarterdeck.http.request import Request
+from quarterdeck.http.request import BYTES, Request
 
 
 @operation(
@@ -75,17 +75,17 @@ async def get_file(request: Request, access: Access) -> FileBody:
 
 @operation(
     summary="Download a file",
-    description="Its Content-Type is the media type of the file. Resume an interrupted download with Range.",
+    description="The media type is part of the file's record. Resume an interrupted download with Range.",
     permission=Permission.WORKSPACE_READ,
-    download="*/*",
+    download=BYTES,
     success="The content.",
 )
 async def download_file(request: Request, access: Access, blob_store: BlobStore, downloads: Downloads) -> Response:
     file_id = request.path_id("file_id")
     file = await service.get_file(access, request.call_without_body(), file_id)
-    is_text = file.body.media_type.startswith("text/")
     content = Content(
-        media_type=f"{file.body.media_type}; charset=utf-8" if is_text else file.body.media_type,
+        # For every file: a browser must never render one as a page of this server.
+        media_type=BYTES,
         sha256=file.body.sha256,
         size=file.body.bytes,
         file_name=safe_name(file.body.name),

@@ -93,6 +93,7 @@ async def download_session_file(request: Request, access: Access, store: BlobSto
 async def download_session_archive(
     request: Request, access: Access, archives: Archives, downloads: Downloads
 ) -> Response:
-    found = await service.read_session_files(access, request.call_without_body(), request.path_id("session_id"))
+    session_id = request.path_id("session_id")
+    found = await service.read_session_files(access, request.call_without_body(), session_id)
     name = f"{safe_name(found.title or 'session')}.tar.gz"
     return downloads.stream(GZIP, name, archives.pieces(found.manifest))
