@@ -167,8 +167,12 @@ async def test_policy(world: World) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("network", [False, True])
-async def test_a_worker_that_is_killed_during_a_command(world: World, server: Server, network: bool) -> None:
+@pytest.mark.parametrize(
+    ("network", "order"), [(False, signal.SIGKILL), (True, signal.SIGKILL), (False, signal.SIGTERM)]
+)
+async def test_a_worker_that_is_stopped_during_a_command(
+    world: World, server: Server, network: bool, order: signal.Signals
+) -> None:
     """Without a network the command has left nothing behind, and is repeated. With one, a person is asked."""
     session_id = await new_session(world, workspace="sandbox")
     settings = settings_of(server) | {"SANDBOX_NETWORK": network}
@@ -181,7 +185,7 @@ async def test_a_worker_that_is_killed_during_a_command(world: World, server: Se
             return any(entry["type"] == "tool.started" for entry in await log_of(world, session_id))
 
         await eventually(is_running)
-        first.signal(signal.SIGKILL)
+        first.signal(order)
         first.process.wait()
     await take_for_dead(world)
     settings |= {"SANDBOX_TEMPORARY_BYTES": 4 * 1024 * 1024}

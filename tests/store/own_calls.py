@@ -212,7 +212,7 @@ def _own_files() -> Iterator[StoreCall]:
     yield lambda c, a, b: session_files.links(c, a.session)
     yield lambda c, a, b: session_files.title(c, a.session)
     yield lambda c, a, b: returns(session_files.totals(c, a.session), (1, 1))
-    yield lambda c, a, b: session_files.copy(c, a.session, a.waiting_session)
+    yield lambda c, a, b: session_files.copy_rows(c, a.session, a.waiting_session)
     yield lambda c, a, b: session_files.purge(c, a.session, 9)
 
 
@@ -314,9 +314,9 @@ async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None
 
 
 async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    [touched] = await blobs.touch(c, [b"x" * 32], [new_id()], [1])
+    [blob] = await blobs.touch(c, [b"x" * 32], [new_id()], [1])
     await blobs.condemn(c, b"x" * 32)
-    assert (b"x" * 32, touched.blob.generation) in await blobs.condemned(c, 9)
+    assert (b"x" * 32, blob.generation) in await blobs.condemned(c, 9)
 
 
 async def _store_blocks(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
