@@ -150,7 +150,7 @@ async def test_session_moves_between_workers(world: World, workers: Pair) -> Non
     found = await results(world, session_id, bash("cat link; stat -c %a src/run.sh; ls; sha256sum --quiet -c sums"))
     assert found == ["one\ntwo\n600\nattachments\ngroße Datei\nlink\nlog\nskills\nsrc\nsums\n"]
     await three.release()
-    assert folders(workers.first) and folders(workers.second), "both have worked on it"
+    assert min(folders(workers.first), folders(workers.second)) > 0, "one of them did everything"
     files = await unpacked(world, session_id)
     assert files["src/run.sh"] == ("?rw-------", b"echo ran $1\n")
     assert files["link"][1] == "log"
