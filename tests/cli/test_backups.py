@@ -26,7 +26,8 @@ from quarterdeck.db.migrate import apply_migrations, queue_migrations
 from quarterdeck.db.table_data import begin_snapshot, connect, read_table, sequences, tables
 from quarterdeck.webhooks.secret_encryption import SecretCipher
 from tests.cli.command import qd_here, qd_serve
-from tests.contract.test_object_store import BUCKET, s3  # noqa: F401 - a fixture
+from tests.contract.test_object_store import s3  # noqa: F401 - a fixture
+from tests.object_store import BUCKET
 from tests.world import Server, World, app_url, bundle, drop_database, serving
 
 OK = 0

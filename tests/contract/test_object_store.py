@@ -8,33 +8,23 @@ from pathlib import Path
 import httpx
 import obstore
 import pytest
-from moto.server import ThreadedMotoServer
 from obstore.store import S3Store
 
+from tests.object_store import BUCKET, STORE_URL, object_store
 from tests.world import Server, World, bundle, error_of, free_port, serving
-
-BUCKET = "bundles"
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
 
 pytestmark = pytest.mark.long
 
 
 @pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    server = ThreadedMotoServer("127.0.0.1", free_port(), verbose=False)
-    server.start()
-    url = f"http://127.0.0.1:{server._port}"
-    for name, value in (CREDENTIALS | {"AWS_ENDPOINT_URL": url}).items():
-        monkeypatch.setenv(name, value)
-    httpx.post(f"{url}/moto-api/reset", timeout=60).raise_for_status()
-    httpx.put(f"{url}/{BUCKET}", timeout=60).raise_for_status()
-    yield url
-    server.stop()
+def s3() -> Iterator[str]:
+    with object_store() as url:
+        yield url
 
 
 @pytest.fixture
 def server(database_url: str, tmp_path: Path, s3: str) -> Iterator[Server]:
-    with serving(database_url, tmp_path, BUNDLE_STORE_URL=f"s3://{BUCKET}/skills") as server:
+    with serving(database_url, tmp_path, BUNDLE_STORE_URL=STORE_URL) as server:
         yield server
 
 
@@ -95,7 +85,7 @@ async def test_downloads_from_a_store_that_is_away_are_503(
         assert (await world.push(skill_id, bundle(name))).status_code == 201
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     folder = tmp_path_factory.mktemp("cut off")
-    with serving(database_url, folder, BUNDLE_STORE_URL=f"s3://{BUCKET}/skills") as server:
+    with serving(database_url, folder, BUNDLE_STORE_URL=STORE_URL) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
             version = f"/v1/skills/{skill_id}/versions/1"
             for path in ("/bundle", "/file?path=SKILL.md"):

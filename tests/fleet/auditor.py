@@ -15,12 +15,15 @@ import httpx
 import psycopg
 
 from tests.fleet.action_invariants import check_actions
+from tests.fleet.file_invariants import check_files
 from tests.fleet.fleet import Fleet
 from tests.fleet.history import Answer, History, Intent, Kind, SentAnswer
+from tests.fleet.inputs import LOG
 from tests.fleet.invariants import (
     Acknowledged,
     Action,
     Entry,
+    File,
     Run,
     Session,
     Version,
@@ -48,6 +51,10 @@ SELECT session_id, id, state, last_input, consumed_through,
 FROM runs r WHERE session_id = ANY(%s)
 """
 _ACTIONS = "SELECT session_id, id, run_id, kind, state, call_id, resolution FROM actions WHERE session_id = ANY(%s)"
+_FILES = """
+SELECT f.session_id, b.sha256, b.generation, b.bytes FROM session_files f JOIN bundles b USING (sha256)
+WHERE f.session_id = ANY(%s) AND f.path = %s
+"""
 _VERSIONS = """
 SELECT v.skill_id, v.id, v.version, b.sha256, b.generation, b.bytes
 FROM skill_versions v JOIN bundles b ON b.sha256 = v.bundle_sha256
@@ -130,6 +137,7 @@ class Auditor:
         for one in load_sessions:
             self._add(check_session(sessions[one.id], one.intents, known, received[one.id]))
             self._add(check_actions(sessions[one.id], answered.get(one.id, [])))
+            self._add(check_files(sessions[one.id]))
         return sessions
 
     def _acknowledged(self) -> Acknowledged:
@@ -154,13 +162,17 @@ class Auditor:
             entries: Rows = await (await connection.execute(_ENTRIES, (uuids,))).fetchall()
             runs: Rows = await (await connection.execute(_RUNS, (uuids,))).fetchall()
             actions: Rows = await (await connection.execute(_ACTIONS, (uuids,))).fetchall()
-        sessions = {one: Session(one, [], [], []) for one in ids}
+            files: Rows = await (await connection.execute(_FILES, (uuids, LOG))).fetchall()
+        sessions = {one: Session(one, [], [], [], []) for one in ids}
         for session_id, number, run_id, type_, data in entries:
             sessions[str(session_id)].entries.append(Entry(number, str(run_id), type_, data))
         for session_id, run_id, *rest in runs:
             sessions[str(session_id)].runs.append(Run(str(run_id), *rest))
         for session_id, action_id, run_id, *rest in actions:
             sessions[str(session_id)].actions.append(Action(str(action_id), str(run_id), *rest))
+        for session_id, sha256, generation, size in files:
+            has_content = self._has_bundle(sha256.hex(), generation, size)
+            sessions[str(session_id)].files.append(File(sha256.hex(), has_content))
         return sessions
 
     async def _other_rows(self) -> tuple[dict[str, list[Version]], dict[Kind, Counter[str]], list[str]]:

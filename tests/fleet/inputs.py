@@ -13,6 +13,9 @@ LONG_RUNS = ("TOKEN\ndemo: steps 9\ndemo: slow 0.8",)
 _NOTE = 'call: add_note {"text": "TOKEN"}'
 _SLOW_NOTE = 'call: add_note {"text": "TOKEN", "seconds": 0.4}'
 _LOOK_UP = 'call: look_up {"of": "TOKEN"}'
+# Appends a line to a file of the workspace, and says so.
+LOG, APPENDED = "log", "appended\n"
+_APPEND = f'call: bash {{"command": "echo TOKEN >> {LOG}; echo appended"}}'
 TOOL_RUNS = (
     "TOKEN",
     "note: TOKEN",
@@ -20,6 +23,8 @@ TOOL_RUNS = (
     f"TOKEN\n{_SLOW_NOTE}\n{_NOTE}",
     f"TOKEN\n{_LOOK_UP}",
     f"TOKEN\n{_NOTE}\n{_LOOK_UP}\ncall: current_time",
+    f"TOKEN\n{_APPEND}",
+    f"TOKEN\n{_APPEND}\n{_NOTE}\n{_APPEND}",
     "TOKEN\ncall: missing",
 )
 TOOL_POLICIES: tuple[dict[str, str], ...] = (

@@ -49,11 +49,19 @@ class Action(Struct, frozen=True):
     resolution: dict[str, Any] | None
 
 
+class File(Struct, frozen=True):
+    sha256: str
+    # Whether the store has all of it.
+    has_content: bool
+
+
 class Session(Struct, frozen=True):
     id: str
     entries: list[Entry]
     runs: list[Run]
     actions: list[Action] = []
+    # Those that the load appends to: at most one.
+    files: list[File] = []
 
     @property
     def at_rest(self) -> bool:

@@ -15,13 +15,16 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from quarterdeck.agents.workspace.model import FileChanges
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.changes import store as receipts
 from quarterdeck.changes.store import Claim
 from quarterdeck.conversations.actions import rules as action_rules
 from quarterdeck.conversations.events import log
-from quarterdeck.conversations.runs import calls_store, lifecycle, lifecycle_store
+from quarterdeck.conversations.events.model import NewEvent
+from quarterdeck.conversations.runs import calls, calls_store, lifecycle, lifecycle_store
 from quarterdeck.conversations.runs.lifecycle import Lease
+from quarterdeck.conversations.workspace_files import records as workspace_files
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import store as skills
 from quarterdeck.worker import tool_calls
@@ -141,7 +144,7 @@ def hold_results(seconds: float) -> str:
         CREATE OR REPLACE FUNCTION app.hold_result() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN PERFORM pg_sleep({seconds}); RETURN NEW; END $$;
         CREATE OR REPLACE TRIGGER hold_result BEFORE INSERT ON app.session_events FOR EACH ROW
-            WHEN (NEW.type = 'tool.result' AND NEW.data->>'name' = 'add_note') EXECUTE FUNCTION app.hold_result();
+            WHEN (NEW.type = 'tool.result' AND NEW.data->>'name' IN ('add_note', 'bash')) EXECUTE FUNCTION app.hold_result();
     """
 
 
@@ -190,6 +193,26 @@ def _every_answer_is_accepted() -> None:
         pass
 
     _replace(action_rules, "check_same_answer", accept)
+
+
+def _files_apart_from_the_result() -> None:
+    record_result = calls.record_result
+
+    async def record_both(
+        database: Database, lease: Lease, entry: NewEvent, changes: FileChanges | None = None
+    ) -> int | None:
+        async def apply(connection: Connection) -> int:
+            await log.lock_session(connection, lease.session_id)
+            assert changes is not None
+            return await workspace_files.apply_changes(connection, lease.session_id, changes)
+
+        revision = None if changes is None else await database.transaction(apply, repeatable=True)
+        # Longer than most pauses between two checks of the auditor.
+        await asyncio.sleep(0.0 if changes is None else 0.5)
+        await record_result(database, lease, entry)
+        return revision
+
+    _replace(calls, "record_result", record_both)
 
 
 _TWICE = r"two answers that|different answers|made \d+ times|stored \d+ times|done again"
@@ -241,6 +264,12 @@ BUGS = {
         "whoever answers an action that has an answer means the same",
         r"answer acknowledged and lost",
         _every_answer_is_accepted,
+    ),
+    "files-apart-from-the-result": Bug(
+        "the files are stored first, so the result can follow",
+        r"is not what its \d+ calls wrote",
+        _files_apart_from_the_result,
+        faults=("kill a worker",),
     ),
 }
 

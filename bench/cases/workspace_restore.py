@@ -1,0 +1,26 @@
+"""An empty command of a worker that has no folder of the session: its files are read from the store first."""
+
+from statistics import median
+
+from bench.case import Case, Round, Taken
+from bench.server import Server
+from bench.workspaces import call_ms, forgetful_worker, session_with_files
+
+_FILES = 1_000
+_SAMPLES = 5
+
+
+async def us(server: Server, one: Round) -> Taken:
+    async with server.caller() as caller:
+        session_id = await session_with_files(caller, _FILES)
+        times_ms = [await call_ms(caller, session_id, "test -s 5/500") for _ in range(_SAMPLES)]
+    return Taken(median(times_ms), times_ms)
+
+
+CASE = Case(
+    title="`bash` after restoring 1,000 files of 2 KiB, median",
+    unit="ms",
+    stage=forgetful_worker,
+    us=us,
+    rounds=3,
+)

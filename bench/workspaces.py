@@ -1,0 +1,56 @@
+"""Commands in the workspaces of sessions, with a worker that has a sandbox."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+from bench.case import BenchError, Ground
+from bench.moments import ms
+from bench.server import Caller, Server, serving
+from quarterdeck.conversations.events.model import EventType
+
+_SANDBOX: dict[str, object] = {"SANDBOX_KIND": "bubblewrap"}
+NO_OUTPUT = "[No output.]"
+
+
+@asynccontextmanager
+async def sandboxed_worker(ground: Ground) -> AsyncIterator[Server]:
+    async with _serving(ground) as server:
+        yield server
+
+
+@asynccontextmanager
+async def forgetful_worker(ground: Ground) -> AsyncIterator[Server]:
+    """It keeps no folder after a run, so every run restores the files of its session."""
+    async with _serving(ground, WORKSPACE_KEPT_FOLDERS=0) as server:
+        yield server
+
+
+@asynccontextmanager
+async def _serving(ground: Ground, **settings: object) -> AsyncIterator[Server]:
+    async with serving(ground, **_SANDBOX) as server:
+        with server.worker(MODEL_DEMO_PAUSE_SECONDS=0, **_SANDBOX, **settings):
+            async with server.caller() as caller:
+                await caller.warm_up()
+            yield server
+
+
+async def call_ms(caller: Caller, session_id: UUID, command: str) -> float:
+    """From the start of the call to its result, as the log has them."""
+    submitted = await caller.submit(session_id, f"call: bash {json.dumps({'command': command})}")
+    await caller.until_ended(submitted.run_id)
+    events = [event for event in await caller.log(session_id) if event.run_id == submitted.run_id]
+    started = [event.created_at for event in events if event.type == EventType.TOOL_STARTED]
+    results = [event for event in events if event.type == EventType.TOOL_RESULT]
+    if len(started) != 1 or [result.data["text"] for result in results] != [NO_OUTPUT]:
+        raise BenchError(f"a command failed: {[result.data['text'][:200] for result in results]}")
+    return ms(results[0].created_at - started[0])
+
+
+async def session_with_files(caller: Caller, files: int) -> UUID:
+    """Files of 2 KiB, in folders of a hundred."""
+    [session_id] = await caller.new_sessions(1)
+    write = "mkdir -p $((i / 100)); { echo $i; head -c 2000 /dev/zero; } > $((i / 100))/$i"
+    await call_ms(caller, session_id, f"for i in $(seq {files}); do {write}; done")
+    return session_id
