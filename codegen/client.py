@@ -101,6 +101,8 @@ class Method:
         limit = Parameter("limit", "int | None", "None", "limit")
         if self.operation.log:
             return [limit, Parameter("after", "int | None", "None", "after")]
+        if self.operation.by_path:
+            return [limit, Parameter("after", "str | None", "None", "after")]
         if not self.operation.paged:
             return []
         return [limit, Parameter("after", f"{self._id_type()} | None", "None", "after"), self._order()]
@@ -133,7 +135,7 @@ class Method:
 
     def _media_type(self) -> list[Parameter]:
         formats = [repr(each) for each in self.operation.formats]
-        if not formats:
+        if len(formats) < 2:
             return []
         self.types.use("typing", "Literal")
         return [Parameter("media_type", f"Literal[{', '.join(formats)}]", formats[0])]
@@ -175,10 +177,11 @@ class Method:
         item = self.types.of(get_args(items)[0])
         iterator = self.types.use("collections.abc", "AsyncIterator" if self.is_async else "Iterator")
         walk = self.types.use("quarterdeck.client.pages", "walk_async" if self.is_async else "walk")
-        keywords = [*self.queries, self._order(), Parameter("page_size", "int | None", "None"), *self._options()]
+        order = [self._order()] if self.operation.paged else []
+        keywords = [*self.queries, *order, Parameter("page_size", "int | None", "None"), *self._options()]
         passed = [each.name for each in self.ids]
         passed += [f"{each.name}={each.name}" for each in (*self.queries, *self._options())]
-        passed += ["limit=page_size", "after=after", "order=order"]
+        passed += ["limit=page_size", "after=after", *(f"{each.name}={each.name}" for each in order)]
         body = f"{walk}(lambda after: self.{self.operation.name}({', '.join(passed)}))"
         start = f"def iter_{self.operation.name.removeprefix('list_')}"
         docstring = _docstring(f"Iterate over all items of `{self.operation.name}`. Pages are fetched as needed.", "")
@@ -236,7 +239,7 @@ def methods_text(*, is_async: bool) -> str:
     for operation in OPERATIONS:
         method = Method(operation, types, is_async=is_async)
         methods.append(method.text())
-        if operation.paged:
+        if operation.paged or operation.by_path:
             methods.append(method.iterator())
     head = [f'"""One method per operation of the API. {_NOTE}"""', "", *types.import_lines(), "", ""]
     return "\n".join([*head, f"class {prefix}Methods({base}):", "\n".join(methods)])

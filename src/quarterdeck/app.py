@@ -8,6 +8,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quarterdeck.agents.catalog import ModelCatalog
+from quarterdeck.agents.sandbox.choice import why_no_sandbox
 from quarterdeck.api.console import Console
 from quarterdeck.api.docs_page import serve_docs
 from quarterdeck.api.endpoint import Endpoint, Executor, Respond
@@ -27,6 +28,8 @@ from quarterdeck.conversations.events.notifications import Notifier
 from quarterdeck.conversations.events.page_loader import PageLoader
 from quarterdeck.conversations.events.stream_places import StreamPlaces
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
+from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
+from quarterdeck.conversations.workspace_files.archive import Archives
 from quarterdeck.core import errors
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.settings import Settings
@@ -69,6 +72,8 @@ class Services:
         self.bundles = open_blob_store(settings.bundle.store_url, settings.data_dir)
         self.uploads = Uploads(settings.bundle, spool_folder(settings.data_dir))
         self.files = BundleFiles(self.database, self.bundles, settings.bundle, settings.data_dir, settings.bundle.scans)
+        self.archives = Archives(self.bundles, settings.bundle.scans)
+        self.sandbox = SandboxOffer(settings.workspace)
         self.shutdown = asyncio.Event()
 
     def routes(self) -> list[Route]:
@@ -111,6 +116,8 @@ class Services:
             BlobStore: self.bundles,
             BundleFiles: self.files,
             Uploads: self.uploads,
+            SandboxOffer: self.sandbox,
+            Archives: self.archives,
             FileUploads: FileUploads(settings.file, settings.bundle, spool_folder(settings.data_dir)),
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
             ModelCatalog: ModelCatalog(settings.model),
@@ -123,14 +130,17 @@ class Services:
         }
 
     def lifespan(self) -> Callable[[object], AbstractAsyncContextManager[None]]:
+        settings = self.settings
+
         @asynccontextmanager
         async def lifespan(_: object) -> AsyncIterator[None]:
+            self.sandbox.missing = await why_no_sandbox(settings.sandbox, settings.workspace, settings.data_dir)
             await self.database.open()
             await self.inputs.open()
             await self.hub.open()
-            sweep_seconds = self.settings.receipt.sweep_interval_seconds
+            sweep_seconds = settings.receipt.sweep_interval_seconds
             loops = [
-                asyncio.create_task(_every(self.settings.key.last_used_flush_seconds, self._flush)),
+                asyncio.create_task(_every(settings.key.last_used_flush_seconds, self._flush)),
                 asyncio.create_task(_every(sweep_seconds, self._delete_expired)),
             ]
             async with self._health_listener():
@@ -144,6 +154,7 @@ class Services:
             await self.hub.close()
             self.uploads.close()
             self.files.close()
+            self.archives.close()
             await self.inputs.close()
             await self.notifier.close()
             await self.rate_limiter.close()

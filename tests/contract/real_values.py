@@ -23,6 +23,7 @@ from quarterdeck.conversations.sessions.model import ClientTools
 from quarterdeck.core import ids
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.text_types import Line
+from tests.session_files import add_archive_as_file
 from tests.unit import archives
 from tests.waiting_runs import approval, tool_result, waiting_run
 from tests.workers import log_of
@@ -89,6 +90,8 @@ async def create_records(world: World) -> Records:
     tokens = [(await world.post(f"/v1/sessions/{one}/tokens", {})).json()["id"] for one in sessions]
     skills = [await world.new_skill() for _ in range(3)]
     version_ids = {skill_id: [await _pushed(world, skill_id, name) for name in ("one", "two")] for skill_id in skills}
+    for session_id in sessions:
+        await add_archive_as_file(world, session_id, "SKILL.md")
     webhooks = [await world.new_webhook() for _ in range(3)]
     deliveries = [(await world.post(f"/v1/webhooks/{one}/test", None)).json()["id"] for one in webhooks]
     runs = [(await world.submit(session_id)).json()["run_id"] for session_id in sessions]
@@ -274,7 +277,8 @@ def _set_skill_cursor(case: Case[Any], records: Records) -> None:
 
 
 def _set_versions(case: Case[Any]) -> None:
-    """The first two, which every skill has, and a file of theirs. What is wrong on purpose stays wrong."""
+    """The first two, which every skill has, and the file that versions and sessions have. What is wrong on purpose
+    stays wrong."""
     for container, name in ((case.path_parameters, "version"), (case.query, "base"), (case.query, "head")):
         value: Any = (container or {}).get(name)
         if _is_number(value) and int(value) % _STAYS_RANDOM:

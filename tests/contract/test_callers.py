@@ -15,6 +15,7 @@ from quarterdeck.core.actors import CredentialKind, Permission
 from quarterdeck.core.secrets import mint
 from quarterdeck.http.operation import Operation, Payload
 from quarterdeck.webhooks.model import CreatedWebhookBody, WebhookBody
+from tests.session_files import add_archive_as_file
 from tests.waiting_runs import approval, new_actions
 from tests.workers import log_of
 from tests.world import Server, World, bundle, error_of
@@ -50,6 +51,7 @@ class Objects(Struct, frozen=True):
         session_id, skill_id = await world.new_session(), await world.new_skill()
         token = (await world.post(f"/v1/sessions/{session_id}/tokens", {})).json()
         assert (await world.push(skill_id, bundle())).status_code == 201
+        await add_archive_as_file(world, session_id, "a.txt")
         webhook_id, doomed_id = await world.new_webhook(), await world.new_webhook()
         run_id = (await world.submit(session_id)).json()["run_id"]
         # A worker may have added others.
@@ -88,6 +90,7 @@ QUERIES: dict[str, dict[str, str]] = {
     "download_skill_file": {"path": "SKILL.md"},
     "upload_file": {"name": "notes.txt"},
     "diff_skill_versions": {"base": "1", "head": "1"},
+    "download_session_file": {"path": "a.txt"},
 }
 
 

@@ -221,6 +221,7 @@ def test_parameters(operation: Operation) -> None:
         assert not any(re.search(schema["pattern"], text) for text in ("\t", "a\x7f", "\x85", "\xa0", "\xad"))
     assert ({"Range", "If-Range", "If-None-Match"} <= set(found)) == (operation.download is not None)
     expected = {"limit", "after", "order"} if operation.paged else set()
+    expected |= {"limit", "after"} if operation.by_path else set()
     expected |= {"limit", "after", "Last-Event-ID"} if operation.log else set()
     assert {"limit", "after", "order", "Last-Event-ID"} & set(found) == expected
 

@@ -7,6 +7,7 @@ from quarterdeck.activity import rules as activity_rules
 from quarterdeck.activity import store as activity
 from quarterdeck.activity.model import Window
 from quarterdeck.agents.model import NO_OPTIONS
+from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.api_keys import store as api_keys
 from quarterdeck.audit import store as audit
 from quarterdeck.audit.model import AuditFilter, ObjectType
@@ -54,6 +55,7 @@ def session_of(workspace: Workspace, session: Workspace) -> SessionBody:
         tool_policy={},
         client_tools=[],
         limits=Limits(),
+        workspace=WorkspaceKind.SANDBOX,
         forked_from=None,
         skills=[],
         created_at=datetime.now(UTC),

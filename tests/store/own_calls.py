@@ -4,6 +4,8 @@ not change or return rows of the other workspace."""
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from quarterdeck.api_keys import store as api_keys
 from quarterdeck.api_keys.model import NewApiKey
 from quarterdeck.audit import store as audit
@@ -33,6 +35,7 @@ from quarterdeck.conversations.sessions import forks_store as forks
 from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.conversations.sessions.model import CreateSessionBody, SessionSkill
+from quarterdeck.conversations.workspace_files import store as session_files
 from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import HIGHEST_ID, new_id
 from quarterdeck.db.migrate import is_current
@@ -52,6 +55,7 @@ from quarterdeck.webhooks.model import (
 )
 from quarterdeck.worker import queue_store
 from quarterdeck.workspaces import store as workspaces
+from tests.session_files import stored_file
 from tests.store.two_workspaces import ALPHA, BUNDLE, RecordingConnection, StoreCall, Workspace, returns
 from tests.workers import SETUP
 
@@ -63,6 +67,7 @@ def with_own_ids() -> Iterator[StoreCall]:
     yield from _own_runs()
     yield from _own_actions()
     yield from _own_forks()
+    yield from _own_files()
     yield from _own_deliveries()
 
 
@@ -186,6 +191,25 @@ def _own_forks() -> Iterator[StoreCall]:
     yield lambda c, a, b: forks.entries(c, a.session, 1_000_000, 9)
     yield lambda c, a, b: forks.last_answers(c, a.session, [a.run])
     yield _copy_event
+
+
+def _own_files() -> Iterator[StoreCall]:
+    file = stored_file("x")
+    mine = msgspec.structs.replace(file, sha256=ALPHA.bundle.hex())
+    yield lambda c, a, b: session_files.delete(c, a.session, [b.name, a.name])
+    yield lambda c, a, b: session_files.write(c, a.session, [mine])
+    yield lambda c, a, b: session_files.delete_filled_folders(c, a.session, [a.name, b.name])
+    yield lambda c, a, b: returns(session_files.has_file_as_folder(c, a.session, [a.name, b.name]), False)
+    yield lambda c, a, b: session_files.next_revision(c, a.session)
+    yield lambda c, a, b: session_files.revision(c, a.session)
+    yield lambda c, a, b: session_files.manifest(c, a.session)
+    yield lambda c, a, b: session_files.page(c, a.session, "", "", 9)
+    yield lambda c, a, b: session_files.get(c, a.session, a.name)
+    yield lambda c, a, b: session_files.links(c, a.session)
+    yield lambda c, a, b: session_files.title(c, a.session)
+    yield lambda c, a, b: returns(session_files.totals(c, a.session), (1, 1))
+    yield lambda c, a, b: session_files.copy(c, a.session, a.waiting_session)
+    yield lambda c, a, b: session_files.purge(c, a.session, 9)
 
 
 def _own_deliveries() -> Iterator[StoreCall]:

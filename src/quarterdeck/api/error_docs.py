@@ -123,6 +123,8 @@ def _bad_parameter(operation: Operation) -> Refusal:
     parameters += [query.name for query in operation.queries]
     if operation.paged:
         parameters += ["limit", "after", "order"]
+    if operation.by_path:
+        parameters += ["limit", "after"]
     if operation.log:
         parameters += ["limit", "after", "Last-Event-ID"]
     if operation.idempotent:

@@ -14,6 +14,7 @@ from quarterdeck.conversations.events import examples as events
 from quarterdeck.conversations.runs import examples as runs
 from quarterdeck.conversations.session_tokens import examples as session_tokens
 from quarterdeck.conversations.sessions import examples as sessions
+from quarterdeck.conversations.workspace_files import examples as workspace_files
 from quarterdeck.files import examples as files
 from quarterdeck.skills import examples as skills
 from quarterdeck.usage import examples as usage
@@ -35,6 +36,7 @@ _PACKAGES = (
     skills,
     usage,
     webhooks,
+    workspace_files,
     workspaces,
 )
 EXAMPLES: dict[Any, Struct] = {type(example): example for package in _PACKAGES for example in package.EXAMPLES}

@@ -134,6 +134,7 @@ def _parameters(operation: Operation) -> list[Json]:
     shared += ["IfNoneMatch"] if _can_be_cached(operation) else []
     shared += ["Range", "IfRange"] if operation.download else []
     shared += ["Limit", "After", "Order"] if operation.paged else []
+    shared += ["Limit", "AfterPath"] if operation.by_path else []
     shared += ["Limit", "AfterEvent", "LastEventId"] if operation.log else []
     return [
         *(reference("parameters", name) for name in path),

@@ -53,8 +53,8 @@ requests return the saved response with `Idempotency-Replayed: true`. The same k
 409. Secrets that are shown only once are not part of saved responses. Keys are stored for at least seven days; \
 failed requests do not use them up.
 
-**Pagination.** Lists are sorted newest first, or oldest first with `order=asc`. Pass `next_cursor` as `after` to \
-get the next page, until it is null.
+**Pagination.** Lists are sorted newest first, or oldest first with `order=asc`; files of sessions are sorted \
+by path. Pass `next_cursor` as `after` to get the next page, until it is null.
 
 **Concurrent changes.** Sessions and skills have an `ETag`. Send it as `If-Match` with a change: if the object has \
 changed since, the response is 412 and nothing is done.
@@ -135,6 +135,13 @@ PARAMETERS: Json = {
         "required": False,
         "description": "The `next_cursor` of the previous page. Default: the first page.",
         "schema": UUID,
+    },
+    "AfterPath": {
+        "name": "after",
+        "in": "query",
+        "required": False,
+        "description": "The `next_cursor` of the previous page: a path. Default: the first page.",
+        "schema": {"type": "string", "maxLength": 1024, "pattern": "^[^\\u0000]*$"},
     },
     "AfterEvent": {
         "name": "after",

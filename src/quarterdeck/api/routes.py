@@ -29,6 +29,11 @@ from quarterdeck.conversations.sessions.http import (
     get_session,
     list_sessions,
 )
+from quarterdeck.conversations.workspace_files.http import (
+    download_session_archive,
+    download_session_file,
+    list_session_files,
+)
 from quarterdeck.files.http import delete_file, download_file, get_file, upload_file
 from quarterdeck.http.operation import at
 from quarterdeck.skills.http import (
@@ -68,6 +73,9 @@ OPERATIONS = (
     at("DELETE", "/v1/sessions/{session_id}", delete_session),
     at("POST", "/v1/sessions/{session_id}/fork", fork_session),
     at("GET", "/v1/sessions/{session_id}/export", export_session),
+    at("GET", "/v1/sessions/{session_id}/files", list_session_files),
+    at("GET", "/v1/sessions/{session_id}/files/content", download_session_file),
+    at("GET", "/v1/sessions/{session_id}/files/archive", download_session_archive),
     at("GET", "/v1/sessions/{session_id}/tokens", list_session_tokens),
     at("POST", "/v1/sessions/{session_id}/tokens", create_session_token),
     at("POST", "/v1/sessions/{session_id}/tokens/{session_token_id}/revoke", revoke_session_token),

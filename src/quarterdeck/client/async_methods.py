@@ -34,6 +34,8 @@ from quarterdeck.client.models import (
     RunBody,
     RunPage,
     SessionBody,
+    SessionFileBody,
+    SessionFilePage,
     SessionPage,
     SessionSkill,
     SessionTokenBody,
@@ -56,6 +58,7 @@ from quarterdeck.client.models import (
     WebhookEvent,
     WebhookPage,
     WorkspaceBody,
+    WorkspaceKind,
 )
 from quarterdeck.client.operations import (
     CANCEL_RUN,
@@ -75,6 +78,8 @@ from quarterdeck.client.operations import (
     DIFF_SKILL_VERSIONS,
     DISCARD_INPUT,
     DOWNLOAD_FILE,
+    DOWNLOAD_SESSION_ARCHIVE,
+    DOWNLOAD_SESSION_FILE,
     DOWNLOAD_SKILL_BUNDLE,
     DOWNLOAD_SKILL_FILE,
     EXPORT_SESSION,
@@ -96,6 +101,7 @@ from quarterdeck.client.operations import (
     LIST_MEMBERS,
     LIST_MODELS,
     LIST_SESSION_EVENTS,
+    LIST_SESSION_FILES,
     LIST_SESSION_RUNS,
     LIST_SESSION_TOKENS,
     LIST_SESSIONS,
@@ -219,6 +225,7 @@ class AsyncMethods(AsyncConnection):
         tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
         client_tools: list[ToolSpec] | UnsetType = UNSET,
         limits: SetLimits | UnsetType = UNSET,
+        workspace: WorkspaceKind | UnsetType = UNSET,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> SessionBody:
@@ -237,6 +244,7 @@ class AsyncMethods(AsyncConnection):
                 "tool_policy": tool_policy,
                 "client_tools": client_tools,
                 "limits": limits,
+                "workspace": workspace,
             },
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
@@ -258,6 +266,7 @@ class AsyncMethods(AsyncConnection):
         tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
         client_tools: list[ToolSpec] | UnsetType = UNSET,
         limits: SetLimits | UnsetType = UNSET,
+        workspace: WorkspaceKind | UnsetType = UNSET,
         archived: bool | UnsetType = UNSET,
         if_match: IfMatch | None = None,
         idempotency_key: str | None = None,
@@ -283,6 +292,7 @@ class AsyncMethods(AsyncConnection):
                 "tool_policy": tool_policy,
                 "client_tools": client_tools,
                 "limits": limits,
+                "workspace": workspace,
                 "archived": archived,
             },
             if_match=if_match,
@@ -295,8 +305,8 @@ class AsyncMethods(AsyncConnection):
     ) -> None:
         """Delete a session.
 
-        Permanently deletes the session with its log, runs and tokens. Its active run is cancelled. Deleting again
-        returns 404.
+        Permanently deletes the session with its log, runs, files and tokens. Its active run is cancelled. Deleting
+        again returns 404.
         """
         return await self._call(
             DELETE_SESSION, type(None), {"session_id": session_id}, {}, if_match=if_match, workspace_id=workspace_id
@@ -312,9 +322,9 @@ class AsyncMethods(AsyncConnection):
     ) -> SessionBody:
         """Fork a session.
 
-        A new session with the same settings, and with the log of this one, or its part before an event. ` (fork)` is
-        added to its title. Inputs that no run has consumed and the active run are not copied. The copied runs exist
-        only in the log: lists of runs contain those that the fork starts itself.
+        A new session with the same settings, with the files of this one as they are now, and with its log, or the part
+        before an event. ` (fork)` is added to its title. Inputs that no run has consumed and the active run are not
+        copied. The copied runs exist only in the log: lists of runs contain those that the fork starts itself.
         """
         return await self._call(
             FORK_SESSION,
@@ -348,6 +358,62 @@ class AsyncMethods(AsyncConnection):
             progress,
             workspace_id=workspace_id,
             media_type=media_type,
+        )
+
+    async def list_session_files(
+        self,
+        session_id: Id,
+        *,
+        prefix: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> SessionFilePage:
+        """List the files of a session.
+
+        The files in its workspace, by path. They are those that the last finished tool call and the last input have
+        left: what a running call does is seen when the call has ended.
+        """
+        return await self._call(
+            LIST_SESSION_FILES,
+            SessionFilePage,
+            {"session_id": session_id},
+            {"prefix": prefix, "limit": limit, "after": after},
+            workspace_id=workspace_id,
+        )
+
+    def iter_session_files(
+        self, session_id: Id, *, prefix: str | None = None, page_size: int | None = None, workspace_id: Id | None = None
+    ) -> AsyncIterator[SessionFileBody]:
+        """Iterate over all items of `list_session_files`. Pages are fetched as needed."""
+        return walk_async(
+            lambda after: self.list_session_files(
+                session_id, prefix=prefix, workspace_id=workspace_id, limit=page_size, after=after
+            )
+        )
+
+    async def download_session_file(
+        self, session_id: Id, to: Sink, *, path: str, progress: Progress | None = None, workspace_id: Id | None = None
+    ) -> int:
+        """Download a file of a session.
+
+        A link is followed to its file. The media type is that of the name: the content may be anything, so browsers are
+        told to save it.
+        """
+        return await self._download(
+            DOWNLOAD_SESSION_FILE, {"session_id": session_id}, {"path": path}, to, progress, workspace_id=workspace_id
+        )
+
+    async def download_session_archive(
+        self, session_id: Id, to: Sink, *, progress: Progress | None = None, workspace_id: Id | None = None
+    ) -> int:
+        """Download all files of a session.
+
+        A tar archive, compressed with gzip, of the files as they are now. It is made while it is sent. Links are stored
+        as links, and permission bits are kept.
+        """
+        return await self._download(
+            DOWNLOAD_SESSION_ARCHIVE, {"session_id": session_id}, {}, to, progress, workspace_id=workspace_id
         )
 
     async def list_session_tokens(

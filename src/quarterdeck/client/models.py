@@ -155,6 +155,11 @@ class SetLimits(Struct, frozen=True):
     """All runs of the session together."""
 
 
+class WorkspaceKind(StrEnum):
+    NONE = "none"
+    SANDBOX = "sandbox"
+
+
 class Limit(Struct, frozen=True):
     """null: no limit."""
 
@@ -188,6 +193,9 @@ class SessionBody(SessionSummary, frozen=True, kw_only=True):
     client_tools: list[ToolSpec]
     """Tools that the caller carries out: each call becomes an action `tool_result`."""
     limits: Limits
+    workspace: WorkspaceKind
+    """`sandbox`: a folder for the agent, with tools that read and write files and run commands in a sandbox.
+    `none`: no such tools."""
     usage: Usage
     """Tokens of all its runs. Changes without a new revision."""
     forked_from: ForkedFrom | None
@@ -200,6 +208,32 @@ class ChangeSettings(Struct, frozen=True):
     temperature: float | UnsetType | None = UNSET
     max_output_tokens: int | UnsetType | None = UNSET
     reasoning_effort: Literal["low", "medium", "high"] | UnsetType | None = UNSET
+
+
+class FileKind(StrEnum):
+    FILE = "file"
+    LINK = "link"
+    FOLDER = "folder"
+
+
+class SessionFileBody(Struct, frozen=True, kw_only=True):
+    path: str
+    """Relative to the workspace, with `/` between its parts."""
+    kind: FileKind
+    """Folders are listed only while they are empty."""
+    bytes: int
+    mode: int
+    """Permission bits, as a decimal number: 420 is 0644."""
+    sha256: str | None
+    """Of the content, in hex. null: it is not a file."""
+    target: str | None
+    """Of a link, relative to its folder. null: it is not a link."""
+    modified_at: datetime
+
+
+class SessionFilePage(Struct, frozen=True):
+    items: list[SessionFileBody]
+    next_cursor: str | None
 
 
 class SessionTokenBody(Struct, frozen=True, kw_only=True):

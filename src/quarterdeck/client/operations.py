@@ -11,6 +11,9 @@ CHANGE_SESSION = Operation("change_session", "PATCH", "/v1/sessions/{session_id}
 DELETE_SESSION = Operation("delete_session", "DELETE", "/v1/sessions/{session_id}")
 FORK_SESSION = Operation("fork_session", "POST", "/v1/sessions/{session_id}/fork", idempotent=True)
 EXPORT_SESSION = Operation("export_session", "GET", "/v1/sessions/{session_id}/export")
+LIST_SESSION_FILES = Operation("list_session_files", "GET", "/v1/sessions/{session_id}/files")
+DOWNLOAD_SESSION_FILE = Operation("download_session_file", "GET", "/v1/sessions/{session_id}/files/content")
+DOWNLOAD_SESSION_ARCHIVE = Operation("download_session_archive", "GET", "/v1/sessions/{session_id}/files/archive")
 LIST_SESSION_TOKENS = Operation("list_session_tokens", "GET", "/v1/sessions/{session_id}/tokens")
 CREATE_SESSION_TOKEN = Operation(
     "create_session_token", "POST", "/v1/sessions/{session_id}/tokens", idempotent=True, shown_once="token"

@@ -5,17 +5,18 @@ from typing import Protocol, TypeVar
 from uuid import UUID
 
 Item = TypeVar("Item")
+Cursor = TypeVar("Cursor", UUID, str)
 
 
-class Page(Protocol[Item]):
+class Page(Protocol[Item, Cursor]):
     @property
     def items(self) -> list[Item]: ...
 
     @property
-    def next_cursor(self) -> UUID | None: ...
+    def next_cursor(self) -> Cursor | None: ...
 
 
-def walk(fetch: Callable[[UUID | None], Page[Item]]) -> Iterator[Item]:
+def walk(fetch: Callable[[Cursor | None], Page[Item, Cursor]]) -> Iterator[Item]:
     after = None
     while True:
         page = fetch(after)
@@ -25,7 +26,7 @@ def walk(fetch: Callable[[UUID | None], Page[Item]]) -> Iterator[Item]:
             return
 
 
-async def walk_async(fetch: Callable[[UUID | None], Awaitable[Page[Item]]]) -> AsyncIterator[Item]:
+async def walk_async(fetch: Callable[[Cursor | None], Awaitable[Page[Item, Cursor]]]) -> AsyncIterator[Item]:
     after = None
     while True:
         page = await fetch(after)

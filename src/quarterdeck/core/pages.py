@@ -27,6 +27,13 @@ class LogPageRequest(Struct, frozen=True):
     after: int = 0
 
 
+class PathPageRequest(Struct, frozen=True):
+    """A page of a list that is sorted by path. `after` may be any text."""
+
+    limit: int = DEFAULT_LIMIT
+    after: str = ""
+
+
 def bounds(start: UUID, *, newest_first: bool) -> tuple[UUID, UUID]:
     """The lowest and highest possible id of a page that begins at `start`."""
     return (LOWEST_ID, start) if newest_first else (start, HIGHEST_ID)

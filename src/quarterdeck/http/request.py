@@ -19,7 +19,7 @@ from quarterdeck.core.call import Call, RateLimit
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.etags import matches_weakly, parse_tags
 from quarterdeck.core.ids import LOWEST_ID, parse_id
-from quarterdeck.core.pages import DEFAULT_LIMIT, MAX_LIMIT, LogPageRequest, PageRequest
+from quarterdeck.core.pages import DEFAULT_LIMIT, MAX_LIMIT, LogPageRequest, PageRequest, PathPageRequest
 from quarterdeck.core.settings import HttpSettings
 from quarterdeck.core.text_types import Moment
 from quarterdeck.http.client_address import client_address
@@ -145,6 +145,11 @@ class Request:
         if order not in (None, "asc", "desc"):
             self._remember("order must be asc or desc.")
         return PageRequest(number, cursor, order != "asc")
+
+    def path_page_request(self, most_characters: int) -> PathPageRequest:
+        limit = self._query_value("limit")
+        after = self.query_text("after", most_characters=most_characters)
+        return PathPageRequest(DEFAULT_LIMIT if limit is None else self._limit(limit), after or "")
 
     def log_page_request(self) -> LogPageRequest:
         """`Last-Event-ID` wins over `after`: a browser that reconnects sends the header with the original URL."""

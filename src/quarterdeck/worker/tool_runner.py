@@ -129,7 +129,8 @@ class ToolRunner:
         pause_seconds = _MIN_PAUSE_SECONDS
         while True:
             try:
-                return await call_log.record_result(self._database, self._lease, journal.entry_of(result))
+                await call_log.record_result(self._database, self._lease, journal.entry_of(result))
+                return
             except ServiceError as fault:
                 if fault.kind not in (Kind.UNAVAILABLE, Kind.CONTENDED):
                     raise

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from uuid import UUID
 
 from msgspec import Struct
 
@@ -30,6 +31,20 @@ class StoredFile(Struct, frozen=True, kw_only=True):
     # Of a link: a relative path that stays inside the workspace.
     target: str | None
     modified_at: datetime
+
+
+class ManifestFile(StoredFile, frozen=True, kw_only=True):
+    """A file of a manifest: with `generation`, its content can be read from the store."""
+
+    # None: not a file.
+    generation: UUID | None
+
+
+class Manifest(Struct, frozen=True):
+    # Number of changes of the session's files so far.
+    revision: int
+    # By path. No file lies at the path of a folder.
+    files: list[ManifestFile]
 
 
 class FileChanges(Struct, frozen=True):

@@ -5,6 +5,7 @@ As in lifecycle.py, every write carries the number of the attempt.
 
 from msgspec import Struct
 
+from quarterdeck.agents.workspace.model import FileChanges
 from quarterdeck.conversations.actions import records as actions
 from quarterdeck.conversations.actions.model import CallAction
 from quarterdeck.conversations.events import log as events
@@ -13,6 +14,7 @@ from quarterdeck.conversations.events.notifications import event_payloads, notif
 from quarterdeck.conversations.runs import calls_store as store
 from quarterdeck.conversations.runs import lifecycle_store
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
+from quarterdeck.conversations.workspace_files import records as workspace_files
 from quarterdeck.db.database import Connection, Database
 
 
@@ -62,17 +64,28 @@ async def record_start(database: Database, lease: Lease, entry: NewEvent) -> Non
     await database.transaction(work, repeatable=True)
 
 
-async def record_result(database: Database, lease: Lease, entry: NewEvent) -> None:
-    """Stores the result of a call of the last answer, unless it is stored."""
+async def record_result(
+    database: Database, lease: Lease, entry: NewEvent, changes: FileChanges | None = None
+) -> int | None:
+    """Stores the result of a call of the last answer, unless it is stored, together with the files that the call
+    changed, whose contents are in the store already.
 
-    async def work(connection: Connection) -> None:
+    Returns the new revision of the files. If it is not the next one after the revision of the caller's folder, an input
+    has added files meanwhile. None: the caller does not know whether its folder has the stored files, because there
+    are no changes, or because the result was stored before, possibly by this call.
+
+    Raises PathConflict, and stores nothing, if an input has added a file that the changes do not fit to."""
+
+    async def work(connection: Connection) -> int | None:
         await events.lock_session(connection, lease.session_id)
         if not await lifecycle_store.count_progress(connection, lease.run_id, lease.attempt):
             raise Superseded
-        if not await store.has_result(connection, lease.session_id, lease.run_id, entry.data["call_id"]):
-            await _log(connection, lease, entry)
+        if await store.has_result(connection, lease.session_id, lease.run_id, entry.data["call_id"]):
+            return None
+        await _log(connection, lease, entry)
+        return None if changes is None else await workspace_files.apply_changes(connection, lease.session_id, changes)
 
-    await database.transaction(work, repeatable=True)
+    return await database.transaction(work, repeatable=True)
 
 
 async def _log(connection: Connection, lease: Lease, entry: NewEvent) -> None:

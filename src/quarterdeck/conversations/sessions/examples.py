@@ -3,6 +3,7 @@
 from msgspec.structs import asdict
 
 from quarterdeck.agents.model import ModelOptions, ToolRule
+from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.conversations.runs.model import RunState, Usage
 from quarterdeck.conversations.sessions.model import (
     ActiveRun,
@@ -43,6 +44,7 @@ EXAMPLES = (
         tool_policy={"add_note": ToolRule.ALLOW, "crm_*": ToolRule.ASK},
         client_tools=[],
         limits=Limits(run=Limit(max_cost_usd=2.0)),
+        workspace=WorkspaceKind.SANDBOX,
         usage=Usage(5200, 4096, 840, 0.0107),
         forked_from=None,
     ),

@@ -9,6 +9,7 @@ from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.sessions import fork_selection, rules, store
 from quarterdeck.conversations.sessions import forks_store as copies
 from quarterdeck.conversations.sessions.model import CreateSessionBody, ForkedFrom, SessionBody
+from quarterdeck.conversations.workspace_files import records as workspace_files
 from quarterdeck.core import errors
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import ForkSettings
@@ -24,7 +25,8 @@ async def fork(
     connection: Connection, origin: SessionBody, before_event_id: int | None, user_id: UUID, settings: ForkSettings
 ) -> UUID:
     """Part of the caller's transaction, which keeps the origin from being deleted. It needs no lock of the origin:
-    events are never changed, and one statement reads which ones are copied."""
+    events are never changed, and one statement reads which ones are copied. The files are those of now, wherever the
+    log is cut: earlier ones are not kept."""
     if before_event_id is not None and not await copies.has_event(connection, origin.id, before_event_id):
         raise errors.invalid("before_event_id is not the id of an event of this session.")
     end = _END_OF_LOG if before_event_id is None else before_event_id
@@ -50,6 +52,7 @@ async def fork(
     for batch in fork_selection.batches(selection.events, _BATCH_EVENTS, _BATCH_BYTES):
         run_ids = [fork_selection.fork_run_id(fork_id, one.run_id) for one in batch]
         await copies.copy_events(connection, origin.id, fork_id, batch, run_ids, new_ids, selection.hidden)
+    await workspace_files.copy(connection, origin.id, fork_id)
     if selection.cut_run is not None:
         # Without it, clients would take the run for an active one.
         cancelled = NewEvent(EventType.RUN_CANCELLED, {"discarded_input_ids": []})

@@ -14,6 +14,7 @@ from quarterdeck.conversations.sessions.model import (
     SessionBody,
     SessionPage,
 )
+from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Answer
@@ -71,8 +72,8 @@ async def list_sessions(request: Request, access: Access, models: ModelCatalog) 
     idempotent=True,
     etag=True,
 )
-async def create_session(request: Request, changes: Changes, models: ModelCatalog) -> Answer:
-    return await service.create_session(changes, models, await request.call(CreateSessionBody))
+async def create_session(request: Request, changes: Changes, models: ModelCatalog, sandbox: SandboxOffer) -> Answer:
+    return await service.create_session(changes, models, sandbox, await request.call(CreateSessionBody))
 
 
 @operation(
@@ -96,9 +97,9 @@ async def export_session(request: Request, access: Access, models: ModelCatalog,
 
 @operation(
     summary="Fork a session",
-    description="A new session with the same settings, and with the log of this one, or its part before an "
-    "event. ` (fork)` is added to its title. Inputs that no run has consumed and the active run are not "
-    "copied. The copied runs exist only in the log: lists of runs contain those that the fork starts itself.",
+    description="A new session with the same settings, with the files of this one as they are now, and with its log, "
+    "or the part before an event. ` (fork)` is added to its title. Inputs that no run has consumed and the active run "
+    "are not copied. The copied runs exist only in the log: lists of runs contain those that the fork starts itself.",
     permission=Permission.SESSION_MANAGE,
     payload=ForkSessionBody,
     success_status=201,
@@ -146,15 +147,15 @@ async def get_session(request: Request, access: Access, models: ModelCatalog) ->
     etag=True,
     conditional=True,
 )
-async def change_session(request: Request, changes: Changes, models: ModelCatalog) -> Answer:
+async def change_session(request: Request, changes: Changes, models: ModelCatalog, sandbox: SandboxOffer) -> Answer:
     session_id = request.path_id("session_id")
-    return await service.change_session(changes, models, await request.call(ChangeSessionBody), session_id)
+    return await service.change_session(changes, models, sandbox, await request.call(ChangeSessionBody), session_id)
 
 
 @operation(
     summary="Delete a session",
-    description="Permanently deletes the session with its log, runs and tokens. Its active run is cancelled. Deleting "
-    "again returns 404.",
+    description="Permanently deletes the session with its log, runs, files and tokens. Its active run is cancelled. "
+    "Deleting again returns 404.",
     permission=Permission.SESSION_MANAGE,
     success_status=204,
     success_type=None,

@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.agents.model import MaxOutputTokens, ModelOptions, ReasoningEffort, Temperature, ToolRule, ToolSpec
+from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.conversations.runs.model import RunState, Usage
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.text_types import Line, Moment, Text
@@ -86,6 +87,16 @@ ClientTools = Annotated[
 ]
 
 
+# Not called `Workspace`: a workspace also is what keys and sessions belong to.
+SessionWorkspace = Annotated[
+    WorkspaceKind,
+    Meta(
+        description="`sandbox`: a folder for the agent, with tools that read and write files and run commands in a "
+        "sandbox. `none`: no such tools."
+    ),
+]
+
+
 class CreateSessionBody(Struct, frozen=True):
     title: Title = None
     model: Model = None
@@ -96,6 +107,10 @@ class CreateSessionBody(Struct, frozen=True):
     tool_policy: ToolPolicy | UnsetType = UNSET
     client_tools: ClientTools | UnsetType = UNSET
     limits: SetLimits | UnsetType = UNSET
+    workspace: Annotated[
+        SessionWorkspace | UnsetType,
+        Meta(description="The default is a setting of the server, otherwise `sandbox` if it has one."),
+    ] = UNSET
 
 
 class ChangeSettings(Struct, frozen=True):
@@ -117,6 +132,9 @@ class ChangeSessionBody(Struct, frozen=True):
     tool_policy: ToolPolicy | UnsetType = UNSET
     client_tools: ClientTools | UnsetType = UNSET
     limits: SetLimits | UnsetType = UNSET
+    workspace: Annotated[
+        SessionWorkspace | UnsetType, Meta(description="For the next run. The files are kept with `none`, too.")
+    ] = UNSET
     archived: Annotated[
         bool | UnsetType,
         Meta(description="An archived session accepts no input. It stays readable and can be unarchived."),
@@ -156,6 +174,7 @@ class SessionBody(SessionSummary, frozen=True, kw_only=True):
     tool_policy: ToolPolicy
     client_tools: ClientTools
     limits: Limits
+    workspace: SessionWorkspace
     usage: Annotated[Usage, Meta(description="Tokens of all its runs. Changes without a new revision.")]
     forked_from: Annotated[ForkedFrom | None, Meta(description="null: it is not a fork.")]
 

@@ -94,6 +94,7 @@ def changed_fields(before: SessionBody, after: SessionBody) -> list[str]:
         "tool_policy",
         "client_tools",
         "limits",
+        "workspace",
         "archived_at",
     )
     return [name for name in names if getattr(before, name) != getattr(after, name)]

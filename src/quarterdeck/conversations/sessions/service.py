@@ -28,7 +28,9 @@ from quarterdeck.conversations.sessions.model import (
     SessionPage,
     SessionSkill,
 )
+from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.conversations.visibility import visible_session
+from quarterdeck.conversations.workspace_files import records as workspace_files
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
@@ -47,12 +49,15 @@ _BACKFILL_BATCH = 200
 _BACKFILL_SECONDS = 1.0
 
 
-async def create_session(changes: Changes, models: ModelCatalog, call: Call[CreateSessionBody]) -> Answer:
+async def create_session(
+    changes: Changes, models: ModelCatalog, sandbox: SandboxOffer, call: Call[CreateSessionBody]
+) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody) -> Made:
         _check_model(models, body.model)
         rules.check_names_free(body.client_tools or [], BUILT_IN_TOOLS)
         await _check_skills(connection, workspace_id, body.skills)
         session_id = new_id()
+        body = msgspec.structs.replace(body, workspace=sandbox.chosen(body.workspace))
         await store.add(connection, session_id, workspace_id, body, principal.user_id)
         return Made.plain(await _existing(connection, models, workspace_id, session_id), session_id)
 
@@ -132,7 +137,7 @@ async def get_session(access: Access, models: ModelCatalog, call: Call[None], se
 
 
 async def change_session(
-    changes: Changes, models: ModelCatalog, call: Call[ChangeSessionBody], session_id: UUID
+    changes: Changes, models: ModelCatalog, sandbox: SandboxOffer, call: Call[ChangeSessionBody], session_id: UUID
 ) -> Answer:
     """A run keeps what it has read of the session when it began. The tool policy and limits apply at once."""
 
@@ -152,6 +157,8 @@ async def change_session(
             # Skills that the session has already may have become unusable; they may stay.
             added = [skill for skill in change.skills if skill not in before.skills]
             await _check_skills(connection, principal.workspace_id, added)
+        if change.workspace is not UNSET and change.workspace is not before.workspace:
+            sandbox.check(change.workspace)
         after = rules.changed(before, change, datetime.now(UTC))
         after = msgspec.structs.replace(after, effective_model=models.effective(after.model))
         if after != before:
@@ -171,7 +178,8 @@ async def change_session(
 
 
 async def delete_session(changes: Changes, models: ModelCatalog, call: Call[None], session_id: UUID) -> Answer:
-    """Deletes the session and cancels its runs. Its log and actions are deleted later, by `purge_deleted_sessions`."""
+    """Deletes the session and cancels its runs. Its log, actions and files are deleted later, by
+    `purge_deleted_sessions`."""
 
     async def effect(connection: Connection, principal: Principal, _: UUID, __: None) -> Made:
         session = await _locked(connection, models, principal.workspace_id, session_id)
@@ -192,14 +200,14 @@ async def delete_session(changes: Changes, models: ModelCatalog, call: Call[None
 
 
 async def purge_deleted_sessions(database: Database) -> int:
-    """Deletes the logs and actions of deleted sessions in batches. Safe to run in several processes at once."""
+    """Deletes the logs, actions and files of deleted sessions in batches. Safe to run in several processes at once."""
     purged = 0
 
     async def purge(connection: Connection) -> bool | None:
         session_id = await store.lock_deleted(connection)
         if session_id is None:
             return None
-        for purge_rows in (search_store.purge, actions.purge):
+        for purge_rows in (search_store.purge, actions.purge, workspace_files.purge):
             if await purge_rows(connection, session_id, _PURGE_BATCH) == _PURGE_BATCH:
                 return False
         return await store.purge(connection, session_id, _PURGE_BATCH)

@@ -7,6 +7,7 @@ import msgspec
 from psycopg.types.json import Jsonb
 
 from quarterdeck.agents.model import NO_OPTIONS, ModelOptions, ToolRule, ToolSpec
+from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.conversations.runs.model import RunSetup, RunState, Usage, UsedSkill
 from quarterdeck.conversations.sessions.model import (
     ActiveRun,
@@ -25,9 +26,9 @@ from quarterdeck.db.database import Connection
 
 _ADD = """
 INSERT INTO sessions
-    (id, workspace_id, title, model, instructions, settings, tool_policy, client_tools, limits, created_by,
-     forked_from_session_id, forked_from_event_id)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+    (id, workspace_id, title, model, instructions, settings, tool_policy, client_tools, limits, workspace,
+     created_by, forked_from_session_id, forked_from_event_id)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 _ADD_SKILL = "INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%s, %s, %s, %s)"
 _DROP_SKILLS = """
@@ -36,16 +37,16 @@ DELETE FROM session_skills WHERE session_id IN (SELECT id FROM sessions WHERE wo
 _CHANGE = """
 UPDATE sessions
 SET title = %s, model = %s, instructions = %s, settings = %s, tool_policy = %s, client_tools = %s, limits = %s,
-    archived_at = %s, revision = %s
+    workspace = %s, archived_at = %s, revision = %s
 WHERE workspace_id = %s AND id = %s
 """
 _TOOL_POLICY = "SELECT tool_policy FROM sessions WHERE id = %s"
-_RUN_SETUP = "SELECT model, instructions, settings, client_tools FROM sessions WHERE id = %s"
+_RUN_SETUP = "SELECT model, instructions, settings, client_tools, workspace FROM sessions WHERE id = %s"
 # The weakest lock that conflicts with a deletion.
 _PREVENT_DELETION = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
 _GET = """
 SELECT s.id, s.workspace_id, s.title, s.model, s.settings, used.skills, s.archived_at, s.revision,
-       u.id, u.display_name, u.email, s.instructions, s.tool_policy, s.client_tools, s.limits,
+       u.id, u.display_name, u.email, s.instructions, s.tool_policy, s.client_tools, s.limits, s.workspace,
        spent.input_tokens, spent.cached_tokens, spent.output_tokens, spent.cost_usd,
        s.forked_from_session_id, s.forked_from_event_id
 FROM sessions s JOIN users u ON u.id = s.created_by
@@ -171,8 +172,9 @@ async def get(connection: Connection, workspace_id: UUID, session_id: UUID, defa
         tool_policy=msgspec.convert(row[12], dict[str, ToolRule]),
         client_tools=msgspec.convert(row[13], list[ToolSpec]),
         limits=msgspec.convert(row[14], Limits),
-        usage=Usage(*row[15:19]),
-        forked_from=_origin(row[19], row[20]),
+        workspace=WorkspaceKind(row[15]),
+        usage=Usage(*row[16:20]),
+        forked_from=_origin(row[20], row[21]),
     )
 
 
@@ -237,13 +239,14 @@ async def run_setup(
     row = await (await connection.execute(_RUN_SETUP, (session_id,))).fetchone()
     if row is None:
         return None
-    model, instructions, settings, client_tools = row
+    model, instructions, settings, client_tools, workspace = row
     return RunSetup(
         model=default_model if model is None else model,
         settings=msgspec.convert(settings, ModelOptions),
         instructions=instructions,
         skills=skills,
         client_tools=msgspec.convert(client_tools, list[ToolSpec]),
+        workspace=WorkspaceKind(workspace),
     )
 
 
@@ -253,12 +256,13 @@ async def _add_skills(connection: Connection, session_id: UUID, skills: list[Ses
         await connection.cursor().executemany(_ADD_SKILL, rows)
 
 
-def _tool_settings(session: CreateSessionBody | SessionBody) -> tuple[Jsonb, Jsonb, Jsonb]:
-    """The columns tool_policy, client_tools and limits."""
+def _tool_settings(session: CreateSessionBody | SessionBody) -> tuple[Jsonb, Jsonb, Jsonb, str]:
+    """The columns tool_policy, client_tools, limits and workspace."""
     return (
         Jsonb(session.tool_policy or {}),
         Jsonb(msgspec.to_builtins(session.client_tools or [])),
         Jsonb(msgspec.to_builtins(session.limits or Limits())),
+        session.workspace or WorkspaceKind.NONE,
     )
 
 

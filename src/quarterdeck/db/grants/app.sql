@@ -19,7 +19,9 @@ GRANT SELECT, INSERT, UPDATE (ended_at, joined_at) ON app.members TO {role};
 GRANT SELECT, INSERT (id, workspace_id, lineage_id, label, prefix, secret_hash, permissions, created_by, expires_at),
     UPDATE (expires_at, last_used_at, revoked_at, replaced_by) ON app.api_keys TO {role};
 
-GRANT SELECT, INSERT, UPDATE (title, model, instructions, settings, tool_policy, client_tools, limits, archived_at, revision), DELETE
+GRANT SELECT, INSERT,
+    UPDATE (title, model, instructions, settings, tool_policy, client_tools, limits, archived_at, revision,
+            workspace, files_revision), DELETE
     ON app.sessions TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_skills TO {role};
 GRANT SELECT, INSERT (id, session_id, api_key_id, secret_hash, prefix, expires_at, label, may_resolve),

@@ -1,0 +1,141 @@
+"""One running bwrap: its start, its end, and the signals between.
+
+bwrap has a process outside of the namespaces and one inside, number 1 of its process namespace. When the latter has
+ended, every process of the sandbox has ended: the kernel sees to it.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO
+
+import msgspec
+
+from quarterdeck.agents.sandbox.bwrap_program import Program
+from quarterdeck.agents.sandbox.descriptors import finish, memory_file, readable
+from quarterdeck.agents.sandbox.model import SandboxUnavailable
+
+_REASON_BYTES = 2000
+
+
+class BwrapProcess:
+    """Started, but the command waits for `release`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], status: int, blocker: int, output: IO[bytes]) -> None:
+        self._process = process
+        self._status = status
+        self._blocker: int | None = blocker
+        self._output = output
+        self._outer = os.pidfd_open(process.pid)
+        # Of process 1 of the namespace.
+        self._init: int | None = None
+
+    async def started(self) -> int:
+        """The number that process 1 of the namespace has outside."""
+        text = b""
+        while b"\n" not in text:
+            await readable(self._status)
+            part = os.read(self._status, 4096)
+            if not part:
+                raise SandboxUnavailable(f"bubblewrap did not start: {self.reason()}")
+            text += part
+        pid = int(msgspec.json.decode(text.split(b"\n")[0])["child-pid"])
+        self._init = os.pidfd_open(pid)
+        return pid
+
+    def release(self) -> None:
+        assert self._blocker is not None
+        os.write(self._blocker, b"1")
+        os.close(self._blocker)
+        self._blocker = None
+
+    async def wait(self) -> int:
+        """The exit code of the command. What it left in the background is ended by `close`."""
+        await readable(self._outer)
+        code = self._process.wait()
+        os.set_blocking(self._status, False)
+        rest = b""
+        with suppress(BlockingIOError):
+            rest = os.read(self._status, 4096)
+        if code >= 0 and b"exit-code" not in rest:
+            raise SandboxUnavailable(f"bubblewrap did not run the command: {self.reason()}")
+        # Killed from outside: as a shell reports it.
+        return code if code >= 0 else 128 - code
+
+    async def close(self) -> None:
+        """Ends every process of the sandbox, and waits for their end."""
+        await finish(self._close())
+
+    async def _close(self) -> None:
+        if self._init is None:
+            # bwrap may wait for nothing of ours: ending it ends its child.
+            signal.pidfd_send_signal(self._outer, signal.SIGKILL)
+        else:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._init, signal.SIGKILL)
+            await readable(self._init)
+            os.close(self._init)
+        await readable(self._outer)
+        self._process.wait()
+        os.close(self._outer)
+        os.close(self._status)
+        if self._blocker is not None:
+            os.close(self._blocker)
+
+    def reason(self) -> str:
+        """What bwrap wrote: the last line, since each error ends it."""
+        with suppress(OSError, ValueError):
+            descriptor = self._output.fileno()
+            size = os.fstat(descriptor).st_size
+            with open(f"/proc/self/fd/{descriptor}", "rb") as file:
+                file.seek(max(0, size - _REASON_BYTES))
+                lines = file.read().decode(errors="replace").strip().splitlines()
+                if lines:
+                    return lines[-1]
+        return "no reason was given"
+
+
+def start_bwrap(
+    program: Program,
+    arguments: Sequence[str],
+    command: Sequence[str],
+    descriptors: Sequence[int],
+    output: IO[bytes],
+    user_id: int | None,
+) -> BwrapProcess:
+    with _pipe() as (status_reader, status_writer), _pipe() as (block_reader, block_writer):
+        # Not as arguments of the process: /proc/1/cmdline can be read inside.
+        options = memory_file("".join(f"{argument}\0" for argument in arguments).encode())
+        own = (options, status_writer, block_reader)
+        try:
+            process = subprocess.Popen(
+                [
+                    program.path,
+                    *("--json-status-fd", str(status_writer), "--block-fd", str(block_reader)),
+                    *("--args", str(options), "--", *command),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd="/",
+                env=program.environment,
+                pass_fds=(*own, *descriptors, *program.descriptors),
+                user=user_id,
+                group=user_id,
+                extra_groups=None if user_id is None else [],
+            )
+        finally:
+            os.close(options)
+        return BwrapProcess(process, os.dup(status_reader), os.dup(block_writer), output)
+
+
+@contextmanager
+def _pipe() -> Iterator[tuple[int, int]]:
+    reader, writer = os.pipe()
+    try:
+        yield reader, writer
+    finally:
+        os.close(reader)
+        os.close(writer)

@@ -1,0 +1,116 @@
+"""Watches a running command for bounds that the kernel does not keep, or does not report. Ends with the reason to stop
+the command.
+
+Looks are taken in threads. The pauses between them grow with their cost, so that a command cannot keep the worker busy.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from msgspec import Struct
+
+from quarterdeck.agents.sandbox.cgroups import Cgroup
+from quarterdeck.agents.sandbox.folder_size import MAX_DEPTH, FolderBounds, folder_size
+from quarterdeck.agents.sandbox.model import Command
+from quarterdeck.agents.sandbox.rlimits import OWN_PROCESSES
+from quarterdeck.agents.sandbox.sandbox_usage import deleted_bytes, usage
+from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+
+_PAUSE_SECONDS = 0.1
+# Of the pause after a look to the look.
+_PAUSE_SHARE = 4
+
+
+class Watcher(Struct, frozen=True):
+    command: Command
+    settings: SandboxSettings
+    workspace: WorkspaceSettings
+    # Process 1 of the sandbox.
+    pid: int
+    cgroup: Cgroup | None
+
+    async def watch(self) -> str:
+        looks = [asyncio.create_task(_repeat(look)) for look in (self._look_at_processes, self._look_at_folder)]
+        try:
+            done, _ = await asyncio.wait(looks, return_when=asyncio.FIRST_COMPLETED)
+            return done.pop().result()
+        finally:
+            for look in looks:
+                look.cancel()
+            await asyncio.gather(*looks, return_exceptions=True)
+
+    def reason_at_end(self) -> str | None:
+        """For commands that ended between two looks."""
+        if self.cgroup is not None and self.cgroup.ran_out_of_memory:
+            return self._memory()
+        return self._output()
+
+    def _look_at_processes(self) -> str | None:
+        if self.cgroup is not None:
+            if self.cgroup.ran_out_of_memory:
+                return self._memory()
+            if self.cgroup.ran_out_of_processes:
+                return self._processes()
+            return self._output()
+        found = usage(self.pid, self.settings.memory_bytes)
+        if found.memory_bytes > self.settings.memory_bytes:
+            return self._memory()
+        # The rlimit allows no more, so it has been reached.
+        if found.processes >= self.settings.processes + OWN_PROCESSES:
+            return self._processes()
+        return self._output()
+
+    def _look_at_folder(self) -> str | None:
+        bounds = FolderBounds(self.workspace.bytes, self.workspace.files)
+        with suppress(FileNotFoundError):
+            folder = os.open(self.command.folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                size = folder_size(folder, bounds)
+                size.bytes += deleted_bytes(self.pid, os.fstat(folder).st_dev)
+            finally:
+                os.close(folder)
+            if size.bytes > bounds.bytes:
+                return stopped(f"the workspace grew beyond {in_units(bounds.bytes)}")
+            if size.files > bounds.files:
+                return stopped(f"the workspace had more than {bounds.files} files")
+            if size.has_unreadable:
+                return stopped("the workspace had a folder that its owner may not read")
+            if size.depth > MAX_DEPTH:
+                return stopped(f"the workspace had folders more than {MAX_DEPTH} levels deep")
+        return None
+
+    def _memory(self) -> str:
+        return stopped(f"it used more than {in_units(self.settings.memory_bytes)} of memory")
+
+    def _processes(self) -> str:
+        return stopped(f"it started more than {self.settings.processes} processes or threads")
+
+    def _output(self) -> str | None:
+        if os.fstat(self.command.output.fileno()).st_size < self.workspace.file_bytes:
+            return None
+        return stopped(f"its output exceeded {in_units(self.workspace.file_bytes)}")
+
+
+async def _repeat(look: Callable[[], str | None]) -> str:
+    pause_seconds = _PAUSE_SECONDS
+    while True:
+        await asyncio.sleep(pause_seconds)
+        began = time.monotonic()
+        reason = await asyncio.to_thread(look)
+        if reason is not None:
+            return reason
+        pause_seconds = max(_PAUSE_SECONDS, _PAUSE_SHARE * (time.monotonic() - began))
+
+
+def stopped(reason: str) -> str:
+    return f"The command was stopped because {reason}."
+
+
+def in_units(size: int) -> str:
+    for unit, name in ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB")):
+        if size >= unit:
+            return f"{size / unit:.4g} {name}"
+    return f"{size} bytes"

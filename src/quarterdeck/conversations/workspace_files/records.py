@@ -1,0 +1,72 @@
+"""The files of a session in the transactions of others: a tool call ends, an input brings attachments, a session is
+forked or deleted. Each function is a part of its caller's transaction."""
+
+from uuid import UUID
+
+from msgspec import Struct
+
+from quarterdeck.agents.workspace import rules
+from quarterdeck.agents.workspace.model import FileChanges, Manifest
+from quarterdeck.agents.workspace.rules import PathConflict
+from quarterdeck.conversations.workspace_files import store
+from quarterdeck.db.database import Connection
+
+
+class Totals(Struct, frozen=True):
+    # Links and empty folders included.
+    files: int
+    bytes: int
+
+
+async def apply_changes(connection: Connection, session_id: UUID, changes: FileChanges) -> int:
+    """Stores the changes and returns the new revision. The caller holds the session's lock, and the contents are in the
+    store. Raises PathConflict if a file and a folder would have the same path: an input may have added a file since
+    the changes were made.
+
+    A file that becomes a folder is deleted first. The row of an empty folder goes when a file is added to it, also if
+    the changes do not say so."""
+    rules.check_changes(changes)
+    if not changes.written and not changes.deleted:
+        found = await store.revision(connection, session_id)
+    else:
+        if changes.deleted:
+            await store.delete(connection, session_id, changes.deleted)
+        if changes.written:
+            await store.write(connection, session_id, changes.written)
+            await _check_folders(connection, session_id, [file.path for file in changes.written])
+        found = await store.next_revision(connection, session_id)
+    assert found is not None, "the session exists while its lock is held by a run or an input"
+    return found
+
+
+async def _check_folders(connection: Connection, session_id: UUID, written: list[str]) -> None:
+    paths = [*written, *rules.parents_of_all(written)]
+    await store.delete_filled_folders(connection, session_id, paths)
+    if await store.has_file_as_folder(connection, session_id, paths):
+        raise PathConflict("A file would have the path of a folder.")
+
+
+async def read_manifest(connection: Connection, session_id: UUID) -> Manifest | None:
+    """One snapshot of all files. None: the session was deleted."""
+    return await store.manifest(connection, session_id)
+
+
+async def revision(connection: Connection, session_id: UUID) -> int | None:
+    """None: the session was deleted."""
+    return await store.revision(connection, session_id)
+
+
+async def totals(connection: Connection, session_id: UUID) -> Totals:
+    return Totals(*await store.totals(connection, session_id))
+
+
+async def copy(connection: Connection, from_session: UUID, to_session: UUID) -> None:
+    """For a fork: the files as they are now, and what keeps the contents of attachments. The contents are shared. One
+    statement reads the files, so they are those of one revision."""
+    if await store.copy(connection, from_session, to_session):
+        await store.next_revision(connection, to_session)
+
+
+async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
+    """Deletes a batch of the files and attachments of a deleted session. `batch` is returned while some may be left."""
+    return await store.purge(connection, session_id, batch)

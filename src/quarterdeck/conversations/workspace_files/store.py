@@ -1,0 +1,169 @@
+"""SQL for the files of sessions. Writers hold the lock of the session (`events.log.lock_session`)."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from quarterdeck.agents.workspace.model import FileKind, Manifest, ManifestFile, StoredFile
+from quarterdeck.conversations.workspace_files.model import SessionFileBody
+from quarterdeck.db.database import Connection
+
+_DELETE = "DELETE FROM session_files WHERE session_id = %s AND path = ANY (%s::text[])"
+# One JSON text instead of an array for each column: psycopg takes a second to write arrays of 20,000 values.
+_WRITE = """
+INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, target, modified_at)
+SELECT %s, w.path, w.kind, decode(w.sha256, 'hex'), w.bytes, w.mode, w.target, w.modified_at
+FROM json_to_recordset(%s::json) AS w (
+    path text, kind text, sha256 text, bytes bigint, mode smallint, target text, modified_at timestamptz
+)
+ON CONFLICT (session_id, path) DO UPDATE SET kind = excluded.kind, sha256 = excluded.sha256, bytes = excluded.bytes,
+    mode = excluded.mode, target = excluded.target, modified_at = excluded.modified_at
+"""
+# A folder has a row only while it is empty.
+_DELETE_FILLED_FOLDERS = """
+DELETE FROM session_files f
+WHERE f.session_id = %s AND f.path = ANY (%s::text[]) AND f.kind = 'folder'
+  AND EXISTS (
+    SELECT FROM session_files b WHERE b.session_id = f.session_id AND b.path > f.path || '/' AND b.path < f.path || '0'
+  )
+"""
+# `0` follows `/` in the collation of paths.
+_HAS_FILE_AS_FOLDER = """
+SELECT EXISTS (
+    SELECT FROM session_files f
+    WHERE f.session_id = %s AND f.path = ANY (%s::text[]) AND EXISTS (
+        SELECT FROM session_files b
+        WHERE b.session_id = f.session_id AND b.path > f.path || '/' AND b.path < f.path || '0'
+    )
+)
+"""
+_NEXT_REVISION = "UPDATE sessions SET files_revision = files_revision + 1 WHERE id = %s RETURNING files_revision"
+_REVISION = "SELECT files_revision FROM sessions WHERE id = %s"
+# One statement: the files are those of the revision.
+_MANIFEST = """
+SELECT s.files_revision, f.path, f.kind, f.sha256, f.bytes, f.mode, f.target, f.modified_at, b.generation
+FROM sessions s LEFT JOIN session_files f ON f.session_id = s.id LEFT JOIN bundles b ON b.sha256 = f.sha256
+WHERE s.id = %s ORDER BY f.path
+"""
+# The second bound of `path` keeps the search from starting before the prefix.
+_PAGE = """
+SELECT path, kind, sha256, bytes, mode, target, modified_at FROM session_files
+WHERE session_id = %s AND path > %s AND path >= %s AND starts_with(path, %s) ORDER BY path LIMIT %s
+"""
+_GET = """
+SELECT f.path, f.kind, f.sha256, f.bytes, f.mode, f.target, f.modified_at, b.generation
+FROM session_files f LEFT JOIN bundles b ON b.sha256 = f.sha256 WHERE f.session_id = %s AND f.path = %s
+"""
+_LINKS = "SELECT path, target FROM session_files WHERE session_id = %s AND kind = 'link'"
+_TITLE = "SELECT title FROM sessions WHERE id = %s"
+_TOTALS = "SELECT count(*), coalesce(sum(bytes), 0)::bigint FROM session_files WHERE session_id = %s"
+_COPY_FILES = """
+INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, target, modified_at)
+SELECT %s, path, kind, sha256, bytes, mode, target, modified_at FROM session_files WHERE session_id = %s
+"""
+_COPY_ATTACHMENTS = """
+INSERT INTO session_attachments (session_id, sha256) SELECT %s, sha256 FROM session_attachments WHERE session_id = %s
+"""
+# By ctid: with IN (SELECT …), PostgreSQL may read the whole table to join it.
+_PURGE_FILES = """
+DELETE FROM session_files
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM session_files WHERE session_id = %s ORDER BY path LIMIT %s))
+"""
+_PURGE_ATTACHMENTS = """
+DELETE FROM session_attachments
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM session_attachments WHERE session_id = %s ORDER BY sha256 LIMIT %s))
+"""
+
+
+async def delete(connection: Connection, session_id: UUID, paths: Sequence[str]) -> None:
+    await connection.execute(_DELETE, (session_id, list(paths)))
+
+
+async def write(connection: Connection, session_id: UUID, files: Sequence[StoredFile]) -> None:
+    await connection.execute(_WRITE, (session_id, msgspec.json.encode(files).decode()))
+
+
+async def delete_filled_folders(connection: Connection, session_id: UUID, paths: Sequence[str]) -> None:
+    await connection.execute(_DELETE_FILLED_FOLDERS, (session_id, list(paths)))
+
+
+async def has_file_as_folder(connection: Connection, session_id: UUID, paths: Sequence[str]) -> bool:
+    """Whether one of these paths is a row and has rows below it."""
+    row = await (await connection.execute(_HAS_FILE_AS_FOLDER, (session_id, list(paths)))).fetchone()
+    return row is not None and row[0]
+
+
+async def next_revision(connection: Connection, session_id: UUID) -> int | None:
+    row = await (await connection.execute(_NEXT_REVISION, (session_id,))).fetchone()
+    return None if row is None else row[0]
+
+
+async def revision(connection: Connection, session_id: UUID) -> int | None:
+    row = await (await connection.execute(_REVISION, (session_id,))).fetchone()
+    return None if row is None else row[0]
+
+
+async def manifest(connection: Connection, session_id: UUID) -> Manifest | None:
+    rows = await (await connection.execute(_MANIFEST, (session_id,))).fetchall()
+    if not rows:
+        return None
+    # A session without files has one row.
+    return Manifest(rows[0][0], [_manifest_file(row[1:]) for row in rows if row[1] is not None])
+
+
+async def page(connection: Connection, session_id: UUID, after: str, prefix: str, count: int) -> list[SessionFileBody]:
+    rows = await (await connection.execute(_PAGE, (session_id, after, prefix, prefix, count))).fetchall()
+    return [SessionFileBody(**_fields(row)) for row in rows]
+
+
+async def get(connection: Connection, session_id: UUID, path: str) -> ManifestFile | None:
+    row = await (await connection.execute(_GET, (session_id, path))).fetchone()
+    return None if row is None else _manifest_file(row)
+
+
+async def links(connection: Connection, session_id: UUID) -> dict[str, str]:
+    """Their targets, by path."""
+    return dict(await (await connection.execute(_LINKS, (session_id,))).fetchall())
+
+
+async def title(connection: Connection, session_id: UUID) -> str | None:
+    row = await (await connection.execute(_TITLE, (session_id,))).fetchone()
+    return None if row is None else row[0]
+
+
+async def totals(connection: Connection, session_id: UUID) -> tuple[int, int]:
+    row = await (await connection.execute(_TOTALS, (session_id,))).fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+async def copy(connection: Connection, from_session: UUID, to_session: UUID) -> int:
+    """Returns the number of files."""
+    files = (await connection.execute(_COPY_FILES, (to_session, from_session))).rowcount
+    await connection.execute(_COPY_ATTACHMENTS, (to_session, from_session))
+    return files
+
+
+async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
+    files = (await connection.execute(_PURGE_FILES, (session_id, batch))).rowcount
+    attachments = (await connection.execute(_PURGE_ATTACHMENTS, (session_id, batch))).rowcount
+    return max(files, attachments)
+
+
+def _manifest_file(row: tuple[Any, ...]) -> ManifestFile:
+    return ManifestFile(**_fields(row[:-1]), generation=row[-1])
+
+
+def _fields(row: tuple[Any, ...]) -> dict[str, Any]:
+    path, kind, sha256, size, mode, target, modified_at = row
+    return {
+        "path": path,
+        "kind": FileKind(kind),
+        "sha256": None if sha256 is None else sha256.hex(),
+        "bytes": size,
+        "mode": mode,
+        "target": target,
+        "modified_at": modified_at,
+    }

@@ -1,0 +1,42 @@
+"""The workspace of a new session: what is asked for, the setting, and whether there is a sandbox."""
+
+from typing import Literal
+
+import pytest
+from msgspec import UNSET, UnsetType
+
+from quarterdeck.agents.workspace.model import WorkspaceKind
+from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.settings import WorkspaceSettings
+
+NONE, SANDBOX = WorkspaceKind.NONE, WorkspaceKind.SANDBOX
+
+
+@pytest.mark.parametrize(
+    ("default", "asked", "with_sandbox", "without"),
+    [
+        (None, UNSET, SANDBOX, NONE),
+        ("none", UNSET, NONE, NONE),
+        # A server that is told to give every session a sandbox does not leave it out.
+        ("sandbox", UNSET, SANDBOX, None),
+        (None, NONE, NONE, NONE),
+        ("sandbox", NONE, NONE, NONE),
+        ("none", SANDBOX, SANDBOX, None),
+        (None, SANDBOX, SANDBOX, None),
+    ],
+)
+def test_the_workspace_of_a_new_session(
+    default: Literal["sandbox", "none"] | None,
+    asked: WorkspaceKind | UnsetType,
+    with_sandbox: WorkspaceKind,
+    without: WorkspaceKind | None,
+) -> None:
+    offer = SandboxOffer(WorkspaceSettings(default=default))
+    assert offer.chosen(asked) is with_sandbox
+    offer.missing = "it rains"
+    if without is None:
+        with pytest.raises(ServiceError, match="it rains"):
+            offer.chosen(asked)
+    else:
+        assert offer.chosen(asked) is without
