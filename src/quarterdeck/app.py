@@ -27,6 +27,7 @@ from quarterdeck.conversations.events.hub import EventHub
 from quarterdeck.conversations.events.notifications import Notifier
 from quarterdeck.conversations.events.page_loader import PageLoader
 from quarterdeck.conversations.events.stream_places import StreamPlaces
+from quarterdeck.conversations.runs.attachments import AttachmentRules
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
 from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.conversations.workspace_files.archive import Archives
@@ -121,6 +122,7 @@ class Services:
             FileUploads: FileUploads(settings.file, settings.bundle, spool_folder(settings.data_dir)),
             Downloads: Downloads(settings.stream.send_seconds, self.shutdown),
             ModelCatalog: ModelCatalog(settings.model),
+            AttachmentRules: AttachmentRules(settings.file, settings.workspace, settings.model),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
             **{

@@ -1,20 +1,24 @@
 """Steps of a run over HTTP, against servers that speak the protocols of OpenAI and Anthropic and fail as they do."""
 
 import asyncio
+import base64
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
 from pydantic_ai.usage import RequestUsage
 
+from quarterdeck.agents.attachments import wanted, with_contents, with_selection
 from quarterdeck.agents.model import (
     MALFORMED_ARGUMENTS,
     NO_OPTIONS,
     AssistantTurn,
+    Attachment,
     ContextExceeded,
     Model,
     ModelFailure,
@@ -229,6 +233,74 @@ async def test_anthropic_gets_the_conversation() -> None:
         assert [block.get("tool_use_id") for block in results] == ["call_1", "call_2", None]
         assert empty == [{"type": "text", "text": "(an empty message)"}]
         assert body["tools"][0]["input_schema"]["required"] == ["path"]
+
+
+PICTURE, DOCUMENT = b"\x89PNG\r\n\x1a\n picture", b"%PDF-1.7 document"
+
+
+def with_attachments() -> UserTurn:
+    """As the worker prepares it for a request."""
+    files = [
+        ("notes.txt", "text/plain", b"Call Ann.", "attachments/notes.txt"),
+        ("photo.png", "image/png", PICTURE, None),
+        ("report.pdf", "application/pdf", DOCUMENT, None),
+        ("files.zip", "application/zip", b"PK", "attachments/files.zip"),
+        ("lost.txt", "text/plain", b"lost", None),
+    ]
+    attachments = tuple(
+        Attachment(file_id=uuid4(), name=name, media_type=kind, bytes=len(data), sha256=name, path=path)
+        for name, kind, data, path in files
+    )
+    turns: list[Turn] = [UserTurn("Look.", attachments=attachments)]
+    turns = with_selection(turns, "openai:m", ModelSettings(), 100_000)
+    assert wanted(turns) == {"notes.txt": 9, "photo.png": len(PICTURE), "report.pdf": len(DOCUMENT), "lost.txt": 4}
+    [turn] = with_contents(turns, {name: data for name, _, data, _ in files if name != "lost.txt"})
+    assert isinstance(turn, UserTurn)
+    return turn
+
+
+TOLD = [
+    "Look.\n\n[Attachment notes.txt (text/plain, 9 bytes, workspace path: attachments/notes.txt).]\nCall Ann.\n"
+    f"[End of attachment notes.txt]\n\n[Attachment photo.png (image/png, {len(PICTURE)} bytes).]",
+    f"[Attachment report.pdf (application/pdf, {len(DOCUMENT)} bytes).]",
+    "[Attachment files.zip (application/zip, 2 bytes, workspace path: attachments/files.zip). You cannot be shown this "
+    "kind of file.]\n\n[Attachment lost.txt (text/plain, 4 bytes). Its content could not be read.]\n\nAnd this.",
+]
+
+
+async def test_openai_gets_attachments(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = [with_attachments(), UserTurn("And this.")]
+    picture, document = (base64.b64encode(data).decode() for data in (PICTURE, DOCUMENT))
+    async with talking(OPENAI, streams(OPENAI.text("ok"))) as talk:
+        await talk.step(turns)
+        content = talk.served.requests[0].body["messages"][-1]["content"]
+    assert [part["text"] for part in content if part["type"] == "text"] == TOLD
+    assert content[1]["image_url"]["url"] == f"data:image/png;base64,{picture}"
+    assert content[3]["file"]["file_data"] == f"data:application/pdf;base64,{document}"
+
+    async with provider(refuses(400, OPENAI.error("invalid", "seen"))) as served:
+        monkeypatch.setattr("quarterdeck.agents.providers.OPENAI_URL", f"{served.url}/v1")
+        models = ModelRegistry(ModelSettings(openai_api_key=KEY))
+        with pytest.raises(ModelFailure, match="seen"):
+            await (await models.resolve("openai:gpt-test")).step("", turns, [], lambda _: None)
+        await models.close()
+        content = served.requests[0].body["input"][-1]["content"]
+    assert [part["text"] for part in content if part["type"] == "input_text"] == TOLD
+    assert content[1]["image_url"] == f"data:image/png;base64,{picture}"
+    assert content[3]["file_data"] == f"data:application/pdf;base64,{document}"
+
+
+async def test_anthropic_gets_attachments() -> None:
+    async with talking(ANTHROPIC, streams(ANTHROPIC.text("ok"))) as talk:
+        await talk.step([with_attachments(), UserTurn("And this.")])
+        content = talk.served.requests[0].body["messages"][-1]["content"]
+    assert [part["text"] for part in content if part["type"] == "text"] == TOLD
+    kinds = [("image", "image/png", PICTURE), ("document", "application/pdf", DOCUMENT)]
+    for part, (kind, media_type, data) in zip(content[1::2], kinds, strict=True):
+        assert part["type"] == kind
+        assert part["source"]["type"] == "base64"
+        assert part["source"]["media_type"] == media_type
+        assert part["source"]["data"] == base64.b64encode(data).decode()
 
 
 @both

@@ -13,7 +13,7 @@ import pytest
 
 from quarterdeck.conversations.runs import store
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
-from quarterdeck.conversations.runs.model import Submission, Submitted, Verdict
+from quarterdeck.conversations.runs.model import AttachmentRequest, Submission, Submitted, Verdict
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Credential, CredentialKind, Permission
 from quarterdeck.core.errors import ServiceError
@@ -64,6 +64,7 @@ def submission(
     *,
     key: str | None = None,
     workspace_id: UUID | None = None,
+    attachments: AttachmentRequest | None = None,
 ) -> Submission:
     secret = secret or world.key
     kind = CredentialKind.SESSION_TOKEN if secret.startswith("qds_") else CredentialKind.API_KEY
@@ -75,6 +76,7 @@ def submission(
         idempotency_key=key,
         fingerprint=None if key is None else sha256(text.encode()).digest(),
         owner=world.workspace_id,
+        attachments=attachments,
     )
 
 

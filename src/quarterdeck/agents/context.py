@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import msgspec
 
+from quarterdeck.agents.attachments import attachment_tokens
 from quarterdeck.agents.model import AssistantTurn, ToolResult, Turn, UserTurn
 
 # Overhead per turn: role, separators and names that a provider adds.
@@ -29,7 +30,7 @@ def estimate_tokens(text: str) -> int:
 def turn_tokens(turn: Turn) -> int:
     match turn:
         case UserTurn():
-            size = _bytes(turn.text)
+            return TURN_TOKENS + estimate_tokens(turn.text) + attachment_tokens(turn)
         case ToolResult():
             size = _bytes(turn.content)
         case AssistantTurn():

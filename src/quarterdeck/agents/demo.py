@@ -15,10 +15,13 @@ from msgspec import Struct
 
 from quarterdeck.agents.add_note import ADD_NOTE
 from quarterdeck.agents.arguments import read_arguments
+from quarterdeck.agents.attachments import text_of
 from quarterdeck.agents.context import CUT, estimate_tokens, turn_tokens
 from quarterdeck.agents.current_time import CURRENT_TIME
 from quarterdeck.agents.model import (
     AssistantTurn,
+    Attachment,
+    Content,
     ModelFailure,
     OnText,
     Step,
@@ -157,9 +160,25 @@ def _answer(run: Sequence[Turn]) -> str:
     results = [f"{turn.name}: {turn.content}" for turn in run if isinstance(turn, ToolResult)]
     parts = [f"{_TITLE}: I am built in and understand nothing, but here is what reached me."]
     parts += _quoted("You asked:", asked)
+    parts += _quoted("You attached:", [line for turn in run if isinstance(turn, UserTurn) for line in _attached(turn)])
     parts += _quoted("While I was working you steered me with:", steering)
     parts += _quoted("My tools said:", results)
     return "\n\n".join(parts)
+
+
+def _attached(turn: UserTurn) -> list[str]:
+    return [_received(*pair) for pair in zip(turn.attachments, turn.contents, strict=False)]
+
+
+def _received(attachment: Attachment, content: Content) -> str:
+    where = "" if attachment.path is None else f", at {attachment.path}"
+    described = f"{attachment.name} ({attachment.media_type}, {attachment.bytes} bytes{where})"
+    if content.data is None:
+        return f"{described}: {content.note}"
+    text = text_of(attachment, content)
+    if text is None:
+        return f"{described}: I got its {len(content.data)} bytes."
+    return f"{described}: {text.strip().partition(chr(10))[0] or 'empty'}"
 
 
 def _quoted(title: str, texts: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 from pydantic_ai.messages import (
+    BinaryContent,
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
@@ -17,14 +18,16 @@ from pydantic_ai.messages import (
     TextPart,
     ToolCallPart,
     ToolReturnPart,
+    UserContent,
     UserPromptPart,
 )
 from pydantic_ai.tools import ToolDefinition
 from pydantic_core import PydanticSerializationError
 
 from quarterdeck.agents.arguments import MAX_LEVELS, is_deeper, read_arguments
+from quarterdeck.agents.attachments import block, is_text
 from quarterdeck.agents.context import with_results
-from quarterdeck.agents.model import AssistantTurn, ToolCall, ToolResult, ToolSpec, Turn, UserTurn
+from quarterdeck.agents.model import AssistantTurn, Content, ToolCall, ToolResult, ToolSpec, Turn, UserTurn
 from quarterdeck.core.text_types import storable
 
 # Providers reject messages without a visible character; sessions accept them.
@@ -36,22 +39,23 @@ _NOT_RECORDED = ("usage", "timestamp", "run_id", "conversation_id", "metadata", 
 
 
 def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> list[ModelMessage]:
-    """The turns between two answers become one request: tool results first, then the inputs as one text."""
+    """The turns between two answers become one request: tool results first, then the inputs as one text, with images
+    and documents between its parts."""
     messages: list[ModelMessage] = []
     results: list[ModelRequestPart] = []
-    texts: list[str] = []
+    inputs: list[UserTurn] = []
 
     def close_request() -> None:
-        parts = [*results, UserPromptPart("\n\n".join(texts))] if texts else [*results]
+        parts = [*results, UserPromptPart(_prompt(inputs))] if inputs else [*results]
         if parts:
             messages.append(ModelRequest(parts, instructions=instructions or None))
         results.clear()
-        texts.clear()
+        inputs.clear()
 
     for turn in with_results(turns):
         match turn:
             case UserTurn():
-                texts.append(turn.text if turn.text.strip() else _EMPTY)
+                inputs.append(turn)
             case ToolResult():
                 results.append(ToolReturnPart(turn.name, turn.content, turn.call_id))
             case AssistantTurn():
@@ -61,6 +65,22 @@ def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> li
     if messages and isinstance(messages[0], ModelResponse):
         messages.insert(0, ModelRequest([UserPromptPart(_REMOVED)], instructions=instructions or None))
     return messages
+
+
+def _prompt(inputs: Sequence[UserTurn]) -> str | list[UserContent]:
+    parts: list[UserContent] = []
+    texts: list[str] = []
+    for turn in inputs:
+        texts.append(turn.text if turn.text.strip() else _EMPTY)
+        contents = turn.contents or (Content(),) * len(turn.attachments)
+        for attachment, content in zip(turn.attachments, contents, strict=True):
+            texts.append(block(attachment, content))
+            if content.data is not None and not is_text(attachment.media_type):
+                parts += ["\n\n".join(texts), BinaryContent(content.data, media_type=attachment.media_type)]
+                texts.clear()
+    if not parts:
+        return "\n\n".join(texts)
+    return [*parts, "\n\n".join(texts)] if texts else parts
 
 
 def _answer(turn: AssistantTurn, model_name: str) -> list[ModelMessage]:

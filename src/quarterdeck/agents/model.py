@@ -28,11 +28,25 @@ class Attachment(Struct, frozen=True, kw_only=True):
     path: str | None = None
 
 
+class Content(Struct, frozen=True, kw_only=True):
+    """What a request contains of an attachment."""
+
+    # None: it is only mentioned, and `note` says why.
+    data: bytes | None = None
+    note: str | None = None
+    # Estimated, without the mention.
+    tokens: int = 0
+    # From the start of the file. Set before the data is loaded.
+    wanted_bytes: int | None = None
+
+
 class UserTurn(Struct, frozen=True):
     text: str
     # The run that consumed this input. None: unknown, treated as the same run as the neighbouring turns.
     run_id: UUID | None = None
     attachments: tuple[Attachment, ...] = ()
+    # Of the attachments, in their order. Empty until a request is prepared: see attachments.py.
+    contents: tuple[Content, ...] = ()
 
 
 class ToolCall(Struct, frozen=True):

@@ -1,6 +1,6 @@
-"""The tools that read the files of the session's skills, and the instructions about them. Nothing is executed."""
+"""The tools that read the files of the session's skills, and the instructions about them."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -126,20 +126,35 @@ def by_unique_name(skills: Sequence[SessionSkill]) -> dict[str, SessionSkill]:
     return found
 
 
-def skill_instructions(skills: Sequence[SessionSkill]) -> str:
-    """The part of the instructions that lists the skills. Empty if there are none."""
+def skill_instructions(skills: Sequence[SessionSkill], folders: Mapping[str, str] | None = None) -> str:
+    """The part of the instructions that lists the skills. Empty if there are none. `folders`: their folders in the
+    workspace, by unique name. None: the session has no workspace."""
     if not skills:
         return ""
-    lines = [f"- {name}: {' '.join(skill.description.split())}" for name, skill in by_unique_name(skills).items()]
+    lines = [
+        f"- {name}{_where(name, folders)}: {' '.join(skill.description.split())}"
+        for name, skill in by_unique_name(skills).items()
+    ]
+    use = (
+        "You can read these files but not run them."
+        if folders is None
+        else "The files are also in your workspace, in the folder named with the skill, read-only: run scripts there "
+        "with bash, for example `python3 skills/NAME/scripts/example.py`."
+    )
     return "\n".join(
         [
             "You have skills: folders with instructions and files, each made for one kind of task. When a task fits a "
             f"skill's description, read its {SKILL_MD} with {READ_SKILL_FILE} before you start, and then those of its "
-            f"files that you need; {LIST_SKILL_FILES} names them. You can read these files but not run them.",
+            f"files that you need; {LIST_SKILL_FILES} names them. {use}",
             "",
             *lines,
         ]
     )
+
+
+def _where(name: str, folders: Mapping[str, str] | None) -> str:
+    folder = None if folders is None else folders.get(name)
+    return "" if folder is None else f" (in {folder})"
 
 
 def skills_offered(tools: Sequence[ToolSpec]) -> list[str]:

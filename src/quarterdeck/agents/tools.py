@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from quarterdeck.agents.model import ToolSpec
+from quarterdeck.agents.refusal import Refusal as Refusal
 from quarterdeck.agents.workspace.model import FileChanges
 
 
@@ -38,10 +39,6 @@ class Output(Struct, frozen=True):
 
     text: str
     changes: FileChanges | None = None
-
-
-class Refusal(Exception):
-    """The tool did nothing. The reason is told to the model as the result of its call."""
 
 
 # Raises Refusal if the call had no effect. After any other exception the outcome counts as unknown.

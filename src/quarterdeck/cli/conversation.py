@@ -211,7 +211,7 @@ class Conversation:
     # --- the log ---
 
     def delta(self, delta: Delta) -> None:
-        if delta.attempt < self._attempt or delta.run_id != self.active_run:
+        if delta.attempt < self._attempt or delta.run_id != self.active_run or delta.call_id is not None:
             return
         if self._has_gap and not self.live_text.length:
             self.live_text.add("… ")

@@ -134,6 +134,7 @@ class AsyncMethods(AsyncConnection):
         *,
         text: str,
         delivery: Delivery | UnsetType = UNSET,
+        attachments: list[Id] | UnsetType = UNSET,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> SubmitKindBody:
@@ -147,7 +148,7 @@ class AsyncMethods(AsyncConnection):
             SubmitKindBody,
             {"session_id": session_id},
             {},
-            {"type": "input", "text": text, "delivery": delivery},
+            {"type": "input", "text": text, "delivery": delivery, "attachments": attachments},
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
         )

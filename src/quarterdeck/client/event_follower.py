@@ -50,7 +50,7 @@ class EventFollower:
             self._failures = 0
 
     def _read(self, message: Message) -> Event | Delta | None:
-        if message.event == "message.delta":
+        if message.event in ("message.delta", "tool.delta"):
             return msgspec.json.decode(message.data, type=Delta)
         if message.id is None:
             # A live-only message of a type that this version does not know.

@@ -749,12 +749,13 @@ class WebhookDeliveryPage(Struct, frozen=True):
 
 
 class Delta(Struct, frozen=True):
-    """Text of a message that is still being written. Sent live, stored nowhere."""
+    """Text of a message that is still being written, or output of a tool call. Sent live, stored nowhere."""
 
     session_id: UUID
     run_id: UUID
     attempt: int
     text: str
+    call_id: str | None = None
 
 
 class EventType(StrEnum):

@@ -136,6 +136,10 @@ def fork_too_large() -> ServiceError:
     return conflict("The log of this session is too large to be copied. Fork before an earlier event.")
 
 
+def workspace_full() -> ServiceError:
+    return conflict("The workspace of this session has no room for the attachments. Nothing was stored.")
+
+
 def not_retryable() -> ServiceError:
     return conflict("Only failed and cancelled runs can be retried.")
 

@@ -284,6 +284,10 @@ class ModelSettings(Struct, frozen=True):
     # error.
     context_tokens: Annotated[int, Meta(ge=1000)] = 100_000
     tool_result_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
+    # Attachments in one request. Base64 makes them a third larger, and providers refuse requests of more than 32 MB.
+    attachment_bytes: Bytes = 16 * 1024 * 1024
+    # Of one text. The model can read the rest in the workspace.
+    attachment_text_bytes: Bytes = 64 * 1024
     demo_pause_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.05
     # Of all steps of a run together. Whoever can send inputs could hold a place of a worker for so long.
     demo_slow_seconds: Annotated[float, Meta(ge=0, le=3600)] = 120.0

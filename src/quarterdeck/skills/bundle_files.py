@@ -9,7 +9,7 @@ ours and not the caller's.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import IO, TypeVar
@@ -27,7 +27,7 @@ from quarterdeck.core.places import Places, hold_place
 from quarterdeck.core.settings import BundleSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import blocks_store
-from quarterdeck.skills.archive import take_all, take_files
+from quarterdeck.skills.archive import Take, take_all, take_files
 from quarterdeck.skills.blocks import BLOCK_BYTES, BlockIndex, BlockWriter, unpack_block
 from quarterdeck.skills.model import BundleError, ManifestFile, StoredBundle
 from quarterdeck.skills.workspace_shares import SharedThreads
@@ -124,10 +124,15 @@ class BundleFiles:
 
     async def _unpack(self, bundle: StoredBundle, files: Collection[ManifestFile]) -> dict[str, bytes]:
         contents = {file.path: bytearray() for file in files}
+        await self.unpack(bundle, files, {path: content.extend for path, content in contents.items()})
+        return {path: bytes(content) for path, content in contents.items()}
+
+    async def unpack(self, bundle: StoredBundle, files: Collection[ManifestFile], takers: Mapping[str, Take]) -> None:
+        """Passes whole files to their takers, in a thread. After an exception, what they have got must not be used."""
 
         def unpack() -> dict[str, ManifestFile]:
             with self._bundles.open(bundle.archive.sha256, bundle.archive.generation) as source:
-                return take_files(source, self._limits, {path: content.extend for path, content in contents.items()})
+                return take_files(source, self._limits, takers)
 
         try:
             found = await self._in_thread(bundle, unpack)
@@ -136,7 +141,6 @@ class BundleFiles:
         for file in files:
             if found.get(file.path) != file:
                 raise errors.internal() from _damaged(file)
-        return {path: bytes(content) for path, content in contents.items()}
 
     async def _in_thread(self, bundle: StoredBundle, work: Callable[[], T]) -> T:
         return await self._read_threads.run(bundle.workspace_id, self._settings.upload_wait_seconds, work)

@@ -1,10 +1,11 @@
 """The agent of one run: model, instructions, tools, and the part of the conversation that fits into the context."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
 from quarterdeck.agents.add_note import add_note
+from quarterdeck.agents.attachments import wanted, with_contents, with_selection
 from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.context import fit_turns
@@ -12,28 +13,49 @@ from quarterdeck.agents.current_time import current_time
 from quarterdeck.agents.model import ContextExceeded, Model, OnText, Step, ToolSpec, Turn
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.agents.retry import step_with_retries
-from quarterdeck.agents.skill_files import DELETED, SessionSkill, skill_instructions, skill_tools
-from quarterdeck.agents.tools import Toolbox, client_tool
+from quarterdeck.agents.skill_files import DELETED, SessionSkill, by_unique_name, skill_instructions, skill_tools
+from quarterdeck.agents.tools import Tool, Toolbox, client_tool
+from quarterdeck.agents.workspace.model import WorkspaceKind
+from quarterdeck.agents.workspace.place import Place
+from quarterdeck.agents.workspace.scan import RESERVED
+from quarterdeck.agents.workspace.skill_folders import SkillSource, folder_names
+from quarterdeck.agents.workspace.workspace import Workspace
+from quarterdeck.agents.workspace_tools import workspace_instructions, workspace_tools
+from quarterdeck.blobs.blob_store import BlobStore
+from quarterdeck.blobs.model import Blob
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs import calls
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.conversations.runs.model import RunSetup, UsedSkill
 from quarterdeck.conversations.sessions import service as sessions
-from quarterdeck.core.settings import ModelSettings
+from quarterdeck.core.settings import ModelSettings, SandboxSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import service as skills
+from quarterdeck.skills.archive import Take
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.model import ManifestFile, StoredBundle, UsableVersion
+from quarterdeck.worker.attachment_loader import AttachmentLoader
+from quarterdeck.worker.workspaces import Workspaces
 
 # A model that rejects even this much is misconfigured; a shorter conversation would not help.
 _MIN_CONTEXT_TOKENS = 500
 
 
 class Agent:
-    def __init__(self, model: Model, instructions: str, tools: Toolbox, settings: ModelSettings) -> None:
+    def __init__(
+        self,
+        model: Model,
+        instructions: str,
+        tools: Toolbox,
+        settings: ModelSettings,
+        place: Place | None,
+        attachments: AttachmentLoader,
+    ) -> None:
         self._model = model
+        self._attachments = attachments
         self._instructions = instructions
         self.tools = tools
+        self._place = place
         self._settings = settings
         self._context_tokens = settings.context_tokens
         self._dropped_turns = 0
@@ -54,14 +76,25 @@ class Agent:
         """Largest size of a tool's result."""
         return self._settings.tool_result_bytes
 
+    @property
+    def workspace(self) -> Workspace | None:
+        return None if self._place is None else self._place.workspace
+
+    def close(self) -> None:
+        """Gives the folder back to the worker."""
+        if self._place is not None:
+            self._place.close()
+
     async def step(self, turns: Sequence[Turn], left_out: int, on_text: OnText) -> Step:
         """`left_out`: the number of older turns that are not in `turns`.
 
         Halves the context each time the model rejects it as too long: the model's window may be smaller than the
         setting, and the token count is an estimate."""
         while True:
-            kept, dropped = fit_turns(turns, self._context_tokens, self._instructions)
+            selected = with_selection(turns, self._model.name, self._settings, self._context_tokens)
+            kept, dropped = fit_turns(selected, self._context_tokens, self._instructions)
             self._dropped_turns = left_out + dropped
+            kept = with_contents(kept, await self._attachments.load(wanted(kept)))
             tools = self.tools.specs
             try:
                 return await step_with_retries(self._model, self._instructions, kept, tools, on_text, self._settings)
@@ -82,11 +115,18 @@ class AgentLoader:
     def __init__(
         self,
         database: Database,
+        blobs: BlobStore,
         files: BundleFiles,
         models: ModelRegistry,
         model_settings: ModelSettings,
+        sandbox_settings: SandboxSettings,
+        workspaces: Workspaces | None,
     ) -> None:
+        """`workspaces` is None if the worker has no sandbox."""
         self._database = database
+        self._blobs = blobs
+        self._sandbox_settings = sandbox_settings
+        self._workspaces = workspaces
         self._files = files
         self._models = models
         self._model_settings = model_settings
@@ -99,13 +139,43 @@ class AgentLoader:
     async def load(self, lease: Lease) -> Agent:
         setup = lease.setup
         session_skills = await self._skills(lease.workspace_id, setup.skills) if setup.skills else []
-        instructions = [setup.instructions or "", skill_instructions(session_skills)]
+        model = await self._models.resolve(setup.model, setup.settings)
+        has_workspace = setup.workspace is WorkspaceKind.SANDBOX
+        place = self._place(lease, session_skills) if has_workspace else None
+        instructions = [
+            setup.instructions or "",
+            workspace_instructions(self._sandbox_settings) if has_workspace else "",
+            skill_instructions(session_skills, _folders(session_skills) if has_workspace else None),
+        ]
+        own = workspace_tools(place, self._sandbox_settings) if has_workspace else []
         return Agent(
-            await self._models.resolve(setup.model, setup.settings),
+            model,
             "\n\n".join(filter(None, instructions)),
-            self._toolbox(lease, session_skills, setup.client_tools),
+            self._toolbox(lease, session_skills, setup.client_tools, own),
             self._model_settings,
+            place,
+            AttachmentLoader(self._database, self._blobs),
         )
+
+    def _place(self, lease: Lease, session_skills: list[SessionSkill]) -> Place | None:
+        if self._workspaces is None:
+            return None
+        folders = folder_names(by_unique_name(session_skills))
+        sources = {
+            folders[name]: SkillSource(
+                skill.archive,
+                partial(self._list_files, lease.workspace_id, skill),
+                partial(self._unpack, lease.workspace_id, skill.archive),
+            )
+            for name, skill in by_unique_name(session_skills).items()
+            if skill.archive is not None
+        }
+        return self._workspaces.place(lease, sources)
+
+    async def _unpack(
+        self, workspace_id: UUID, archive: Blob, files: list[ManifestFile], takers: Mapping[str, Take]
+    ) -> None:
+        await self._files.unpack(StoredBundle(workspace_id, archive, files), files, takers)
 
     async def _skills(self, workspace_id: UUID, used: list[UsedSkill]) -> list[SessionSkill]:
         async def read(connection: Connection) -> list[UsableVersion]:
@@ -114,13 +184,16 @@ class AgentLoader:
         found = {version.skill_id: version for version in await self._database.read(read)}
         return [_session_skill(one, found.get(one.skill_id)) for one in used]
 
-    def _toolbox(self, lease: Lease, session_skills: list[SessionSkill], client_tools: list[ToolSpec]) -> Toolbox:
+    def _toolbox(
+        self, lease: Lease, session_skills: list[SessionSkill], client_tools: list[ToolSpec], of_workspace: list[Tool]
+    ) -> Toolbox:
         list_files = partial(self._list_files, lease.workspace_id)
         read_file = partial(self._read_file, lease.workspace_id)
         built_in = [
             current_time(),
             *skill_tools(session_skills, list_files, read_file, self._model_settings.tool_result_bytes),
             add_note(partial(self._store_note, lease)),
+            *of_workspace,
         ]
         assert all(tool.name in BUILT_IN_TOOLS for tool in built_in), "callers could have tools of the same name"
         # First: a tool that a later release adds must not take the place of the caller's tool of that name.
@@ -141,6 +214,12 @@ class AgentLoader:
         assert skill.archive is not None, "a skill without an archive has no files"
         bundle = StoredBundle(workspace_id, skill.archive, files)
         return b"".join([piece async for piece in self._files.pieces(bundle, file, 0, min(file.bytes, max_bytes))])
+
+
+def _folders(session_skills: list[SessionSkill]) -> dict[str, str]:
+    """The folders of the skills that have one, as a model names them."""
+    skills = by_unique_name(session_skills)
+    return {name: f"{RESERVED}/{folder}" for name, folder in folder_names(skills).items() if skills[name].archive}
 
 
 def _session_skill(used: UsedSkill, version: UsableVersion | None) -> SessionSkill:

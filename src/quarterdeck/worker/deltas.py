@@ -1,4 +1,4 @@
-"""Sends the text of a model's answer to open streams while it is being written. Deltas are not stored."""
+"""Sends the text of a model's answer, or the output of a tool call, to open streams as it comes. Not stored."""
 
 import asyncio
 from contextlib import suppress
@@ -14,8 +14,12 @@ from quarterdeck.db.database import Connection, Database
 class DeltaSender:
     """Collects text for a moment before sending it: a notification for each token would cost too much."""
 
-    def __init__(self, database: Database, lease: Lease, interval_seconds: float) -> None:
+    def __init__(
+        self, database: Database, lease: Lease, interval_seconds: float, *, call_id: str | None = None
+    ) -> None:
+        """`call_id`: of the tool call whose output it sends."""
         self._database = database
+        self._call_id = call_id
         self._lease = lease
         self._interval_seconds = interval_seconds
         self._texts: list[str] = []
@@ -32,7 +36,7 @@ class DeltaSender:
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Unsent text is part of the message that is stored next.
+        # Unsent text is part of the message or the result that is stored next.
         if self._sender is not None:
             self._sender.cancel()
             # asyncio.wait does not raise the sender's CancelledError, so a CancelledError here is this task's own.
@@ -43,7 +47,7 @@ class DeltaSender:
         while self._texts:
             text, self._texts = "".join(self._texts), []
             lease = self._lease
-            payloads = delta_payloads(lease.session_id, lease.run_id, lease.attempt, text)
+            payloads = delta_payloads(lease.session_id, lease.run_id, lease.attempt, text, self._call_id)
 
             async def send(connection: Connection, payloads: list[str] = payloads) -> None:
                 await notify(connection, payloads)

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from quarterdeck.agents.model import AssistantTurn, Step, ToolCall, ToolResult, Turn, UserTurn
 from quarterdeck.conversations.events.model import EventType, NewEvent
+from quarterdeck.conversations.runs.attachments import attachments_of
 from quarterdeck.conversations.runs.model import Entry
 
 MODEL, TOOLS, END = "model", "tools", "end"
@@ -49,7 +50,7 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
         data = entry.data
         match entry.type:
             case EventType.INPUT_CONSUMED if entry.text is not None:
-                turns.append(UserTurn(entry.text, entry.run_id))
+                turns.append(UserTurn(entry.text, entry.run_id, attachments_of(data.get("attachments"))))
             case EventType.MESSAGE:
                 _close_calls(turns, begun)
                 begun = set()

@@ -12,14 +12,17 @@ from procrastinate import App, PsycopgConnector
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
+from quarterdeck.agents.model import ToolRule
 from quarterdeck.agents.registry import ModelRegistry
-from quarterdeck.blobs.blob_store import open_blob_store
+from quarterdeck.agents.sandbox.choice import find_sandbox
+from quarterdeck.agents.sandbox.model import SandboxUnavailable
+from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.conversations.actions.sweep import expire_actions, release_actions
 from quarterdeck.conversations.runs.recovery import recover
 from quarterdeck.conversations.runs.turns import runs_to_leave
 from quarterdeck.conversations.sessions.service import backfill_search, purge_deleted_sessions
 from quarterdeck.core.logging import configure_logs, log
-from quarterdeck.core.settings import DatabaseSettings, Settings, WorkerSettings
+from quarterdeck.core.settings import DatabaseSettings, Settings, SettingsError, WorkerSettings
 from quarterdeck.db.database import SCHEMA, Database, role_options
 from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.db.pool import KEEPALIVE, RECONNECT_SECONDS
@@ -30,6 +33,7 @@ from quarterdeck.webhooks.sender import Sender
 from quarterdeck.worker.agent import AgentLoader
 from quarterdeck.worker.queue_store import TurnsJobManager
 from quarterdeck.worker.run_driver import RunDriver
+from quarterdeck.worker.workspaces import Workspaces
 
 QUEUE = "runs"
 # Short: runs must resume within five seconds after the database is back.
@@ -60,8 +64,10 @@ async def _work(settings: Settings) -> None:
     bundles = open_blob_store(settings.bundle.store_url, settings.data_dir)
     models = ModelRegistry(settings.model)
     files = BundleFiles(database, bundles, settings.bundle, settings.data_dir, _READ_THREADS)
-    agents = AgentLoader(database, files, models, settings.model)
-    driver = RunDriver(database, agents, settings.run, settings.action, settings.worker)
+    workspaces = await _open_workspaces(database, bundles, settings)
+    agents = AgentLoader(database, bundles, files, models, settings.model, settings.sandbox, workspaces)
+    rule = ToolRule(settings.sandbox.rule)
+    driver = RunDriver(database, agents, settings.run, settings.action, settings.worker, rule)
     await database.open()
     stopping = asyncio.Event()
     jobs = asyncio.create_task(_process_jobs(driver, settings.database, settings.worker, stopping))
@@ -90,6 +96,17 @@ async def _work(settings: Settings) -> None:
         await models.close()
         files.close()
         await database.close()
+        if workspaces is not None:
+            await workspaces.close()
+
+
+async def _open_workspaces(database: Database, blobs: BlobStore, settings: Settings) -> Workspaces | None:
+    """None: there is no sandbox. Calls of the tools that need one are refused then."""
+    try:
+        sandbox = await find_sandbox(settings.sandbox, settings.workspace, settings.data_dir)
+    except SandboxUnavailable as fault:
+        raise SettingsError(f"QUARTERDECK_SANDBOX_KIND={settings.sandbox.kind}: {fault}") from fault
+    return None if sandbox is None else Workspaces(database, blobs, sandbox, settings)
 
 
 async def _process_jobs(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from quarterdeck.agents.context import BYTES_PER_TOKEN, newest_turns
-from quarterdeck.agents.model import ModelFailure, RequestRefused, Step, Turn, UserTurn
+from quarterdeck.agents.model import ModelFailure, RequestRefused, Step, ToolRule, Turn, UserTurn
 from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, LimitReached, Superseded
 from quarterdeck.conversations.runs.model import StepUsage
@@ -38,12 +38,14 @@ class RunDriver:
         settings: RunSettings,
         actions: ActionSettings,
         worker: WorkerSettings,
+        sandbox_rule: ToolRule = ToolRule.ALLOW,
     ) -> None:
         self._database = database
         self._agents = agents
         self._settings = settings
         self._actions = actions
         self._worker = worker
+        self._sandbox_rule = sandbox_rule
         self._driven = 0
         # Two of one run, if this worker was paused and taken for dead and has then fetched the run again.
         self._attempts: set[_Attempt] = set()
@@ -100,7 +102,7 @@ class RunDriver:
             raise
 
     async def _run(self, lease: Lease) -> None:
-        attempt = _Attempt(self._database, self._agents, self._settings, self._actions, lease)
+        attempt = _Attempt(self._database, self._agents, self._settings, self._actions, lease, self._sandbox_rule)
         self._attempts.add(attempt)
         try:
             async with asyncio.timeout(self._settings.max_seconds - lease.seconds):
@@ -136,7 +138,9 @@ class _Attempt:
         settings: RunSettings,
         actions: ActionSettings,
         lease: Lease,
+        sandbox_rule: ToolRule,
     ) -> None:
+        self._sandbox_rule = sandbox_rule
         self._database = database
         self._agents = agents
         self._settings = settings
@@ -164,6 +168,12 @@ class _Attempt:
 
     async def run(self) -> None:
         agent = await self._agents.load(self._lease)
+        try:
+            await self._drive(agent)
+        finally:
+            agent.close()
+
+    async def _drive(self, agent: Agent) -> None:
         budget_bytes = agent.conversation_tokens * BYTES_PER_TOKEN
         entries, self._left_out = await lifecycle.entries(self._database, self._lease, budget_bytes)
         self._turns = journal.turns_of(entries, self._lease.run_id)
@@ -184,7 +194,7 @@ class _Attempt:
         self._check_limits()
         inputs = await lifecycle.take(self._database, self._lease, self._steps + 1, self._input_budget_bytes)
         self._input_budget_bytes -= lifecycle.taken_bytes(inputs)
-        self._turns += [UserTurn(taken.text, self._lease.run_id) for taken in inputs]
+        self._turns += [UserTurn(taken.text, self._lease.run_id, taken.attachments) for taken in inputs]
 
     async def _ask_model(self, agent: Agent) -> None:
         await self._take_inputs()
@@ -234,6 +244,9 @@ class _Attempt:
             agent.tools,
             tell_unknown_outcome=self._settings.unknown_outcome == "tell_model",
             result_bytes=agent.result_bytes,
+            workspace=agent.workspace,
+            sandbox_rule=self._sandbox_rule,
+            delta_seconds=self._settings.delta_seconds,
         )
         results, actions = await runner.run(journal.open_calls(self._turns), self._steps)
         for result in results:

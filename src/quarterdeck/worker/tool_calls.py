@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from quarterdeck.agents.model import MALFORMED_ARGUMENTS, ToolCall, ToolRule
 from quarterdeck.agents.tools import Tool
+from quarterdeck.agents.workspace.model import FileChanges
 from quarterdeck.conversations.actions.model import ActionKind, ActionState, CallAction, Decision, NewAction
 from quarterdeck.skills.model import shown
 
@@ -28,9 +29,11 @@ class CarryOut(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """The result of the call is known without carrying it out."""
+    """The result of the call is known."""
 
     content: str
+    # To be stored with it.
+    changes: FileChanges | None = None
 
 
 class Wait(Struct, frozen=True):

@@ -9,7 +9,10 @@ from msgspec.structs import replace
 
 from quarterdeck.agents.model import ToolCall, ToolResult, ToolRule
 from quarterdeck.agents.policy import rule_of
-from quarterdeck.agents.tools import CallContext, Effect, Refusal, Tool, Toolbox, bounded_result
+from quarterdeck.agents.tools import CallContext, Effect, Output, Refusal, Tool, Toolbox, bounded_result
+from quarterdeck.agents.workspace.model import FileChanges
+from quarterdeck.agents.workspace.rules import PathConflict
+from quarterdeck.agents.workspace.workspace import Workspace
 from quarterdeck.conversations.actions.model import NewAction
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs import calls as call_log
@@ -20,12 +23,17 @@ from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.worker import journal
+from quarterdeck.worker.deltas import DeltaSender
 from quarterdeck.worker.tool_calls import Answer, CarryOut, NextStep, Rules, Wait, decide, key_of, state_of
 
 _MIN_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 5.0
 # For storing a result after the worker was told to stop.
 _STOP_SECONDS = 5.0
+_CONFLICT = (
+    "Error: the call was undone. A file was attached meanwhile, and the call made a folder at its path or a file at the "
+    "path of its folder. Try again."
+)
 
 
 class _Known(Struct, frozen=True):
@@ -37,13 +45,26 @@ class _Known(Struct, frozen=True):
 
 class ToolRunner:
     def __init__(
-        self, database: Database, lease: Lease, tools: Toolbox, *, tell_unknown_outcome: bool, result_bytes: int
+        self,
+        database: Database,
+        lease: Lease,
+        tools: Toolbox,
+        *,
+        tell_unknown_outcome: bool,
+        result_bytes: int,
+        workspace: Workspace | None = None,
+        sandbox_rule: ToolRule = ToolRule.ALLOW,
+        delta_seconds: float = 1.0,
     ) -> None:
+        """`workspace`: the one that the tools change."""
         self._database = database
         self._lease = lease
         self._tools = tools
         self._tell_unknown_outcome = tell_unknown_outcome
         self._result_bytes = result_bytes
+        self._workspace = workspace
+        self._sandbox_rule = sandbox_rule
+        self._delta_seconds = delta_seconds
 
     async def run(self, calls: Sequence[ToolCall], step: int) -> tuple[list[ToolResult], list[NewAction]]:
         """The results, which are stored, and the actions that the other calls need. Each result is stored by itself:
@@ -59,9 +80,7 @@ class ToolRunner:
                 actions.append(next_step.action)
                 continue
             assert isinstance(next_step, Answer)
-            result = ToolResult(call.id, call.name, bounded_result(next_step.content, self._result_bytes))
-            await self._store(result)
-            results.append(result)
+            results.append(await self._store(call, next_step))
         return results, actions
 
     async def _read(self, call: ToolCall, step: int) -> _Known:
@@ -76,7 +95,7 @@ class ToolRunner:
     def _decide(self, call: ToolCall, step: int, known: _Known) -> NextStep:
         tool = self._tools.find(call.name)
         rules = Rules(
-            ToolRule.DENY if tool is None else rule_of(tool, known.policy),
+            ToolRule.DENY if tool is None else rule_of(tool, known.policy, self._sandbox_rule),
             call.name in known.states.remembered,
             self._tell_unknown_outcome,
         )
@@ -85,52 +104,63 @@ class ToolRunner:
     async def _carry_out(self, call: ToolCall, step: int, order: CarryOut, known: _Known) -> NextStep:
         tool = self._tools.find(call.name)
         assert tool is not None
-        context = CallContext(key_of(self._lease.run_id, step, call.id))
-        if tool.effect is not Effect.READS:
-            await self._store_start(call, context)
-        content = await self._content(tool, order, context)
-        if content is None:
+        async with DeltaSender(self._database, self._lease, self._delta_seconds, call_id=call.id) as deltas:
+            context = CallContext(key_of(self._lease.run_id, step, call.id), deltas.add)
+            if tool.effect is not Effect.READS:
+                await self._store_start(call, context)
+            output = await self._output(tool, order, context)
+        if output is None:
             states = replace(known.states, started=known.states.started | {call.id: self._lease.attempt})
             return self._decide(call, step, replace(known, states=states))
-        return Answer(content if order.notice is None else f"{order.notice}\n\n{content}")
+        text = output.text if order.notice is None else f"{order.notice}\n\n{output.text}"
+        return Answer(text, output.changes)
 
-    async def _content(self, tool: Tool, order: CarryOut, context: CallContext) -> str | None:
+    async def _output(self, tool: Tool, order: CarryOut, context: CallContext) -> Output | None:
         """None: the tool failed, and may have taken effect."""
         assert tool.carry_out is not None
         try:
             output = await tool.carry_out(order.arguments, context)
-            return output if isinstance(output, str) else output.text
+            return Output(output) if isinstance(output, str) else output
         except Refusal as refusal:
-            return f"Error: {refusal}"
+            return Output(f"Error: {refusal}")
         except (Superseded, ServiceError):
             raise
         except Exception as fault:
             log.warning("a tool failed", exc_info=fault, extra=fields(tool=tool.name, run_id=self._lease.run_id))
-            return "Error: the tool failed." if tool.is_repeatable else None
+            return Output("Error: the tool failed.") if tool.is_repeatable else None
 
     async def _store_start(self, call: ToolCall, context: CallContext) -> None:
         """Also the fence: an attempt that has lost the run fails here, before the call."""
         data = {"call_id": call.id, "name": call.name, "key": context.key, "attempt": self._lease.attempt}
         await call_log.record_start(self._database, self._lease, NewEvent(EventType.TOOL_STARTED, data))
 
-    async def _store(self, result: ToolResult) -> None:
+    async def _store(self, call: ToolCall, answer: Answer) -> ToolResult:
         """A lost result is an unknown outcome. So a worker that is being stopped stores it before it hands the run
         back, unless the database is not available."""
-        storing = asyncio.ensure_future(self._store_when_possible(result))
+        result = ToolResult(call.id, call.name, bounded_result(answer.content, self._result_bytes))
+        storing = asyncio.ensure_future(self._store_when_possible(result, answer.changes))
         try:
-            await asyncio.shield(storing)
+            return await asyncio.shield(storing)
         except asyncio.CancelledError:
             with suppress(Superseded, ServiceError, TimeoutError):
                 await asyncio.wait_for(storing, _STOP_SECONDS)
             raise
 
-    async def _store_when_possible(self, result: ToolResult) -> None:
+    async def _store_when_possible(self, result: ToolResult, changes: FileChanges | None) -> ToolResult:
         """Tries until the database is back or another attempt has the run."""
         pause_seconds = _MIN_PAUSE_SECONDS
         while True:
             try:
-                await call_log.record_result(self._database, self._lease, journal.entry_of(result))
-                return
+                entry = journal.entry_of(result)
+                revision = await call_log.record_result(self._database, self._lease, entry, changes)
+                if self._workspace is not None and changes is not None:
+                    self._workspace.stored(revision)
+                return result
+            except PathConflict:
+                assert self._workspace is not None, "only its tools change files"
+                self._workspace.undo()
+                result, changes = ToolResult(result.call_id, result.name, _CONFLICT), None
+                continue
             except ServiceError as fault:
                 if fault.kind not in (Kind.UNAVAILABLE, Kind.CONTENDED):
                     raise

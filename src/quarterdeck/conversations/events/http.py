@@ -60,7 +60,9 @@ async def _encoded(stream: service.Stream) -> AsyncGenerator[bytes, None]:
             if item is None:
                 yield _HEARTBEAT
             elif isinstance(item, DeltaBody):
-                yield b"event: message.delta\ndata: %b\n\n" % msgspec.json.encode(item)
+                # A name of its own: older clients show every `message.delta` as text of the agent.
+                kind = b"message.delta" if item.call_id is None else b"tool.delta"
+                yield b"event: %b\ndata: %b\n\n" % (kind, msgspec.json.encode(item))
             else:
                 yield item.encoded(_encode_events)
 

@@ -50,13 +50,15 @@ class EventPage(Struct, frozen=True):
     next_cursor: Annotated[int | None, Meta(description="null at the current end; continue later with the last ID.")]
 
 
-class DeltaBody(Struct, frozen=True):
-    """Text of a message that is still being written. Sent live, stored nowhere."""
+class DeltaBody(Struct, frozen=True, omit_defaults=True):
+    """Text of a message that is still being written, or output of a tool call. Sent live, stored nowhere."""
 
     session_id: UUID
     run_id: UUID
     attempt: int
     text: str
+    # None: the text of a message.
+    call_id: str | None = None
 
 
 class Head(Struct, frozen=True):

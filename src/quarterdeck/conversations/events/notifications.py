@@ -45,12 +45,16 @@ def event_payloads(session_ids: Iterable[UUID]) -> list[str]:
     return [_encoded(Notification(session_ids=part)) for part in parts]
 
 
-def delta_payloads(session_id: UUID, run_id: UUID, attempt: int, text: str) -> list[str]:
+def delta_payloads(session_id: UUID, run_id: UUID, attempt: int, text: str, call_id: str | None = None) -> list[str]:
     # A model may stream half of a surrogate pair, which UTF-8 cannot represent.
     text = text.encode("utf-8", "replace").decode()
-    parts = (text[start : start + _CHARACTERS_PER_PAYLOAD] for start in range(0, len(text), _CHARACTERS_PER_PAYLOAD))
+    # Providers choose the ids of calls.
+    characters = _CHARACTERS_PER_PAYLOAD - len(msgspec.json.encode(call_id)) // 6
+    if characters <= 0:
+        return []
+    parts = (text[start : start + characters] for start in range(0, len(text), characters))
     return [
-        _encoded(Notification(delta=DeltaBody(session_id, run_id, attempt, part), delta_number=number))
+        _encoded(Notification(delta=DeltaBody(session_id, run_id, attempt, part, call_id), delta_number=number))
         for number, part in enumerate(parts)
     ]
 

@@ -3,14 +3,16 @@
 All are part of the caller's transaction, which holds the session's lock.
 """
 
+from typing import Any
 from uuid import UUID
 
 from quarterdeck.auth.service import caller_of
 from quarterdeck.conversations.events.notifications import event_payloads, notify
 from quarterdeck.conversations.runs import creation_store as store
 from quarterdeck.conversations.runs import lifecycle, lifecycle_store
+from quarterdeck.conversations.runs.attachments import refused
 from quarterdeck.conversations.runs.creation_store import NewRun
-from quarterdeck.conversations.runs.model import Delivery, RunState
+from quarterdeck.conversations.runs.model import AttachmentRequest, Delivery, RunState, Verdict
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Principal
 from quarterdeck.core.ids import new_id
@@ -18,27 +20,45 @@ from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
 
 
+async def find_attachments(
+    connection: Connection, principal: Principal, session_id: UUID, request: AttachmentRequest
+) -> list[dict[str, Any]]:
+    """As the event shows them. Raises if the input must be refused."""
+    # A session token sees no files.
+    files_of = principal.workspace_id if principal.session_id is None else None
+    refusal, detail, attached = await store.find_attachments(connection, session_id, files_of, request)
+    if refusal is not None:
+        raise refused(Verdict(refusal), detail)
+    return attached
+
+
 async def queue_input(
-    connection: Connection, principal: Principal, session_id: UUID, text: str, settings: SubmitSettings
+    connection: Connection,
+    principal: Principal,
+    session_id: UUID,
+    text: str,
+    attached: list[dict[str, Any]] | None,
+    settings: SubmitSettings,
 ) -> UUID:
     """Adds a run that starts when the runs before it have ended: at once if there are none."""
     if await store.pending(connection, session_id) >= settings.session_pending_runs:
         raise errors.too_many_pending()
     run = NewRun(new_id(), session_id, principal.workspace_id, RunState.PENDING, principal.api_key_id)
-    await store.add(connection, run, new_id(), text, Delivery.QUEUE, await caller_of(connection, principal))
+    await store.add(connection, run, new_id(), text, Delivery.QUEUE, await caller_of(connection, principal), attached)
     await lifecycle_store.start_pending(connection, session_id)
     await notify(connection, event_payloads([session_id]))
     return run.id
 
 
 async def interrupt_with_input(
-    connection: Connection, principal: Principal, session_id: UUID, text: str
+    connection: Connection, principal: Principal, session_id: UUID, text: str, attached: list[dict[str, Any]] | None
 ) -> tuple[UUID, UUID | None]:
     """Cancels the active run and starts one with this input, before pending runs. Returns the id of the new run and of
     the cancelled one."""
     cancelled_run_id = await lifecycle.interrupt(connection, session_id, principal.workspace_id)
     run = NewRun(new_id(), session_id, principal.workspace_id, RunState.QUEUED, principal.api_key_id)
-    await store.add(connection, run, new_id(), text, Delivery.INTERRUPT, await caller_of(connection, principal))
+    actor = await caller_of(connection, principal)
+    await store.add(connection, run, new_id(), text, Delivery.INTERRUPT, actor, attached)
     await lifecycle_store.enqueue(connection, session_id, run.id)
     await notify(connection, event_payloads([session_id]))
     return run.id, cancelled_run_id

@@ -1,25 +1,26 @@
 """SQL that adds runs. Callers hold the lock of the session."""
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 from psycopg.types.json import Jsonb
 
-from quarterdeck.conversations.runs.model import Delivery, RunState
+from quarterdeck.conversations.runs.model import AttachmentRequest, Delivery, RunState
 from quarterdeck.core.actors import Caller
 from quarterdeck.db.database import Connection
 
 _PENDING = "SELECT count(*) FROM runs WHERE session_id = %s AND state = 'pending'"
 # consumed_through lies just before the input, as in submit_inputs().
 _ADD = """
-WITH given (run_id, session_id, workspace_id, state, api_key_id, input_id, content, delivery, actor) AS (
-    VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::uuid, %s::uuid, %s::text, %s::text, %s::jsonb)
+WITH given (run_id, session_id, workspace_id, state, api_key_id, input_id, content, delivery, actor, more) AS (
+    VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::uuid, %s::uuid, %s::text, %s::text, %s::jsonb, %s::jsonb)
 ), accepted AS (
     INSERT INTO session_events (session_id, run_id, workspace_id, type, data)
     SELECT session_id, run_id, workspace_id, 'input.accepted',
-           jsonb_build_object('input_id', input_id, 'text', content, 'delivery', delivery, 'actor', actor)
+           jsonb_build_object('input_id', input_id, 'text', content, 'delivery', delivery, 'actor', actor) || more
     FROM given
     RETURNING id
 )
@@ -39,6 +40,8 @@ WITH RECURSIVE retried AS (
 )
 UPDATE runs SET unanswered_left_out = true WHERE id IN (SELECT id FROM retried)
 """
+_FIND_ATTACHMENTS = "SELECT refusal, detail, attachments FROM find_attachments(%s, %s, %s)"
+_STORE_ATTACHMENTS = "SELECT store_attachments(%s, %s)"
 _IS_ARCHIVED = "SELECT archived_at IS NOT NULL FROM sessions WHERE id = %s"
 
 
@@ -63,11 +66,30 @@ async def pending(connection: Connection, session_id: UUID) -> int:
     return count
 
 
+async def find_attachments(
+    connection: Connection, session_id: UUID, files_of: UUID | None, request: AttachmentRequest
+) -> tuple[str | None, Any, list[dict[str, Any]]]:
+    """The refusal with its details, and the attachments: db/functions/attachments.sql."""
+    values = (session_id, files_of, Jsonb(msgspec.to_builtins(request)))
+    row = await (await connection.execute(_FIND_ATTACHMENTS, values)).fetchone()
+    assert row is not None
+    return row
+
+
 async def add(
-    connection: Connection, run: NewRun, input_id: UUID, text: str, delivery: Delivery, actor: Caller
+    connection: Connection,
+    run: NewRun,
+    input_id: UUID,
+    text: str,
+    delivery: Delivery,
+    actor: Caller,
+    attached: list[dict[str, Any]] | None = None,
 ) -> None:
-    """Adds a run with its first input."""
-    await connection.execute(_ADD, (*msgspec.structs.astuple(run), input_id, text, delivery, _stored(actor)))
+    """Adds a run with its first input and the attachments of it that were found."""
+    more = Jsonb({} if attached is None else {"attachments": attached})
+    await connection.execute(_ADD, (*msgspec.structs.astuple(run), input_id, text, delivery, _stored(actor), more))
+    if attached is not None:
+        await connection.execute(_STORE_ATTACHMENTS, (run.session_id, Jsonb(attached)))
 
 
 async def repeat_inputs(

@@ -4,6 +4,7 @@ from quarterdeck.auth.access import Access
 from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.changes.perform import Changes
 from quarterdeck.conversations.runs import service
+from quarterdeck.conversations.runs.attachments import AttachmentRules
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
 from quarterdeck.conversations.runs.model import CancelledRunBody, InputEvent, RunBody, RunPage, SubmitKindBody
 from quarterdeck.core import errors
@@ -49,6 +50,12 @@ from quarterdeck.http.request import Request
             "The session has as many pending runs as the server's settings allow. Nothing was stored.",
             "Send it again after the seconds in Retry-After, or cancel a pending run.",
         ),
+        Refusal(
+            "workspace_full",
+            errors.workspace_full(),
+            "The attachments exceed the size or the number of files of the session's workspace. Nothing was stored.",
+            "Delete files of the workspace, attach fewer, or use another session.",
+        ),
     ),
 )
 async def submit_input(
@@ -58,10 +65,11 @@ async def submit_input(
     last_used: LastUsed,
     changes: Changes,
     settings: SubmitSettings,
+    attachments: AttachmentRules,
 ) -> Answer:
     session_id = request.path_id("session_id")
     call = await request.call(InputEvent)
-    return await service.submit_input(access, inputs, last_used, changes, settings, call, session_id)
+    return await service.submit_input(access, inputs, last_used, changes, settings, attachments, call, session_id)
 
 
 @operation(

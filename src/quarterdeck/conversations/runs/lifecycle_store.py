@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 
 from quarterdeck.conversations.actions.model import ActionState, LimitScope, ReachedLimit
 from quarterdeck.conversations.events.model import EventType
+from quarterdeck.conversations.runs.attachments import attachments_of
 from quarterdeck.conversations.runs.model import Entry, Input, RunSetup, StepUsage
 from quarterdeck.db.database import Connection
 
@@ -47,7 +48,7 @@ SET state = 'running', parked = false, attempt = attempt + 1, barren_attempts = 
 WHERE id = %s
 RETURNING attempt, (extract(epoch FROM clock_timestamp() - started_at) - waited_seconds)::float8
 """
-_WAITING = "SELECT event_id, input_id, content FROM waiting_inputs(%s, %s, %s)"
+_WAITING = "SELECT event_id, input_id, content, attachments FROM waiting_inputs(%s, %s, %s)"
 # NULL in place of an event's id: no input is left.
 _TAKE = """
 UPDATE runs
@@ -258,7 +259,7 @@ async def waiting(connection: Connection, run_id: UUID, budget_bytes: int) -> li
     """The oldest inputs that are not consumed, up to the one that uses up the budget."""
     values = (run_id, budget_bytes, ENTRY_BYTES)
     rows = await (await connection.execute(_WAITING, values)).fetchall()
-    return [Input(*row) for row in rows]
+    return [Input(event_id, input_id, text, attachments_of(found)) for event_id, input_id, text, found in rows]
 
 
 async def mark_taken(

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from quarterdeck.agents.model import ModelOptions, ToolSpec
+from quarterdeck.agents.model import Attachment, ModelOptions, ToolSpec
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.core.actors import Credential
 from quarterdeck.core.text_types import Moment, Text
@@ -20,7 +20,7 @@ class Delivery(StrEnum):
     INTERRUPT = "interrupt"
 
 
-# omit_defaults: the Idempotency-Key of an input without a delivery has the fingerprint of earlier releases.
+# omit_defaults: the Idempotency-Key of an input with none of the later fields has the fingerprint of earlier releases.
 class InputEvent(Struct, frozen=True, omit_defaults=True):
     text: Text
     type: Literal["input"]
@@ -32,6 +32,26 @@ class InputEvent(Struct, frozen=True, omit_defaults=True):
             "`interrupt`: the active run is cancelled, and the input starts a run at once, before pending runs."
         ),
     ] = Delivery.STEER
+    attachments: Annotated[
+        list[UUID],
+        Meta(
+            description="Ids of uploaded files, without repetitions. The model gets texts, images and PDFs. All are in "
+            "the workspace of the session, under `attachments/`. A session without a workspace takes only files that "
+            "its model takes."
+        ),
+    ] = []
+
+
+class AttachmentRequest(Struct, frozen=True, kw_only=True):
+    """For the SQL function find_attachments(), which checks the files of an input."""
+
+    file_ids: list[UUID]
+    # Used by sessions that name no model.
+    default_model: str
+    # What the models of each provider take, as patterns of LIKE.
+    media_types: dict[str, list[str]]
+    workspace_bytes: int
+    workspace_files: int
 
 
 class Outcome(StrEnum):
@@ -56,6 +76,7 @@ class Submission(Struct, frozen=True, eq=False):
     fingerprint: bytes | None
     # Whose share of the queue it uses: the workspace of the caller.
     owner: Hashable
+    attachments: AttachmentRequest | None = None
 
     @property
     def text_bytes(self) -> int:
@@ -74,10 +95,15 @@ class Verdict(StrEnum):
     LOCKED = "locked"
     # The active run has as many inputs waiting as it may have.
     FULL = "full"
+    # About its attachments. The body says which file.
+    UNKNOWN_FILE = "unknown_file"
+    UNSUPPORTED_FILE = "unsupported_file"
+    WORKSPACE_FULL = "workspace_full"
 
 
 class Submitted(Struct, frozen=True):
-    """The decision of the database about one submission. `body` is the encoded SubmitKindBody."""
+    """The decision of the database about one submission. `body` is the encoded SubmitKindBody, or says more about a
+    refusal."""
 
     verdict: Verdict
     body: bytes | None
@@ -175,6 +201,7 @@ class Input(Struct, frozen=True):
     event_id: int
     id: str
     text: str
+    attachments: tuple[Attachment, ...] = ()
 
     @property
     def text_bytes(self) -> int:

@@ -11,8 +11,10 @@ from quarterdeck.auth.last_used import LastUsed
 from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.conversations.events.log import lock_session
 from quarterdeck.conversations.runs import creation, creation_store, discards, lifecycle, store
+from quarterdeck.conversations.runs.attachments import AttachmentRules, refused
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
 from quarterdeck.conversations.runs.model import (
+    AttachmentRequest,
     CancelledRunBody,
     Delivery,
     InputEvent,
@@ -49,6 +51,7 @@ async def submit_input(
     last_used: LastUsed,
     changes: Changes,
     settings: SubmitSettings,
+    attachments: AttachmentRules,
     call: Call[InputEvent],
     session_id: UUID,
 ) -> Answer:
@@ -58,12 +61,13 @@ async def submit_input(
         await _admit(access, call, session_id)
     try:
         event = call.read_body()
+        requested = attachments.request(event)
     except ServiceError:
         # 401, 404 and 403 win over a bad body.
         await _admit(access, call, session_id)
         raise
     if event.delivery is not Delivery.STEER:
-        return await _deliver(changes, settings, call, session_id)
+        return await _deliver(changes, settings, call, session_id, requested)
     submission = Submission(
         credential=call.credential,
         session_id=session_id,
@@ -72,14 +76,18 @@ async def submit_input(
         idempotency_key=call.idempotency_key,
         fingerprint=None if call.idempotency_key is None else fingerprint((session_id,), event),
         owner=call.owner,
+        attachments=requested,
     )
     submitted = await inputs.submit(submission)
     if submitted.api_key_id is not None:
         last_used.note(submitted.api_key_id)
     if submitted.verdict is Verdict.UNAUTHORIZED:
         call.rate_limit.forget(call.credential)
-    if submitted.body is None:
+    if submitted.verdict in _REFUSALS:
         raise _REFUSALS[submitted.verdict]()
+    assert submitted.body is not None
+    if submitted.verdict not in (Verdict.ACCEPTED, Verdict.REPLAYED):
+        raise refused(submitted.verdict, msgspec.json.decode(submitted.body))
     return Answer(submitted.body, replayed=submitted.verdict is Verdict.REPLAYED)
 
 
@@ -88,16 +96,27 @@ async def _admit(access: Access, call: Call[InputEvent], session_id: UUID) -> No
     await access.find(call, lookup, Permission.SESSION_MANAGE)
 
 
-async def _deliver(changes: Changes, settings: SubmitSettings, call: Call[InputEvent], session_id: UUID) -> Answer:
+async def _deliver(
+    changes: Changes,
+    settings: SubmitSettings,
+    call: Call[InputEvent],
+    session_id: UUID,
+    requested: AttachmentRequest | None,
+) -> Answer:
     """An input that does not steer. It shares its Idempotency-Keys with those that do: the session's lock, under which
     both look for the receipt, keeps them apart."""
 
     async def effect(connection: Connection, principal: Principal, _: UUID, event: InputEvent) -> Made:
         await _check_open(connection, session_id)
+        attached = None
+        if requested is not None:
+            attached = await creation.find_attachments(connection, principal, session_id, requested)
         if event.delivery is Delivery.QUEUE:
-            run_id = await creation.queue_input(connection, principal, session_id, event.text, settings)
+            run_id = await creation.queue_input(connection, principal, session_id, event.text, attached, settings)
         else:
-            run_id, cancelled = await creation.interrupt_with_input(connection, principal, session_id, event.text)
+            run_id, cancelled = await creation.interrupt_with_input(
+                connection, principal, session_id, event.text, attached
+            )
             if cancelled is not None:
                 detail = {"session_id": str(session_id), "interrupted_by": str(run_id)}
                 change = Change("cancel_run", ObjectType.RUN, cancelled, detail)

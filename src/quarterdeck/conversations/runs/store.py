@@ -4,13 +4,18 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+import msgspec
+from psycopg.types.json import Jsonb
+
 from quarterdeck.conversations.runs.model import RunBody, RunState, Submission, Submitted, Usage, Verdict
 from quarterdeck.core.ids import created_at, new_id
 from quarterdeck.core.pages import bounds
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
 
-_SUBMIT = "SELECT verdict, body, api_key_id FROM submit_inputs(%b, NULL, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b)"
+_SUBMIT = """
+SELECT verdict, body, api_key_id FROM submit_inputs(%b, NULL, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b::jsonb[])
+"""
 _GET = """
 SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, cached_tokens,
        output_tokens, cost_usd, failure, started_at, finished_at,
@@ -58,11 +63,18 @@ async def submit(
             wait_for_locks,
             settings.run_waiting_inputs,
             settings.run_waiting_bytes,
+            _requests(batch),
         ),
         prepare=True,
         binary=True,
     )
     return [Submitted(Verdict(verdict), body, api_key_id) for verdict, body, api_key_id in await cursor.fetchall()]
+
+
+def _requests(batch: Sequence[Submission]) -> list[Jsonb | None] | None:
+    if all(item.attachments is None for item in batch):
+        return None
+    return [None if item.attachments is None else Jsonb(msgspec.to_builtins(item.attachments)) for item in batch]
 
 
 async def get(connection: Connection, workspace_id: UUID, run_id: UUID) -> RunBody | None:

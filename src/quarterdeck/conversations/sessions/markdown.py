@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import escape
+from typing import Any
 
 import msgspec
 
@@ -30,7 +31,8 @@ def _event(event: EventBody) -> str:
     data, time = event.data, _time(event.created_at)
     match event.type:
         case EventType.INPUT_ACCEPTED:
-            return f"\n## User\n\n*{time}*\n\n{data['text']}\n"
+            attached = "".join(map(_attachment, data.get("attachments", [])))
+            return f"\n## User\n\n*{time}*\n\n{data['text']}\n{attached}"
         case EventType.MESSAGE:
             text = f"\n{data['text']}\n" if data["text"] else ""
             return f"\n## Assistant\n\n*{time}*\n{text}"
@@ -48,6 +50,17 @@ def _event(event: EventBody) -> str:
         case EventType.SESSION_FORKED:
             return f"\n> {time}: Forked from session `{data['session_id']}`.\n"
     return ""
+
+
+def _attachment(attachment: dict[str, Any]) -> str:
+    name = _code(_one_line(attachment["name"]))
+    return f"\n> Attachment: {name} ({_one_line(attachment['media_type'])}, {attachment['bytes']} bytes)\n"
+
+
+def _code(text: str) -> str:
+    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
+    # Blanks: the text may start or end with a backtick.
+    return f"{'`' * (longest + 1)} {text} {'`' * (longest + 1)}" if longest else f"`{text}`"
 
 
 def _folded(summary: str, text: str, language: str = "") -> str:

@@ -4,8 +4,10 @@
 
 -- The oldest inputs that the run has not consumed, without discarded ones. They end with the one that uses up the budget,
 -- so there is at least one if any waits. Each counts as its text and `overhead_bytes`.
-CREATE OR REPLACE FUNCTION waiting_inputs(target_run_id uuid, budget_bytes bigint, overhead_bytes integer)
-RETURNS TABLE (event_id bigint, input_id text, content text)
+-- Dropped first: in earlier releases it returned fewer columns. Their processes name the columns that they read.
+DROP FUNCTION IF EXISTS waiting_inputs(uuid, bigint, integer);
+CREATE FUNCTION waiting_inputs(target_run_id uuid, budget_bytes bigint, overhead_bytes integer)
+RETURNS TABLE (event_id bigint, input_id text, content text, attachments jsonb)
 LANGUAGE plpgsql STABLE
 -- As in submit_inputs(): no plans from the time when the tables were nearly empty.
 SET enable_seqscan = off
@@ -34,6 +36,7 @@ BEGIN
               AND d.type LIKE 'input.%' AND d.type = 'input.discarded'
         );
         content := event.data->>'text';
+        attachments := event.data->'attachments';
         used_bytes := used_bytes + octet_length(content) + overhead_bytes;
         RETURN NEXT;
     END LOOP;
@@ -48,9 +51,9 @@ $$;
 -- Not returned are discarded inputs, and what a run with `unanswered_left_out` consumed after its last answer. They
 -- use nothing of the budget. If there are any, the last row has the type 'left_out' and their number as `data`.
 --
--- `content` is the text of a consumed input. The text is in the event input.accepted, which input_event_id names. In rows
--- of earlier releases it is NULL: there the event is searched. Inputs are consumed in the order in which they were
--- accepted, so the search goes on where the last one ended.
+-- `content` is the text of a consumed input, and its attachments are added to `data`. Both are in the event
+-- input.accepted, which input_event_id names. In rows of earlier releases it is NULL: there the event is searched. Inputs
+-- are consumed in the order in which they were accepted, so the search goes on where the last one ended.
 CREATE OR REPLACE FUNCTION read_conversation(
     target_session_id uuid,
     budget_bytes bigint,
@@ -74,6 +77,7 @@ DECLARE
     -- The run of which no answer was met yet, if its unanswered turns are left out.
     left_out_run uuid;
     left_out_turns integer := 0;
+    attachments jsonb;
     event record;
 BEGIN
     SELECT min(newest.id) INTO first_event_id FROM (
@@ -138,9 +142,12 @@ BEGIN
                     WHERE a.data->>'input_id' = event.data->>'input_id' LIMIT 1;
                     accepted_before := coalesce(accepted_before, 0);
                 END IF;
-                SELECT a.data->>'text' INTO content FROM session_events a
+                SELECT a.data->>'text', a.data->'attachments' INTO content, attachments FROM session_events a
                 WHERE a.session_id = target_session_id AND a.id = coalesce(event.input_event_id, accepted_before);
                 CONTINUE WHEN content IS NULL;
+                IF attachments IS NOT NULL THEN
+                    data := data || jsonb_build_object('attachments', attachments);
+                END IF;
                 used_bytes := used_bytes + octet_length(content);
                 has_input := true;
             WHEN 'message' THEN

@@ -91,7 +91,8 @@ BEGIN
     END IF;
 
     FOR input IN
-        SELECT e.data->>'input_id' AS id, e.data->>'text' AS content FROM session_events e
+        SELECT e.data->>'input_id' AS id, e.data->>'text' AS content, e.data->'attachments' AS attachments
+        FROM session_events e
         WHERE e.session_id = run.session_id AND e.id = ANY (input_events) ORDER BY e.id
     LOOP
         -- LIKE: only then the index session_events_of_input is used.
@@ -110,7 +111,7 @@ BEGIN
         VALUES (run.session_id, new_run_id, run.workspace_id, 'input.accepted', jsonb_build_object(
             'input_id', new_input_ids[inputs], 'text', input.content, 'retried_from', repeated_run_id,
             'actor', actor
-        ))
+        ) || CASE WHEN input.attachments IS NULL THEN '{}' ELSE jsonb_build_object('attachments', input.attachments) END)
         RETURNING id INTO last_event_id;
         first_event_id := coalesce(first_event_id, last_event_id);
     END LOOP;

@@ -72,6 +72,9 @@ DROP FUNCTION IF EXISTS submit_inputs(
 DROP FUNCTION IF EXISTS submit_inputs(
     bytea[], boolean[], uuid[], uuid[], text[], uuid[], uuid[], text[], bytea[], boolean
 );
+DROP FUNCTION IF EXISTS submit_inputs(
+    bytea[], boolean[], uuid[], uuid[], text[], uuid[], uuid[], text[], bytea[], boolean, integer, bigint
+);
 
 CREATE OR REPLACE FUNCTION submit_inputs(
     secret_hashes bytea[],
@@ -86,9 +89,12 @@ CREATE OR REPLACE FUNCTION submit_inputs(
     wait_for_locks boolean DEFAULT true,
     -- Largest number and size of the inputs that a run has not consumed. An input always fits if no other one waits.
     run_waiting_inputs integer DEFAULT 2147483647,
-    run_waiting_bytes bigint DEFAULT 9223372036854775807
+    run_waiting_bytes bigint DEFAULT 9223372036854775807,
+    -- For find_attachments(). NULL: the input has none. The whole array is NULL if no input has any.
+    attachments jsonb[] DEFAULT NULL
 )
-RETURNS TABLE (verdict text, body bytea, api_key_id uuid)    -- api_key_id: NULL for a session token
+-- `body`: the response, or details about a refusal. `api_key_id`: NULL for a session token.
+RETURNS TABLE (verdict text, body bytea, api_key_id uuid)
 LANGUAGE plpgsql VOLATILE
 -- Plans that were cached while the tables were nearly empty would scan them until the next ANALYZE.
 SET enable_seqscan = off
@@ -103,9 +109,11 @@ DECLARE
     i integer;
     receipt record;
     event_id bigint;
+    event_data jsonb;
     input_bytes integer;
     run_id uuid;
     outcome text;
+    attached record;
 BEGIN
     SELECT array_agg(c.refusal IS NULL ORDER BY item.place) INTO admitted
     FROM unnest(secret_hashes, session_ids, workspace_ids) WITH ORDINALITY
@@ -155,6 +163,20 @@ BEGIN
             CONTINUE;
         END IF;
 
+        IF attachments[i] IS NOT NULL THEN
+            SELECT f.refusal, f.detail, f.attachments INTO attached
+            -- A session token sees no files.
+            FROM find_attachments(
+                session_ids[i], CASE WHEN caller.session_token_id IS NULL THEN caller.workspace_id END, attachments[i]
+            ) AS f;
+            IF attached.refusal IS NOT NULL THEN
+                verdict := attached.refusal;
+                body := convert_to(attached.detail::text, 'UTF8');
+                RETURN NEXT;
+                CONTINUE;
+            END IF;
+        END IF;
+
         event_id := nextval('session_event_ids');
         input_bytes := octet_length(texts[i]);
         UPDATE runs r
@@ -187,9 +209,13 @@ BEGIN
             PERFORM enqueue_run(session_ids[i], run_id);
         END IF;
 
+        event_data := jsonb_build_object('input_id', input_ids[i], 'text', texts[i], 'actor', caller.actor);
+        IF attachments[i] IS NOT NULL THEN
+            event_data := event_data || jsonb_build_object('attachments', attached.attachments);
+            PERFORM store_attachments(session_ids[i], attached.attachments);
+        END IF;
         INSERT INTO session_events (id, session_id, run_id, workspace_id, type, data)
-        VALUES (event_id, session_ids[i], run_id, caller.workspace_id, 'input.accepted',
-                jsonb_build_object('input_id', input_ids[i], 'text', texts[i], 'actor', caller.actor));
+        VALUES (event_id, session_ids[i], run_id, caller.workspace_id, 'input.accepted', event_data);
 
         verdict := 'accepted';
         body := convert_to('{"outcome":"' || outcome || '","run_id":"' || run_id || '"}', 'UTF8');

@@ -53,7 +53,9 @@ GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, a
 GRANT SELECT, INSERT, DELETE ON app.skill_versions TO {role};
 GRANT SELECT, INSERT, UPDATE (touched_at), DELETE ON app.bundles TO {role};
 GRANT SELECT, INSERT, DELETE ON app.condemned_bundles TO {role};
-GRANT SELECT, INSERT, DELETE ON app.files, app.session_attachments TO {role};
+-- UPDATE: a file is locked while it is being attached.
+GRANT SELECT, INSERT, UPDATE (name), DELETE ON app.files TO {role};
+GRANT SELECT, INSERT, DELETE ON app.session_attachments TO {role};
 GRANT SELECT, INSERT, UPDATE (kind, sha256, bytes, mode, target, modified_at), DELETE ON app.session_files TO {role};
 GRANT SELECT, INSERT, UPDATE (block_index), DELETE ON app.bundle_blocks TO {role};
 
@@ -79,5 +81,6 @@ GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run
     app.read_log, app.workspace_word, app.short_words, app.search_query, app.matching_sessions,
     app.backfill_conversation_words, app.start_pending_run, app.repeat_inputs, app.limit_in_force, app.limits_of_run,
     app.used_in_scope, app.reached_limit, app.raise_limit, app.lifted_actions, app.continue_run, app.read_actions,
-    app.is_blob_used
+    app.is_blob_used, app.is_path_free, app.attachments_folder, app.attachment_path, app.find_attachments,
+    app.store_attachments
     TO {role};

@@ -1,0 +1,117 @@
+"""Makes a folder have the files of a manifest: what is missing or different is written, what is too much is removed."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+
+from msgspec import Struct
+
+from quarterdeck.agents.workspace.beneath import descriptor, make_folders, own
+from quarterdeck.agents.workspace.model import FileKind, ManifestFile, StoredFile
+from quarterdeck.agents.workspace.rules import parents_of_all
+from quarterdeck.agents.workspace.scan import EPOCH, Changed, Known, open_parts, remove, signature_of
+from quarterdeck.blobs.blob_store import BlobStore
+from quarterdeck.blobs.model import PIECE_BYTES
+
+# Contents that are fetched at the same time.
+_FETCHES = 8
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class DamagedContent(Exception):
+    """The store has another content than the manifest says."""
+
+
+class Target(Struct, frozen=True):
+    folder: int
+    # The user who gets the files. None: the user of the worker.
+    owner: int | None
+    blobs: BlobStore
+    stopped: Callable[[], bool]
+
+
+def restore(target: Target, wanted: list[ManifestFile], known: dict[str, Known]) -> dict[str, Known]:
+    """`known`: all files that are in the folder. Returns those that are in it now. After an exception the folder must
+    not be used."""
+    by_path = {file.path: file for file in wanted}
+    kept = {path: one for path, one in known.items() if path in by_path and is_same(one.file, by_path[path])}
+    for path in sorted(known.keys() - kept.keys(), reverse=True):
+        _remove(target.folder, path)
+    missing = [file for file in wanted if file.path not in kept]
+    _remove_emptied(target.folder, known.keys() - kept.keys(), by_path)
+    # Folders first, one after the other. Then every file is independent of the others.
+    for folder in sorted(parents_of_all(file.path for file in missing)):
+        os.close(make_folders(target.folder, folder, target.owner))
+    with ThreadPoolExecutor(_FETCHES) as threads:
+        for file, one in zip(missing, threads.map(lambda file: _write(target, file), missing), strict=True):
+            kept[file.path] = one
+    return kept
+
+
+def is_same(one: StoredFile, other: StoredFile) -> bool:
+    return all(getattr(one, field) == getattr(other, field) for field in StoredFile.__struct_fields__)
+
+
+def _remove(folder: int, path: str) -> None:
+    above, _, name = path.rpartition("/")
+    with descriptor(open_parts(folder, above)) as parent:
+        remove(parent, name)
+
+
+def _remove_emptied(folder: int, removed: set[str], wanted: dict[str, ManifestFile]) -> None:
+    """Folders whose files are all removed, unless the manifest has them as empty folders."""
+    for path in sorted(parents_of_all(removed), reverse=True):
+        above, _, name = path.rpartition("/")
+        if path in wanted and wanted[path].kind is FileKind.FOLDER:
+            continue
+        # It has other files, or is gone already.
+        with suppress(OSError, Changed), descriptor(open_parts(folder, above)) as parent:
+            os.rmdir(name, dir_fd=parent)
+
+
+def _write(target: Target, file: ManifestFile) -> Known:
+    if target.stopped():
+        raise InterruptedError
+    above, _, name = file.path.rpartition("/")
+    with descriptor(open_parts(target.folder, above)) as parent:
+        if file.kind is FileKind.FOLDER:
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=parent)
+            own(parent, name, file.mode, target.owner)
+        elif file.kind is FileKind.LINK:
+            assert file.target is not None
+            os.symlink(file.target, name, dir_fd=parent)
+            if target.owner is not None:
+                os.chown(name, target.owner, target.owner, dir_fd=parent, follow_symlinks=False)
+        else:
+            _write_content(target, file, parent, name)
+        time_ns = (file.modified_at - EPOCH) // timedelta(microseconds=1) * 1000
+        os.utime(name, ns=(time_ns, time_ns), dir_fd=parent, follow_symlinks=False)
+        return Known(_stored(file), signature_of(os.stat(name, dir_fd=parent, follow_symlinks=False)))
+
+
+def _write_content(target: Target, file: ManifestFile, parent: int, name: str) -> None:
+    assert file.sha256 is not None
+    assert file.generation is not None
+    digest = hashlib.sha256()
+    with (
+        target.blobs.open(file.sha256, file.generation) as source,
+        os.fdopen(os.open(name, _CREATE, 0o600, dir_fd=parent), "wb") as content,
+    ):
+        while piece := source.read(PIECE_BYTES):
+            if target.stopped():
+                raise InterruptedError
+            digest.update(piece)
+            content.write(piece)
+        if target.owner is not None:
+            os.fchown(content.fileno(), target.owner, target.owner)
+        os.fchmod(content.fileno(), file.mode)
+    if digest.hexdigest() != file.sha256:
+        raise DamagedContent(file.path)
+
+
+def _stored(file: ManifestFile) -> StoredFile:
+    return StoredFile(**{field: getattr(file, field) for field in StoredFile.__struct_fields__})

@@ -1,0 +1,45 @@
+"""Loads the contents of attachments for the requests of one run."""
+
+from collections.abc import Mapping
+
+from quarterdeck.blobs import service as blobs
+from quarterdeck.blobs.blob_store import BlobStore
+from quarterdeck.blobs.model import Blob
+from quarterdeck.core.errors import ServiceError
+from quarterdeck.core.logging import fields, log
+from quarterdeck.db.database import Connection, Database
+
+
+class AttachmentLoader:
+    """Keeps what the last request had: the next one mostly has the same."""
+
+    def __init__(self, database: Database, store: BlobStore) -> None:
+        self._database = database
+        self._store = store
+        self._loaded: dict[str, bytes] = {}
+
+    async def load(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
+        """So many bytes from the start of each content, by SHA-256. Contents that cannot be read are missing."""
+        self._loaded = {
+            sha256: self._loaded[sha256]
+            for sha256, size in wanted.items()
+            if sha256 in self._loaded and len(self._loaded[sha256]) >= size
+        }
+        missing = [sha256 for sha256 in wanted if sha256 not in self._loaded]
+        if missing:
+
+            async def find(connection: Connection) -> dict[str, Blob]:
+                return await blobs.find(connection, missing)
+
+            for blob in (await self._database.read(find)).values():
+                await self._read(blob, wanted[blob.sha256])
+        return self._loaded
+
+    async def _read(self, blob: Blob, size: int) -> None:
+        try:
+            data = await self._store.read(blob.sha256, blob.generation, 0, size) if size else b""
+        except (FileNotFoundError, ServiceError) as fault:
+            log.warning("an attachment could not be read", exc_info=fault, extra=fields(sha256=blob.sha256))
+            return
+        if len(data) == size:
+            self._loaded[blob.sha256] = data
