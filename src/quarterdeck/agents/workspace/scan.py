@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from quarterdeck.agents.refusal import Refusal
+from quarterdeck.agents.sandbox.folder_size import MAX_DEPTH
 from quarterdeck.agents.workspace.beneath import descriptor
 from quarterdeck.agents.workspace.model import FileKind, StoredFile
 from quarterdeck.agents.workspace.rules import InvalidPath, check_path, check_target
@@ -130,6 +131,8 @@ class _Walk:
         """False: it cannot be stored, and is to be removed."""
         try:
             check_path(path)
+            if path.count("/") >= MAX_DEPTH:
+                raise InvalidPath(f"it is more than {MAX_DEPTH} folders deep")
             status = entry.stat(follow_symlinks=False)
             if status.st_uid != self._owner:
                 raise InvalidPath("it belongs to another user")
