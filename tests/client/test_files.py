@@ -52,7 +52,7 @@ async def test_upload_attach_and_download(server: Server, world: World, kind: st
         writer.join()
         session = await client.call("create_session", model="demo", workspace="none")
         await client.call("submit_input", session.id, text="Read it.", attachments=[note.id])
-        (accepted,) = [event for event in await client.all("events", session.id, follow=False) if event.id == 1]
+        accepted = (await client.all("events", session.id, follow=False))[0]
         assert accepted.data["attachments"][0]["name"] == "note.txt"
         with pytest.raises(InvalidRequest, match=r"numbers\.bin"):
             await client.call("submit_input", session.id, text="And it.", attachments=[str(file.id)])

@@ -5,15 +5,17 @@ from typing import Protocol, TypeVar
 from uuid import UUID
 
 Item = TypeVar("Item")
+# The ID or the path of the last item.
 Cursor = TypeVar("Cursor", UUID, str)
+Cursor_co = TypeVar("Cursor_co", covariant=True)
 
 
-class Page(Protocol[Item, Cursor]):
+class Page(Protocol[Item, Cursor_co]):
     @property
     def items(self) -> list[Item]: ...
 
     @property
-    def next_cursor(self) -> Cursor | None: ...
+    def next_cursor(self) -> Cursor_co | None: ...
 
 
 def walk(fetch: Callable[[Cursor | None], Page[Item, Cursor]]) -> Iterator[Item]:
