@@ -1,6 +1,7 @@
 """`qd admin backup` and `qd admin restore`: everything comes back, and what cannot be restored changes nothing."""
 
 import asyncio
+import hashlib
 import json
 import random
 import stat
@@ -40,6 +41,12 @@ def empty_url(postgres_url: str) -> Iterator[str]:
     url = make_conninfo(postgres_url, dbname=name)
     yield url
     drop_database(postgres_url, url)
+
+
+_SESSION_FILE = """
+INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, modified_at)
+VALUES (%s, 'a.txt', 'file', %s, 14, 420, now())
+"""
 
 
 def contents(url: str) -> dict[str, Any]:
@@ -90,6 +97,15 @@ async def test_everything_comes_back(world: World, server: Server, empty_url: st
     await world.submit(session_id, "line\nand tab\t\\N ü \x85", idempotency_key="k")
     await world.new_token(session_id)
     webhook_id = UUID(await world.new_webhook())
+    uploaded = await world.new_file("kept.bin", b"kept \0")
+    # Contents that only sessions refer to.
+    for content, statement in (
+        (b"in a workspace", _SESSION_FILE),
+        (b"attached", "INSERT INTO session_attachments (session_id, sha256) VALUES (%s, %s)"),
+    ):
+        file_id = await world.new_file("deleted.bin", content)
+        await world.execute(statement, session_id, hashlib.sha256(content).digest())
+        assert (await world.delete(f"/v1/files/{file_id}")).status_code == 204
 
     file = tmp_path / "backup.qd"
     source = {"DATABASE_URL": server.database_url, "SERVER_DATA_DIR": str(server.data_dir)}
@@ -107,7 +123,10 @@ async def test_everything_comes_back(world: World, server: Server, empty_url: st
 
     target = {"DATABASE_URL": empty_url, "SERVER_DATA_DIR": str(tmp_path / "data")}
     code, out, err = await command("restore", str(file), **target)
-    assert (code, f"Restored {made['rows']:,} rows and {made['archives']:,} skill archives" in out) == (OK, True), err
+    assert (code, f"Restored {made['rows']:,} rows and {made['archives']:,} skill archives and files" in out) == (
+        OK,
+        True,
+    ), err
     # The server's own processes go on writing to these.
     changing = {"app.api_keys", "app.bundles"}
     before, after = contents(server.database_url), contents(empty_url)
@@ -138,6 +157,10 @@ async def test_everything_comes_back(world: World, server: Server, empty_url: st
             for number, archive in enumerate(archives, 1):
                 path = f"/v1/skills/{skill_id}/versions/{number}/bundle"
                 assert (await http.get(path, headers=world.headers())).content == archive
+            path = f"/v1/files/{uploaded}/content"
+            assert (await http.get(path, headers=world.headers())).content == b"kept \0"
+            stored = {path.read_bytes() for path in (tmp_path / "data" / "bundles").rglob("*") if path.is_file()}
+            assert {b"in a workspace", b"attached"} <= stored
             # It goes on where the backup ended: receipts hold, numbers are not used twice.
             body = {"type": "input", "text": "line\nand tab\t\\N ü \x85"}
             path, headers = f"/v1/sessions/{session_id}/events", world.headers()

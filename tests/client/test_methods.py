@@ -66,6 +66,9 @@ def expected_parameters(document: Json, described: Json) -> tuple[set[str], set[
         fixed = {name for name in schema.get("required", ()) if len(schema["properties"][name].get("enum", ())) == 1}
         taken |= set(schema["properties"]) - fixed
         required |= set(schema.get("required", ())) - fixed
+    elif "application/octet-stream" in content:
+        taken |= {"content", "media_type", "progress"}
+        required |= {"content"}
     elif content:
         taken |= {"archive", "progress"}
         required |= {"archive"}

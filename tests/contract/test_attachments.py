@@ -149,7 +149,7 @@ async def test_refused_attachments_leave_nothing(world: World, server: Server, d
     assert len(messages) == 1
 
     for wrong in ([mine, mine], [str(uuid4()) for _ in range(21)], ["x"], [None]):
-        assert error_of(await attach(world, session_id, *wrong, delivery=delivery)) == (400, "invalid_request")  # type: ignore[arg-type]
+        assert error_of(await attach(world, session_id, *wrong, delivery=delivery)) == (400, "invalid_request")
     # Who may not send inputs is told so first.
     assert error_of(await attach(world, str(uuid4()), unknown, unknown, delivery=delivery)) == (404, "not_found")
     assert error_of(await attach(other, session_id, unknown, delivery=delivery)) == (404, "not_found")
@@ -253,6 +253,9 @@ async def test_the_demo_model_names_what_it_got(world: World, server: Server) ->
         # Also when the input is read from the log, by a later run.
         later = (await world.submit(session_id, "And now?")).json()["run_id"]
         assert (await ended(world, later))["state"] == "succeeded"
+    fork = (await world.post(f"/v1/sessions/{session_id}/fork", {})).json()["id"]
+    assert (await accepted(world, fork))[0]["attachments"] == (await accepted(world, session_id))[0]["attachments"]
+    assert (await stored(world, fork))[:2] == (await stored(world, session_id))[:2]
     entries = await log_of(world, session_id)
     answer = [one["data"]["text"] for one in entries if one["type"] == "message" and one["run_id"] == run_id][-1]
     assert "> notes.txt (text/plain, 19 bytes, at attachments/notes.txt): Call Ann.\n" in answer

@@ -56,7 +56,7 @@ from quarterdeck.webhooks.model import (
 from quarterdeck.worker import queue_store
 from quarterdeck.workspaces import store as workspaces
 from tests.session_files import stored_file
-from tests.store.two_workspaces import ALPHA, BUNDLE, RecordingConnection, StoreCall, Workspace, returns
+from tests.store.two_workspaces import ALPHA, BUNDLE, RecordingConnection, StoreCall, Workspace, attaching, returns
 from tests.workers import SETUP
 
 
@@ -136,6 +136,10 @@ def _own_runs() -> Iterator[StoreCall]:
     actor = Caller("api_key", ALPHA.key, "x", ALPHA.user, None)
     pending = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING, ALPHA.key)
     yield lambda c, a, b: creation.add(c, pending, new_id(), "x", Delivery.QUEUE, actor)
+    attachment = {"sha256": ALPHA.bundle.hex(), "path": "attachments/x", "bytes": 1}
+    attached = creation.NewRun(new_id(), ALPHA.archived_session, ALPHA.workspace, RunState.PENDING, ALPHA.key)
+    yield lambda c, a, b: creation.add(c, attached, new_id(), "x", Delivery.QUEUE, actor, [attachment])
+    yield lambda c, a, b: creation.find_attachments(c, a.session, a.workspace, attaching(a.file))
     yield lambda c, a, b: creation.pending(c, a.session)
     yield lambda c, a, b: creation.is_archived(c, a.session)
     yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9, actor, a.key)
@@ -208,7 +212,7 @@ def _own_files() -> Iterator[StoreCall]:
     yield lambda c, a, b: session_files.links(c, a.session)
     yield lambda c, a, b: session_files.title(c, a.session)
     yield lambda c, a, b: returns(session_files.totals(c, a.session), (1, 1))
-    yield lambda c, a, b: session_files.copy(c, a.session, a.waiting_session)
+    yield lambda c, a, b: session_files.copy_rows(c, a.session, a.waiting_session)
     yield lambda c, a, b: session_files.purge(c, a.session, 9)
 
 
@@ -310,9 +314,9 @@ async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None
 
 
 async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
-    [touched] = await blobs.touch(c, [b"x" * 32], [new_id()], [1])
+    [blob] = await blobs.touch(c, [b"x" * 32], [new_id()], [1])
     await blobs.condemn(c, b"x" * 32)
-    assert (b"x" * 32, touched.blob.generation) in await blobs.condemned(c, 9)
+    assert (b"x" * 32, blob.generation) in await blobs.condemned(c, 9)
 
 
 async def _store_blocks(c: RecordingConnection, a: Workspace, b: Workspace) -> None:

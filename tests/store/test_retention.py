@@ -6,7 +6,7 @@ import io
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -97,24 +97,6 @@ async def test_all_old_archives_go_at_once(service: Service) -> None:
         " FROM generate_series(1, 250) n",
     )
     assert (await service.delete_expired()).bundles == 250
-
-
-async def test_a_blob_is_written_again_until_a_row_refers_to_it(service: Service, monkeypatch: Any) -> None:
-    written: list[str] = []
-    put = BlobStore.put
-
-    async def counted(self: BlobStore, sha256: str, generation: UUID, content: IO[bytes]) -> None:
-        written.append(sha256)
-        await put(self, sha256, generation, content)
-
-    monkeypatch.setattr(BlobStore, "put", counted)
-    archive = bundle()
-    await service.put(archive)
-    sha256 = await service.put(archive)
-    assert written == [sha256, sha256]
-    await service.database.transaction(lambda connection: add_version(connection, archive), repeatable=True)
-    await service.put(archive)
-    assert written == [sha256, sha256]
 
 
 @pytest.mark.parametrize("archive_deleted", [False, True])

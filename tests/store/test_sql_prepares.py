@@ -138,8 +138,8 @@ def test_submit_inputs_runs_every_statement(
     connection: Connection,
 ) -> None:
     """PL/pgSQL checks a statement when it first runs it. This call runs all of them: a new run, a steered one, a
-    replay, a session token, and every refusal."""
-    ids = {name: f"00000000-0000-7000-8000-{number:012d}" for number, name in enumerate("uwksrten", 1)}
+    replay, a session token, a file, and every refusal."""
+    ids = {name: f"00000000-0000-7000-8000-{number:012d}" for number, name in enumerate("uwksrtenf", 1)}
     connection.execute("INSERT INTO users (id, email) VALUES (%(u)s, 'a@example.com')", ids)
     connection.execute("INSERT INTO workspaces (id, name, owner_id) VALUES (%(w)s, 'w', %(u)s)", ids)
     connection.execute(
@@ -147,7 +147,15 @@ def test_submit_inputs_runs_every_statement(
         " VALUES (%(k)s, %(w)s, %(k)s, 'l', 'p', decode(repeat('01', 32), 'hex'), '{session.manage}', %(u)s)",
         ids,
     )
-    connection.execute("INSERT INTO sessions (id, workspace_id, created_by) VALUES (%(s)s, %(w)s, %(u)s)", ids)
+    connection.execute(
+        "INSERT INTO sessions (id, workspace_id, created_by, workspace) VALUES (%(s)s, %(w)s, %(u)s, 'sandbox')", ids
+    )
+    connection.execute("INSERT INTO bundles (sha256, generation, bytes) VALUES (repeat('x', 32)::bytea, %(f)s, 1)", ids)
+    connection.execute(
+        "INSERT INTO files (id, workspace_id, name, media_type, sha256, bytes, created_by)"
+        " VALUES (%(f)s, %(w)s, 'a.txt', 'text/plain', repeat('x', 32)::bytea, 1, %(u)s)",
+        ids,
+    )
     connection.execute(
         "INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, expires_at)"
         " VALUES (%(t)s, %(s)s, %(k)s, decode(repeat('02', 32), 'hex'), 'p', now() + interval '1 hour')",
@@ -158,17 +166,22 @@ def test_submit_inputs_runs_every_statement(
         WITH given AS (
             SELECT decode(repeat('01', 32), 'hex') AS h1, decode(repeat('02', 32), 'hex') AS h2,
                    decode(repeat('03', 32), 'hex') AS h3,
-                   %(s)s::uuid AS s, %(n)s::uuid AS n, %(w)s::uuid AS w, %(r)s::uuid AS r
+                   %(s)s::uuid AS s, %(n)s::uuid AS n, %(w)s::uuid AS w, %(r)s::uuid AS r,
+                   jsonb_build_object('file_ids', ARRAY[%(f)s], 'workspace_bytes', 9, 'workspace_files', 9) AS known,
+                   jsonb_build_object('file_ids', ARRAY[%(n)s]) AS unknown
         )
         SELECT verdict FROM given, LATERAL submit_inputs(
-            ARRAY[h1, h1, h1, h1, h2, h3, h1], ARRAY[false, false, false, false, true, false, false],
-            ARRAY[s, s, s, s, s, s, n], ARRAY[w, NULL, NULL, NULL, NULL, NULL, NULL],
-            ARRAY['a', 'b', 'b', 'c', 'd', 'e', 'f'], ARRAY[n, n, n, n, n, n, n],
-            ARRAY[r, n, n, n, n, n, n], ARRAY[NULL, 'k', 'k', 'k', NULL, NULL, NULL], ARRAY[h1, h1, h1, h2, h1, h1, h1])
+            ARRAY[h1, h1, h1, h1, h2, h3, h1, h1, h1], NULL,
+            ARRAY[s, s, s, s, s, s, n, s, s], ARRAY[w, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL],
+            ARRAY['a', 'b', 'b', 'c', 'd', 'e', 'f', 'g', 'h'], ARRAY[n, n, n, n, n, n, n, n, n],
+            ARRAY[r, n, n, n, n, n, n, n, n], ARRAY[NULL, 'k', 'k', 'k', NULL, NULL, NULL, NULL, NULL],
+            ARRAY[h1, h1, h1, h2, h1, h1, h1, h1, h1],
+            attachments => ARRAY[NULL, NULL, NULL, NULL, NULL, NULL, NULL, known, unknown])
         """,
         ids,
     )
     expected = ["accepted", "accepted", "replayed", "conflict", "accepted", "unauthorized", "not_found"]
+    expected += ["accepted", "unknown_file"]
     assert [verdict for (verdict,) in verdicts.fetchall()] == expected
 
 

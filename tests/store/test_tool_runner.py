@@ -1,8 +1,11 @@
 """Tools that fail, and jobs that a waiting run leaves behind. No worker: the parts of one are called directly."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -10,18 +13,24 @@ import pytest
 from msgspec import Struct
 
 from quarterdeck.agents.model import ToolCall, ToolResult, ToolSpec
-from quarterdeck.agents.tools import CallContext, CarryOut, Effect, Refusal, Tool, Toolbox
+from quarterdeck.agents.tools import CallContext, CarryOut, Effect, Output, Refusal, Tool, Toolbox
+from quarterdeck.agents.workspace.folders import Folders
+from quarterdeck.agents.workspace.model import FileChanges, FileKind, StoredFile
+from quarterdeck.agents.workspace.workspace import Workspace
+from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.conversations.actions.model import ActionKind, NewAction
 from quarterdeck.conversations.events.log import lock_session
 from quarterdeck.conversations.runs import calls, lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.conversations.runs.recovery import recover
+from quarterdeck.conversations.workspace_files import records
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.settings import ActionSettings, DatabaseSettings, RunSettings
-from quarterdeck.db.database import Database
+from quarterdeck.core.settings import ActionSettings, DatabaseSettings, RunSettings, WorkspaceSettings
+from quarterdeck.db.database import Connection, Database
 from quarterdeck.worker import journal
-from quarterdeck.worker.tool_runner import ToolRunner
+from quarterdeck.worker.session_files import SessionFiles
+from quarterdeck.worker.tool_runner import CONFLICT, ToolRunner
 from tests.workers import eventually, log_of, resolve_setup
 from tests.world import Server, World, app_url
 
@@ -178,3 +187,41 @@ async def test_a_job_that_a_waiting_run_left_behind_is_deleted(world: World, beg
     await world.execute(earlier, run_id)
     await recover(begun.database, 3600, None)
     assert await jobs() == left
+
+
+async def test_files_are_stored_with_the_result_or_not_at_all(world: World, begun: Begun, tmp_path: Path) -> None:
+    """A file that is attached during a call may not fit to what the call made. Then the call is undone."""
+    folders = Folders(tmp_path / "folders", None, 1)
+    stored = SessionFiles(begun.database, open_blob_store(None, tmp_path), begun.lease)
+    workspace = Workspace(folders, stored, WorkspaceSettings())
+
+    async def attach(connection: Connection) -> None:
+        now = datetime.now(UTC)
+        folder = StoredFile(
+            path="a/b", kind=FileKind.FOLDER, sha256=None, bytes=0, mode=0o755, target=None, modified_at=now
+        )
+        await lock_session(connection, begun.lease.session_id)
+        await records.apply_changes(connection, begun.lease.session_id, FileChanges([folder], []))
+
+    async def write(arguments: dict[str, Any], context: CallContext) -> Output:
+        _, changes, _ = await workspace.write(lambda folder: (folder.path / arguments["path"]).write_text("x"))
+        if arguments["path"] == "a":
+            await begun.database.transaction(attach, repeatable=False)
+        return Output("written", changes)
+
+    tool = Tool(spec=ToolSpec("t", "", {}), effect=Effect.WRITES, carry_out=write, honours_key=True)
+    runner = ToolRunner(
+        begun.database,
+        begun.lease,
+        Toolbox([tool]),
+        tell_unknown_outcome=False,
+        result_bytes=1000,
+        workspace=workspace,
+    )
+    made = [ToolCall(path, "t", {"path": path}) for path in ("a", "c", "d")]
+    results, _ = await runner.run(made, 1)
+    assert [result.content for result in results] == [CONFLICT, "written", "written"]
+    assert await workspace.read(lambda folder: sorted(os.listdir(folder.path))) == ["a", "c", "d"]
+    assert [file.path for file in (await stored.manifest()).files] == ["a/b", "c", "d"]
+    assert await results_of(world, begun.session_id) == {"a": CONFLICT, "c": "written", "d": "written"}
+    await folders.close()

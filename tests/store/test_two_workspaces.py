@@ -56,6 +56,8 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "audit/store _ADD",
         "changes/store _SAVE",
         "runs/creation_store _ADD",
+        "runs/creation_store _FIND_ATTACHMENTS",
+        "runs/creation_store _STORE_ATTACHMENTS",
         "session_tokens/store _ADD",
         "sessions/store _ADD",
         "sessions/store _ADD_SKILL",

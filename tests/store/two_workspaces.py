@@ -14,6 +14,7 @@ import pytest
 from msgspec import Struct
 from psycopg import AsyncConnection, AsyncCursor
 
+from quarterdeck.conversations.runs.model import AttachmentRequest
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection
 from quarterdeck.skills.model import Bundle, Manifest
@@ -231,3 +232,13 @@ async def returns(call: Awaitable[object], expected: object) -> None:
     """For results that show no workspace, such as numbers."""
     found = await call
     assert found == expected, f"returned {found}"
+
+
+def attaching(file_id: UUID) -> AttachmentRequest:
+    return AttachmentRequest(
+        file_ids=[file_id],
+        default_model="demo",
+        media_types={"demo": ["text/%"]},
+        workspace_bytes=1000,
+        workspace_files=1000,
+    )

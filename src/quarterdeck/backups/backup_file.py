@@ -1,5 +1,6 @@
-"""The file of a backup: a ZIP archive with a manifest, a file per table (PostgreSQL's COPY format), the skill archives
-and the sealing keys of webhooks. The list of files is at the end of a ZIP archive, so an incomplete one is noticed.
+"""The file of a backup: a ZIP archive with a manifest, a file per table (PostgreSQL's COPY format), the contents of
+skill archives and files, and the sealing keys of webhooks. The list of files is at the end of a ZIP archive, so an
+incomplete one is noticed.
 """
 
 import fcntl

@@ -31,12 +31,15 @@ class TableEntry(Struct, frozen=True):
 
 
 class ArchiveEntry(Struct, frozen=True):
+    """A skill archive, or the content of a file."""
+
     sha256: str
     generation: UUID
     bytes: int
 
     @property
     def file(self) -> str:
+        # Files have this ending too: earlier releases read the same format.
         return f"archives/{self.sha256}.{self.generation.hex}.tar.gz"
 
 

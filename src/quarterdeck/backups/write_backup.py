@@ -1,4 +1,4 @@
-"""Writes a backup while the server runs: the tables in one snapshot, then the skill archives that they name."""
+"""Writes a backup while the server runs: the tables in one snapshot, then the blobs that they refer to."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -68,7 +68,7 @@ class _Steps:
         # Estimated: COPY writes more or less than the table has on disk.
         self._left_bytes = 0
 
-    def expect(self, tables: list[table_data.Table], archives: list[table_data.StoredArchive]) -> None:
+    def expect(self, tables: list[table_data.Table], archives: list[table_data.StoredBlob]) -> None:
         self._left_bytes = sum(table.estimated_bytes for table in tables) + sum(archive.bytes for archive in archives)
 
     def copy_table(self, table: table_data.Table) -> TableEntry:
@@ -76,19 +76,19 @@ class _Steps:
         written = self._writer.add(table_file(table.name), rows, compress=True)
         return TableEntry(table.name, table.columns, written.rows, written.bytes, written.sha256)
 
-    def copy_archive(self, archive: table_data.StoredArchive) -> ArchiveEntry:
+    def copy_archive(self, archive: table_data.StoredBlob) -> ArchiveEntry:
         entry = ArchiveEntry(archive.sha256, archive.generation, archive.bytes)
         try:
             written = self._writer.add(entry.file, self._counted(self._read(entry), archive.bytes), compress=False)
         except FileNotFoundError as fault:
             raise BackupError(
-                f"The skill archive {entry.sha256} is missing in the bundle store. Check QUARTERDECK_BUNDLE_STORE_URL"
+                f"The content {entry.sha256} is missing in the bundle store. Check QUARTERDECK_BUNDLE_STORE_URL"
                 " or --data."
             ) from fault
         except ServiceError as fault:
             raise BackupError("The bundle store is unavailable. Try again later.") from fault
         if (written.bytes, written.sha256) != (entry.bytes, entry.sha256):
-            raise BackupError(f"The skill archive {entry.sha256} in the bundle store is damaged.")
+            raise BackupError(f"The content {entry.sha256} in the bundle store is damaged.")
         return entry
 
     def _read(self, entry: ArchiveEntry) -> Iterator[bytes]:

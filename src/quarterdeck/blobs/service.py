@@ -9,7 +9,6 @@ from msgspec import Struct
 from quarterdeck.blobs import store
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import Blob
-from quarterdeck.blobs.store import Touched
 from quarterdeck.core import errors
 from quarterdeck.core.ids import new_id
 from quarterdeck.db.database import Connection, Database
@@ -28,12 +27,12 @@ class NewBlob(Struct, frozen=True):
 async def put(database: Database, blobs: BlobStore, contents: Mapping[str, NewBlob], owner: Hashable = None) -> None:
     """Stores contents by their SHA-256. The caller refers to them in a transaction after this.
 
-    The rows are touched first, so that the sweep leaves them alone. A content that a committed row refers to is stored
-    already. Any other is written, even if it has a row: a crash may have come between the row and the content."""
+    The rows are touched first, so that the sweep leaves them alone. A content is written even if it has a row: a crash
+    may have come between the row and the content."""
     if not contents:
         return
 
-    async def touch(connection: Connection) -> list[Touched]:
+    async def touch(connection: Connection) -> list[Blob]:
         sha256s = [bytes.fromhex(sha256) for sha256 in contents]
         return await store.touch(
             connection, sha256s, [new_id() for _ in contents], [one.bytes for one in contents.values()]
@@ -47,8 +46,7 @@ async def put(database: Database, blobs: BlobStore, contents: Mapping[str, NewBl
             await blobs.put(blob.sha256, blob.generation, contents[blob.sha256].content)
 
     # Not a TaskGroup, which would hide the error in a group. All have ended before the caller closes the contents.
-    writes = [write(one.blob) for one in touched if not one.is_used]
-    for result in await asyncio.gather(*writes, return_exceptions=True):
+    for result in await asyncio.gather(*map(write, touched), return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
 

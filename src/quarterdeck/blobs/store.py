@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from msgspec import Struct
-
 from quarterdeck.blobs.model import Blob
 from quarterdeck.db.database import Connection
 
 _TOUCH = """
 INSERT INTO bundles (sha256, generation, bytes) SELECT * FROM unnest(%s::bytea[], %s::uuid[], %s::bigint[])
 ON CONFLICT (sha256) DO UPDATE SET touched_at = clock_timestamp()
-RETURNING sha256, generation, is_blob_used(sha256)
+RETURNING sha256, generation
 """
 _FIND = "SELECT sha256, generation FROM bundles WHERE sha256 = ANY (%s)"
 # db/functions/blobs.sql names all tables that refer to blobs. Foreign keys keep a blob that is missed there.
@@ -35,21 +33,15 @@ _CONDEMNED = "SELECT sha256, generation FROM condemned_bundles LIMIT %s"
 _FORGET = "DELETE FROM condemned_bundles WHERE sha256 = %s AND generation = %s"
 
 
-class Touched(Struct, frozen=True):
-    blob: Blob
-    # Whether a committed row refers to it. Then its content is stored.
-    is_used: bool
-
-
 async def touch(
     connection: Connection, sha256s: Sequence[bytes], generations: Sequence[UUID], sizes: Sequence[int]
-) -> list[Touched]:
+) -> list[Blob]:
     """The blobs under which contents are or will be stored, with the given generations where there was no row. The
     contents must be distinct. Sorted, so that two transactions do not wait for each other."""
     rows = sorted(zip(sha256s, generations, sizes, strict=True))
     values = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
     found = await (await connection.execute(_TOUCH, values)).fetchall()
-    return [Touched(Blob(sha256.hex(), generation), is_used) for sha256, generation, is_used in found]
+    return [Blob(sha256.hex(), generation) for sha256, generation in found]
 
 
 async def find(connection: Connection, sha256s: Sequence[bytes]) -> list[Blob]:

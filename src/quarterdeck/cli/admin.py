@@ -231,14 +231,17 @@ def backup(
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
-    """Back up the database and all skills to one file. The server can keep running."""
+    """Back up the database, all skills and all files to one file. The server can keep running."""
     from quarterdeck.cli.backups import back_up
 
     path = Path(file)
     made = back_up(_settings(data), path, with_keys=webhook_keys)
     file_bytes = path.stat().st_size
     counts = {"rows": made.rows, "archives": len(made.archives), "webhook_keys": made.keys is not None}
-    text = f"Backed up {made.rows:,} rows and {len(made.archives):,} skill archives to {file} ({size(file_bytes)})."
+    text = (
+        f"Backed up {made.rows:,} rows and {len(made.archives):,} skill archives and files to {file}"
+        f" ({size(file_bytes)})."
+    )
     _show({"file": file, "bytes": file_bytes, **counts}, text, as_json=as_json)
     if made.keys is not None:
         note("The backup contains the keys of webhook secrets. Store it safely, or use --no-webhook-keys.")
@@ -251,7 +254,7 @@ def restore(file: BackupFile, as_json: AsJson = False, data: Data = None) -> Non
 
     made = restore_from(_settings(data), Path(file))
     text = (
-        f"Restored {made.rows:,} rows and {len(made.archives):,} skill archives, backed up at"
+        f"Restored {made.rows:,} rows and {len(made.archives):,} skill archives and files, backed up at"
         f" {date_text(made.created_at)} by release {made.release}."
     )
     counts = {"rows": made.rows, "archives": len(made.archives), "webhook_keys": made.keys is not None}

@@ -202,7 +202,7 @@ def _in_range(wanted: Range, listing: Listing[Item]) -> Iterator[Item]:
             yield item
 
 
-def _walk(page: "Callable[[int, UUID | None, Order], Page[Item, UUID]]") -> Iterator[Item]:
+def _walk(page: "Callable[[int, UUID | None, Order], Page[Item]]") -> Iterator[Item]:
     """All items, newest first. Raises an error when there are too many."""
     after: UUID | None = None
     for _ in range(_MAX_ITEMS // _PAGE_ITEMS):

@@ -25,10 +25,10 @@ Item = TypeVar("Item", bound=Identified)
 class Listing(Struct, Generic[Item], frozen=True):
     noun: str
     # Called with limit, after and order.
-    page: "Callable[[int, UUID | None, Order], Page[Item, UUID]]"
+    page: "Callable[[int, UUID | None, Order], Page[Item]]"
     name: Callable[[Item], str | None]
     # Like `page`, with only the items whose name may be the given one. None: `page` is read to its end.
-    named: "Callable[[int, UUID | None, Order], Page[Item, UUID]] | None" = None
+    named: "Callable[[int, UUID | None, Order], Page[Item]] | None" = None
     other_name: Callable[[Item], str | None] = lambda item: None
     has_any_cursor: bool = False
 

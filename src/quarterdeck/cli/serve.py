@@ -7,12 +7,15 @@ import shutil
 import sys
 from functools import partial
 
+from msgspec import structs
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
+from quarterdeck.agents.sandbox.choice import find_sandbox
+from quarterdeck.agents.sandbox.model import SandboxUnavailable
 from quarterdeck.app import load_app
 from quarterdeck.cli.database import app_role, app_url
-from quarterdeck.core.settings import Settings, SettingsError
+from quarterdeck.core.settings import Settings, SettingsError, variable
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
 from quarterdeck.server import lifeline
@@ -24,6 +27,7 @@ from quarterdeck.workspaces.service import FirstStart, first_start
 
 def serve_everything(settings: Settings) -> int:
     _check_redis_url(settings)
+    settings = _with_found_sandbox(settings)
     _warn_if_public(settings.server.host)
     return supervise(settings, partial(_prepare, settings), announce=_announce)
 
@@ -44,7 +48,26 @@ def run_worker_alone(settings: Settings) -> int:
     from quarterdeck.worker.process import run_worker
 
     lifeline.watch()
-    return run_worker(settings)
+    try:
+        return run_worker(settings)
+    except SandboxUnavailable as fault:
+        raise _sandbox_error(fault) from fault
+
+
+def _with_found_sandbox(settings: Settings) -> Settings:
+    """Looked for once, so that API and workers agree and the reason is logged once."""
+    try:
+        found = asyncio.run(find_sandbox(settings.sandbox, settings.workspace, settings.data_dir))
+    except SandboxUnavailable as fault:
+        raise _sandbox_error(fault) from fault
+    if settings.sandbox.kind != "auto":
+        return settings
+    sandbox = structs.replace(settings.sandbox, kind="none" if found is None else "bubblewrap")
+    return structs.replace(settings, sandbox=sandbox)
+
+
+def _sandbox_error(fault: SandboxUnavailable) -> SettingsError:
+    return SettingsError(f"{variable('sandbox', 'kind')}: {fault} (docs/sandbox.md)")
 
 
 def _check_redis_url(settings: Settings) -> None:

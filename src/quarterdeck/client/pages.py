@@ -1,16 +1,15 @@
 """Iterators over lists, which fetch pages as needed."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 Item = TypeVar("Item")
-# The ID or the path of the last item.
 Cursor = TypeVar("Cursor", UUID, str)
 Cursor_co = TypeVar("Cursor_co", covariant=True)
 
 
-class Page(Protocol[Item, Cursor_co]):
+class CursorPage(Protocol[Item, Cursor_co]):
     @property
     def items(self) -> list[Item]: ...
 
@@ -18,7 +17,11 @@ class Page(Protocol[Item, Cursor_co]):
     def next_cursor(self) -> Cursor_co | None: ...
 
 
-def walk(fetch: Callable[[Cursor | None], Page[Item, Cursor]]) -> Iterator[Item]:
+# Of most lists. Those of files have paths as cursors.
+Page: TypeAlias = CursorPage[Item, UUID]
+
+
+def walk(fetch: Callable[[Cursor | None], CursorPage[Item, Cursor]]) -> Iterator[Item]:
     after = None
     while True:
         page = fetch(after)
@@ -28,7 +31,7 @@ def walk(fetch: Callable[[Cursor | None], Page[Item, Cursor]]) -> Iterator[Item]
             return
 
 
-async def walk_async(fetch: Callable[[Cursor | None], Awaitable[Page[Item, Cursor]]]) -> AsyncIterator[Item]:
+async def walk_async(fetch: Callable[[Cursor | None], Awaitable[CursorPage[Item, Cursor]]]) -> AsyncIterator[Item]:
     after = None
     while True:
         page = await fetch(after)

@@ -44,12 +44,18 @@ SELECT n.nspname || '.' || c.relname, k.conname, pg_get_constraintdef(k.oid)
 FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE k.contype = 'f' AND n.nspname IN ('app', 'jobs') ORDER BY 1, 2
 """
-# Retention skips locked rows, so it deletes none of these archives during the backup. Pushes are not hindered.
+# Retention skips locked rows, so it deletes none of these blobs during the backup. Pushes are not hindered.
+_LOCK_BLOBS = """
+SELECT b.sha256, b.generation, b.bytes FROM app.bundles b WHERE app.is_blob_used(b.sha256)
+ORDER BY b.sha256 FOR KEY SHARE OF b
+"""
+# In a database of an earlier release, which has no files.
 _LOCK_ARCHIVES = """
 SELECT b.sha256, b.generation, b.bytes FROM app.bundles b
 WHERE EXISTS (SELECT FROM app.skill_versions v WHERE v.bundle_sha256 = b.sha256)
 ORDER BY b.sha256 FOR KEY SHARE OF b
 """
+_HAS_FILES = "SELECT to_regprocedure('app.is_blob_used(bytea)') IS NOT NULL"
 # The background processes of PostgreSQL have no user.
 _OTHER_CONNECTIONS = """
 SELECT EXISTS (
@@ -66,7 +72,7 @@ class Table(Struct, frozen=True):
     columns: list[str]
 
 
-class StoredArchive(Struct, frozen=True):
+class StoredBlob(Struct, frozen=True):
     sha256: str
     generation: UUID
     bytes: int
@@ -76,9 +82,10 @@ def connect(url: str) -> OwnConnection:
     return psycopg.connect(url, autocommit=True, options=_OPTIONS)
 
 
-def begin_snapshot(connection: OwnConnection) -> list[StoredArchive]:
-    """Starts the transaction in which everything is read, and returns the archives of all versions. They are kept until
-    it ends."""
+def begin_snapshot(connection: OwnConnection) -> list[StoredBlob]:
+    """Starts the transaction in which everything is read, and returns the blobs that are in use. They are kept until it
+    ends."""
+    lock_blobs = _LOCK_BLOBS if connection.execute(_HAS_FILES).fetchone() == (True,) else _LOCK_ARCHIVES
     tables = [table for table, _ in connection.execute(_TABLES).fetchall()]
     while True:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -86,12 +93,12 @@ def begin_snapshot(connection: OwnConnection) -> list[StoredArchive]:
         names = sql.SQL(", ").join(map(_identifier, tables))
         connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names))
         try:
-            rows = connection.execute(_LOCK_ARCHIVES).fetchall()
+            rows = connection.execute(lock_blobs).fetchall()
         except SerializationFailure:
             # A push touched a row between the snapshot and the lock.
             connection.rollback()
             continue
-        return [StoredArchive(sha256.hex(), generation, size) for sha256, generation, size in rows]
+        return [StoredBlob(sha256.hex(), generation, size) for sha256, generation, size in rows]
 
 
 def tables(connection: OwnConnection) -> list[Table]:

@@ -8,8 +8,7 @@ from uuid import UUID
 
 from quarterdeck.agents.model import AssistantTurn, Step, ToolCall, ToolResult, Turn, UserTurn
 from quarterdeck.conversations.events.model import EventType, NewEvent
-from quarterdeck.conversations.runs.attachments import attachments_of
-from quarterdeck.conversations.runs.model import Entry
+from quarterdeck.conversations.runs.model import Entry, attachments_of
 
 MODEL, TOOLS, END = "model", "tools", "end"
 

@@ -30,9 +30,9 @@ _MIN_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 5.0
 # For storing a result after the worker was told to stop.
 _STOP_SECONDS = 5.0
-_CONFLICT = (
-    "Error: the call was undone. A file was attached meanwhile, and the call made a folder at its path or a file at the "
-    "path of its folder. Try again."
+CONFLICT = (
+    "Error: the call was undone. A file was attached meanwhile, and the call made a folder at its path, or a file at "
+    "the path of its folder. Try again."
 )
 
 
@@ -159,7 +159,7 @@ class ToolRunner:
             except PathConflict:
                 assert self._workspace is not None, "only its tools change files"
                 self._workspace.undo()
-                result, changes = ToolResult(result.call_id, result.name, _CONFLICT), None
+                result, changes = ToolResult(result.call_id, result.name, CONFLICT), None
                 continue
             except ServiceError as fault:
                 if fault.kind not in (Kind.UNAVAILABLE, Kind.CONTENDED):

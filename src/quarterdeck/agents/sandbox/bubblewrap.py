@@ -4,7 +4,6 @@ import asyncio
 import os
 import platform
 import re
-import tempfile
 from pathlib import Path
 
 from quarterdeck.agents.sandbox.bwrap_arguments import MADE_UP_FILES, RESERVED, bwrap_arguments, look_at_host
@@ -15,14 +14,12 @@ from quarterdeck.agents.sandbox.descriptors import finish, memory_file
 from quarterdeck.agents.sandbox.model import Command, Outcome, SandboxUnavailable
 from quarterdeck.agents.sandbox.rlimits import limited
 from quarterdeck.agents.sandbox.syscall_filter import syscall_filter
-from quarterdeck.agents.sandbox.watcher import Watcher, stopped
-from quarterdeck.core.logging import log
+from quarterdeck.agents.sandbox.trial import try_sandbox
+from quarterdeck.agents.sandbox.watcher import Watcher, outcome_of
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 
 # Since then, the number of processes is counted per user namespace.
 _KERNEL = (5, 14)
-_KILLED = 137
-_CHECK_SECONDS = 30.0
 
 
 class Bubblewrap:
@@ -43,22 +40,10 @@ class Bubblewrap:
         _check_kernel()
         try:
             self._program = Program(self.user_id)
-            self._cgroups = await asyncio.to_thread(find_parents, self._settings)
-            with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="quarterdeck-") as folder:
-                await self._check_command(Path(folder))
         except OSError as fault:
-            raise SandboxUnavailable(f"bubblewrap could not be tried: {fault}") from fault
-
-    async def _check_command(self, folder: Path) -> None:
-        if self.user_id is not None:
-            os.chown(folder, self.user_id, self.user_id)
-        with tempfile.TemporaryFile() as output:
-            arguments = ["/bin/sh", "-c", "exit 0"]
-            outcome = await self.run(
-                Command(arguments=arguments, folder=folder, read_only={}, output=output, seconds=_CHECK_SECONDS)
-            )
-        if outcome.exit_code != 0:
-            raise SandboxUnavailable(outcome.stopped or f"bubblewrap: `exit 0` ended with {outcome.exit_code}")
+            raise SandboxUnavailable(f"bubblewrap could not be read: {fault}") from fault
+        self._cgroups = await asyncio.to_thread(find_parents, self._settings)
+        await try_sandbox(self, "bubblewrap")
 
     async def run(self, command: Command) -> Outcome:
         cgroup = None
@@ -79,7 +64,7 @@ class Bubblewrap:
                 cgroup.add(pid)
             process.release()
             watcher = Watcher(command, self._settings, self._workspace, pid, cgroup)
-            return await _outcome(process, watcher, command.seconds)
+            return await outcome_of(process.wait(), watcher, command.seconds)
         finally:
             await process.close()
 
@@ -112,28 +97,3 @@ def _prepare_mount_points(command: Command) -> None:
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             path.unlink()
         path.mkdir(exist_ok=True)
-
-
-async def _outcome(process: BwrapProcess, watcher: Watcher, seconds: float) -> Outcome:
-    ended = asyncio.create_task(process.wait())
-    exceeded = asyncio.create_task(watcher.watch())
-    try:
-        await asyncio.wait({ended, exceeded}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if ended.done():
-            return Outcome(ended.result(), await asyncio.to_thread(watcher.reason_at_end))
-        if exceeded.done():
-            return Outcome(_KILLED, _reason(exceeded))
-        return Outcome(_KILLED, stopped(f"it ran for more than {seconds:g} s"))
-    finally:
-        for task in (ended, exceeded):
-            task.cancel()
-        await asyncio.gather(ended, exceeded, return_exceptions=True)
-
-
-def _reason(exceeded: asyncio.Task[str]) -> str:
-    """A command that cannot be watched is not left running."""
-    fault = exceeded.exception()
-    if fault is None:
-        return exceeded.result()
-    log.error("the watcher of a sandbox failed", exc_info=fault)
-    return stopped("its resources could not be measured")

@@ -55,8 +55,8 @@ MADE_UP_FILES: Mapping[str, bytes] = {
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
     # Caches of programs are no files of the workspace.
-    "HOME": "/tmp",
-    "TMPDIR": "/tmp",
+    "HOME": "/tmp",  # noqa: S108 (in the sandbox)
+    "TMPDIR": "/tmp",  # noqa: S108 (in the sandbox)
     "USER": "user",
     "LANG": "C.UTF-8",
     "TERM": "xterm-256color",
@@ -104,8 +104,8 @@ def bwrap_arguments(
         *_environment(),
         *_system(view, files),
         *("--proc", "/proc", "--dev", "/dev"),
-        *_memory_folder("/tmp", settings.temporary_bytes),
-        *_memory_folder("/dev/shm", settings.temporary_bytes),
+        *_memory_folder("/tmp", settings.temporary_bytes),  # noqa: S108 (in the sandbox)
+        *_memory_folder("/dev/shm", settings.temporary_bytes),  # noqa: S108 (in the sandbox)
         *("--bind", str(command.folder), "/workspace", "--chdir", "/workspace"),
         *_read_only(command.read_only),
         # Both are in memory and would have no bound.

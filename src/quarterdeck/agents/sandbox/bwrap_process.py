@@ -4,6 +4,7 @@ bwrap has a process outside of the namespaces and one inside, number 1 of its pr
 ended, every process of the sandbox has ended: the kernel sees to it.
 """
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -16,8 +17,10 @@ import msgspec
 from quarterdeck.agents.sandbox.bwrap_program import Program
 from quarterdeck.agents.sandbox.descriptors import finish, memory_file, readable
 from quarterdeck.agents.sandbox.model import SandboxUnavailable
+from quarterdeck.agents.sandbox.output_tail import last_line
 
-_REASON_BYTES = 2000
+_PR_SET_CHILD_SUBREAPER = 36
+_sandboxes = 0
 
 
 class BwrapProcess:
@@ -29,6 +32,7 @@ class BwrapProcess:
         self._blocker: int | None = blocker
         self._output = output
         self._outer = os.pidfd_open(process.pid)
+        _adopt_orphans(+1)
         # Of process 1 of the namespace.
         self._init: int | None = None
 
@@ -39,7 +43,7 @@ class BwrapProcess:
             await readable(self._status)
             part = os.read(self._status, 4096)
             if not part:
-                raise SandboxUnavailable(f"bubblewrap did not start: {self.reason()}")
+                raise SandboxUnavailable(f"bubblewrap did not start: {last_line(self._output) or 'no reason given'}")
             text += part
         pid = int(msgspec.json.decode(text.split(b"\n")[0])["child-pid"])
         self._init = os.pidfd_open(pid)
@@ -60,7 +64,7 @@ class BwrapProcess:
         with suppress(BlockingIOError):
             rest = os.read(self._status, 4096)
         if code >= 0 and b"exit-code" not in rest:
-            raise SandboxUnavailable(f"bubblewrap did not run the command: {self.reason()}")
+            raise SandboxUnavailable(f"bubblewrap did not run the command: {last_line(self._output)}")
         # Killed from outside: as a shell reports it.
         return code if code >= 0 else 128 - code
 
@@ -76,25 +80,15 @@ class BwrapProcess:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._init, signal.SIGKILL)
             await readable(self._init)
-            os.close(self._init)
         await readable(self._outer)
         self._process.wait()
+        if self._init is not None:
+            _reap(self._init)
+        _adopt_orphans(-1)
         os.close(self._outer)
         os.close(self._status)
         if self._blocker is not None:
             os.close(self._blocker)
-
-    def reason(self) -> str:
-        """What bwrap wrote: the last line, since each error ends it."""
-        with suppress(OSError, ValueError):
-            descriptor = self._output.fileno()
-            size = os.fstat(descriptor).st_size
-            with open(f"/proc/self/fd/{descriptor}", "rb") as file:
-                file.seek(max(0, size - _REASON_BYTES))
-                lines = file.read().decode(errors="replace").strip().splitlines()
-                if lines:
-                    return lines[-1]
-        return "no reason was given"
 
 
 def start_bwrap(
@@ -129,6 +123,20 @@ def start_bwrap(
         finally:
             os.close(options)
         return BwrapProcess(process, os.dup(status_reader), os.dup(block_writer), output)
+
+
+def _reap(pidfd: int) -> None:
+    """Of a process that has ended: of a child of ours, unless its own parent has waited for it."""
+    with suppress(ChildProcessError):
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED)
+    os.close(pidfd)
+
+
+def _adopt_orphans(change: int) -> None:
+    """While sandboxes run, this process waits for theirs whose parent has ended. In a container, nobody else might."""
+    global _sandboxes
+    _sandboxes += change
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(_sandboxes > 0), 0, 0, 0)
 
 
 @contextmanager

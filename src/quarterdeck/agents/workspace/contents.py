@@ -26,7 +26,7 @@ class Content(Struct, frozen=True):
     sha256: str
     size: int
     # A copy of exactly the bytes that the SHA-256 is of.
-    copy: IO[bytes]
+    spool: IO[bytes]
 
 
 def batches(files: list[Found]) -> Iterator[list[Found]]:
@@ -51,14 +51,14 @@ def read_contents(
             contents.append(_read(folder, found, max_bytes, spools, stopped))
     except BaseException:
         for content in contents:
-            content.copy.close()
+            content.spool.close()
         raise
     return contents
 
 
 def _read(folder: int, found: Found, max_bytes: int, spools: Path, stopped: Callable[[], bool]) -> Content:
     digest, size = hashlib.sha256(), 0
-    copy = open_spool(spools)
+    spool = open_spool(spools)
     try:
         with descriptor(open_found(folder, found)) as file:
             signature = signature_of(os.fstat(file))
@@ -69,8 +69,8 @@ def _read(folder: int, found: Found, max_bytes: int, spools: Path, stopped: Call
                 if stopped():
                     raise InterruptedError
                 digest.update(piece)
-                copy.write(piece)
+                spool.write(piece)
     except BaseException:
-        copy.close()
+        spool.close()
         raise
-    return Content(found, signature, digest.hexdigest(), size, copy)
+    return Content(found, signature, digest.hexdigest(), size, spool)

@@ -7,10 +7,10 @@ from typing import Protocol, TypeVar
 from uuid import UUID
 
 from quarterdeck.agents.refusal import Refusal
+from quarterdeck.agents.workspace.checkout import Target, checkout, is_same
 from quarterdeck.agents.workspace.contents import Content, batches, read_contents
 from quarterdeck.agents.workspace.folders import Folder, Folders
 from quarterdeck.agents.workspace.model import FileChanges, FileKind, Manifest, StoredFile
-from quarterdeck.agents.workspace.restore import Target, is_same, restore
 from quarterdeck.agents.workspace.scan import (
     Found,
     Known,
@@ -140,7 +140,7 @@ class Workspace:
             return folder
         manifest = await self._stored.manifest()
         target = Target(folder.descriptor, self._folders.owner, self._stored.blobs, folder.is_discarded)
-        folder.files = await self._run(folder, lambda: restore(target, manifest.files, folder.files))
+        folder.files = await self._run(folder, lambda: checkout(target, manifest.files, folder.files))
         folder.revision = manifest.revision
         return folder
 
@@ -182,7 +182,7 @@ class Workspace:
         return FileChanges(written, deleted) if written or deleted else None
 
     async def _store(self, folder: Folder, batch: list[Found]) -> list[Content]:
-        """The contents, whose copies are closed."""
+        """The contents, whose spools are closed."""
         contents = await self._folders.run(
             folder,
             lambda: read_contents(
@@ -193,11 +193,11 @@ class Workspace:
             # Contents of stored files are there: their rows refer to them until the changes are stored.
             there = {one.file.sha256 for one in folder.files.values()}
             await self._stored.put(
-                {one.sha256: NewBlob(one.copy, one.size) for one in contents if one.sha256 not in there}
+                {one.sha256: NewBlob(one.spool, one.size) for one in contents if one.sha256 not in there}
             )
         finally:
             for content in contents:
-                content.copy.close()
+                content.spool.close()
         return contents
 
 

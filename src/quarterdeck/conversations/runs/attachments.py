@@ -2,10 +2,7 @@
 
 from typing import Any
 
-import msgspec
-
 from quarterdeck.agents.attachments import MEDIA_TYPES, description_of_taken
-from quarterdeck.agents.model import Attachment
 from quarterdeck.conversations.runs.model import AttachmentRequest, InputEvent, Verdict
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
@@ -49,8 +46,3 @@ def refused(verdict: Verdict, detail: dict[str, Any]) -> ServiceError:
                 f"It takes {description_of_taken(detail['model'])}. A session with a workspace takes every file."
             )
     return errors.workspace_full()
-
-
-def attachments_of(stored: Any) -> tuple[Attachment, ...]:
-    """From the data of an event. None: it has none."""
-    return () if stored is None else msgspec.convert(stored, tuple[Attachment, ...])

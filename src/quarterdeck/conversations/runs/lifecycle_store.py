@@ -13,8 +13,7 @@ from psycopg.types.json import Jsonb
 
 from quarterdeck.conversations.actions.model import ActionState, LimitScope, ReachedLimit
 from quarterdeck.conversations.events.model import EventType
-from quarterdeck.conversations.runs.attachments import attachments_of
-from quarterdeck.conversations.runs.model import Entry, Input, RunSetup, StepUsage
+from quarterdeck.conversations.runs.model import Entry, Input, RunSetup, StepUsage, attachments_of
 from quarterdeck.db.database import Connection
 
 # Counted for each entry besides its text: what a turn costs a model, and the memory of many small ones.

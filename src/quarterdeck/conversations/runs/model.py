@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+import msgspec
 from msgspec import Meta, Struct
 
 from quarterdeck.agents.model import Attachment, ModelOptions, ToolSpec
@@ -206,6 +207,11 @@ class Input(Struct, frozen=True):
     @property
     def text_bytes(self) -> int:
         return len(self.text.encode())
+
+
+def attachments_of(stored: Any) -> tuple[Attachment, ...]:
+    """From the data of an event. None: it has none."""
+    return () if stored is None else msgspec.convert(stored, tuple[Attachment, ...])
 
 
 class RunEnded(Struct, frozen=True, kw_only=True):

@@ -52,7 +52,7 @@ async def fork(
     for batch in fork_selection.batches(selection.events, _BATCH_EVENTS, _BATCH_BYTES):
         run_ids = [fork_selection.fork_run_id(fork_id, one.run_id) for one in batch]
         await copies.copy_events(connection, origin.id, fork_id, batch, run_ids, new_ids, selection.hidden)
-    await workspace_files.copy(connection, origin.id, fork_id)
+    await workspace_files.copy_to_fork(connection, origin.id, fork_id)
     if selection.cut_run is not None:
         # Without it, clients would take the run for an active one.
         cancelled = NewEvent(EventType.RUN_CANCELLED, {"discarded_input_ids": []})

@@ -60,10 +60,10 @@ async def totals(connection: Connection, session_id: UUID) -> Totals:
     return Totals(*await store.totals(connection, session_id))
 
 
-async def copy(connection: Connection, from_session: UUID, to_session: UUID) -> None:
+async def copy_to_fork(connection: Connection, from_session: UUID, to_session: UUID) -> None:
     """For a fork: the files as they are now, and what keeps the contents of attachments. The contents are shared. One
     statement reads the files, so they are those of one revision."""
-    if await store.copy(connection, from_session, to_session):
+    if await store.copy_rows(connection, from_session, to_session):
         await store.next_revision(connection, to_session)
 
 

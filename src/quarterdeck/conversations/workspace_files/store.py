@@ -139,7 +139,7 @@ async def totals(connection: Connection, session_id: UUID) -> tuple[int, int]:
     return row[0], row[1]
 
 
-async def copy(connection: Connection, from_session: UUID, to_session: UUID) -> int:
+async def copy_rows(connection: Connection, from_session: UUID, to_session: UUID) -> int:
     """Returns the number of files."""
     files = (await connection.execute(_COPY_FILES, (to_session, from_session))).rowcount
     await connection.execute(_COPY_ATTACHMENTS, (to_session, from_session))

@@ -33,7 +33,7 @@ class Target(Struct, frozen=True):
     stopped: Callable[[], bool]
 
 
-def restore(target: Target, wanted: list[ManifestFile], known: dict[str, Known]) -> dict[str, Known]:
+def checkout(target: Target, wanted: list[ManifestFile], known: dict[str, Known]) -> dict[str, Known]:
     """`known`: all files that are in the folder. Returns those that are in it now. After an exception the folder must
     not be used."""
     by_path = {file.path: file for file in wanted}

@@ -1,0 +1,34 @@
+"""Tries a sandbox with a command that only looks at its folder."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from quarterdeck.agents.sandbox.model import Command, Sandbox, SandboxUnavailable
+
+_SECONDS = 30.0
+_SCRIPT = "test -e found && echo 1 > written"
+
+
+async def try_sandbox(sandbox: Sandbox, name: str) -> None:
+    """Raises SandboxUnavailable, which names the sandbox."""
+    try:
+        with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="quarterdeck-") as folder:
+            await _try_in(sandbox, Path(folder), name)
+    except OSError as fault:
+        raise SandboxUnavailable(f"{name} could not be tried: {fault}") from fault
+
+
+async def _try_in(sandbox: Sandbox, folder: Path, name: str) -> None:
+    (folder / "found").touch()
+    if sandbox.user_id is not None:
+        os.chown(folder, sandbox.user_id, sandbox.user_id)
+    with tempfile.TemporaryFile() as output:
+        arguments = ["/bin/bash", "-c", _SCRIPT]
+        outcome = await sandbox.run(
+            Command(arguments=arguments, folder=folder, read_only={}, output=output, seconds=_SECONDS)
+        )
+    if outcome.stopped is not None:
+        raise SandboxUnavailable(f"{name} does not work: {outcome.stopped}")
+    if outcome.exit_code != 0 or not (folder / "written").exists():
+        raise SandboxUnavailable(f"{name} does not work: a command could not use its folder")

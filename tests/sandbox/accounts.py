@@ -1,0 +1,169 @@
+"""Runs the adapter as root and as an ordinary user, each with a user of the host that nothing else uses."""
+
+import asyncio
+import concurrent.futures.thread  # noqa: F401 (cannot be imported later: see Child)
+import fcntl
+import os
+import pickle
+import secrets
+import shutil
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from msgspec import Struct
+
+from quarterdeck.agents.sandbox.bubblewrap import Bubblewrap
+from quarterdeck.agents.sandbox.bwrap_program import Program
+from quarterdeck.agents.sandbox.cgroups import find_parents
+from quarterdeck.agents.sandbox.model import Command, Outcome, Sandbox
+from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+
+ACCOUNTS = ("root", "ordinary")
+
+
+class Ran(Struct):
+    outcome: Outcome
+    output: str
+    # Of the output file.
+    size: int
+
+
+class Account(Struct):
+    """A worker's account, and the user that its commands have on the host."""
+
+    name: str
+    user_id: int
+    # Every user can enter it.
+    folder: Path
+
+    def settings(self, **changed: Any) -> SandboxSettings:
+        return SandboxSettings(**{"user_id": self.user_id, **changed})
+
+    def new_folder(self, name: str) -> Path:
+        folder = self.folder / name
+        folder.mkdir()
+        os.chown(folder, self.user_id, self.user_id)
+        return folder
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        return self.fork(work).result()
+
+    def fork(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> "Child":
+        return Child(work, self.user_id if self.name == "ordinary" and os.geteuid() == 0 else None)
+
+    def processes(self) -> list[str]:
+        """Of sandboxes. Also those that have ended and for which nobody has waited."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.uids().real == self.user_id and process.pid != os.getpid():
+                    found.append(f"{process.pid} {process.name()} {process.status()}")
+        return found
+
+
+class Child:
+    """A forked process with another user. Its modules are imported already: the user may not be able to read them."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, Any]], user_id: int | None) -> None:
+        self._reader, writer = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
+        if self.pid == 0:
+            self._work(work, user_id, writer)
+        os.close(writer)
+
+    def _work(self, work: Callable[[], Coroutine[Any, Any, Any]], user_id: int | None, writer: int) -> None:
+        try:
+            if user_id is not None:
+                os.setgroups([])
+                os.setgid(user_id)
+                os.setuid(user_id)
+            result = asyncio.run(work()), None
+        except BaseException:
+            result = None, traceback.format_exc()
+        with os.fdopen(writer, "wb") as pipe:
+            pickle.dump(result, pipe)
+        os._exit(0)
+
+    def result(self) -> Any:
+        with os.fdopen(self._reader, "rb") as pipe:
+            data = pipe.read()
+        os.waitpid(self.pid, 0)
+        result, fault = pickle.loads(data)
+        assert fault is None, fault
+        return result
+
+    def kill(self, number: int) -> None:
+        os.kill(self.pid, number)
+        os.waitpid(self.pid, 0)
+        os.close(self._reader)
+
+
+@contextmanager
+def account(name: str) -> Iterator[Account]:
+    if name == "root" and os.geteuid() != 0:
+        pytest.skip("needs root")
+    if name == "ordinary" and os.geteuid() == 0 and Program(1).descriptors:
+        pytest.skip("another user cannot enter the folder of bwrap")
+    user_id = os.geteuid() if os.geteuid() != 0 else 1_000_000 + secrets.randbelow(1_000_000)
+    folder = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="quarterdeck-test-"))
+    folder.chmod(0o755)
+    try:
+        yield Account(name, user_id, folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+async def bubblewrap(
+    settings: SandboxSettings, workspace: WorkspaceSettings | None = None, data_dir: Path = Path("/nonexistent")
+) -> Bubblewrap:
+    sandbox = Bubblewrap(settings, workspace or WorkspaceSettings(), data_dir)
+    await sandbox.check()
+    return sandbox
+
+
+async def run(sandbox: Sandbox, script: str, folder: Path, seconds: float = 60.0, **read_only: Path) -> Ran:
+    with tempfile.TemporaryFile() as output:
+        command = Command(
+            arguments=["/bin/bash", "-c", script],
+            folder=folder,
+            read_only={f"skills/{name}": path for name, path in read_only.items()},
+            output=output,
+            seconds=seconds,
+        )
+        outcome = await sandbox.run(command)
+        size = output.seek(0, os.SEEK_END)
+        output.seek(max(0, size - 100_000))
+        return Ran(outcome, output.read().decode(errors="replace"), size)
+
+
+def left_cgroups() -> list[str]:
+    """Whose owner has ended."""
+    found = []
+    for parent in _cgroup_parents():
+        for folder in parent.glob("quarterdeck-sandbox-*"):
+            with suppress(OSError):
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    found.append(str(folder))
+                finally:
+                    os.close(descriptor)
+    return found
+
+
+def _cgroup_parents() -> list[Path]:
+    found = [Path("/sys/fs/cgroup").rglob("quarterdeck-sandbox-*")]
+    return list({folder.parent for folders in found for folder in folders})
+
+
+def has_cgroups() -> bool:
+    return find_parents(SandboxSettings()) is not None

@@ -1,0 +1,135 @@
+"""Commands that take too much are stopped, and nothing of them is left."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.agents.sandbox.bubblewrap import Bubblewrap
+from quarterdeck.agents.sandbox.cgroups import find_parents
+from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from tests.sandbox.accounts import ACCOUNTS, Account, Ran, account, bubblewrap, left_cgroups, run
+
+_MIB = 1024 * 1024
+_WORKSPACE = WorkspaceSettings(bytes=24 * _MIB, files=500, file_bytes=8 * _MIB)
+_BOUNDS = {"processes": 60, "memory_bytes": 192 * _MIB, "temporary_bytes": 4 * _MIB}
+# Name → script, and the reason for which it is stopped. None: it ends by itself.
+_COMMANDS: dict[str, tuple[str, str | None]] = {
+    "fork bomb": ("bomb() { bomb | bomb & }; bomb; sleep 1000", "more than 60 processes"),
+    # Each of them is below the bound.
+    "memory": (
+        "for i in 1 2 3; do python3 -c 'x = bytearray(100_000_000); import time; time.sleep(1000)' & done; wait",
+        "more than 192 MiB of memory",
+    ),
+    "output": ("yes; sleep 1000", "output exceeded 8 MiB"),
+    "many bytes": ("for i in 1 2 3 4 5 6; do head -c 7M /dev/zero > $i; done; sleep 1000", "grew beyond 24 MiB"),
+    "many files": ("touch $(seq 600); sleep 1000", "more than 500 files"),
+    "deep folders": ("for i in $(seq 150); do mkdir d; cd d; done; sleep 1000", "100 levels"),
+    "deleted files": (
+        'python3 -c \'import tempfile as t; f = [t.TemporaryFile(dir=".") for _ in range(6)]\n'
+        "for x in f: x.write(bytes(7 << 20)); x.flush()\nimport time; time.sleep(1000)'",
+        "grew beyond 24 MiB",
+    ),
+    "large file": ("head -c 10G /dev/zero > big; stat -c %s big; truncate -s 10G sparse || echo refused", None),
+    "full /tmp": (
+        "head -c 1G /dev/zero > /tmp/a; head -c 1G /dev/zero > /dev/shm/a; du -cm /tmp /dev/shm | tail -1",
+        None,
+    ),
+    "background": ("trap '' TERM HUP; (setsid sleep 1000 &); nohup sleep 1000 & disown -a; echo ended", None),
+    "time": ("trap '' TERM INT HUP; while true; do sleep 1000; done", "more than 3 s"),
+}
+
+
+async def _run_all(worker: Account, folders: dict[str, Path], neighbour: Path) -> dict[str, Ran]:
+    sandbox = await bubblewrap(worker.settings(**_BOUNDS), _WORKSPACE)
+    names = list(_COMMANDS)
+    runs = [
+        asyncio.create_task(run(sandbox, _COMMANDS[name][0], folders[name], 3.0 if name == "time" else 120.0))
+        for name in names
+    ]
+    # While they run, others do as ever.
+    while not all(task.done() for task in runs):
+        assert (await run(sandbox, "echo fine", neighbour)).output == "fine\n"
+    return dict(zip(names, await asyncio.gather(*runs), strict=True))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_excesses_are_stopped_and_leave_nothing(name: str) -> None:
+    with account(name) as worker:
+        folders = {command: worker.new_folder(command.replace("/", "")) for command in _COMMANDS}
+        neighbour = worker.new_folder("neighbour")
+        ran = worker.run(lambda: _run_all(worker, folders, neighbour))
+        for command, (_, reason) in _COMMANDS.items():
+            stopped = ran[command].outcome.stopped
+            assert reason in stopped if reason and stopped else reason == stopped, (command, ran[command])
+        assert {str(8 * _MIB), "refused"} < set(ran["large file"].output.splitlines())
+        assert ran["full /tmp"].output.endswith("8\ttotal\n"), ran["full /tmp"]
+        assert ran["background"] == Ran(ran["background"].outcome, "ended\n", 6)
+        assert ran["output"].size <= _WORKSPACE.file_bytes
+        assert worker.processes() == []
+        assert left_cgroups() == []
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_cancelled_command_has_ended(name: str) -> None:
+    with account(name) as worker:
+        folder = worker.new_folder("own")
+
+        async def work() -> None:
+            sandbox = await bubblewrap(worker.settings())
+            script = "trap '' TERM; setsid sleep 1000 & touch started; sleep 1000"
+            task = asyncio.create_task(run(sandbox, script, folder))
+            while not (folder / "started").exists():
+                await asyncio.sleep(0.02)
+            task.cancel()
+            # A second one, while its processes are ended.
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not [line for line in worker.processes() if "sleep" in line or "bwrap" in line]
+
+        worker.run(work)
+        assert worker.processes() == []
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_killed_worker_takes_its_commands_along(name: str) -> None:
+    with account(name) as worker:
+        folder = worker.new_folder("own")
+
+        async def work() -> None:
+            await run(
+                await bubblewrap(worker.settings()), "setsid sleep 1000 & sleep 1000 & touch started; wait", folder
+            )
+
+        child = worker.fork(work)
+        _wait_for(lambda: (folder / "started").exists())
+        assert any("sleep" in process for process in worker.processes())
+        child.kill(signal.SIGKILL)
+        # Nobody waits for its children but process 1 of the host, whenever that does.
+        _wait_for(lambda: all("zombie" in process for process in worker.processes()))
+        # The next start removes what it could not remove itself.
+        find_parents(SandboxSettings())
+        assert left_cgroups() == []
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.02)
+
+
+async def test_links_to_mount_points_are_replaced() -> None:
+    with account("root" if os.geteuid() == 0 else "ordinary") as worker:
+        folder = worker.new_folder("own")
+        (folder / "skills").symlink_to("../../../../../oldroot/etc")
+        skill = worker.new_folder("skill")
+        sandbox: Bubblewrap = await bubblewrap(worker.settings())
+        assert (await run(sandbox, "ls skills; ls -d skills/one", folder, one=skill)).output == "one\nskills/one\n"
+        assert (folder / "skills").is_dir()
+        assert not (folder / "skills").is_symlink()
