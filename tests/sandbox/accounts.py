@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures.thread  # noqa: F401 (cannot be imported later: see Child)
+import ctypes
 import fcntl
 import os
 import pickle
@@ -26,6 +27,7 @@ from quarterdeck.agents.sandbox.model import Command, Outcome, Sandbox
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 
 ACCOUNTS = ("root", "ordinary")
+_PR_SET_DUMPABLE = 4
 
 
 class Ran(Struct):
@@ -82,11 +84,16 @@ class Child:
 
     def _work(self, work: Callable[[], Coroutine[Any, Any, Any]], user_id: int | None, writer: int) -> None:
         try:
+            if os.geteuid() == 0:
+                # As of an account with groups: commands must not have them.
+                os.setgroups([4])
             if user_id is not None:
                 os.setgroups([])
                 os.setgid(user_id)
                 os.setuid(user_id)
-            result = asyncio.run(work()), None
+                # As a process that was started by this user: otherwise /proc/self belongs to root.
+                ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+            result: tuple[Any, str | None] = asyncio.run(work()), None
         except BaseException:
             result = None, traceback.format_exc()
         with os.fdopen(writer, "wb") as pipe:

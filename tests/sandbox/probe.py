@@ -10,6 +10,9 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 TARGET = json.loads(sys.argv[1])
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -17,16 +20,16 @@ MACHINE = os.uname().machine
 SYSCALLS = {"x86_64": {"keyctl": 250, "io_uring_setup": 425}, "aarch64": {"keyctl": 219, "io_uring_setup": 425}}
 
 
-def say(*words):
+def say(*words: str) -> None:
     sys.stdout.write(" ".join(words) + "\n")
     sys.stdout.flush()
 
 
-def escaped(what):
+def escaped(what: str) -> None:
     say("ESCAPED", what)
 
 
-def attempt(what, action):
+def attempt(what: str, action: Callable[[], object]) -> None:
     """An action that raises OSError was refused."""
     try:
         found = action()
@@ -35,35 +38,36 @@ def attempt(what, action):
     escaped(f"{what}: {found!r}")
 
 
-def libc(name, *arguments):
+def libc(name: str, *arguments: object) -> str:
     if getattr(LIBC, name)(*arguments) == -1:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return name
 
 
-def read(path):
+def read(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read(200)
 
 
-def write(path):
+def write(path: str) -> str:
     with open(path, "wb") as file:
         file.write(b"x")
     return path
 
 
-def files():
+def files() -> None:
     for path in TARGET["secrets"]:
-        attempt(f"read {path}", lambda path=path: read(path))
+        attempt(f"read {path}", partial(read, path))
         os.symlink(path, f"link{len(os.listdir('.'))}")
     for name in os.listdir("."):
         if os.path.islink(name):
-            attempt(f"read through the link {name}", lambda name=name: read(name))
+            attempt(f"read through the link {name}", partial(read, name))
     for path in ("/etc/shadow", "/etc/ssh/sshd_config", "/root/.bashrc", "/home", "/var/lib", "/run", "/sys/kernel"):
-        attempt(f"see {path}", lambda path=path: os.stat(path))
+        attempt(f"see {path}", partial(os.stat, path))
     for path in ("/x", "/usr/x", "/usr/bin/env", "/etc/x", "/etc/passwd", "/dev/x", "/proc/sysrq-trigger", "skills/x"):
-        attempt(f"write {path}", lambda path=path: write(path))
+        attempt(f"write {path}", partial(write, path))
+    attempt("write a readable folder", lambda: write(TARGET["readable"] + "/reference.txt"))
     attempt("write a skill", lambda: write("skills/one/file"))
     attempt("write a setting of the kernel", lambda: write("/proc/sys/kernel/hostname"))
     attempt("write below /proc/sys/user", lambda: write("/proc/sys/user/max_user_namespaces"))
@@ -73,7 +77,7 @@ def files():
         escaped("paths of the host in the command line of process 1")
 
 
-def descriptors():
+def descriptors() -> None:
     for name in os.listdir("/proc/self/fd"):
         number = int(name)
         try:
@@ -81,14 +85,14 @@ def descriptors():
         except OSError:
             continue
         if stat.S_ISDIR(mode):
-            attempt(f"descriptor {number}", lambda number=number: os.open("..", os.O_RDONLY, dir_fd=number))
+            attempt(f"descriptor {number}", partial(os.open, "..", os.O_RDONLY, dir_fd=number))
         elif stat.S_ISREG(mode) and number > 2:
-            attempt(f"write to descriptor {number}", lambda number=number: write(f"/proc/self/fd/{number}"))
+            attempt(f"write to descriptor {number}", partial(write, f"/proc/self/fd/{number}"))
         elif number > 2:
             escaped(f"descriptor {number} is open: {os.readlink(f'/proc/self/fd/{number}')}")
 
 
-def environment():
+def environment() -> None:
     texts = [json.dumps(dict(os.environ))]
     for name in os.listdir("/proc"):
         if name.isdecimal():
@@ -100,7 +104,7 @@ def environment():
         escaped("environment of the server")
 
 
-def processes():
+def processes() -> None:
     own = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     if len(own) > 10:
         escaped(f"processes of others: {own}")
@@ -114,8 +118,8 @@ def processes():
     attempt("raise the priority", lambda: os.nice(-5))
 
 
-def network():
-    def connect(family, address):
+def network() -> None:
+    def connect(family: int, address: Any) -> object:
         with socket.socket(family, socket.SOCK_STREAM) as connection:
             connection.settimeout(2)
             connection.connect(address)
@@ -132,7 +136,7 @@ def network():
         escaped(f"interfaces {names}")
 
 
-def privileges():
+def privileges() -> None:
     attempt("become root", lambda: os.setuid(0))
     attempt("become root in the namespace", lambda: os.setgroups([0]))
     attempt("mount", lambda: libc("mount", b"none", b"/tmp", b"tmpfs", 0, None))
@@ -141,10 +145,10 @@ def privileges():
     attempt("device", lambda: os.mknod("device", 0o600 | stat.S_IFCHR, os.makedev(1, 3)))
     attempt("block device", lambda: os.mknod("/tmp/disk", 0o600 | stat.S_IFBLK, os.makedev(254, 0)))
     for name in ("mem", "kmsg", "sda", "vda", "fuse", "kvm", "net/tun"):
-        attempt(f"/dev/{name}", lambda name=name: os.stat(f"/dev/{name}"))
+        attempt(f"/dev/{name}", partial(os.stat, f"/dev/{name}"))
     attempt("terminal", lambda: os.open("/dev/tty", os.O_RDWR))
     for name, number in SYSCALLS[MACHINE].items():
-        attempt(name, lambda number=number: libc("syscall", number, 0, 0, 0, 0, 0))
+        attempt(name, partial(libc, "syscall", number, 0, 0, 0, 0, 0))
     with open("/proc/self/status", encoding="utf-8") as file:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
     for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):

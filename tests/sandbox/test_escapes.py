@@ -34,6 +34,7 @@ def test_nothing_of_the_host_is_reachable(name: str, monkeypatch: pytest.MonkeyP
         # Below a folder that commands can read, and readable by everyone: only the sandbox protects it.
         readable = worker.new_folder("readable")
         (readable / "reference.txt").write_text("reference")
+        (readable / "reference.txt").chmod(0o666)
         data = worker.new_folder("readable/data")
         own, other, skill = (worker.new_folder(part) for part in ("own", "other", "skill"))
         for file in (data / "owner.password", other / "file", skill / "file"):
@@ -42,6 +43,7 @@ def test_nothing_of_the_host_is_reachable(name: str, monkeypatch: pytest.MonkeyP
         target = {
             "canary": _CANARY,
             "marker": str(worker.folder),
+            "readable": str(readable),
             "pid": os.getpid(),
             "secrets": [str(data / "owner.password"), str(other / "file"), "../other/file", str(Path(__file__))],
             "ipv4_port": _listen(stack, socket.AF_INET, ("127.0.0.1", 0)),

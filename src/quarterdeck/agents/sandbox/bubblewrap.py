@@ -71,7 +71,7 @@ class Bubblewrap:
     def _start(self, command: Command, has_cgroup: bool) -> BwrapProcess:
         assert self._program is not None, "check() comes first"
         files = {path: memory_file(data) for path, data in MADE_UP_FILES.items()}
-        filter_fd = memory_file(syscall_filter(platform.machine()))
+        filter_fd = memory_file(syscall_filter(platform.machine(), has_cgroup=has_cgroup))
         descriptors = [*files.values(), filter_fd]
         try:
             arguments = bwrap_arguments(self._view, command, self._settings, files, filter_fd)

@@ -67,17 +67,18 @@ _REFUSED = {
     "fsmount": (432, 432),
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
-    # System V shared memory stays when no process uses it, where no watcher sees it.
-    "shmget": (29, 194),
 }
+# System V shared memory stays when no process uses it, so only a cgroup can bound it.
+_REFUSED_WITHOUT_CGROUP = {"shmget": (29, 194)}
 
 
-def syscall_filter(machine: str) -> bytes:
+def syscall_filter(machine: str, *, has_cgroup: bool) -> bytes:
     """A program for bwrap's --seccomp."""
     if machine not in _ARCHITECTURES:
         raise SandboxUnavailable(f"bubblewrap is supported on {' and '.join(_ARCHITECTURES)}, not on {machine}")
     column = list(_ARCHITECTURES).index(machine)
-    numbers = sorted(numbers[column] for numbers in _REFUSED.values())
+    refused = _REFUSED if has_cgroup else {**_REFUSED, **_REFUSED_WITHOUT_CGROUP}
+    numbers = sorted(numbers[column] for numbers in refused.values())
     program = [
         _instruction(_LOAD_WORD, _ARCHITECTURE_OFFSET),
         _instruction(_JUMP_EQUAL, _ARCHITECTURES[machine], if_true=1),

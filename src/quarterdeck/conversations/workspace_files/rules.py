@@ -6,6 +6,8 @@ from mimetypes import MimeTypes
 
 # The limit of Linux.
 _LINKS = 40
+# More than a path of 1,024 bytes needs. Links with long targets could keep a process busy otherwise.
+_PARTS = 2_000
 _BYTES, _GZIP = "application/octet-stream", "application/gzip"
 # Without the lists of the host, so that every server answers the same.
 _TYPES = MimeTypes()
@@ -15,11 +17,13 @@ _TYPES.add_type("text/markdown", ".md")
 
 def follow_links(path: str, links: Mapping[str, str]) -> str | None:
     """The path without links, as the kernel would find it. `links`: the targets of all links, by path. None: it leaves
-    the workspace, or the links are a circle."""
+    the workspace, or it has too many links or parts, such as links in a circle."""
     followed = 0
     found: list[str] = []
     parts = deque(path.split("/"))
-    while parts:
+    for _ in range(_PARTS):
+        if not parts:
+            return "/".join(found)
         part = parts.popleft()
         if part == "..":
             if not found:
@@ -34,7 +38,7 @@ def follow_links(path: str, links: Mapping[str, str]) -> str | None:
                 return None
             found.pop()
             parts.extendleft(reversed(target.split("/")))
-    return "/".join(found)
+    return None
 
 
 def media_type(path: str) -> str:

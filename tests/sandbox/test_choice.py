@@ -1,0 +1,137 @@
+"""Which sandbox is used, and what happens if it does not work."""
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quarterdeck.agents.sandbox.cgroups import version_2_parents
+from quarterdeck.agents.sandbox.choice import find_sandbox, has_sandbox
+from quarterdeck.agents.sandbox.model import Outcome, SandboxUnavailable
+from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from tests.sandbox.accounts import account, run
+
+_DOCS = Path(__file__).parents[2] / "docs" / "sandbox.md"
+_CLONE_NEWUSER = 0x10000000
+
+
+def test_a_named_sandbox_that_does_not_work_stops_the_start(tmp_path: Path) -> None:
+    environ = {**os.environ, "QUARTERDECK_SANDBOX_KIND": "container"}
+    ended = subprocess.run(
+        [sys.executable, "-m", "quarterdeck", "serve", "--data", str(tmp_path / "data"), "--port", "0"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode != 0
+    assert ended.stderr == (
+        "qd: QUARTERDECK_SANDBOX_KIND: QUARTERDECK_SANDBOX_CONTAINER_IMAGE is not set (docs/sandbox.md)\n"
+    )
+    assert not (tmp_path / "data").exists()
+
+
+def test_without_user_namespaces() -> None:
+    with account("ordinary") as worker:
+
+        async def work() -> list[object]:
+            _forbid_user_namespaces()
+            found: list[object] = []
+            for kind in ("auto", "bubblewrap"):
+                settings = SandboxSettings(kind=kind)
+                found.append(await has_sandbox(settings, WorkspaceSettings(), worker.folder))
+                try:
+                    found.append(await find_sandbox(settings, WorkspaceSettings(), worker.folder))
+                except SandboxUnavailable as fault:
+                    found.append(str(fault))
+            return found
+
+        auto_offered, auto_found, named_offered, named_found = worker.run(work)
+        assert (auto_offered, auto_found, named_offered) == (False, None, True)
+        assert named_found.startswith("bubblewrap did not start: bwrap: ")
+
+
+def _forbid_user_namespaces() -> None:
+    """In this process, by a namespace of its own that allows no further ones."""
+    user = os.geteuid()
+    assert ctypes.CDLL(None).unshare(_CLONE_NEWUSER) == 0
+    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+    Path("/proc/sys/user/max_user_namespaces").write_text("0")
+
+
+async def test_none_is_none() -> None:
+    settings = SandboxSettings(kind="none")
+    assert await find_sandbox(settings, WorkspaceSettings(), Path("/nonexistent")) is None
+    assert await has_sandbox(settings, WorkspaceSettings(), Path("/nonexistent")) is False
+
+
+def test_groups_of_version_2_are_created_only_where_they_were_delegated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "unit" / "main"
+    own.mkdir(parents=True)
+    for folder in (own, own.parent):
+        (folder / "cgroup.subtree_control").write_text("")
+    assert list(version_2_parents(own)) == []
+    (own.parent / "cgroup.subtree_control").write_text("cpu memory pids")
+    monkeypatch.setattr(os, "geteuid", lambda: own.parent.stat().st_uid + 1)
+    assert list(version_2_parents(own)) == []
+    if own.parent.stat().st_uid != 0:
+        monkeypatch.undo()
+        assert list(version_2_parents(own)) == [own.parent]
+
+
+async def test_the_adapter_in_the_documentation(tmp_path: Path) -> None:
+    names: dict[str, Any] = {}
+    found = re.search(r"```python\n(.*?)```", _DOCS.read_text(), re.DOTALL)
+    assert found is not None
+    exec(found[1], names)
+    remote = names["Remote"](_Service(tmp_path / "machine"))
+    await remote.check()
+    folder, skill = tmp_path / "own", tmp_path / "skill"
+    folder.mkdir()
+    skill.mkdir()
+    (skill / "run.sh").write_text("echo ran > kept; echo said; exit 4")
+    ran = await run(remote, "sh skills/one/run.sh", folder, one=skill)
+    assert (ran.outcome, ran.output) == (Outcome(4), "said\n")
+    assert sorted(os.listdir(folder)) == ["kept"]
+    assert not (tmp_path / "machine").exists()
+
+
+class _Service:
+    """Stands for a service: a folder is its machine."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    async def ping(self) -> None:
+        pass
+
+    async def create_machine(self, max_seconds: float) -> "_Service":
+        return self
+
+    async def upload(self, source: Path, target: str) -> None:
+        self._copy(source, self._root / target[1:])
+
+    async def execute(self, arguments: list[str], folder: str, write: Any) -> int:
+        ended = subprocess.run(arguments, cwd=self._root / folder[1:], capture_output=True, check=False)
+        write(ended.stdout)
+        return ended.returncode
+
+    async def download(self, source: str, target: Path, exclude: list[str]) -> None:
+        for path in exclude:
+            subprocess.run(["rm", "-r", self._root / source[1:] / path.split("/")[0]], check=True)
+        self._copy(self._root / source[1:], target)
+
+    async def delete(self) -> None:
+        subprocess.run(["rm", "-r", self._root], check=True)
+
+    @staticmethod
+    def _copy(source: Path, target: Path) -> None:
+        target.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["cp", "-a", f"{source}/.", target], check=True)

@@ -1,0 +1,144 @@
+"""The container adapter: its command line, and real containers where podman with runc, or docker, is installed."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.agents.sandbox.choice import find_sandbox
+from quarterdeck.agents.sandbox.container import Container, run_arguments
+from quarterdeck.agents.sandbox.model import Command, SandboxUnavailable
+from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from tests.sandbox.accounts import account, run
+
+_MIB = 1024 * 1024
+_PROGRAMS = ("bash", "cat", "head", "id", "ls", "sleep", "timeout", "touch", "yes")
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    settings = SandboxSettings(container_command="/usr/bin/podman", container_image="tools:1", memory_bytes=100 * _MIB)
+    with (tmp_path / "output").open("wb") as output:
+        command = Command(
+            arguments=["bash", "-c", "make"],
+            folder=Path("/srv/one"),
+            read_only={"skills/pdf": Path("/srv/pdf")},
+            output=output,
+            seconds=1.5,
+        )
+        as_root = run_arguments(settings, WorkspaceSettings(file_bytes=5000), command, "name-1", 0)
+        as_other = run_arguments(settings, WorkspaceSettings(), command, "name-1", 1234)
+    text = " ".join(as_root)
+    assert text == (
+        "run --rm --init --pull never --name name-1 --hostname sandbox --network none --read-only --cap-drop ALL "
+        "--security-opt no-new-privileges --user 64000:64000 --pids-limit 258 --memory 104857600 "
+        "--memory-swap 104857600 --cpu-shares 512 --oom-score-adj 1000 --ulimit fsize=5000:5000 "
+        "--ulimit nofile=1024:1024 --ulimit core=0:0 --tmpfs /tmp:rw,nosuid,nodev,mode=1777,size=268435456 "
+        "--shm-size 268435456 --mount type=bind,source=/srv/one,target=/workspace "
+        "--tmpfs /workspace/skills:rw,nosuid,nodev,mode=0755,size=1048576 "
+        "--mount type=bind,source=/srv/pdf,target=/workspace/skills/pdf,readonly "
+        "--env HOME=/tmp --env TMPDIR=/tmp --env USER=user --env LANG=C.UTF-8 --env TERM=xterm-256color "
+        "--env PYTHONUNBUFFERED=1 --workdir /workspace --entrypoint timeout tools:1 -s KILL 7 bash -c make"
+    )
+    assert "--userns keep-id" in " ".join(as_other)
+    assert "--user 1234:1234" in " ".join(as_other)
+
+
+async def test_what_is_missing_is_named() -> None:
+    missing = {
+        "QUARTERDECK_SANDBOX_CONTAINER_IMAGE is not set": SandboxSettings(kind="container"),
+        "the program no-such-engine was not found": SandboxSettings(
+            kind="container", container_image="x", container_command="no-such-engine"
+        ),
+        # It runs, and is no container engine.
+        "the container does not work: a command could not use its folder": SandboxSettings(
+            kind="container", container_image="x", container_command="true"
+        ),
+    }
+    for message, settings in missing.items():
+        with pytest.raises(SandboxUnavailable) as caught:
+            await find_sandbox(settings, WorkspaceSettings(), Path("/nonexistent"))
+        assert str(caught.value) == message
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[SandboxSettings]:
+    """Podman with an image made of a few programs of this machine, and a storage of its own."""
+    if os.geteuid() != 0 or not all(map(shutil.which, ("podman", "runc", "catatonit"))):
+        pytest.skip("needs root, podman, runc and catatonit")
+    command = tmp_path / "engine"
+    # Podman allows only short paths.
+    storage = tempfile.mkdtemp(dir="/var/tmp")
+    options = f"--root {storage}/root --runroot {storage}/run --storage-driver vfs --runtime runc"
+    command.write_text(
+        f'#!/bin/sh\nif [ "$1" = run ]; then shift; set -- run --ulimit nproc=1000:1000 "$@"; fi\n'
+        f'exec podman {options} --cgroup-manager cgroupfs "$@"\n'
+    )
+    command.chmod(0o755)
+    image = tmp_path / "image"
+    for name in _PROGRAMS:
+        _copy_program(image, str(shutil.which(name)))
+    subprocess.run(["tar", "-C", image, "-cf", tmp_path / "image.tar", "."], check=True)
+    subprocess.run([command, "import", tmp_path / "image.tar", "tools:1"], check=True, capture_output=True)
+    try:
+        yield SandboxSettings(
+            kind="container",
+            container_command=str(command),
+            container_image="tools:1",
+            memory_bytes=64 * _MIB,
+            processes=40,
+            user_id=1_234_567,
+        )
+    finally:
+        subprocess.run([command, "system", "reset", "--force"], check=True, capture_output=True)
+        shutil.rmtree(storage)
+
+
+def _copy_program(image: Path, program: str) -> None:
+    libraries = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout.split()
+    target = image / "bin" / Path(program).name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(program, target)
+    for library in (word for word in libraries if word.startswith("/")):
+        (image / library[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, image / library[1:])
+
+
+@pytest.mark.long
+async def test_commands_in_containers(engine: SandboxSettings, tmp_path: Path) -> None:
+    with account("root") as worker:
+        worker.user_id = engine.user_id
+        folder, skill = worker.new_folder("own"), worker.new_folder("skill")
+        (skill / "SKILL.md").write_text("read me\n")
+        sandbox = Container(engine, WorkspaceSettings(bytes=16 * _MIB, file_bytes=8 * _MIB))
+        await sandbox.check()
+        script = """
+            id -u; cat skills/pdf/SKILL.md; touch kept
+            touch /x skills/x skills/pdf/x 2>/dev/null && echo written
+            (echo > /dev/tcp/127.0.0.1/22) 2>/dev/null && echo connected
+            exit 3
+        """
+        ran = await run(sandbox, script, folder, pdf=skill)
+        assert (ran.outcome.exit_code, ran.outcome.stopped, ran.output) == (3, None, "1234567\nread me\n")
+        assert (folder / "kept").stat().st_uid == engine.user_id
+        excesses = {
+            "sleep 1000": "more than 2 s",
+            "head -c 10G /dev/zero | cat > big; head -c 7M /dev/zero > b; head -c 7M /dev/zero > c; sleep 9": "16 MiB",
+            "x=$(yes | head -c 1G); sleep 9": "64 MiB of memory",
+        }
+        for command, reason in excesses.items():
+            ran = await run(sandbox, command, worker.new_folder(reason), 2.0 if "1000" in command else 60.0)
+            assert reason in str(ran.outcome.stopped), (command, ran)
+        task = asyncio.create_task(run(sandbox, "touch started; sleep 1000", folder))
+        while not (folder / "started").exists():
+            await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        listed = subprocess.run([engine.container_command, "ps", "-aq"], check=True, capture_output=True)
+        assert listed.stdout == b""
+        assert worker.processes() == []
