@@ -22,6 +22,8 @@ from quarterdeck.core.ids import first_id_at, new_id
 from quarterdeck.core.settings import AuditSettings, DatabaseSettings, Settings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.db.migrate import migrate
+from quarterdeck.files import store as files
+from quarterdeck.files.model import Upload
 from quarterdeck.retention import Deleted, delete_expired
 from quarterdeck.skills import store as skill_store
 from quarterdeck.skills.archive import read_bundle
@@ -97,6 +99,31 @@ async def test_all_old_archives_go_at_once(service: Service) -> None:
         " FROM generate_series(1, 250) n",
     )
     assert (await service.delete_expired()).bundles == 250
+
+
+async def test_a_blob_is_kept_until_no_row_refers_to_it(service: Service, tmp_path: Path) -> None:
+    """Of files, workspaces of sessions, and attachments."""
+    sha256 = bytes.fromhex(await service.put(b"content"))
+
+    async def refer(connection: Connection) -> None:
+        workspace_id = await workspaces.create_workspace(connection, "x", "a@example.com")
+        ((owner_id,),) = await (await connection.execute("SELECT owner_id FROM workspaces")).fetchall()
+        await files.add(connection, new_id(), workspace_id, Upload("x", "text/plain", 7, sha256.hex()), owner_id)
+        await connection.execute(
+            "INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, modified_at)"
+            " VALUES (%s, 'x', 'file', %s, 7, 420, now())",
+            (new_id(), sha256),
+        )
+        await connection.execute("INSERT INTO session_attachments VALUES (%s, %s)", (new_id(), sha256))
+
+    await service.database.transaction(refer, repeatable=True)
+    await service.run_as_owner(OLD)
+    for table in ("files", "session_files", "session_attachments"):
+        assert (await service.delete_expired()).bundles == 0
+        assert len(stored(tmp_path)) == 1
+        await service.run_as_owner(f"DELETE FROM {table}")
+    assert (await service.delete_expired()).bundles == 1
+    assert stored(tmp_path) == []
 
 
 @pytest.mark.parametrize("archive_deleted", [False, True])
