@@ -53,6 +53,7 @@ async def _results(world: World, session_id: str) -> list[str]:
     return [entry["data"]["text"] for entry in await log_of(world, session_id) if entry["type"] == "tool.result"]
 
 
+@pytest.mark.long
 async def test_files_move_to_the_next_worker(world: World, server: Server, tmp_path: Path) -> None:
     """And a file that was added meanwhile is there, as that of an attachment."""
     session_id = await new_session(world, workspace="sandbox")
@@ -111,6 +112,7 @@ async def test_what_is_refused_or_undone(world: World) -> None:
         ): "in\nkept\nout\npipe\nskills\n\n[Removed,",
         call("bash", command="cat out; ls"): "cat: out: No such file or directory\nin\nkept\nskills\n",
         call("bash", command="true", timeout_seconds=1000): "Error: a command can run for 120 s at most.",
+        call("bash", command="echo x; sleep 600", timeout_seconds=0.5): "x\n\n[The command was stopped",
         call("bash", command="echo x > skills/x"): "bash: line 1: skills/x: Read-only file system",
         call("write_file", path="skills/x", content=""): 'Error: "skills/x" cannot be written',
         call("write_file", path="in", content=""): 'Error: "in" is a link to "kept"',
@@ -235,6 +237,6 @@ async def test_scripts_of_skills(world: World) -> None:
     assert found[0] == "3\nRun scripts/count.sh FILE.\n"
     assert found[1].endswith("[Exit code 1.]")
     assert found[2] == scripts["scripts/plain.sh"][0]
-    assert found[3].splitlines()[1] == "scripts/count.sh (24 bytes)"
+    assert found[3].splitlines()[1] == "scripts/count.sh (21 bytes)"
     assert found[4] == "skills/word-count/scripts/count.sh:2:wc -w < $1"
     assert found[5].startswith("Error: ")

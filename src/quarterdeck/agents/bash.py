@@ -23,6 +23,7 @@ BASH = "bash"
 # The whole output of a command, if it is longer than what the model is shown.
 OUTPUT_FOLDER = ".output"
 _LIVE_BYTES = 8 * 1024
+_FLOOD_PAUSES = 10
 # More than the notices beside the output.
 _NOTICES_BYTES = 1024
 
@@ -93,14 +94,16 @@ def _result(outcome: Outcome, text: str) -> str:
 
 
 async def _show(output: IO[bytes], on_output: Callable[[str], None], interval_seconds: float) -> None:
-    """Sends what is new from time to time. Of a flood only the end."""
+    """Sends what is new from time to time. Of a flood only the end, and less often: each piece is a notification of the
+    database."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    at = 0
+    at, pause_seconds = 0, interval_seconds
     while True:
-        await asyncio.sleep(interval_seconds)
+        await asyncio.sleep(pause_seconds)
         size = os.fstat(output.fileno()).st_size
+        pause_seconds = interval_seconds
         if size - at > _LIVE_BYTES:
-            at = size - _LIVE_BYTES
+            at, pause_seconds = size - _LIVE_BYTES, _FLOOD_PAUSES * interval_seconds
             on_output("\n[…]\n")
         piece = os.pread(output.fileno(), max(0, size - at), at)
         at += len(piece)
