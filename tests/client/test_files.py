@@ -2,7 +2,6 @@
 
 import io
 import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -45,11 +44,10 @@ async def test_upload_attach_and_download(server: Server, world: World, kind: st
         with pytest.raises(InvalidArgument, match="name is required"):
             await client.call("upload", io.BytesIO(b"Hello."))
         end, start = os.pipe()
-        writer = threading.Thread(target=lambda: (os.write(start, b"Ahoy."), os.close(start)))
-        writer.start()
+        os.write(start, b"Ahoy.")
+        os.close(start)
         with os.fdopen(end, "rb") as pipe:
             assert (await client.call("upload", pipe, name="piped.txt")).bytes == 5
-        writer.join()
         session = await client.call("create_session", model="demo", workspace="none")
         await client.call("submit_input", session.id, text="Read it.", attachments=[note.id])
         accepted = (await client.all("events", session.id, follow=False))[0]
