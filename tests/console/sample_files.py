@@ -10,9 +10,9 @@ from tests.workers import at_rest
 from tests.world import World
 
 _TESTS = r"""printf '\033[1mRunning 4 tests\033[0m\n'
-printf '\033[32m✓\033[0m totals by month\n\033[32m✓\033[0m empty file\n'
-printf '\033[31m✗\033[0m \033[1mrounds half up\033[0m: expected \033[32m2.68\033[0m, found \033[31m2.67\033[0m\n'
-printf '\033[32m✓\033[0m unknown currency\n\n\033[41;97m FAIL \033[0m 1 of 4 tests failed\n'
+printf '\033[32m✓ totals by month\n✓ empty file\033[0m\n'
+printf '\033[31m✗ rounds half up\033[0m: expected \033[32m2.68\033[0m, found \033[31m2.67\033[0m\n'
+printf '\033[32m✓ unknown currency\033[0m\n\n\033[41;97m FAIL \033[0m 1 of 4 tests failed\n'
 exit 1"""
 _TOTALS = '''"""Totals of the orders, by month."""
 
@@ -26,6 +26,7 @@ _CALLS: list[tuple[str, dict[str, str]]] = [
     ("write_file", {"path": "src/totals.py", "content": _TOTALS}),
     ("write_file", {"path": "README.md", "content": "# Totals\n\nSums of the orders, by month.\n"}),
     ("write_file", {"path": "tests/test_totals.py", "content": "from totals import rounded\n"}),
+    ("write_file", {"path": "tests/run.sh", "content": _TESTS}),
     ("bash", {"command": "mkdir -p build && seq 400 > build/report.csv && ln -s src/totals.py latest && echo Done"}),
 ]
 _FIX: list[tuple[str, dict[str, str]]] = [
@@ -37,7 +38,7 @@ _FIX: list[tuple[str, dict[str, str]]] = [
             "new": '    return amount.quantize(Decimal("0.01"), rounding=ROUND_HALF_UP)',
         },
     ),
-    ("bash", {"command": _TESTS}),
+    ("bash", {"command": "bash tests/run.sh"}),
 ]
 
 

@@ -79,7 +79,7 @@ async def _open_files(page: Page) -> None:
     await expect(page.locator(".tree")).to_be_visible()
     await expect(page.locator(".chip img")).to_have_count(1)
     await page.locator(".tree summary", has_text="src").click()
-    await page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    await page.get_by_role("article", name="Input").last.evaluate("(input) => input.scrollIntoView()")
 
 
 async def _nothing(_: Page) -> None:

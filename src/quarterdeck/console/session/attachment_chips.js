@@ -23,13 +23,13 @@ function sentChip(attachment, files) {
 /** The files of the message box. `draw()` shows their current state. `files`: for thumbnails of files that were uploaded earlier. */
 export function pendingChips(pending, files) {
   const node = el("ul", { class: "chips", "aria-label": "Attached files", hidden: true });
-  /** Pending file → `{node, update()}`. */
+  /** Pending file → `{node, update(), remove()}`. */
   const chips = new Map();
 
   function draw() {
     for (const [file, chip] of chips) {
       if (pending.files.includes(file)) continue;
-      chip.node.remove();
+      chip.remove();
       chips.delete(file);
     }
     for (const file of pending.files) {
@@ -54,10 +54,11 @@ function pendingChip(file, pending, files) {
     pending.remove(file);
     form.querySelector("textarea").focus();
   };
+  const url = file.blob !== null && hasThumbnail(file.blob) ? URL.createObjectURL(file.blob) : null;
   const node = el(
     "li",
     { class: "chip" },
-    picture(file.blob === null ? files.thumbnail(file.attachment) : localThumbnail(file.blob)),
+    picture(file.blob === null ? files.thumbnail(file.attachment) : Promise.resolve(url)),
     el("span", { class: "chip-text" }, label(name, file.bytes), progress, error),
     retry,
     el("button", { type: "button", class: "chip-button", "aria-label": `Remove ${name}`, title: "Remove", on: { click: remove } }, icon("close")),
@@ -73,16 +74,20 @@ function pendingChip(file, pending, files) {
     error.hidden = state !== "failed";
     error.textContent = state === "failed" ? file.error.message : "";
   }
-  return { node, update };
+  function removeChip() {
+    node.remove();
+    if (url !== null) URL.revokeObjectURL(url);
+  }
+  return { node, update, remove: removeChip };
 }
 
 function label(name, bytes) {
   return el("span", { class: "chip-label" }, el("bdi", { class: "chip-name" }, name), " ", el("span", { class: "muted chip-size" }, formatBytes(bytes)));
 }
 
-function localThumbnail(blob) {
-  // The browser shows an SVG image without running its scripts, but the chips of the transcript show none, either.
-  return blob.type.startsWith("image/") && blob.type !== "image/svg+xml" ? Promise.resolve(URL.createObjectURL(blob)) : null;
+/** As in the transcript, SVG has none. */
+function hasThumbnail(blob) {
+  return blob.type.startsWith("image/") && blob.type !== "image/svg+xml";
 }
 
 /** `loading`: a promise of the address of a thumbnail, or null. */

@@ -41,7 +41,7 @@ export function markdown(text) {
 export function highlighted(code, language) {
   const until = performance.now() + HIGHLIGHT_MS;
   const nodes = [];
-  for (let start = 0, end = 0; start < code.length; start = end) {
+  for (let start = 0, end; start < code.length; start = end) {
     end = start + HIGHLIGHT_CHARACTERS >= code.length ? code.length : code.lastIndexOf("\n", start + HIGHLIGHT_CHARACTERS) + 1;
     if (end <= start || performance.now() > until) return [...nodes, code.slice(start)];
     const part = code.slice(start, end);
