@@ -144,7 +144,8 @@ def hold_results(seconds: float) -> str:
         CREATE OR REPLACE FUNCTION app.hold_result() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN PERFORM pg_sleep({seconds}); RETURN NEW; END $$;
         CREATE OR REPLACE TRIGGER hold_result BEFORE INSERT ON app.session_events FOR EACH ROW
-            WHEN (NEW.type = 'tool.result' AND NEW.data->>'name' IN ('add_note', 'bash')) EXECUTE FUNCTION app.hold_result();
+            WHEN (NEW.type = 'tool.result' AND NEW.data->>'name' IN ('add_note', 'bash'))
+            EXECUTE FUNCTION app.hold_result();
     """
 
 

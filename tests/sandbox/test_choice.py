@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from quarterdeck.agents.sandbox.cgroups import version_2_parents
 from quarterdeck.agents.sandbox.choice import find_sandbox, why_no_sandbox
 from quarterdeck.agents.sandbox.model import Outcome, SandboxUnavailable
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from tests.pages import blocks_of, texts_of
 from tests.sandbox.accounts import account, run
 
 _DOCS = Path(__file__).parents[2] / "docs" / "sandbox.md"
@@ -90,9 +90,7 @@ def test_groups_of_version_2_are_created_only_where_they_were_delegated(
 
 async def test_the_adapter_in_the_documentation(tmp_path: Path) -> None:
     names: dict[str, Any] = {}
-    found = re.search(r"```python\n(.*?)```", _DOCS.read_text(), re.DOTALL)
-    assert found is not None
-    exec(found[1], names)
+    exec("".join(texts_of(blocks_of("docs/sandbox.md", "python", "An adapter of your own"))), names)
     remote = names["Remote"](_Service(tmp_path / "machine"))
     await remote.check()
     folder, skill = tmp_path / "own", tmp_path / "skill"
