@@ -30,6 +30,7 @@ def call(tool: str, **arguments: object) -> str:
     return f"call: {tool} {json.dumps(arguments)}"
 
 
+@pytest.mark.long
 async def test_attach_run_and_get(tmp_path: Path, server: Server, world: World) -> None:
     person = nearby(tmp_path, server, world)
     (tmp_path / "numbers.csv").write_text("a,b\n1,2\n")
@@ -83,6 +84,7 @@ def check_downloads(person: Nearby, folder: Path, session_id: str) -> None:
     person.done("files", "get", "Sums", "--all", "-o", "all", "--force")
 
 
+@pytest.mark.long
 async def test_without_a_workspace_a_wrong_kind_is_refused_and_not_kept(
     tmp_path: Path, server: Server, world: World
 ) -> None:
