@@ -157,7 +157,7 @@ class World:
         world = cls(database_url, http)
         async with await world.connect() as connection:
             world.workspace_id = await workspaces.create_workspace(connection, "Test", f"{uuid4().hex}@example.com")
-        world.key = await world.new_key()
+            world.key, _ = await world._create_key(connection, CreateApiKeyBody("test", list(EVERY_PERMISSION), None))
         return world
 
     async def connect(self) -> "AsyncConnection[tuple[Any, ...]]":
@@ -176,7 +176,12 @@ class World:
     ) -> tuple[str, UUID]:
         body = CreateApiKeyBody(label, list(permissions), expires_at)
         async with await self.connect() as connection:
-            created = await workspaces.create_key(connection, "test", self.workspace_id, body, None)
+            return await self._create_key(connection, body)
+
+    async def _create_key(
+        self, connection: "AsyncConnection[tuple[Any, ...]]", body: CreateApiKeyBody
+    ) -> tuple[str, UUID]:
+        created = await workspaces.create_key(connection, "test", self.workspace_id, body, None)
         assert isinstance(created.secret, str)
         return created.secret, created.id
 

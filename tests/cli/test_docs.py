@@ -37,6 +37,7 @@ def test_the_commands_run_from_top_to_bottom(tmp_path: Path) -> None:
     assert "greeting: sessions use the latest version (now 2)" in shown
     assert "revoked qd_live_" in shown
     assert (tmp_path / "greeting.tar.gz").read_bytes()[:2] == b"\x1f\x8b"
+    assert (tmp_path / "workspace" / "out" / "loud.txt").read_text() == "RELEASE 7 IS PLANNED FOR MAY.\n"
     profiles = Person(tmp_path).profiles
     assert stat.S_IMODE(profiles.stat().st_mode) == 0o600
     assert '"work"' not in profiles.read_text()
@@ -75,7 +76,7 @@ async def test_webhooks_page_runs_and_deliveries_match(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-async def test_actions_and_usage_pages_run_from_top_to_bottom(tmp_path: Path) -> None:
+async def test_pages_about_runs_and_files_run_from_top_to_bottom(tmp_path: Path) -> None:
     with shell(tmp_path, MODEL_DEMO_PAUSE_SECONDS="0") as at:
         submitted, waiting, resolved = map(json.loads, at.run(texts_of(blocks_of("docs/actions.md", "sh"))))
         async with AsyncClient(at.variables["QD_URL"], at.variables["QD_KEY"]) as client:
@@ -85,7 +86,9 @@ async def test_actions_and_usage_pages_run_from_top_to_bottom(tmp_path: Path) ->
                 return [event.data["text"] for event in page.items if event.type == "note"]
 
             assert await eventually(note) == ["The release is done."]
+            uploaded, listed, attached = map(json.loads, at.run(texts_of(blocks_of("docs/files.md", "sh"))))
             usage, workspace = map(json.loads, at.run(texts_of(blocks_of("docs/usage.md", "sh"))))
+    assert (uploaded["media_type"], listed["items"], attached["outcome"]) == ("text/csv", [], "new_run")
     assert submitted["outcome"] == "new_run"
     assert (waiting["state"], waiting["tool"], waiting["run_id"]) == ("open", "add_note", submitted["run_id"])
     assert (resolved["state"], resolved["resolution"]["decision"]) == ("resolved", "allow")

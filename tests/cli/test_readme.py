@@ -104,9 +104,12 @@ def test_first_conversation(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_same_with_qd(tmp_path: Path) -> None:
     with shell(tmp_path) as at:
-        (shown,) = at.run(texts_of(blocks_of("README.md", "sh", "The same with `qd`")), qd_on_path=False)
+        blocks = texts_of(blocks_of("README.md", "sh", "The same with `qd`"))
+        blocks += texts_of(blocks_of("README.md", "sh", "Files, and skills with scripts"))
+        shown, words = at.run(blocks, qd_on_path=False)
     assert "> Plan our release." in shown
     assert "pushed house-style version 1" in shown
+    assert "5 attachments/letter.txt" in words
 
 
 @pytest.mark.long

@@ -25,4 +25,5 @@ def test_the_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "not_found" in done.stdout
     assert done.stdout.splitlines()[-1] == "['greeting']"
+    assert (tmp_path / "copy-of-loud.txt").read_text() == "RELEASE 7 IS PLANNED FOR MAY.\n"
     assert (tmp_path / "greeting.tar.gz").read_bytes()[:2] == b"\x1f\x8b"

@@ -20,7 +20,7 @@ from tests.world import Server
 Json = dict[str, Any]
 
 # Methods that are not generated.
-WRITTEN = {"close", "events", "push_skill", "serve_tools"}
+WRITTEN = {"close", "events", "push_skill", "upload", "serve_tools"}
 # A task is cancelled instead.
 SYNC_ONLY = {"serve_tools": ["stop"]}
 # Not offered by typed methods: a 304 has no record to return, and `events` resumes by itself.

@@ -15,6 +15,7 @@ from quarterdeck.core.ids import first_id_at
 from quarterdeck.server import embedded_postgres
 from tests.console.browser import NARROW, WIDE, ConsolePage, Scheme, chromium, launch_browser, open_console
 from tests.console.png_palette import reduce_colours
+from tests.console.sample_files import add_files_session
 from tests.console.sample_workspace import SampleWorkspace, create_sample
 from tests.workers import working
 from tests.world import PATIENT, World, migrate_for_tests, serving
@@ -72,12 +73,22 @@ async def _open_a_request(page: Page) -> None:
     await page.get_by_role("button", name="read_meter").click()
 
 
+async def _open_files(page: Page) -> None:
+    # The narrow page shows the drawer.
+    await page.get_by_role("button", name="Files", exact=True).click()
+    await expect(page.locator(".tree")).to_be_visible()
+    await expect(page.locator(".chip img")).to_have_count(1)
+    await page.locator(".tree summary", has_text="src").click()
+    await page.get_by_role("article", name="Input").last.evaluate("(input) => input.scrollIntoView()")
+
+
 async def _nothing(_: Page) -> None:
     pass
 
 
 PREPARED: dict[str, Callable[[Page], Awaitable[None]]] = {
     "audit": _unfold,
+    "files": _open_files,
     "inbox": _open_a_request,
     "key-create": _ask_for_a_key,
     "palette": _open_palette,
@@ -85,9 +96,11 @@ PREPARED: dict[str, Callable[[Page], Awaitable[None]]] = {
 }
 
 
-async def take_all(browser: Browser, url: str, sample: SampleWorkspace) -> None:
+async def take_all(browser: Browser, url: str, sample: SampleWorkspace, files_id: str) -> None:
     more = {"key-create": "keys", "palette": "sessions", "usage": "activity"}
     shots = sample.pages | {name: sample.pages[page] for name, page in more.items()}
+    # Last: the browser remembers that the files are open.
+    shots["files"] = f"/sessions/{files_id}"
     for size, (width, height) in SIZES.items():
         for scheme in SCHEMES:
             async with open_console(browser, url, width=width, height=height, scheme=scheme) as console:
@@ -142,8 +155,9 @@ async def _picture(url: str, database_url: str) -> None:
         sample = await create_sample(database_url, http)
         await _fill_an_hour(sample.world, sample.busy_id)
         await _fill_a_month(sample.world, sample.busy_id)
+        files_id = await add_files_session(sample.world)
     async with launch_browser(chromium()) as browser:
-        await take_all(browser, url, sample)
+        await take_all(browser, url, sample, files_id)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ POLICY = {
     "default-src": "'none'",
     "script-src": "'self'",
     "style-src": "'self'",
-    "img-src": "'self'",
+    "img-src": "'self' blob:",
     "connect-src": "'self'",
     "base-uri": "'none'",
     "form-action": "'none'",

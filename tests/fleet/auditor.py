@@ -117,7 +117,7 @@ class Auditor:
         deadline = time.monotonic() + SETTLE_SECONDS
         while self._load.draining and time.monotonic() < deadline:
             await self.check()
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.5)
         self._add(f"{one.id}: not settled within {SETTLE_SECONDS:g} s" for one in self._load.draining)
         self._complete.clear()
         await self.check()
@@ -156,7 +156,7 @@ class Auditor:
         return (intent for intent in self._history.intents.values() if intent.kind is kind)
 
     async def _read_sessions(self, ids: list[str]) -> dict[str, Session]:
-        async with await self._fleet.connect() as connection:
+        async with self._fleet.connect() as connection:
             await connection.execute(_SNAPSHOT)
             uuids = [UUID(one) for one in ids]
             entries: Rows = await (await connection.execute(_ENTRIES, (uuids,))).fetchall()
@@ -176,7 +176,7 @@ class Auditor:
         return sessions
 
     async def _other_rows(self) -> tuple[dict[str, list[Version]], dict[Kind, Counter[str]], list[str]]:
-        async with await self._fleet.connect() as connection:
+        async with self._fleet.connect() as connection:
             await connection.execute(_SNAPSHOT)
             rows: Rows = await (await connection.execute(_VERSIONS)).fetchall()
             created = {

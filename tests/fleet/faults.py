@@ -7,12 +7,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Any
+from contextlib import AsyncExitStack, suppress
 
 import psycopg
 from msgspec import Struct
-from psycopg import AsyncConnection
 
 from tests.fleet.fleet import LEASE_SECONDS, Fleet
 from tests.fleet.history import History
@@ -66,7 +64,7 @@ async def end_backend(fleet: Fleet, rng: random.Random) -> None:
     """End one connection, as an administrator does."""
     backends = await fleet.backends()
     if backends:
-        async with await fleet.connect() as connection:
+        async with fleet.connect() as connection:
             await connection.execute("SELECT pg_terminate_backend(%s)", (rng.choice(backends),))
 
 
@@ -121,27 +119,23 @@ async def fill_disk(fleet: Fleet, rng: random.Random) -> None:
 
 async def exhaust_pool(fleet: Fleet, rng: random.Random) -> None:
     """Make every connection of every pool wait for a table lock."""
-    async with await fleet.connect() as connection, connection.transaction():
+    async with fleet.connect() as connection, connection.transaction():
         await connection.execute("LOCK TABLE api_keys, sessions IN ACCESS EXCLUSIVE MODE")
         await asyncio.sleep(rng.uniform(1.0, 5.0))
 
 
 async def exhaust_connections(fleet: Fleet, rng: random.Random) -> None:
     """Open connections until PostgreSQL refuses more, and end half of those of the fleet."""
-    others: list[AsyncConnection[tuple[Any, ...]]] = []
     backends = await fleet.backends()
-    try:
+    async with fleet.connect() as first, AsyncExitStack() as others:
         with suppress(psycopg.OperationalError):
             while True:
-                others.append(await fleet.connect())
-        for pid in rng.sample(backends, len(backends) // 2) if others else ():
-            await others[0].execute("SELECT pg_terminate_backend(%s)", (pid,))
+                await others.enter_async_context(fleet.connect())
+        for pid in rng.sample(backends, len(backends) // 2):
+            await first.execute("SELECT pg_terminate_backend(%s)", (pid,))
             with suppress(psycopg.OperationalError):
-                others.append(await fleet.connect())
+                await others.enter_async_context(fleet.connect())
         await asyncio.sleep(rng.uniform(1.0, 3.0))
-    finally:
-        for connection in others:
-            await connection.close()
 
 
 async def jump_clock(fleet: Fleet, rng: random.Random) -> None:

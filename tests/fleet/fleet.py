@@ -18,10 +18,10 @@ from psycopg.conninfo import make_conninfo
 from quarterdeck.server.data_directory import SOCKET_NAME
 from quarterdeck.workspaces.service import FirstStart, first_start
 from tests.fault.postgres import Postgres
-from tests.fleet.planted_bugs import BUGS, Bug
+from tests.fleet.planted_bugs import BUGS, Bug, hold_results
 from tests.fleet.process import BUG_VARIABLE, ApiProcess, Process, environment_for
 from tests.fleet.proxy import Proxy
-from tests.world import AS_OWNER, migrate_for_tests
+from tests.world import AS_OWNER, LOGIN, migrate_for_tests
 
 DISK_BYTES = 64 * 1024 * 1024
 # A short lease, so that a lost worker is replaced soon.
@@ -29,17 +29,12 @@ LEASE_SECONDS = 4.0
 SHORT_LEASE = {"WORKER_LEASE_SECONDS": LEASE_SECONDS, "WORKER_SWEEP_SECONDS": 0.5}
 # Kinds of actions that expire soon. The others need an answer.
 EXPIRING = ("approval", "tool_result")
-EXPIRY_SECONDS = 8.0
+EXPIRY_SECONDS = 4.0
 # PostgreSQL delays a commit by this much, with its locks held, while other transactions are open. It widens races.
 COMMIT_DELAY_MICROSECONDS = 20_000
 
 # The result of a call with effects is held before it is stored, so that workers are lost between effect and result.
-_HOLD_RESULTS = """
-CREATE FUNCTION app.hold_result() RETURNS trigger LANGUAGE plpgsql AS
-    $$ BEGIN PERFORM pg_sleep(0.2); RETURN NEW; END $$;
-CREATE TRIGGER hold_result BEFORE INSERT ON app.session_events FOR EACH ROW
-    WHEN (NEW.type = 'tool.result' AND NEW.data->>'name' IN ('add_note', 'bash')) EXECUTE FUNCTION app.hold_result();
-"""
+HOLD_RESULT_SECONDS = 0.2
 
 
 class FleetOptions(Struct, frozen=True, kw_only=True):
@@ -100,7 +95,7 @@ class Fleet:
             await self._delay_commits()
         if self.options.bug is not None:
             await self._plant(BUGS[self.options.bug])
-        async with await self.connect() as connection:
+        async with self.connect() as connection:
             first: FirstStart | None = await first_start(connection, "fleet")
         assert first is not None, "the database is new"
         self.workspace_id, self.key = first.workspace_id, first.secret
@@ -112,14 +107,14 @@ class Fleet:
         await asyncio.gather(*(api.wait_until_ready() for api in self.apis))
 
     async def _delay_commits(self) -> None:
-        async with await self.connect() as connection:
+        async with self.connect() as connection:
             await connection.execute(f"ALTER SYSTEM SET commit_delay = {COMMIT_DELAY_MICROSECONDS}")
             await connection.execute("ALTER SYSTEM SET commit_siblings = 1")
             await connection.execute("SELECT pg_reload_conf()")
-            await connection.execute(_HOLD_RESULTS)
+            await connection.execute(hold_results(HOLD_RESULT_SECONDS).encode())
 
     async def _plant(self, bug: Bug) -> None:
-        async with await self.connect() as connection:
+        async with self.connect() as connection:
             if bug.sql is not None:
                 await connection.execute(bug.sql.encode())
             if bug.removed is not None:
@@ -129,17 +124,26 @@ class Fleet:
                 assert bug.removed in row[0], f"submit_inputs no longer contains {bug.removed!r}"
                 await connection.execute(row[0].replace(bug.removed, "").encode())
 
-    async def connect(self) -> "AsyncConnection[tuple[Any, ...]]":
-        return await AsyncConnection.connect(self.database_url, autocommit=True, options=AS_OWNER, connect_timeout=5)
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]:
+        """Closed in any case. `async with` a connection of psycopg commits first, and a task that is cancelled during
+        this commit leaves the connection open."""
+        connection = await AsyncConnection.connect(
+            self.database_url, autocommit=True, options=AS_OWNER, connect_timeout=5
+        )
+        try:
+            yield connection
+        finally:
+            await connection.close()
 
     async def fetch(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        async with await self.connect() as connection:
+        async with self.connect() as connection:
             return await (await connection.execute(query.encode(), values)).fetchall()
 
     async def backends(self) -> list[int]:
-        """Process ids of PostgreSQL's connections to the API and worker processes."""
-        query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-        return [pid for (pid,) in await self.fetch(query)]
+        """Process ids of PostgreSQL's connections to the API and worker processes. Those of the test have another
+        user."""
+        return [pid for (pid,) in await self.fetch("SELECT pid FROM pg_stat_activity WHERE usename = %s", LOGIN)]
 
     def stop(self) -> None:
         for process in self.processes:

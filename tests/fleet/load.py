@@ -62,7 +62,7 @@ class Load:
         self._short_sessions = short_sessions
         self._always_keyed = always_keyed
         self._requests = Requests(fleet, history)
-        self._reader = StreamReader(fleet, self._requests)
+        self._reader = StreamReader(fleet, history, self._requests)
         self._answerer = Answerer(fleet, history, self._requests, always_keyed=always_keyed)
         self._repeatable: list[tuple[Intent, Callable[[], httpx.Request]]] = []
         self._actions: list[tuple[int, Callable[[random.Random], Awaitable[None]]]] = [
@@ -101,10 +101,9 @@ class Load:
 
     async def close(self) -> None:
         sessions = [*self.active, *self.draining, *self.finished]
-        tasks = [task for one in sessions for task in (one.reader, *one.answering) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # The readers first: until they have ended, they start more requests.
+        await _cancel([one.reader for one in sessions if one.reader is not None])
+        await _cancel([task for one in sessions for task in one.sending])
         await self._requests.http.aclose()
 
     async def _run_client(self, rng: random.Random) -> None:
@@ -303,7 +302,7 @@ class Load:
             answer = await self._requests.send_until_answered(rng, "POST", path, body)
             token = json.loads(answer.body).get("token") if answer is not None else None
         ends_at = time.monotonic() + rng.uniform(*SESSION_SECONDS)
-        session = LoadSession(session_id, token, ends_at, texts, [], [], answering=set())
+        session = LoadSession(session_id, token, ends_at, texts, [], [], sending=set())
         reader_rng = random.Random(f"{self._seed} {intent.token}")
         reading = self._reader.follow(session, reader_rng, self._submit_to, self._answerer.answer)
         session.reader = asyncio.create_task(reading)
@@ -311,6 +310,12 @@ class Load:
 
     def _maybe_key(self, rng: random.Random, share: float) -> str | None:
         return _new_key(rng) if self._always_keyed or rng.random() < share else None
+
+
+async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _latest_run(session: LoadSession) -> str | None:

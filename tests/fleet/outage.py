@@ -26,6 +26,7 @@ WORKERS_SECONDS = 5.0
 MAX_FILES_LEFT = 10
 # Connections and files that are no longer needed may be closed a while later.
 _SETTLE_SECONDS = 30.0
+_LEVEL_SECONDS = 1.5
 
 
 class Outage(StrEnum):
@@ -66,7 +67,7 @@ class OutageResult(Struct, frozen=True):
 
 async def measure_outage(fleet: Fleet, kind: Outage, seconds: float, seed: int) -> OutageResult:
     await _warm_up(fleet, seed)
-    connections, files = await count_connections(fleet), count_files(fleet)
+    connections, files = await _level_connections(fleet), count_files(fleet)
     history = History()
     async with AuditedLoad(fleet, history, seed) as load:
         await asyncio.sleep(1)
@@ -81,7 +82,7 @@ async def measure_outage(fleet: Fleet, kind: Outage, seconds: float, seed: int) 
         await asyncio.sleep(2)
         attempts = list(history.attempts)
         await load.finish()
-    connections_now = await _settle(fleet, connections, files)
+    more_connections, more_files = await _settle(fleet, connections, files)
     during = [attempt for attempt in attempts if attempt.ended > began and attempt.began < returned]
     answered = [attempt for attempt in during if attempt.outcome.isdigit()]
     failed = [attempt.ended - returned for attempt in attempts if attempt.began >= returned and attempt.is_failure]
@@ -96,8 +97,8 @@ async def measure_outage(fleet: Fleet, kind: Outage, seconds: float, seed: int) 
         recovery_seconds=RECOVERY_SECONDS if recovery_seconds is None else recovery_seconds,
         last_failure_seconds=max(failed, default=0.0),
         violations=history.violations,
-        connections_left=max(0, connections_now - connections),
-        files_left=_more_files(fleet, files),
+        connections_left=more_connections,
+        files_left=more_files,
     )
 
 
@@ -133,13 +134,24 @@ async def _wait_for_workers(fleet: Fleet, kind: Outage, since: float) -> float |
     return time.monotonic() - since
 
 
-async def _settle(fleet: Fleet, connections: int, files: dict[str, int]) -> int:
-    """Wait a while until no more connections and files are open than before. Returns the connections."""
+async def _level_connections(fleet: Fleet) -> int:
+    """The connections of the fleet once their number stays the same: a pool opens its connections one by one."""
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    count, since = await count_connections(fleet), time.monotonic()
+    while time.monotonic() < min(deadline, since + _LEVEL_SECONDS):
+        await asyncio.sleep(0.1)
+        if (now := await count_connections(fleet)) != count:
+            count, since = now, time.monotonic()
+    return count
+
+
+async def _settle(fleet: Fleet, connections: int, files: dict[str, int]) -> tuple[int, int]:
+    """Wait a while until no more connections and files are open than before. Returns how many more there are."""
     deadline = time.monotonic() + _SETTLE_SECONDS
     while True:
-        now = await count_connections(fleet)
-        if time.monotonic() > deadline or (now <= connections and _more_files(fleet, files) <= MAX_FILES_LEFT):
-            return now
+        more = max(0, await count_connections(fleet) - connections), _more_files(fleet, files)
+        if time.monotonic() > deadline or (more[0] == 0 and more[1] <= MAX_FILES_LEFT):
+            return more
         await asyncio.sleep(0.5)
 
 

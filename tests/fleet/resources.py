@@ -58,7 +58,7 @@ async def database_mib(fleet: Fleet) -> float:
 
 def count_files(fleet: Fleet) -> dict[str, int]:
     """Open files of each process and its children."""
-    return {process.name: sum(one.num_fds() for one in process.family()) for process in fleet.processes}
+    return {process.name: sum(_sum([one]).files for one in process.family()) for process in fleet.processes}
 
 
 def held_by(fleet: Fleet) -> tuple[dict[str, Held], dict[str, int]]:

@@ -4,15 +4,16 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import httpx
 from msgspec import Struct
 
 from tests.fleet.fleet import Fleet
-from tests.fleet.history import Intent
+from tests.fleet.history import History, Intent
 from tests.fleet.invariants import Entry
 from tests.fleet.process import ApiProcess
 from tests.fleet.requests import Requests
@@ -29,8 +30,8 @@ class LoadSession(Struct):
     # Ids and types of the events that its reader received, in order.
     received: list[tuple[int, str]]
     reader: "asyncio.Task[None] | None" = None
-    # Answers to its actions that are under way.
-    answering: set["asyncio.Task[None]"] = set()
+    # Inputs and answers to actions that its reader sends.
+    sending: set["asyncio.Task[None]"] = set()
 
     @property
     def is_over(self) -> bool:
@@ -46,14 +47,15 @@ class LoadSession(Struct):
         return not entries or bool(self.received and self.received[-1][0] == entries[-1].id)
 
 
-Submit = Callable[[LoadSession, random.Random], Awaitable[None]]
+Submit = Callable[[LoadSession, random.Random], Coroutine[Any, Any, None]]
 # With the data of the event action.required.
 AnswerAction = Callable[[LoadSession, random.Random, dict[str, Any]], Coroutine[Any, Any, None]]
 
 
 class StreamReader:
-    def __init__(self, fleet: Fleet, requests: Requests) -> None:
+    def __init__(self, fleet: Fleet, history: History, requests: Requests) -> None:
         self._fleet = fleet
+        self._history = history
         self._requests = requests
 
     async def follow(
@@ -61,18 +63,27 @@ class StreamReader:
     ) -> None:
         """Read events for ever, over as many connections as needed. Answer actions, and some messages of the agent at
         once: a run is about to end then, so such an input races with its end."""
-        answering: asyncio.Future[None] | None = None
+        submitting: asyncio.Task[None] | None = None
         while True:
             with suppress(httpx.TransportError):
                 async for event_type, data in self._read(session, rng.choice(self._fleet.apis)):
-                    is_idle = answering is None or answering.done()
+                    is_idle = submitting is None or submitting.done()
                     if event_type == "message" and is_idle and not session.is_over and rng.random() < 0.5:
-                        answering = asyncio.ensure_future(submit(session, rng))
+                        submitting = self._send(session, submit(session, rng))
                     elif event_type == "action.required":
-                        task = asyncio.create_task(answer_action(session, rng, json.loads(data)["data"]))
-                        session.answering.add(task)
-                        task.add_done_callback(session.answering.discard)
+                        self._send(session, answer_action(session, rng, json.loads(data)["data"]))
             await asyncio.sleep(rng.uniform(0.02, 0.2))
+
+    def _send(self, session: LoadSession, sending: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(sending)
+        session.sending.add(task)
+        task.add_done_callback(partial(self._sent, session))
+        return task
+
+    def _sent(self, session: LoadSession, task: "asyncio.Task[None]") -> None:
+        session.sending.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._history.add_violation(f"{session.id}: a client of the load failed: {fault!r}")
 
     async def _read(self, session: LoadSession, api: ApiProcess) -> AsyncIterator[tuple[str, str]]:
         """Yields the type and the JSON of each event after it was added to `received`."""

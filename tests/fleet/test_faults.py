@@ -16,6 +16,8 @@ from tests.pages import blocks_of, texts_of
 
 # A run with a planted bug ends when the bug is caught, usually within seconds. Only a miss takes this long.
 PLANTED_SECONDS = 300.0
+# One for each way in which bugs show: a race, a lost worker, an answer given twice. `make planted-bugs` plants all.
+IN_EVERY_RUN = ("check-then-act", "steer-without-the-lock", "repeat-blindly")
 # The short pass: faults that need no waiting beyond the recovery of the fleet.
 SHORT_FAULTS = ("kill an API process", "kill a worker", "crash PostgreSQL", "cut network", "end a connection")
 
@@ -31,22 +33,25 @@ async def fault_run(options: FaultOptions) -> Report:
 
 
 async def test_every_promise_is_kept_under_a_few_faults() -> None:
-    report = await fault_run(FaultOptions(seconds=8, seed=secrets.randbelow(1_000_000), faults=SHORT_FAULTS))
+    report = await fault_run(FaultOptions(seconds=5, seed=secrets.randbelow(1_000_000), faults=SHORT_FAULTS))
     assert report.faults
     assert report.acknowledged > 10
 
 
 @pytest.mark.long
-async def test_every_promise_is_kept_for_a_minute_of_faults() -> None:
-    report = await fault_run(FaultOptions(seconds=60, seed=secrets.randbelow(1_000_000)))
+async def test_every_promise_is_kept_under_all_kinds_of_faults() -> None:
+    """A few of them, others in each run. `make fault` runs for longer."""
+    report = await fault_run(FaultOptions(seconds=25, seed=secrets.randbelow(1_000_000)))
     assert report.faults
-    assert report.acknowledged > 100
-    assert report.answers > 10
+    assert report.acknowledged > 30
+    assert report.answers
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize(
+    "bug", [pytest.param(bug, marks=[] if bug in IN_EVERY_RUN else pytest.mark.planted) for bug in BUGS]
+)
 async def test_a_planted_bug_is_caught(bug: str) -> None:
     seed = secrets.randbelow(1_000_000)
     report = await fault_run(FaultOptions(seconds=PLANTED_SECONDS, seed=seed, bug=bug, faults=BUGS[bug].faults))

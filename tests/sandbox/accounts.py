@@ -20,9 +20,9 @@ import psutil
 import pytest
 from msgspec import Struct
 
+from quarterdeck.agents.sandbox import cgroups
 from quarterdeck.agents.sandbox.bubblewrap import Bubblewrap
 from quarterdeck.agents.sandbox.bwrap_program import Program
-from quarterdeck.agents.sandbox.cgroups import find_parents
 from quarterdeck.agents.sandbox.model import Command, Outcome, Sandbox
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 
@@ -123,10 +123,13 @@ def account(name: str) -> Iterator[Account]:
     user_id = os.geteuid() if os.geteuid() != 0 else 1_000_000 + secrets.randbelow(1_000_000)
     folder = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="quarterdeck-test-"))
     folder.chmod(0o755)
-    try:
-        yield Account(name, user_id, folder)
-    finally:
-        shutil.rmtree(folder)
+    # Other tests kill workers at the same time, whose groups are not ours.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cgroups, "_PREFIX", f"quarterdeck-test-{user_id}-{secrets.token_hex(4)}-")
+        try:
+            yield Account(name, user_id, folder)
+        finally:
+            shutil.rmtree(folder)
 
 
 async def bubblewrap(
@@ -156,7 +159,7 @@ def left_cgroups() -> list[str]:
     """Whose owner has ended."""
     found = []
     for parent in _cgroup_parents():
-        for folder in parent.glob("quarterdeck-sandbox-*"):
+        for folder in parent.glob(f"{cgroups._PREFIX}*"):
             with suppress(OSError):
                 descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
                 try:
@@ -168,9 +171,4 @@ def left_cgroups() -> list[str]:
 
 
 def _cgroup_parents() -> list[Path]:
-    found = [Path("/sys/fs/cgroup").rglob("quarterdeck-sandbox-*")]
-    return list({folder.parent for folders in found for folder in folders})
-
-
-def has_cgroups() -> bool:
-    return find_parents(SandboxSettings()) is not None
+    return list({folder.parent for folder in Path("/sys/fs/cgroup").rglob(f"{cgroups._PREFIX}*")})

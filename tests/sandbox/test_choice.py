@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Any
 import pytest
 
 from quarterdeck.agents.sandbox.cgroups import version_2_parents
-from quarterdeck.agents.sandbox.choice import find_sandbox, has_sandbox
+from quarterdeck.agents.sandbox.choice import find_sandbox, why_no_sandbox
 from quarterdeck.agents.sandbox.model import Outcome, SandboxUnavailable
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from tests.pages import blocks_of, texts_of
 from tests.sandbox.accounts import account, run
 
 _DOCS = Path(__file__).parents[2] / "docs" / "sandbox.md"
@@ -44,15 +44,15 @@ def test_without_user_namespaces() -> None:
             found: list[object] = []
             for kind in ("auto", "bubblewrap"):
                 settings = SandboxSettings(kind=kind)
-                found.append(await has_sandbox(settings, WorkspaceSettings(), worker.folder))
+                found.append(await why_no_sandbox(settings, WorkspaceSettings(), worker.folder))
                 try:
                     found.append(await find_sandbox(settings, WorkspaceSettings(), worker.folder))
                 except SandboxUnavailable as fault:
                     found.append(str(fault))
             return found
 
-        auto_offered, auto_found, named_offered, named_found = worker.run(work)
-        assert (auto_offered, auto_found, named_offered) == (False, None, True)
+        auto_missing, auto_found, named_missing, named_found = worker.run(work)
+        assert (auto_missing, auto_found, named_missing) == (named_found, None, None)
         assert named_found.startswith("bubblewrap did not start: bwrap: ")
 
 
@@ -67,7 +67,9 @@ def _forbid_user_namespaces() -> None:
 async def test_none_is_none() -> None:
     settings = SandboxSettings(kind="none")
     assert await find_sandbox(settings, WorkspaceSettings(), Path("/nonexistent")) is None
-    assert await has_sandbox(settings, WorkspaceSettings(), Path("/nonexistent")) is False
+    reason = await why_no_sandbox(settings, WorkspaceSettings(), Path("/nonexistent"))
+    assert reason is not None
+    assert "QUARTERDECK_SANDBOX_KIND" in reason
 
 
 def test_groups_of_version_2_are_created_only_where_they_were_delegated(
@@ -88,9 +90,7 @@ def test_groups_of_version_2_are_created_only_where_they_were_delegated(
 
 async def test_the_adapter_in_the_documentation(tmp_path: Path) -> None:
     names: dict[str, Any] = {}
-    found = re.search(r"```python\n(.*?)```", _DOCS.read_text(), re.DOTALL)
-    assert found is not None
-    exec(found[1], names)
+    exec("".join(texts_of(blocks_of("docs/sandbox.md", "python", "An adapter of your own"))), names)
     remote = names["Remote"](_Service(tmp_path / "machine"))
     await remote.check()
     folder, skill = tmp_path / "own", tmp_path / "skill"

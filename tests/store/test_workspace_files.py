@@ -182,9 +182,9 @@ async def test_a_deleted_session_frees_its_contents(world: World, files: Session
 
     assert await left() == 121, "all are in use"
     assert (await world.delete(f"/v1/sessions/{files.session_id}")).status_code == 204
-    assert await purge_deleted_sessions(files.database) == 1
+    await purge_deleted_sessions(files.database)
     assert (await rows(files.session_id), await rows(fork_id)) == ([0, 0], [1, 1])
     assert await left() == 2, "those of the fork"
     assert (await world.delete(f"/v1/sessions/{fork_id}")).status_code == 204
-    assert await purge_deleted_sessions(files.database) == 1
+    await purge_deleted_sessions(files.database)
     assert await left() == 0

@@ -33,10 +33,16 @@ def source() -> Tree:
     }
 
 
+@cache
+def walked(module: ast.Module) -> list[ast.AST]:
+    """Walking takes longer than any rule, and each rule looks at every module."""
+    return list(ast.walk(module))
+
+
 def imports(tree: Tree) -> Iterator[tuple[str, str]]:
     """Pairs of an importing module and a module of ours that it imports."""
     for name, module in tree.items():
-        for node in ast.walk(module):
+        for node in walked(module):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("quarterdeck"):
                 base = node.module.removeprefix("quarterdeck").lstrip(".")
                 for alias in node.names:
@@ -45,7 +51,7 @@ def imports(tree: Tree) -> Iterator[tuple[str, str]]:
 
 
 def other_packages(module: ast.Module) -> Iterator[str]:
-    for node in ast.walk(module):
+    for node in walked(module):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module]
@@ -53,7 +59,7 @@ def other_packages(module: ast.Module) -> Iterator[str]:
 
 
 def nodes(tree: Tree) -> Iterator[tuple[str, ast.AST]]:
-    return ((name, node) for name, module in tree.items() for node in ast.walk(module))
+    return ((name, node) for name, module in tree.items() for node in walked(module))
 
 
 def package(name: str) -> str:

@@ -20,10 +20,12 @@ from quarterdeck.http.content_negotiation import accepts_encoding
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _INDEX = "index.html"
 _FIRST_STYLE = "style/base.css"
-# No other origins, no inline scripts or styles. Only DOMPurify may parse text as HTML (Trusted Types).
+# No other origins, no inline scripts or styles. Only DOMPurify may parse text as HTML (Trusted Types). Images of a
+# session's files are fetched with the credential, so their addresses are `blob:`.
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+    "trusted-types dompurify"
 )
 _ANY = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin", "Vary": "Accept-Encoding"}
 _PAGE = {

@@ -231,7 +231,7 @@ def backup(
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
-    """Back up the database, all skills and all files to one file. The server can keep running."""
+    """Back up the database, skills and files to one file. The server can keep running."""
     from quarterdeck.cli.backups import back_up
 
     path = Path(file)

@@ -15,7 +15,7 @@ from quarterdeck.cli.conversation import Block, CancelRun, Kind, Quit
 from quarterdeck.client.models import EventType
 from quarterdeck.core.text_types import storable
 
-_STDOUT_KINDS = (Kind.INPUT, Kind.ANSWER, Kind.TOOL)
+_STDOUT_KINDS = (Kind.INPUT, Kind.ANSWER, Kind.TOOL, Kind.OUTPUT, Kind.DIFF)
 
 
 class ChatPipe:

@@ -11,7 +11,7 @@ from quarterdeck.cli.chat_session import ChatSession, open_client
 from quarterdeck.cli.chat_terminal import ChatTerminal
 from quarterdeck.cli.chat_view import queue_text
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.conversation import Block, Kind, Stage
+from quarterdeck.cli.conversation import Block, Kind, Stage, input_blocks
 from quarterdeck.client import AsyncClient
 
 _BLOCKS_SHOWN = 20
@@ -56,9 +56,9 @@ async def _resume(client: AsyncClient, session_id: UUID, screen: Screen) -> Chat
 
 def _closing_blocks(session: ChatSession) -> list[Block]:
     """Inputs that are still queued, and how to resume. The live part of the screen is erased on exit."""
-    blocks = []
+    blocks: list[Block] = []
     for one in session.conversation.queued:
-        blocks.append(Block(Kind.INPUT, one.text))
+        blocks += input_blocks(one)
         if one.stage is Stage.SENDING:
             blocks.append(Block(Kind.WARNING, "Not confirmed by the server"))
         else:

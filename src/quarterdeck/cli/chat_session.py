@@ -6,11 +6,14 @@ import random
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
+from pathlib import Path
 from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
 
+from msgspec import UNSET
+
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.conversation import Block, Conversation, Kind
+from quarterdeck.cli.conversation import Attached, Block, Conversation, Kind
 from quarterdeck.client import (
     ApiError,
     AsyncClient,
@@ -42,7 +45,12 @@ def open_client(info: ConnectionInfo) -> AsyncClient:
 
 class ChatSession:
     def __init__(
-        self, client: AsyncClient, session_id: UUID, show: Show, on_event: Callable[[Event], None] | None = None
+        self,
+        client: AsyncClient,
+        session_id: UUID,
+        show: Show,
+        on_event: Callable[[Event], None] | None = None,
+        on_delta: Callable[[Delta], None] = lambda delta: None,
     ) -> None:
         """With `on_event`, events go there, and `show` gets only the state of the connection."""
         self.session_id = session_id
@@ -56,7 +64,8 @@ class ChatSession:
         self._client = client
         self._show = show
         self._on_event = on_event
-        self._outbox: asyncio.Queue[tuple[int, str, Delivery, str]] = asyncio.Queue()
+        self._on_delta = on_delta
+        self._outbox: asyncio.Queue[tuple[int, str, Delivery, list[UUID], str]] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def catch_up(self, count: int) -> tuple[list[Block], bool]:
@@ -108,6 +117,7 @@ class ChatSession:
     def _handle(self, item: Event | Delta) -> list[Block]:
         if isinstance(item, Delta):
             self.conversation.delta(item)
+            self._on_delta(item)
             return []
         blocks = self.conversation.event(item)
         if self._on_event is None:
@@ -122,9 +132,46 @@ class ChatSession:
         await self._retry(lambda: self._client.list_session_events(self.session_id, limit=1, after=after))
 
     def submit(self, text: str, delivery: Delivery = Delivery.STEER) -> None:
+        attachments = list(self.conversation.attachments)
         # One Idempotency-Key per input, for all attempts to send it.
-        self._outbox.put_nowait((self.conversation.send(text, delivery), text, delivery, uuid4().hex))
+        self._outbox.put_nowait((self.conversation.send(text, delivery), text, delivery, attachments, uuid4().hex))
         self._show([])
+
+    def attach(self, file: Path) -> None:
+        """Uploads a file for the next input."""
+        self._start(self._attach(file, uuid4().hex))
+
+    async def _attach(self, file: Path, key: str) -> None:
+        uploads = self.conversation.uploads
+
+        def progress(sent: int, total: int) -> None:
+            uploads[key] = f"Uploading {file.name}: {100 * sent // max(total, 1)} %"
+            self._show([])
+
+        progress(0, 0)
+        try:
+            found = await self._retry(lambda: self._client.upload(file, progress=progress, idempotency_key=key))
+        except QuarterdeckError as error:
+            self._show([Block(Kind.WARNING, f"{file.name} was not attached: {error.message}")])
+        except OSError as error:
+            self._show([Block(Kind.WARNING, f"{file}: {error.strerror}")])
+        else:
+            self.conversation.attachments[found.id] = Attached(found.name, found.bytes)
+        finally:
+            del uploads[key]
+            self._show([])
+
+    def detach(self) -> None:
+        """Removes the files of the next input, also from the server."""
+        for file_id in self.conversation.attachments:
+            self._start(self._delete_file(file_id))
+        self.conversation.attachments = {}
+        self._show([])
+
+    async def _delete_file(self, file_id: UUID) -> None:
+        # Nothing refers to it.
+        with suppress(QuarterdeckError):
+            await self._client.delete_file(file_id)
 
     async def send(self) -> None:
         """Sends submitted inputs one after the other, each once the one before is accepted."""
@@ -132,18 +179,23 @@ class ChatSession:
             # Shielded: `close` waits for the response if the user quits now.
             await asyncio.shield(self._start(self._send(*await self._outbox.get())))
 
-    async def _send(self, number: int, text: str, delivery: Delivery, key: str) -> None:
+    async def _send(self, number: int, text: str, delivery: Delivery, attachments: list[UUID], key: str) -> None:
+        def submit() -> Awaitable[SubmitKindBody]:
+            return self._client.submit_input(
+                self.session_id,
+                text=text,
+                delivery=delivery,
+                attachments=[*attachments] if attachments else UNSET,
+                idempotency_key=key,
+            )
+
         try:
-            accepted = await self._retry(self._submission(text, delivery, key))
+            accepted = await self._retry(submit)
         except ApiError as error:
             self.has_rejected = True
             self._show(self.conversation.rejected(number, error.message))
         else:
             self._show(self.conversation.accepted(number, accepted.outcome, accepted.run_id))
-
-    def _submission(self, text: str, delivery: Delivery, key: str) -> Callable[[], Awaitable[SubmitKindBody]]:
-        submit = self._client.submit_input
-        return lambda: submit(self.session_id, text=text, delivery=delivery, idempotency_key=key)
 
     def cancel(self, run_id: UUID) -> None:
         self._show([Block(Kind.NOTE, "Cancelling the run. Press Ctrl-C again to quit.")])

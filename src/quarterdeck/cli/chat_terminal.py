@@ -17,6 +17,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.renderer import print_formatted_text
 
 from quarterdeck.cli.chat_actions import AnswerPrompt, Field, InvalidAnswer
+from quarterdeck.cli.chat_attach import ATTACH, AttachCompleter, typed_path
 from quarterdeck.cli.chat_session import ChatSession, run_until_first
 from quarterdeck.cli.chat_view import STYLE, Fragments, block_lines, live_lines
 from quarterdeck.cli.conversation import Block, CancelRun, Kind, Quit
@@ -27,6 +28,8 @@ HELP = """\
 Enter             Send. While a run is active, the message steers it.
 /queue TEXT       Send it to a run of its own, after the active one.
 /interrupt TEXT   Cancel the active run and send it to a new one.
+/attach FILE      Attach a file to the next message. Tab completes the path.
+/detach           Remove the attached files.
 Alt-Enter         Insert a line break.
 Ctrl-C, /cancel   Cancel the run. Press Ctrl-C twice to quit. The text you are typing stays.
 a, d, e, s, …     When the run waits for an answer: the keys that are shown. m writes a message instead.
@@ -45,6 +48,8 @@ class ChatTerminal:
             style=STYLE,
             history=InMemoryHistory(),
             key_bindings=self._key_bindings(),
+            completer=AttachCompleter(),
+            complete_while_typing=False,
             erase_when_done=True,
             tempfile_suffix=".json",
             enable_suspend=True,
@@ -146,7 +151,7 @@ class ChatTerminal:
             text = storable(buffer.text)
             if self.answer.field not in (None, Field.INPUT):
                 self._typed_answer(text)
-            elif text.strip():
+            elif text.strip() and not self._must_wait(text):
                 self.answer.back()
                 buffer.append_to_history()
                 buffer.reset()
@@ -201,6 +206,14 @@ class ChatTerminal:
         self._leave_field()
         self.chat.resolve(str(current["action_id"]), answer)
 
+    def _must_wait(self, text: str) -> bool:
+        """A message is sent with the files that were attached before it."""
+        is_command = text.startswith("/") and not text.startswith(("/queue", "/interrupt"))
+        if is_command or not self.chat.conversation.uploads:
+            return False
+        self.show([Block(Kind.WARNING, "A file is being uploaded. Send the message when that is done.")])
+        return True
+
     def _leave_field(self) -> None:
         self.answer.back()
         self._prompt.default_buffer.reset()
@@ -217,15 +230,23 @@ class ChatTerminal:
                     self.show([Block(Kind.NOTE, "No active run.")])
                 else:
                     self.chat.cancel(run_id)
-            case "/queue" | "/interrupt" as command:
-                self.show([Block(Kind.WARNING, f"Type the message after {command}.")])
+            case "/attach" | "/queue" | "/interrupt" as command:
+                missing = "file" if command == "/attach" else "message"
+                self.show([Block(Kind.WARNING, f"Type the {missing} after {command}.")])
+            case "/detach":
+                self.chat.detach()
             case word if word.startswith("/") and word[1:].isalpha():
                 self.show([Block(Kind.WARNING, f"Unknown command: {word}. Type /help for help.")])
-            case command if command.startswith(("/queue ", "/interrupt ")):
-                delivery, _, message = command.partition(" ")
-                self.chat.submit(message.lstrip(), Delivery(delivery[1:]))
+            case command if command.startswith((ATTACH, "/queue ", "/interrupt ")):
+                self._entered_with_text(*command.split(" ", 1))
             case _:
                 self.chat.submit(text)
+
+    def _entered_with_text(self, command: str, text: str) -> None:
+        if command == ATTACH.strip():
+            self.chat.attach(typed_path(text.strip()))
+        else:
+            self.chat.submit(text.lstrip(), Delivery(command[1:]))
 
 
 def _joined(lines: Sequence[Fragments], *, end: bool) -> FormattedText:

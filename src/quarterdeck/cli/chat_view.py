@@ -4,16 +4,17 @@ Texts of other users can be a megabyte long, in one line or in a million. The ti
 most linearly, and the screen shows the beginning only: while text is printed, no key is read.
 """
 
-import re
 from collections.abc import Iterator
 
+from prompt_toolkit.formatted_text import ANSI, split_lines, to_formatted_text
 from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 
 from quarterdeck.cli.action_text import required
 from quarterdeck.cli.chat_actions import Field, hint
 from quarterdeck.cli.conversation import Block, Conversation, Kind, LiveText, QueuedInput, Stage
-from quarterdeck.cli.output import cut
+from quarterdeck.cli.output import LINE_BREAK, SEQUENCE, UNSHOWN_CONTROL, cut
+from quarterdeck.cli.tool_output import coloured, coloured_diff, without_colours
 
 Fragments = list[tuple[str, str]]
 
@@ -27,26 +28,24 @@ STYLE = Style.from_dict(
     }
 )
 
-# Whole escape sequences first, so that no part of them remains as text. Then other control characters: C0 except tab
-# and line feed, C1, and bidirectional marks.
-_SEQUENCE = re.compile(
-    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"
-    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\\\|\x9c)?"
-    "|\x1b[ -/]*[0-~]"
-)
-_LINE_BREAK = re.compile("\r\n|[\u2028\u2029]")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _TAB_COLUMNS = 4
 _MAX_QUEUED_SHOWN = 5
 _MIN_COLUMNS = 10
 _PROGRESS_COLUMNS = 200
+# Of the output of a command, and of a diff.
+_OUTPUT_ROWS = 30
+_DIFF_ROWS = 60
+_LIVE_OUTPUT_ROWS = 10
+# More than the widest terminal shows, with its colours.
+_OUTPUT_LINE_CHARACTERS = 4_000
+_LIVE_CHARACTERS = 16_000
 # How much of a text is read to show its beginning in one line.
 _PREVIEW_CHARACTERS = 4_000
 
 
 def sanitized(text: str) -> str:
     """Text of a model or another user, without anything that a terminal would interpret."""
-    return _CONTROL.sub("", _SEQUENCE.sub("", _LINE_BREAK.sub("\n", text)))
+    return UNSHOWN_CONTROL.sub("", SEQUENCE.sub("", LINE_BREAK.sub("\n", text)))
 
 
 def one_line(text: str, columns: int) -> str:
@@ -105,10 +104,41 @@ def block_lines(block: Block, columns: int) -> Iterator[Fragments]:
                 yield [("", line)]
         case Kind.TOOL:
             yield [("class:quiet", "  ⚙ " + one_line(block.text, columns - 4))]
+        case Kind.OUTPUT:
+            yield from _output_lines(coloured(cut(block.text)), columns, _OUTPUT_ROWS)
+        case Kind.DIFF:
+            yield from _output_lines(coloured_diff(cut(block.text)), columns, _DIFF_ROWS)
         case _:
             style = "class:warning" if block.kind is Kind.WARNING else "class:quiet"
             for line in wrap(cut(sanitized(block.text)), columns - 2):
                 yield [(style, f"  {line}")]
+
+
+def _output_lines(text: str, columns: int, rows: int) -> Iterator[Fragments]:
+    """The beginning and the end of what a command has printed."""
+    lines = [line.rstrip() for line in text.strip("\n").expandtabs(_TAB_COLUMNS).split("\n")]
+    if len(lines) > rows:
+        head, tail = rows // 3, rows - rows // 3
+        left_out = f"… ({len(lines) - rows:,} more lines)"
+        shown = [*_styled(lines[:head], columns), [("class:quiet", left_out)], *_styled(lines[-tail:], columns)]
+    else:
+        shown = _styled(lines, columns)
+    for line in shown:
+        yield [("", "    "), *line]
+
+
+def _styled(lines: list[str], columns: int) -> list[Fragments]:
+    """Lines with colours, each cut to the width of the terminal."""
+    found = []
+    for line in split_lines(to_formatted_text(ANSI("\n".join(line[:_OUTPUT_LINE_CHARACTERS] for line in lines)))):
+        used, fitting = 0, []
+        for style, character, *_ in line:
+            used += get_cwidth(character)
+            if used > columns - 4:
+                break
+            fitting.append((style, character))
+        found.append(fitting)
+    return found
 
 
 def plain_text(block: Block) -> str:
@@ -121,6 +151,8 @@ def plain_text(block: Block) -> str:
             return "\n" + text.strip("\n")
         case Kind.TOOL:
             return "  * " + " ".join(text.split())
+        case Kind.OUTPUT | Kind.DIFF:
+            return "    " + without_colours(block.text).strip("\n").replace("\n", "\n    ")
         case Kind.PROGRESS:
             # Repeats an input, which is printed in full when the agent reads it.
             return "  " + one_line(block.text, _PROGRESS_COLUMNS)
@@ -155,11 +187,30 @@ def live_lines(conversation: Conversation, columns: int, rows: int, field: Field
         queued.append([("class:quiet", shortened(f"  … and {more} more", columns))])
     status = _status(conversation)
     below = [*queued, [("class:quiet", one_line(status, columns))]] if status else queued
+    below += _attachment_lines(conversation, columns)
     below += _action_lines(conversation, columns, max(1, rows // 2), field)
     room = max(1, rows - len(below) - 1)
-    text = [[("", line)] for line in _last_lines(conversation.live_text, columns, room)]
+    text: list[Fragments] = [[("", line)] for line in _last_lines(conversation.live_text, columns, room)]
+    text += _live_output(conversation, columns, min(room, _LIVE_OUTPUT_ROWS))
     above: list[Fragments] = [[], *text] if text else []
     return [*above, *([[]] if below else []), *below][-rows:]
+
+
+def _live_output(conversation: Conversation, columns: int, rows: int) -> list[Fragments]:
+    """The last lines that the running commands have printed."""
+    found: list[Fragments] = []
+    for output in conversation.live_output.values():
+        end = coloured(output.after(output.length - _LIVE_CHARACTERS)).removesuffix("\n")
+        lines = [line.rstrip() for line in end.strip("\n").expandtabs(_TAB_COLUMNS).split("\n")]
+        found += [[("", "    "), *line] for line in _styled(lines[-rows:], columns)]
+    return found[-rows:]
+
+
+def _attachment_lines(conversation: Conversation, columns: int) -> list[Fragments]:
+    """Files of the next message."""
+    files = ", ".join(map(str, conversation.attachments.values()))
+    found = [*([f"Attached to the next message: {files}"] if files else []), *conversation.uploads.values()]
+    return [[("class:quiet", one_line(text, columns))] for text in found[:_MAX_QUEUED_SHOWN]]
 
 
 def _action_lines(conversation: Conversation, columns: int, rows: int, field: Field | None) -> list[Fragments]:
@@ -183,7 +234,8 @@ def _action_lines(conversation: Conversation, columns: int, rows: int, field: Fi
 
 def _queued_lines(one: QueuedInput, columns: int) -> Iterator[Fragments]:
     yield [("class:marker", "› "), ("class:quiet", one_line(one.text, columns - 2))]
-    yield [("class:quiet", "  " + one_line(queue_text(one), columns - 2))]
+    files = f" · Attached: {', '.join(map(str, one.attachments))}" if one.attachments else ""
+    yield [("class:quiet", "  " + one_line(queue_text(one) + files, columns - 2))]
 
 
 def _status(conversation: Conversation) -> str:

@@ -19,6 +19,7 @@ _MAX_ITEMS = 100
 # Shells evaluate completions: zsh would execute a `\$(command)` in another user's title.
 _UNSAFE = re.compile(r"[^\w .,/@#%+=-]")
 _SAFE_NAME = re.compile(r"[\w.@-]+")
+_SAFE_PATH = re.compile(r"[\w.@/-]+")
 
 
 def sessions(ctx: typer.Context, incomplete: str) -> Completions:
@@ -96,6 +97,18 @@ def tokens(ctx: typer.Context, incomplete: str) -> Completions:
     def fetch(client: "Client") -> Completions:
         found = client.list_session_tokens(session_id(client, ctx.params["session_id"]), limit=_MAX_ITEMS).items
         return _ids((one.id, one.prefix) for one in found if one.revoked_at is None)
+
+    return _complete(ctx, incomplete, fetch)
+
+
+def session_files(ctx: typer.Context, incomplete: str) -> Completions:
+    """Files of the session that the command names."""
+    from quarterdeck.cli.find import session_id
+
+    def fetch(client: "Client") -> Completions:
+        session = session_id(client, ctx.params["session_id"])
+        found = client.list_session_files(session, prefix=incomplete, limit=_MAX_ITEMS).items
+        return [(one.path, "") for one in found if one.kind == "file" and _SAFE_PATH.fullmatch(one.path)]
 
     return _complete(ctx, incomplete, fetch)
 

@@ -8,8 +8,10 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from quarterdeck.cli.action_text import answered, call_text, required, resolve_command, short
+from quarterdeck.cli.action_text import answered, required, resolve_command, short
 from quarterdeck.cli.chat_actions import OpenActions
+from quarterdeck.cli.output import size
+from quarterdeck.cli.tool_output import call_line, is_diff
 from quarterdeck.client.models import Delivery, Delta, Event, EventType, Outcome
 
 # A second Ctrl-C within this time quits. Later, it cancels again.
@@ -22,6 +24,9 @@ class Kind(StrEnum):
     INPUT = "input"
     ANSWER = "answer"
     TOOL = "tool"
+    # What a command has printed.
+    OUTPUT = "output"
+    DIFF = "diff"
     NOTE = "note"
     WARNING = "warning"
     # A state change. A terminal shows the state itself; other outputs print a line.
@@ -43,6 +48,16 @@ class Stage(StrEnum):
     PENDING = "Queued behind the current run"
 
 
+class Attached(Struct, frozen=True):
+    """A file of an input."""
+
+    name: str
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.name} ({size(self.bytes)})"
+
+
 # Compared by identity: texts can be long, and two inputs can have the same.
 class QueuedInput(Struct, eq=False):
     """An input that no run has read yet."""
@@ -56,6 +71,7 @@ class QueuedInput(Struct, eq=False):
     run_id: UUID | None = None
     stage: Stage = Stage.SENDING
     delivery: Delivery = Delivery.STEER
+    attachments: list[Attached] = []
 
 
 class LiveText:
@@ -113,6 +129,12 @@ class Conversation:
         self.live_text = LiveText()
         # Whether the beginning of the live text is missing.
         self._has_gap = False
+        # What running calls have printed, by the ID of the call. The stored result replaces it.
+        self.live_output: dict[str, LiveText] = {}
+        # Files that are attached to the next message.
+        self.attachments: dict[UUID, Attached] = {}
+        # How far uploads are, in words.
+        self.uploads: dict[str, str] = {}
         # Inputs of this client that the log does not have yet.
         self._unlogged: list[QueuedInput] = []
         self._last_number = 0
@@ -155,7 +177,9 @@ class Conversation:
     def send(self, text: str, delivery: Delivery = Delivery.STEER) -> int:
         self._interrupted_at, self._has_asked_to_quit = None, False
         self._last_number += 1
-        sent = QueuedInput(text, self._last_number, delivery=delivery)
+        attached = list(self.attachments.values())
+        self.attachments = {}
+        sent = QueuedInput(text, self._last_number, delivery=delivery, attachments=attached)
         self.queued.append(sent)
         self._unlogged.append(sent)
         return self._last_number
@@ -174,7 +198,7 @@ class Conversation:
             return []
         self.queued.remove(found)
         self._unlogged.remove(found)
-        return [Block(Kind.INPUT, found.text), Block(Kind.WARNING, f"Not accepted: {reason}")]
+        return [*input_blocks(found), Block(Kind.WARNING, f"Not accepted: {reason}")]
 
     def interrupted(self, now: float) -> CancelRun | Stay | Quit:
         """Ctrl-C. `now` is the monotonic clock in seconds."""
@@ -205,13 +229,18 @@ class Conversation:
     def stream_started(self) -> None:
         """Live text that was sent before a new stream is missing."""
         self._is_live = True
+        self.live_output.clear()
         self.live_text = LiveText()
         self._has_gap = self.active_run is not None
 
     # --- the log ---
 
     def delta(self, delta: Delta) -> None:
-        if delta.attempt < self._attempt or delta.run_id != self.active_run or delta.call_id is not None:
+        if delta.attempt < self._attempt or delta.run_id != self.active_run:
+            return
+        if delta.call_id is not None:
+            if delta.call_id in self._calls:
+                self.live_output.setdefault(delta.call_id, LiveText()).add(delta.text)
             return
         if self._has_gap and not self.live_text.length:
             self.live_text.add("… ")
@@ -233,6 +262,7 @@ class Conversation:
         else:
             self._unlogged.remove(found)
         found.input_id = event.data.get("input_id")
+        found.attachments = attached(event.data)
         found.run_id = event.run_id
         stage = self._place(event.run_id, event.data.get("delivery"), steered=event.run_id == self.active_run)
         return self._set_stage(found, stage) if found.stage is Stage.SENDING else []
@@ -260,14 +290,14 @@ class Conversation:
         step = event.data.get("step")
         read = "Read" if step is None else f"Read at step {step}"
         origin = "Sent from another client · " if found.from_another_client else ""
-        return [Block(Kind.INPUT, found.text), Block(Kind.NOTE, f"{origin}{found.stage} · {read}")]
+        return [*input_blocks(found), Block(Kind.NOTE, f"{origin}{found.stage} · {read}")]
 
     def _input_discarded(self, event: Event) -> list[Block]:
         found = self._by_input_id(event)
         if found is None:
             return []
         self.queued.remove(found)
-        return [Block(Kind.INPUT, found.text), Block(Kind.WARNING, f"Discarded: {event.data.get('reason', '')}")]
+        return [*input_blocks(found), Block(Kind.WARNING, f"Discarded: {event.data.get('reason', '')}")]
 
     def _run_started(self, event: Event) -> list[Block]:
         self.active_run = event.run_id
@@ -292,14 +322,19 @@ class Conversation:
         return [Block(Kind.ANSWER, text)] if text.strip() else []
 
     def _tool_call(self, event: Event) -> list[Block]:
-        self._calls[str(event.data.get("call_id"))] = call_text(
-            str(event.data.get("name", "")), event.data.get("arguments")
-        )
+        call = call_line(str(event.data.get("name", "")), event.data.get("arguments"))
+        self._calls[str(event.data.get("call_id"))] = call
         return []
 
     def _tool_result(self, event: Event) -> list[Block]:
-        call = self._calls.pop(str(event.data.get("call_id")), str(event.data.get("name", "")))
-        return [Block(Kind.TOOL, f"{call} → {event.data.get('text', '')}")]
+        call_id, tool = str(event.data.get("call_id")), str(event.data.get("name", ""))
+        call, text = self._calls.pop(call_id, tool), str(event.data.get("text", ""))
+        self.live_output.pop(call_id, None)
+        if tool == "bash":
+            return [Block(Kind.TOOL, call), Block(Kind.OUTPUT, text)]
+        if is_diff(tool, text):
+            return [Block(Kind.TOOL, call), Block(Kind.DIFF, text)]
+        return [Block(Kind.TOOL, f"{call} → {text}")]
 
     def _action_required(self, event: Event) -> list[Block]:
         self.active_run = event.run_id
@@ -341,7 +376,11 @@ class Conversation:
 
     def _end_run(self, event: Event) -> list[Block]:
         """Unfinished text and tool calls are shown once more, because the log does not have them."""
-        blocks = [Block(Kind.TOOL, f"{call} → no result") for call in self._calls.values()]
+        blocks: list[Block] = []
+        for call_id, call in self._calls.items():
+            blocks.append(Block(Kind.TOOL, f"{call} → no result"))
+            if call_id in self.live_output:
+                blocks.append(Block(Kind.OUTPUT, str(self.live_output[call_id])))
         if (partial := str(self.live_text)).strip():
             blocks += [Block(Kind.ANSWER, partial), Block(Kind.NOTE, "Stopped; partial text not saved")]
         self._clear_live_text()
@@ -354,6 +393,7 @@ class Conversation:
 
     def _clear_live_text(self) -> None:
         self.live_text = LiveText()
+        self.live_output.clear()
         self._has_gap = False
 
     def _set_stage(self, found: QueuedInput, stage: Stage) -> list[Block]:
@@ -366,6 +406,17 @@ class Conversation:
     def _by_input_id(self, event: Event) -> QueuedInput | None:
         input_id = event.data.get("input_id")
         return next((one for one in self.queued if one.input_id == input_id), None)
+
+
+def input_blocks(one: QueuedInput) -> list[Block]:
+    """An input and its files."""
+    files = ", ".join(map(str, one.attachments))
+    return [Block(Kind.INPUT, one.text), *([Block(Kind.NOTE, f"Attached: {files}")] if files else [])]
+
+
+def attached(data: Mapping[str, Any]) -> list[Attached]:
+    """The files of the event input.accepted."""
+    return [Attached(str(file.get("name", "")), int(file.get("bytes", 0))) for file in data.get("attachments") or []]
 
 
 def _waiting_blocks(data: Mapping[str, Any]) -> list[Block]:

@@ -31,6 +31,7 @@ COMMANDS = (
     ("actions", "actions:app", "List and answer what runs wait for."),
     ("usage", "usage:usage", "Show tokens and cost by day, session, model or API key."),
     ("models", "models:models", "List the models that sessions can use."),
+    ("files", "files:app", "List, download and upload files."),
     ("skills", "skills:app", "Create, check, push, compare and download skills."),
     ("keys", "keys:app", "Manage API keys."),
     ("tokens", "tokens:app", "Manage session tokens, which work in one session only."),

@@ -27,6 +27,15 @@ T = TypeVar("T")
 
 # Control characters except line feed and tab, line separators, and bidirectional marks.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# Whole escape sequences first, so that no part of them remains as text. Then other control characters: C0 except tab
+# and line feed, C1, and bidirectional marks.
+SEQUENCE = re.compile(
+    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"
+    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\\\|\x9c)?"
+    "|\x1b[ -/]*[0-~]"
+)
+LINE_BREAK = re.compile("\r\n|[\u2028\u2029]")
+UNSHOWN_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 # Those that JSON does not escape itself, and all that people cannot see: zero-width and format characters, fillers,
 # variation selectors and tags.
 _INVISIBLE = re.compile(
@@ -160,10 +169,10 @@ def print_facts(facts: Iterable[tuple[str, str | None]]) -> None:
         indented = text.replace("\n", "\n" + " " * width)
         colour = _STYLES.get(value)
         styled = typer.style(indented, fg=colour) if colour else indented
-        typer.echo(typer.style(name, bold=True) + " " * (width - len(name)) + styled, color=_has_colours())
+        typer.echo(typer.style(name, bold=True) + " " * (width - len(name)) + styled, color=has_colours())
 
 
-def _has_colours() -> bool:
+def has_colours() -> bool:
     """As rich decides it for tables."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
 
@@ -240,10 +249,10 @@ def print_diff(text: str) -> None:
         typer.echo(text, nl=False)
         return
     # Each style is rendered once: a diff can have a hundred thousand lines, and rich takes long for each.
-    codes = {style: _style_codes(target, style) for _, style in _DIFF_STYLES}
+    codes = {style: _style_codes(target, style) for _, style in DIFF_STYLES}
     lines = []
     for line in printable(text).removesuffix("\n").split("\n"):
-        start, end = next((codes[style] for mark, style in _DIFF_STYLES if line.startswith(mark)), ("", ""))
+        start, end = next((codes[style] for mark, style in DIFF_STYLES if line.startswith(mark)), ("", ""))
         lines.append(f"{start}{line}{end}")
     typer.echo("\n".join(lines), color=True)
 
@@ -258,7 +267,7 @@ def _style_codes(target: "Console", style: str) -> tuple[str, str]:
     return start, end
 
 
-_DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
+DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
 
 
 def read_input(given: str) -> str:

@@ -1,20 +1,27 @@
 """`qd send`."""
 
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 from uuid import UUID
 
 import typer
+from msgspec import UNSET
 
 from quarterdeck.cli import find
 from quarterdeck.cli.arguments import SessionId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import ExitCode
-from quarterdeck.cli.options import AsJson, Profile, text
-from quarterdeck.cli.output import note, print_json, read_input, say
+from quarterdeck.cli.files import checked_file
+from quarterdeck.cli.options import AsJson, Profile, file_name, text
+from quarterdeck.cli.output import note, print_json, progress_bar, read_input, say
+from quarterdeck.core.ids import parse_id
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from quarterdeck.client import Client
     from quarterdeck.client.models import SubmitKindBody
+    from quarterdeck.client.requests import Id
 
 
 def send(
@@ -30,6 +37,12 @@ def send(
             help="While a run is active: steer it, queue a run after it, or interrupt it and start a new one.",
         ),
     ] = "steer",
+    attach: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attach", parser=file_name, metavar="FILE", help="File, or ID of an uploaded file. Can be repeated."
+        ),
+    ] = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -37,15 +50,43 @@ def send(
     from quarterdeck.client.models import Delivery
 
     content = read_input(message)
+    for file in attach or []:
+        if parse_id(file) is None:
+            checked_file(file)
     with open_client(profile) as client:
         found_id = find.session_id(client, session_id)
-        sent = client.submit_input(found_id, text=content, delivery=Delivery(delivery))
+        with uploaded(client, attach or []) as attachments:
+            sent = client.submit_input(
+                found_id, text=content, delivery=Delivery(delivery), attachments=attachments or UNSET
+            )
         if wait:
             raise typer.Exit(_wait(client, found_id, sent, as_json=as_json))
     if as_json:
         print_json(sent)
     else:
         say(f"{sent.outcome} {sent.run_id}")
+
+
+@contextmanager
+def uploaded(client: "Client", files: list[str]) -> "Iterator[list[Id]]":
+    """The IDs of the files. If the server refuses the input, the files that were uploaded for it are deleted."""
+    from quarterdeck.client import ApiError, QuarterdeckError
+
+    found: list[Id] = []
+    new: list[UUID] = []
+    for file in files:
+        if (file_id := parse_id(file)) is None:
+            with progress_bar(f"Uploading {file}") as progress:
+                file_id = client.upload(file, progress=progress).id
+            new.append(file_id)
+        found.append(file_id)
+    try:
+        yield found
+    except ApiError as error:
+        for file_id in new if error.status < 500 else []:
+            with suppress(QuarterdeckError):
+                client.delete_file(file_id)
+        raise
 
 
 def _wait(client: "Client", session_id: UUID, sent: "SubmitKindBody", *, as_json: bool) -> int:

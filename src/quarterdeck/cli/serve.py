@@ -7,7 +7,6 @@ import shutil
 import sys
 from functools import partial
 
-from msgspec import structs
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
@@ -27,7 +26,7 @@ from quarterdeck.workspaces.service import FirstStart, first_start
 
 def serve_everything(settings: Settings) -> int:
     _check_redis_url(settings)
-    settings = _with_found_sandbox(settings)
+    _check_sandbox(settings)
     _warn_if_public(settings.server.host)
     return supervise(settings, partial(_prepare, settings), announce=_announce)
 
@@ -54,16 +53,14 @@ def run_worker_alone(settings: Settings) -> int:
         raise _sandbox_error(fault) from fault
 
 
-def _with_found_sandbox(settings: Settings) -> Settings:
-    """Looked for once, so that API and workers agree and the reason is logged once."""
+def _check_sandbox(settings: Settings) -> None:
+    """Here, because workers that end at their start would be started again and again."""
+    if settings.sandbox.kind == "auto":
+        return
     try:
-        found = asyncio.run(find_sandbox(settings.sandbox, settings.workspace, settings.data_dir))
+        asyncio.run(find_sandbox(settings.sandbox, settings.workspace, settings.data_dir))
     except SandboxUnavailable as fault:
         raise _sandbox_error(fault) from fault
-    if settings.sandbox.kind != "auto":
-        return settings
-    sandbox = structs.replace(settings.sandbox, kind="none" if found is None else "bubblewrap")
-    return structs.replace(settings, sandbox=sandbox)
 
 
 def _sandbox_error(fault: SandboxUnavailable) -> SettingsError:

@@ -1,16 +1,16 @@
-"""Options of `qd sessions create` and `edit` for tools and limits."""
+"""Options of `qd sessions create` and `edit` for the workspace, tools and limits."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from quarterdeck.cli.exit_codes import UsageError
 from quarterdeck.cli.options import file_name, usd
 
 if TYPE_CHECKING:
-    from quarterdeck.client.models import SessionBody, SetLimits, ToolRule, ToolSpec
+    from quarterdeck.client.models import SessionBody, SetLimits, ToolRule, ToolSpec, WorkspaceKind
 
 _RULES = ("allow", "ask", "deny")
 _MAX_TOKENS = 2**53
@@ -62,6 +62,22 @@ SessionMaxTokens = Annotated[
     int | None,
     typer.Option("--session-max-tokens", parser=_tokens, metavar="COUNT", help="Most tokens of the session."),
 ]
+
+
+Workspace = Annotated[
+    Literal["none", "sandbox"] | None,
+    typer.Option(
+        "--workspace",
+        metavar="KIND",
+        help="sandbox: the agent has files and runs commands in a sandbox. none: it does not.",
+    ),
+]
+
+
+def workspace(given: Literal["none", "sandbox"] | None) -> "WorkspaceKind | UnsetType":
+    from quarterdeck.client.models import WorkspaceKind
+
+    return UNSET if given is None else WorkspaceKind(given)
 
 
 def policy(given: list[Any]) -> "dict[str, ToolRule]":

@@ -31,6 +31,7 @@ from quarterdeck.cli.session_options import (
     SessionMaxCost,
     SessionMaxTokens,
     ToolsFile,
+    Workspace,
 )
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ def create(
     temperature: Temperature = None,
     max_output_tokens: MaxOutputTokens = None,
     reasoning_effort: Effort = None,
+    workspace: Workspace = None,
     policy: Policy = None,
     tools: ToolsFile = None,
     max_cost_usd: MaxCost = None,
@@ -152,6 +154,7 @@ def create(
             instructions=instructions,
             skills=skills,
             settings=settings,
+            workspace=session_options.workspace(workspace),
             tool_policy=session_options.policy(policy) if policy else UNSET,
             client_tools=client_tools,
             limits=UNSET if limits.is_empty else limits.body(),
@@ -181,6 +184,7 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
             ("title", session.title),
             ("model", _model(session)),
             ("settings", "\n".join(_settings(session.settings)) or None),
+            ("workspace", session.workspace),
             ("waiting for", waiting),
             ("tokens", tokens_text(session.usage)),
             ("cost", cost_text(session.usage.cost_usd) if last else None),
@@ -231,6 +235,7 @@ def edit(
         bool,
         typer.Option("--default-settings", help="Reset temperature, output tokens and effort, then set the given."),
     ] = False,
+    workspace: Workspace = None,
     policy: Policy = None,
     no_policy: Annotated[bool, typer.Option("--no-policy", help="Remove the tool policy.")] = False,
     tools: ToolsFile = None,
@@ -259,7 +264,7 @@ def edit(
     )
     limits = GivenLimits(max_cost_usd, max_tokens, session_max_cost_usd, session_max_tokens)
     client_tools = UNSET if tools is None else session_options.client_tools(tools)
-    asked = (title, model, instructions, skill, policy, tools, limits if not limits.is_empty else None)
+    asked = (title, model, instructions, skill, workspace, policy, tools, limits if not limits.is_empty else None)
     resets = (default_model, no_skills, no_policy, no_tools, no_limits)
     if settings == ChangeSettings() and not any(resets) and all(value is None for value in asked):
         raise UsageError("Nothing to change. See `qd sessions edit --help`.")
@@ -273,6 +278,7 @@ def edit(
             instructions=_or_unset(instructions),
             skills=skills if skill or no_skills else UNSET,
             settings=settings,
+            workspace=session_options.workspace(workspace),
             tool_policy=session_options.policy(policy or []) if policy or no_policy else UNSET,
             client_tools=[] if no_tools else client_tools,
             limits=limits.body(remove_others=no_limits) if no_limits or not limits.is_empty else UNSET,

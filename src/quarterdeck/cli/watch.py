@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -12,11 +13,13 @@ from quarterdeck.cli.action_text import answered, call_text, caller_text, requir
 from quarterdeck.cli.chat_session import ChatSession, open_client, run_until_first
 from quarterdeck.cli.chat_view import plain_text, sanitized
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.conversation import Block
-from quarterdeck.cli.output import json_text, print_json_text
+from quarterdeck.cli.conversation import Block, attached
+from quarterdeck.cli.output import has_colours, json_text, print_json_text
+from quarterdeck.cli.tool_output import coloured, coloured_diff, is_diff, without_colours
 from quarterdeck.client import AsyncClient, Event
-from quarterdeck.client.models import EventType
+from quarterdeck.client.models import Delta, EventType
 
+_MAX_REST_CHARACTERS = 64 * 1024
 _RUN_ENDS = (EventType.RUN_SUCCEEDED, EventType.RUN_FAILED, EventType.RUN_CANCELLED)
 
 
@@ -32,11 +35,19 @@ async def _watch(client: AsyncClient, session_id: UUID, after: int, *, as_json: 
         if as_json:
             print_json_text(event_json(event))
         else:
+            live.ended(event)
             typer.echo(event_text(event))
         if until_idle and event.type in _RUN_ENDS:
             run_ended.set()
 
-    session = ChatSession(client, session_id, _show_warnings, on_event)
+    live = LiveOutput()
+
+    def on_delta(delta: Delta) -> None:
+        if not as_json:
+            for line in live.lines(delta):
+                typer.echo(line)
+
+    session = ChatSession(client, session_id, _show_warnings, on_event, on_delta)
     session.conversation.position = after
     while True:
         run_ended.clear()
@@ -54,6 +65,32 @@ def _show_warnings(blocks: Sequence[Block]) -> None:
     sys.stderr.flush()
 
 
+class LiveOutput:
+    """Lines that running commands print, each when it is complete. The stored result has all of them again."""
+
+    def __init__(self) -> None:
+        self._rest: dict[str, str] = {}
+
+    def lines(self, delta: Delta) -> list[str]:
+        if delta.call_id is None:
+            return []
+        *lines, rest = (self._rest.get(delta.call_id, "") + delta.text).split("\n")
+        # A program that prints no line break would fill the memory.
+        self._rest[delta.call_id] = rest[-_MAX_REST_CHARACTERS:]
+        time = datetime.now().astimezone().strftime("%H:%M:%S")
+        return [f"{'':>6}  {time}  {'tool.delta':<15}  {_program_text(line)}".rstrip() for line in lines]
+
+    def ended(self, event: Event) -> None:
+        if event.type == EventType.TOOL_RESULT:
+            self._rest.pop(str(event.data.get("call_id")), None)
+        elif event.type in _RUN_ENDS:
+            self._rest.clear()
+
+
+def _program_text(text: str) -> str:
+    return coloured(text) if has_colours() else without_colours(text)
+
+
 def event_json(event: Event) -> str:
     return json_text(event)
 
@@ -61,8 +98,18 @@ def event_json(event: Event) -> str:
 def event_text(event: Event) -> str:
     time = event.created_at.astimezone().strftime("%H:%M:%S")
     start = f"{event.id:>6}  {time}  {sanitized(event.type):<15}  "
-    content = _CONTENT.get(event.type, _all_data)(event.data)
-    return (start + sanitized(content)).rstrip().replace("\n", "\n" + " " * len(start))
+    content = _safe_content(event.type, event.data)
+    return (start + content).rstrip().replace("\n", "\n" + " " * len(start))
+
+
+def _safe_content(event_type: str, data: dict[str, Any]) -> str:
+    """The output of commands keeps its colours, and diffs have some."""
+    tool, text = str(data.get("name", "")), _text(data)
+    if event_type == EventType.TOOL_RESULT and tool == "bash":
+        return f"bash → {_program_text(text)}"
+    if event_type == EventType.TOOL_RESULT and has_colours() and is_diff(tool, text):
+        return f"{tool} → {coloured_diff(text)}"
+    return sanitized(_CONTENT.get(event_type, _all_data)(data))
 
 
 def _all_data(data: dict[str, Any]) -> str:
@@ -79,7 +126,8 @@ def _reason(data: dict[str, Any]) -> str:
 
 
 def _input(data: dict[str, Any]) -> str:
-    return f"{_text(data)}{_in_brackets(caller_text(data.get('actor')).strip())}"
+    sent = f"{_text(data)}{_in_brackets(caller_text(data.get('actor')).strip())}"
+    return "\n".join([sent, *(f"Attached: {file}" for file in attached(data))])
 
 
 def _run_started(data: dict[str, Any]) -> str:

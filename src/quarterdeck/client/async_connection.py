@@ -135,7 +135,11 @@ class AsyncConnection:
 
     async def _run(self, call: Call[T], *, upload: Upload | None = None, download: Download | None = None) -> T:
         while True:
-            outcome = call.handle(await self._send(call.request, upload, download))
+            kept_bytes = 0 if download is None else download.kept_bytes
+            response = await self._send(call.request, upload, download)
+            if download is not None and download.kept_bytes > kept_bytes:
+                call.progressed()
+            outcome = call.handle(response)
             if not isinstance(outcome, Retry):
                 return outcome
             await self._transport.sleep(outcome.seconds)
@@ -143,13 +147,14 @@ class AsyncConnection:
     async def _send(
         self, request: Request, upload: Upload | None, download: Download | None
     ) -> Response | ConnectionFailed:
+        headers = request.headers if download is None else request.headers | download.headers()
         content = request.content if upload is None else upload.chunks_async()
         try:
             async with self._http.stream(
                 request.method,
                 self._target.base_url + request.path,
                 params=request.query,
-                headers=request.headers,
+                headers=headers,
                 content=content,
             ) as response:
                 return await self._receive(response, download)

@@ -72,6 +72,11 @@ class Call(Generic[T]):
         # Whether an earlier attempt without a clear response may have taken effect.
         self._is_effect_unknown = False
 
+    def progressed(self) -> None:
+        """An attempt has received a part that the next one continues: the limits of retries count anew."""
+        self._attempts = 0
+        self._started = time.monotonic()
+
     def handle(self, response: Response | ConnectionFailed) -> T | Retry:
         """The result of the call, or a retry. Raises the error that ends the call."""
         self._attempts += 1

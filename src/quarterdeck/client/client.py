@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from quarterdeck.client.event_follower import PAGE_LIMIT, SILENCE_SECONDS, EventFollower
 from quarterdeck.client.methods import Methods
-from quarterdeck.client.models import Delta, Event, SkillVersionBody
+from quarterdeck.client.models import Delta, Event, FileBody, SkillVersionBody
 from quarterdeck.client.operations import LIST_SESSION_EVENTS
 from quarterdeck.client.requests import Id, IfMatch
-from quarterdeck.client.transfers import Progress
+from quarterdeck.client.transfers import Progress, named_source
 
 if TYPE_CHECKING:
     import threading
@@ -87,6 +87,31 @@ class Client(Methods):
                 archive,
                 progress=progress,
                 if_match=if_match,
+                idempotency_key=idempotency_key,
+                workspace_id=workspace_id,
+            )
+
+    def upload(
+        self,
+        file: Bundle,
+        *,
+        name: str | None = None,
+        media_type: str | None = None,
+        progress: Progress | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> FileBody:
+        """Upload a file, given as a path, bytes or an open file.
+
+        `name` is that of the path by default, and `media_type` that of the name. The file is read from its current
+        position while it is sent, again for each attempt; one that cannot seek is copied first.
+        """
+        with named_source(file, name, media_type) as found:
+            return self.upload_file(
+                found.content,
+                name=found.name,
+                media_type=found.media_type,
+                progress=progress,
                 idempotency_key=idempotency_key,
                 workspace_id=workspace_id,
             )

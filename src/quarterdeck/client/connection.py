@@ -138,19 +138,24 @@ class Connection:
 
     def _run(self, call: Call[T], *, upload: Upload | None = None, download: Download | None = None) -> T:
         while True:
-            outcome = call.handle(self._send(call.request, upload, download))
+            kept_bytes = 0 if download is None else download.kept_bytes
+            response = self._send(call.request, upload, download)
+            if download is not None and download.kept_bytes > kept_bytes:
+                call.progressed()
+            outcome = call.handle(response)
             if not isinstance(outcome, Retry):
                 return outcome
             time.sleep(outcome.seconds)
 
     def _send(self, request: Request, upload: Upload | None, download: Download | None) -> Response | ConnectionFailed:
+        headers = request.headers if download is None else request.headers | download.headers()
         content = request.content if upload is None else upload.chunks()
         try:
             with self._http.stream(
                 request.method,
                 self._target.base_url + request.path,
                 params=request.query,
-                headers=request.headers,
+                headers=headers,
                 content=content,
             ) as response:
                 return self._receive(response, download)

@@ -1,18 +1,22 @@
-"""Uploads and downloads of archives, in chunks from and to files."""
+"""Uploads and downloads, in chunks from and to files."""
 
 import errno
 import hashlib
 import io
+import mimetypes
 import os
 import re
 import shutil
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from quarterdeck.client.errors import ConnectionFailed
+from msgspec import Struct
+
+from quarterdeck.client.errors import ConnectionFailed, InvalidArgument
 
 # Called with the number of bytes sent or received so far, and the total.
 Progress = Callable[[int, int], None]
@@ -23,6 +27,7 @@ _CHUNK_BYTES = 64 * 1024
 # Larger content is stored on disk.
 SPOOL_BYTES = 8 * 1024 * 1024
 _SHA256_TAG = re.compile(r'"([0-9a-f]{64})"')
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-[0-9]{1,19}/(?:[0-9]{1,19}|\*)", re.ASCII)
 
 
 class Upload:
@@ -62,12 +67,38 @@ class Upload:
             yield chunk
 
 
+class NamedSource(Struct, frozen=True):
+    content: Source
+    name: str
+    media_type: str
+
+
+@contextmanager
+def named_source(
+    file: str | os.PathLike[str] | Source, name: str | None, media_type: str | None
+) -> Iterator[NamedSource]:
+    """A path is opened. Its name, or that of the open file, is the default for `name`."""
+    with ExitStack() as stack:
+        if isinstance(file, (str, os.PathLike)):
+            content: Source = stack.enter_context(open(file, "rb"))
+            given: object = os.fspath(file)
+        else:
+            content, given = file, getattr(file, "name", None)
+        if name is None and isinstance(given, str):
+            name = os.path.basename(given)
+        if not name:
+            raise InvalidArgument("name is required, because the content is no named file.")
+        guessed = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        yield NamedSource(content, name, media_type or guessed)
+
+
 def spool() -> BinaryIO:
     return tempfile.SpooledTemporaryFile(SPOOL_BYTES)  # type: ignore[return-value]
 
 
 class Download:
-    """Receives into a temporary file, which each attempt starts anew: the target only ever gets complete content."""
+    """Receives into a temporary file: the target only ever gets complete content. After a lost connection, the next
+    attempt asks for the rest, if the server has named the content by a tag."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self._file = spool()
@@ -75,14 +106,35 @@ class Download:
         self._digest = hashlib.sha256()
         self._received = 0
         self._total = 0
+        # None: the content cannot be continued.
+        self._tag: str | None = None
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much the next attempt need not receive again."""
+        return self._received if self._tag is not None and self._received < self._total else 0
+
+    def headers(self) -> dict[str, str]:
+        """Of the next attempt. If the content has changed, the server sends all of it."""
+        if self._tag is None or not self.kept_bytes:
+            return {}
+        return {"Range": f"bytes={self.kept_bytes}-", "If-Range": self._tag}
 
     def start(self, headers: Mapping[str, str]) -> None:
+        if (rest := _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))) is not None:
+            if int(rest[1]) != self._received or headers.get("etag") != self._tag:
+                self._tag = None
+                raise ConnectionFailed("The server sent another part of the content than it was asked for.")
+            return
         self._file.seek(0)
         self._file.truncate()
         self._digest = hashlib.sha256()
         self._received = 0
         length = headers.get("content-length", "")
         self._total = int(length) if length.isdigit() else 0
+        # A weak tag does not promise the same bytes, and the length of encoded content is not that of the content.
+        tag = headers.get("etag", "")
+        self._tag = tag if tag.startswith('"') and "content-encoding" not in headers else None
 
     def write(self, chunk: bytes) -> None:
         self._file.write(chunk)
@@ -95,6 +147,7 @@ class Download:
         """The ETag of content is its SHA-256."""
         tag = _SHA256_TAG.fullmatch(headers.get("etag", ""))
         if tag is not None and tag[1] != self._digest.hexdigest():
+            self._tag = None
             raise ConnectionFailed("The downloaded content is damaged: its SHA-256 does not match.")
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ import { el } from "./dom.js";
 const STATUS_MS = 2000;
 
 /** `what` completes the accessible name "Copy …". */
-export function copyButton(text, what) {
+export function copyButton(text, what, label = "Copy") {
   const status = el("span", { class: "muted small-text", role: "status" });
   async function copy() {
     try {
@@ -18,5 +18,5 @@ export function copyButton(text, what) {
     setTimeout(() => { status.textContent = ""; }, STATUS_MS);
   }
   const attributes = { class: "small", type: "button", "aria-label": `Copy ${what}`, on: { click: copy } };
-  return el("span", {}, el("button", attributes, "Copy"), status);
+  return el("span", {}, el("button", attributes, label), status);
 }

@@ -4,11 +4,11 @@ import { apiError, apiUrl, send, unreachableError } from "./api.js";
 import { secret } from "./credential.js";
 
 /** Uses XMLHttpRequest because fetch does not report upload progress. `progress(fraction)` receives 0 to 1. */
-export function upload(path, blob, { type, key, progress, signal }) {
+export function upload(path, blob, { query = {}, type, key, progress, signal }) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     const sentSecret = secret();
-    request.open("POST", apiUrl(path));
+    request.open("POST", apiUrl(path, query));
     request.setRequestHeader("Authorization", `Bearer ${sentSecret}`);
     request.setRequestHeader("Content-Type", type);
     request.setRequestHeader("Idempotency-Key", key);
@@ -39,7 +39,11 @@ function parseJson(text) {
 /** Fetches a file and saves it under this name. */
 export async function download(path, query, name, headers = {}) {
   const response = await send("GET", apiUrl(path, query), { headers });
-  const url = URL.createObjectURL(await response.blob());
+  saveBlob(await response.blob(), name);
+}
+
+export function saveBlob(blob, name) {
+  const url = URL.createObjectURL(blob);
   const link = document.createElement("a");
   link.href = url;
   link.download = name;

@@ -180,7 +180,6 @@ class _Supervisor:
 
 
 def settings_environment(settings: Settings) -> dict[str, str]:
-    """Environment variables for the settings that `qd serve` changes. Children inherit all others."""
+    """Environment variables for the settings that options of `qd serve` change. Children inherit all others."""
     server = msgspec.structs.asdict(settings.server)
-    changed = {variable("server", field): str(value) for field, value in server.items() if value is not None}
-    return {**changed, variable("sandbox", "kind"): settings.sandbox.kind}
+    return {variable("server", field): str(value) for field, value in server.items() if value is not None}

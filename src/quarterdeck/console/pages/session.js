@@ -6,14 +6,18 @@ import { el, fill } from "../dom.js";
 import { streamEvents } from "../event_stream.js";
 import { refreshOpenActions } from "../inbox/open_actions.js";
 import { loadPermission } from "../inbox/permission.js";
-import { emptyState, errorBox, loading } from "../notices.js";
+import { emptyState, errorBox, loading, notice } from "../notices.js";
+import { attachDrops } from "../session/attach_files.js";
 import { composer } from "../session/composer.js";
 import { connectionStatus } from "../session/connection_status.js";
 import { Conversation } from "../session/conversation.js";
 import { editSession } from "../session/edit_dialog.js";
+import { FilesPanel } from "../session/files_panel.js";
 import { getOutbox } from "../session/outbox.js";
+import { pendingFiles } from "../session/pending_files.js";
 import { NO_ACTIONS, sessionActions } from "../session/session_actions.js";
 import { sessionDetails } from "../session/session_details.js";
+import { SessionFiles } from "../session/session_files.js";
 import { sessionMenu, sessionTitle } from "../session/session_menu.js";
 import { shareDialog } from "../session/share_dialog.js";
 import { timeline } from "../session/timeline.js";
@@ -24,6 +28,7 @@ const EMPTY_HINT = "Send a message to start a run. You can send more messages wh
 // The tokens and the cost of a run are complete, or complete for now.
 const USAGE_EVENTS = ["run.succeeded", "run.failed", "run.cancelled", "action.required"];
 const REQUEST_EVENTS = ["action.required", "action.resolved"];
+const DELTAS = ["message.delta", "tool.delta"];
 
 export async function show(view, { id }) {
   fill(view.main, loading("session"));
@@ -63,6 +68,8 @@ class SessionPage {
   #header = el("div", {});
   #details = el("div", {});
   #setUsage = (_usage) => {};
+  #files;
+  #filesPanel;
   #footer = el("div", { class: "conversation-footer" });
   #empty = emptyState("No messages yet", canWrite() && el("p", {}, EMPTY_HINT));
   #announcer = el("p", { class: "visually-hidden", role: "status", "aria-live": "polite" });
@@ -74,7 +81,9 @@ class SessionPage {
     this.#conversation = conversation;
     const onError = (error) => this.#composer.showError(error);
     const answered = (action) => { conversation.answered(action); this.#scheduleDraw(); };
-    const actions = { ...(canWrite() ? sessionActions(session.id, view.signal, onError) : NO_ACTIONS), answered };
+    this.#files = new SessionFiles(session.id, view.signal);
+    this.#filesPanel = new FilesPanel(session, this.#files, view.signal);
+    const actions = { ...(canWrite() ? sessionActions(session.id, view.signal, onError) : NO_ACTIONS), answered, files: this.#files };
     this.#transcript = new Transcript(conversation, actions, view.signal, () => this.#updateJump());
     this.#timeline = timeline(conversation.runs, view.signal);
     this.#outbox = getOutbox(session.id);
@@ -86,6 +95,8 @@ class SessionPage {
     this.#outbox.listener = this;
     signal.addEventListener("abort", () => { if (this.#outbox.listener === this) this.#outbox.listener = null; });
     this.#drawSession();
+    const conversation = el("div", { class: "conversation" }, this.#empty, this.#transcript.node, this.#footer);
+    attachDrops(conversation, signal, (blobs) => this.#attach(blobs));
     fill(
       this.#view.main,
       this.#announcer,
@@ -96,24 +107,37 @@ class SessionPage {
         el(
           "aside",
           { "aria-label": "About this session" },
+          this.#filesPanel.node,
           el("h2", {}, "Runs"),
           this.#timeline.node,
           this.#details,
         ),
-        el("div", { class: "conversation" }, this.#empty, this.#transcript.node, this.#footer),
+        conversation,
       ),
     );
     this.#draw();
-    if (!this.#showRequest(this.#view.query.get("action"))) this.#composer?.ready();
+    this.#composer?.ready();
+    this.#showRequest(this.#view.query.get("action"));
+    const path = this.#view.query.get("file");
+    if (path !== null) this.#files.viewPath(path);
     this.#stream();
   }
 
-  /** Scrolls to a request and moves the focus to it. Returns whether it is part of the conversation. */
+  /** Scrolls to a request and moves the focus to it. */
   #showRequest(id) {
     const index = id === null ? -1 : this.#conversation.indexOfRequest(id);
-    if (index < 0) return false;
-    this.#transcript.showBlock(index);
-    return true;
+    if (index >= 0) this.#transcript.showBlock(index);
+  }
+
+  /** Dropped files become attachments of the message that is being written. */
+  #attach(blobs) {
+    if (this.#canAttach) pendingFiles(this.#session.id).add(blobs);
+    else notice("Files cannot be attached here.");
+  }
+
+  /** Only a key can upload files. */
+  get #canAttach() {
+    return can("session.manage") && this.#session.archived_at === null;
   }
 
   // --- listener of the outbox ---
@@ -142,6 +166,7 @@ class SessionPage {
     this.#transcript.node.classList.toggle("archived", isArchived);
     const onChange = (changed) => {
       this.#session = changed;
+      this.#filesPanel.setSession(changed);
       this.#drawSession();
       this.#draw();
       this.#header.querySelector("h1").focus();
@@ -161,14 +186,16 @@ class SessionPage {
     const tag = isArchived && el("span", { class: "tag" }, "Archived");
     const crumbs = tokenSessionId() === null && el("p", { class: "crumbs" }, el("a", { href: "#/sessions" }, "All sessions"));
     fill(this.#header, crumbs, this.#view.title(sessionTitle(session), tag, el("div", { class: "buttons" }, actions)));
-    this.#composer = canWrite() ? composer(session.id, signal, (text, delivery) => this.#send(text, delivery), isArchived) : null;
+    const send = (text, delivery, attachments) => this.#send(text, delivery, attachments);
+    const files = this.#canAttach ? this.#files : null;
+    this.#composer = canWrite() ? composer({ sessionId: session.id, signal, send, files, isArchived, more: this.#filesPanel.button }) : null;
     const readOnly = "Read-only: your key does not have the permission session.manage.";
-    const content = this.#composer?.node ?? el("p", { class: "card muted" }, readOnly);
+    const content = this.#composer?.node ?? el("div", { class: "card buttons" }, el("span", { class: "muted" }, readOnly), this.#filesPanel.button);
     fill(this.#footer, this.#jump, this.#connection.node, content);
   }
 
-  #send(text, delivery) {
-    this.#conversation.send(this.#outbox.put(text, delivery));
+  #send(text, delivery, attachments) {
+    this.#conversation.send(this.#outbox.put(text, delivery, attachments));
     this.#transcript.jumpToEnd();
     this.#scheduleDraw();
   }
@@ -183,10 +210,11 @@ class SessionPage {
     };
     try {
       for await (const { type, data } of streamEvents(path, this.#conversation.position, signal, onConnection)) {
-        if (type === "message.delta") this.#conversation.delta(data);
+        if (DELTAS.includes(type)) this.#conversation.delta(data);
         else this.#conversation.event(data);
         if (USAGE_EVENTS.includes(type)) this.#loadUsage(data.run_id);
         if (REQUEST_EVENTS.includes(type)) refreshOpenActions();
+        if (type === "tool.result" || data.data?.attachments) this.#filesPanel.changed();
         this.#scheduleDraw();
       }
     } catch (error) {

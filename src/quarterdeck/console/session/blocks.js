@@ -1,40 +1,32 @@
 // Renders the blocks of a conversation.
 
 import { el, fill, uniqueId } from "../dom.js";
-import { formatDateTime, formatDuration } from "../time_format.js";
+import { formatDuration } from "../time_format.js";
 import { actionCard } from "../inbox/action_card.js";
 import { callerDetails, callerName } from "../inbox/labels.js";
 import { whoami } from "../credential.js";
 import { formatCost, tokensText } from "../usage/usage_text.js";
-import { visibleLines, visibleName } from "../visible_text.js";
+import { visibleName } from "../visible_text.js";
+import { attachmentChips } from "./attachment_chips.js";
 import { longText, MAX_CHARACTERS } from "./long_text.js";
 import { markdown, MarkdownView } from "./markdown.js";
 import { runDetails } from "./run_details.js";
 import { timestamp } from "./timestamp.js";
+import { toolCard } from "./tool_card.js";
 
 const RUN_ENDS = { succeeded: ["good", "✓"], failed: ["bad", "✕"], cancelled: ["warn", "■"] };
-const TOOL_STATES = {
-  running: "Running…",
-  waiting: "Waiting",
-  allowed: "Allowed, waiting for other requests",
-  answered: "Answered, waiting for other requests",
-  denied: "Denied",
-  expired: "Expired",
-  done: "",
-  unfinished: "No result",
-};
 
 const RENDER = {
   input,
   answer: (block) => answer(longText(block.text, markdown), block),
-  tool,
+  tool: (block, { files }) => toolCard(block, { viewPath: (path) => files.viewPath(path), notVisible }),
   note: (block) => el("p", { class: "block note" }, block.text, timestamp(block.at)),
   quote,
   action: (block, { answered }) => el("div", { class: "block" }, isCopied(block) ? copiedRequest(block.action) : actionCard(block.action, answered)),
   end,
 };
 
-/** `actions`: `edit(block)`, `withdraw(block)`, `drop(block)`, `retry(block)`; null if the user is not allowed to. `answered(action)`: a request was answered. */
+/** `actions`: `edit(block)`, `withdraw(block)`, `drop(block)`, `retry(block)`; null if the user is not allowed to. `answered(action)`: a request was answered. `files`: a SessionFiles. */
 export function renderBlock(block, actions) {
   return RENDER[block.kind](block, actions);
 }
@@ -66,13 +58,14 @@ export class StreamingAnswer {
   }
 }
 
-function input(block, { edit, withdraw, drop }) {
+function input(block, { edit, withdraw, drop, files }) {
   const isUnread = block.state === "accepted";
   const isStored = block.eventId !== null;
   return el(
     "article",
     { class: `block input ${block.state} ${block.leftOut ? "left-out" : ""}`, "aria-label": "Input" },
-    el("div", { class: "bubble" }, longText(block.text, (part) => el("p", { class: "preformatted" }, part))),
+    block.text !== "" && el("div", { class: "bubble" }, longText(block.text, (part) => el("p", { class: "preformatted" }, part))),
+    block.attachments.length > 0 && attachmentChips(block.attachments, files),
     el(
       "div",
       { class: "meta" },
@@ -121,37 +114,8 @@ function copiedRequest({ tool: name }) {
   return el("p", { class: "action answered" }, "A request", name !== null && [" for ", el("code", {}, visibleName(name))], " of the original session");
 }
 
-function tool(block) {
-  const callArguments = Object.keys(block.arguments).length > 0 ? JSON.stringify(block.arguments, null, 2) : null;
-  const state = block.state === "waiting" ? block.waiting : TOOL_STATES[block.state];
-  return el(
-    "details",
-    { class: `block tool ${block.state} ${block.leftOut ? "left-out" : ""}` },
-    el(
-      "summary",
-      {},
-      el("code", {}, visibleName(block.name)),
-      state && el("span", { class: "muted" }, ` ${state}`),
-      block.leftOut && el("span", { class: "left-out-note" }, notVisible(block)),
-      timestamp(block.at),
-    ),
-    callArguments === null ? el("p", { class: "muted" }, "No arguments") : [el("h3", {}, "Arguments"), longText(callArguments, pre)],
-    block.started.length > 0 && [el("h3", {}, "Started"), el("ul", { class: "starts" }, block.started.map(start))],
-    block.result !== null && [el("h3", {}, "Result"), longText(block.result, pre)],
-  );
-}
-
-/** A tool with effects records each start. */
-function start({ at, attempt, key }) {
-  return el("li", {}, `${formatDateTime(at)}, attempt ${attempt}, key `, el("code", {}, key));
-}
-
 function notVisible({ leftOut: reason }) {
   return `Not visible to the model: ${reason}`;
-}
-
-function pre(text) {
-  return el("pre", { tabindex: "0" }, visibleLines(text));
 }
 
 function end(block, { retry }) {

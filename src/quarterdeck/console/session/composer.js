@@ -4,9 +4,14 @@ import { post } from "../api.js";
 import { el, fill, uniqueId } from "../dom.js";
 import { kindOf } from "../inbox/labels.js";
 import { errorBox } from "../notices.js";
+import { attachButton, onPaste } from "./attach_files.js";
+import { pendingChips } from "./attachment_chips.js";
 import { draft, setDraft } from "./drafts.js";
+import { pendingFiles } from "./pending_files.js";
 
 const MAX_SCREEN_SHARE = 0.4;
+const UPLOADING_NOTE = "The message is sent when all files are uploaded.";
+const FAILED_NOTE = "A file could not be uploaded. Retry or remove it, then send the message.";
 const WAITING_NOTE = "The run waits for an answer. It reads messages when it continues.";
 /** What happens to a message during a run: the value for the API, the choice, the label of the button and its tooltip. */
 const DELIVERIES = [
@@ -16,14 +21,19 @@ const DELIVERIES = [
 ];
 
 /**
- * `send(text, delivery)` is called for each message. `update(conversation)` shows the state of the run; `restore(error)`
- * shows the draft again after a refused message. In an archived session only the current run can be cancelled.
+ * `send(text, delivery, attachments)` is called for each message. `more` is shown beside the state of the run. `files`: a SessionFiles, null if files cannot be attached.
+ * `update(conversation)` shows the state of the run; `restore(error)` shows the draft again after a refused message. In an
+ * archived session only the current run can be cancelled.
  */
-export function composer(sessionId, signal, send, isArchived) {
+export function composer({ sessionId, signal, send, files, isArchived, more }) {
   let runId = null;
+  let isSending = false;
+  const pending = pendingFiles(sessionId);
+  const chips = pendingChips(pending, files);
+  pending.onChange = onFiles;
   const hint = el("span", { class: "hint", id: uniqueId("hint") }, "Enter to send, Shift+Enter for a new line");
   const attributes = { rows: 1, placeholder: "Message", "aria-label": "Message", "aria-describedby": hint.id };
-  const text = el("textarea", { ...attributes, value: draft(sessionId), on: { input: onInput, keydown: onKeydown } });
+  const text = el("textarea", { ...attributes, value: draft(sessionId), on: { input: onInput, keydown: onKeydown, paste: (event) => files && onPaste(event, add) } });
   const submit = el("button", { type: "submit", class: "primary" }, "Send");
   const options = DELIVERIES.map(([value, label, , title]) => el("option", { value, title }, label));
   const delivery = el("select", { class: "delivery", "aria-label": "Delivery", hidden: true, on: { change: updateLabel } }, options);
@@ -31,6 +41,7 @@ export function composer(sessionId, signal, send, isArchived) {
   const state = el("span", { class: "tag" });
   const errorPlace = el("div", {});
   const waitingNote = el("p", { class: "waiting-note", role: "status" });
+  const uploadNote = el("p", { class: "waiting-note", role: "status" });
   const node = el(
     "form",
     { class: "composer", on: { submit: onSubmit } },
@@ -38,9 +49,27 @@ export function composer(sessionId, signal, send, isArchived) {
     waitingNote,
     isArchived
       ? el("p", { class: "muted" }, "This session is archived. Unarchive it to send messages.")
-      : text,
-    el("div", { class: "buttons" }, !isArchived && [submit, delivery], cancel, !isArchived && hint, state),
+      : [chips.node, text],
+    uploadNote,
+    el("div", { class: "buttons" }, !isArchived && [submit, delivery, files && attachButton(add)], cancel, !isArchived && hint, more, state),
   );
+
+  function add(blobs) {
+    fill(errorPlace);
+    pending.add(blobs);
+    text.focus();
+  }
+
+  /** Sends a message that has waited for its files. */
+  function onFiles() {
+    if (signal.aborted) return;
+    chips.draw();
+    const wasWaiting = isSending && !pending.isUploading;
+    if (wasWaiting) isSending = false;
+    if (wasWaiting && !pending.hasFailed) return sendNow();
+    uploadNote.textContent = isSending ? UPLOADING_NOTE : wasWaiting ? FAILED_NOTE : pending.hasFailed ? uploadNote.textContent : "";
+    return undefined;
+  }
 
   function onInput() {
     setDraft(sessionId, text.value);
@@ -52,6 +81,8 @@ export function composer(sessionId, signal, send, isArchived) {
     text.style.height = `${Math.min(text.scrollHeight + 2, window.innerHeight * MAX_SCREEN_SHARE)}px`;
   }
 
+  chips.draw();
+
   function onKeydown(event) {
     // Input methods use Enter to confirm a character.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -61,8 +92,16 @@ export function composer(sessionId, signal, send, isArchived) {
   function onSubmit(event) {
     event.preventDefault();
     text.focus();
-    const message = text.value;
-    if (message.trim() === "") return;
+    if (text.value.trim() === "" && pending.files.length === 0) return;
+    if (!pending.isUploading && !pending.hasFailed) return sendNow();
+    isSending = pending.isUploading;
+    uploadNote.textContent = isSending ? UPLOADING_NOTE : FAILED_NOTE;
+  }
+
+  function sendNow() {
+    const message = text.value.trim() === "" ? "" : text.value;
+    const attachments = pending.take();
+    uploadNote.textContent = "";
     const chosen = runId === null ? "steer" : delivery.value;
     text.value = "";
     onInput();
@@ -70,7 +109,7 @@ export function composer(sessionId, signal, send, isArchived) {
     // Each choice is for one message.
     delivery.value = "steer";
     updateLabel();
-    send(message, chosen);
+    send(message, chosen, attachments);
   }
 
   function updateLabel() {

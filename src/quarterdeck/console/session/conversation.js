@@ -2,6 +2,7 @@
 
 import { pluralize } from "../format.js";
 import { answerText, kindOf } from "../inbox/labels.js";
+import { LiveOutput } from "./live_output.js";
 import { ModelContext } from "./model_context.js";
 import { Requests } from "./requests.js";
 import { Runs } from "./runs.js";
@@ -123,8 +124,11 @@ export class Conversation {
 
   // --- events ---
 
-  delta({ attempt, run_id: runId, text }) {
-    if (attempt >= this.#attempt && runId === this.activeRun) this.#streamed += text;
+  /** Text of the answer, or with `call_id` output of a tool call. */
+  delta({ attempt, run_id: runId, call_id: callId, text }) {
+    if (attempt < this.#attempt || runId !== this.activeRun) return;
+    if (callId === undefined) this.#streamed += text;
+    else this.#calls.get(callId)?.output.add(text);
   }
 
   event(event) {
@@ -204,7 +208,8 @@ export class Conversation {
 
   #toolCall(event) {
     const { call_id: callId, name, arguments: callArguments } = event.data;
-    const block = this.#add(event, { kind: "tool", name, arguments: callArguments ?? {}, result: null, state: "running", started: [] });
+    const call = { name, arguments: callArguments ?? {}, result: null, state: "running", started: [], output: new LiveOutput() };
+    const block = this.#add(event, { kind: "tool", ...call });
     this.#context.add(event.run_id, block);
     this.#calls.set(callId, block);
     this.#announce(`Calling the tool ${name}.`);
@@ -212,7 +217,8 @@ export class Conversation {
 
   #toolStarted({ created_at: at, data: { call_id: callId, attempt, key } }) {
     const block = this.#calls.get(callId);
-    if (block !== undefined) this.#setCall(block, { state: "running", started: [...block.started, { at, attempt, key }] });
+    // Another attempt runs the command again.
+    if (block !== undefined) this.#setCall(block, { state: "running", started: [...block.started, { at, attempt, key }], output: new LiveOutput() });
   }
 
   #setCall(block, change) {
@@ -257,7 +263,7 @@ export class Conversation {
     const { call_id: callId, name, text } = event.data;
     const block = this.#calls.get(callId) ?? this.#add(event, { kind: "tool", name, arguments: {}, started: [] });
     this.#calls.delete(callId);
-    Object.assign(block, { result: text ?? "", state: "done", revision: block.revision + 1 });
+    this.#setCall(block, { result: text ?? "", state: "done", output: null });
   }
 
   #contextTrimmed(event) {
@@ -314,9 +320,9 @@ export class Conversation {
     this.#announce(text);
   }
 
-  #addInput({ text, inputId, eventId, runId, at, actor }, state, note) {
+  #addInput({ text, attachments, inputId, eventId, runId, at, actor }, state, note) {
     const source = { id: eventId, run_id: runId, created_at: at };
-    return this.#add(source, { kind: "input", text, inputId, state, note, actor });
+    return this.#add(source, { kind: "input", text, attachments, inputId, state, note, actor });
   }
 
   #add({ id, run_id: runId, created_at: at }, block) {

@@ -5,13 +5,16 @@ import { copyButton } from "../clipboard.js";
 import { el } from "../dom.js";
 import DOMPurify from "../vendor/dompurify.js";
 import { visibleText } from "../visible_text.js";
-import { languageName, parseBlocks } from "./markdown_html.js";
+import { highlight, languageName, parseBlocks } from "./markdown_html.js";
 
 const MAX_CHARACTERS = 100_000;
 const MAX_ELEMENTS = 4000;
 // Browsers lay out nested elements recursively.
 const MAX_DEPTH = 64;
 const SHORT_CELL = 16;
+// Code is highlighted in parts, until this time is used up.
+const HIGHLIGHT_CHARACTERS = 20_000;
+const HIGHLIGHT_MS = 300;
 /** @type {any} */
 const purifier = DOMPurify;
 purifier.setConfig({
@@ -32,6 +35,20 @@ export function markdown(text) {
   const view = new MarkdownView();
   view.update(text);
   return view.node;
+}
+
+/** Nodes of the code with its colours, as far as the language is known and the time suffices. */
+export function highlighted(code, language) {
+  const until = performance.now() + HIGHLIGHT_MS;
+  const nodes = [];
+  for (let start = 0, end; start < code.length; start = end) {
+    end = start + HIGHLIGHT_CHARACTERS >= code.length ? code.length : code.lastIndexOf("\n", start + HIGHLIGHT_CHARACTERS) + 1;
+    if (end <= start || performance.now() > until) return [...nodes, code.slice(start)];
+    const part = code.slice(start, end);
+    const html = highlight(part, language);
+    nodes.push(html === "" ? part : purifier.sanitize(html));
+  }
+  return nodes;
 }
 
 /** A text that grows: `update` replaces only the blocks that have changed. */

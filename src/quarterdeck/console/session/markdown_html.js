@@ -5,6 +5,8 @@ import MarkdownIt from "../vendor/markdown-it.js";
 
 // The rest of the code in a text is shown without colours.
 const MAX_HIGHLIGHTED = 20_000;
+// The expressions of highlight.js take quadratic time for these: a long line, or a long run of white space.
+const SLOW_CODE = /.{500}|\s{200}/;
 const SAFE_LINK = /^(?:https?:\/\/[^/]|mailto:.)/i;
 
 const parser = MarkdownIt({ html: false, linkify: true, breaks: true, maxNesting: 20, highlight });
@@ -68,8 +70,9 @@ function size(tokens) {
   return { elements, depth };
 }
 
-function highlight(code, language) {
-  if (!hljs.getLanguage(language)) return "";
+/** HTML of the code with its colours. Empty if the language is not known, or if it would take too long. */
+export function highlight(code, language) {
+  if (!hljs.getLanguage(language) || SLOW_CODE.test(code)) return "";
   return hljs.highlight(code, { language, ignoreIllegals: true }).value;
 }
 

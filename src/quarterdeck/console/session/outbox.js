@@ -3,6 +3,7 @@
 
 import { ApiError, call, newIdempotencyKey, sleep } from "../api.js";
 import { draft, setDraft } from "./drafts.js";
+import { pendingFiles } from "./pending_files.js";
 
 const BACKOFF_START_MS = 250;
 // Short, because the user is waiting for the message to be sent.
@@ -21,7 +22,7 @@ export function getOutbox(sessionId) {
 }
 
 class Outbox {
-  /** `{key, text, delivery, isStored}`; the first is being sent. `isStored`: the log contains it, even if the response was lost. */
+  /** `{key, text, delivery, attachments, isStored}`; the first is being sent. `isStored`: the log contains it, even if the response was lost. */
   entries = [];
   /** The page that shows the session: `accepted(entry, response)`, `refused(entries, error)`. Null if none does. */
   listener = null;
@@ -33,9 +34,9 @@ class Outbox {
     this.#sessionId = sessionId;
   }
 
-  /** `delivery`: what happens during a run: "steer", "queue" or "interrupt". */
-  put(text, delivery) {
-    const entry = { key: newIdempotencyKey(), text, delivery, isStored: false };
+  /** `delivery`: what happens during a run: "steer", "queue" or "interrupt". `attachments`: as in the event of an input. */
+  put(text, delivery, attachments) {
+    const entry = { key: newIdempotencyKey(), text, delivery, attachments, isStored: false };
     this.entries.push(entry);
     if (this.entries.length === 1) this.#sendAll();
     return entry;
@@ -61,10 +62,11 @@ class Outbox {
   }
 
   /** Retries without a limit. */
-  async #send({ key, text, delivery }, signal) {
+  async #send({ key, text, delivery, attachments }, signal) {
+    const ids = attachments.map((one) => one.file_id);
     for (let delayMs = BACKOFF_START_MS; ; delayMs = Math.min(BACKOFF_MAX_MS, 2 * delayMs)) {
       try {
-        const body = { type: "input", text, ...(delivery === "steer" ? {} : { delivery }) };
+        const body = { type: "input", text, ...(delivery !== "steer" && { delivery }), ...(ids.length > 0 && { attachments: ids }) };
         return await call("POST", `/sessions/${this.#sessionId}/events`, { body, key, signal, attempts: 1 });
       } catch (error) {
         if (!(error instanceof ApiError) || !error.isRetryable) throw error;
@@ -78,6 +80,7 @@ class Outbox {
     const unsent = this.entries.splice(0).filter((one) => !one.isStored);
     const texts = [...unsent.map((one) => one.text), draft(this.#sessionId)].filter((text) => text !== "");
     setDraft(this.#sessionId, texts.join("\n\n"));
+    pendingFiles(this.#sessionId).restore(unsent.flatMap((one) => one.attachments));
     this.listener?.refused(unsent, error);
   }
 }

@@ -1,16 +1,19 @@
 // The tool policy of a session: a row for each tool or prefix.
 
-import { el } from "../dom.js";
+import { el, uniqueId } from "../dom.js";
 
 const RULES = [["allow", "Allow"], ["ask", "Ask"], ["deny", "Deny"]];
+const TOOLS = ["bash", "read_file", "write_file", "edit_file", "list_files", "search_files", "read_skill_file", "add_note", "current_time"];
 const PATTERN = "([A-Za-z0-9_\\-]{1,128}\\*?|\\*)";
 
-export function policyFields(policy) {
-  const rows = el("div", { class: "policy-rows" }, Object.entries(policy).map(([name, rule]) => policyRow(name, rule)));
+/** `clientTools`: names of the tools of the caller, for suggestions. */
+export function policyFields(policy, clientTools) {
+  const names = el("datalist", { id: uniqueId("tools") }, [...TOOLS, ...clientTools].map((value) => el("option", { value })));
+  const rows = el("div", { class: "policy-rows" }, Object.entries(policy).map(([name, rule]) => policyRow(name, rule, names.id)));
   const add = el("button", { type: "button", class: "small", on: { click: addRow } }, "Add rule");
 
   function addRow() {
-    const row = policyRow("", "ask");
+    const row = policyRow("", "ask", names.id);
     rows.append(row);
     row.querySelector("input").focus();
   }
@@ -20,8 +23,9 @@ export function policyFields(policy) {
     { class: "policy" },
     el("legend", {}, "Tool policy"),
     rows,
+    names,
     add,
-    el("p", { class: "hint" }, "A tool name, or a prefix such as crm_*. Without a rule, tools that only read and tools of the caller are allowed, all others ask."),
+    el("p", { class: "hint" }, "A tool name, or a prefix such as crm_*. Without a rule, tools that only read, tools of the caller and, unless the server is set otherwise, the workspace tools are allowed; all others ask."),
   );
 }
 
@@ -33,9 +37,9 @@ export function policyValue(data) {
   return Object.fromEntries(names.map((name, index) => [name, rules[index]]).filter(([name]) => name !== ""));
 }
 
-function policyRow(name, rule) {
+function policyRow(name, rule, listId) {
   const tool = el("input", {
-    name: "policy tool", value: name, pattern: PATTERN, maxlength: 129, autocomplete: "off", spellcheck: "false", placeholder: "Tool or prefix*",
+    name: "policy tool", value: name, list: listId, pattern: PATTERN, maxlength: 129, autocomplete: "off", spellcheck: "false", placeholder: "Tool or prefix*",
     "aria-label": "Tool or prefix", title: "Letters, digits, _ and -; a prefix ends with *",
   });
   const choice = el("select", { name: "policy rule", "aria-label": "Rule" }, RULES.map(([value, label]) => el("option", { value, selected: value === rule }, label)));

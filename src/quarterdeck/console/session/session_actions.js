@@ -5,6 +5,7 @@ import { can } from "../credential.js";
 import { notice } from "../notices.js";
 import { navigate } from "../router.js";
 import { setDraft } from "./drafts.js";
+import { pendingFiles } from "./pending_files.js";
 
 /** The actions of `renderBlock` that change the session. `onError(error)` shows why one has failed. A session token cannot fork. */
 export function sessionActions(sessionId, signal, onError) {
@@ -23,9 +24,10 @@ export function sessionActions(sessionId, signal, onError) {
     }
   };
 
-  const edit = action(async ({ eventId, text }) => {
+  const edit = action(async ({ eventId, text, attachments }) => {
     const forked = await post(`${path}/fork`, { before_event_id: eventId }, signal);
     setDraft(forked.id, text);
+    pendingFiles(forked.id).restore(attachments);
     notice("Edit the message and send it. The original session is unchanged.");
     navigate(`/sessions/${forked.id}`);
   });

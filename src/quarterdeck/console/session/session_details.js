@@ -10,6 +10,7 @@ import { userName } from "../users.js";
 import { visibleName } from "../visible_text.js";
 import { limitText } from "./limit_fields.js";
 import { settingRows } from "./run_details.js";
+import { workspaceName } from "./workspace_field.js";
 
 /** `setUsage(usage)` updates tokens and cost. */
 export function sessionDetails(session, signal) {
@@ -25,6 +26,7 @@ export function sessionDetails(session, signal) {
     { class: "facts small-text" },
     row("Model", session.model ?? `Default (${session.effective_model})`),
     settingRows(session.settings).map(([name, value]) => row(name, value)),
+    row("Workspace", workspaceName(session.workspace)),
     [el("dt", {}, "Tokens"), tokens],
     [el("dt", {}, "Cost"), cost],
     limitRows(session.limits),

@@ -7,6 +7,7 @@ import { errorBox, loading } from "../notices.js";
 import { visibleName } from "../visible_text.js";
 import { limitFields, limitValues } from "./limit_fields.js";
 import { policyFields, policyValue } from "./policy_fields.js";
+import { workspaceField } from "./workspace_field.js";
 
 const EFFORTS = [["", "Default"], ["low", "Low"], ["medium", "Medium"], ["high", "High"]];
 
@@ -20,6 +21,7 @@ export function sessionFields(session, signal) {
     field("Title", title),
     modelField(session, signal),
     field("Instructions", instructions, "Instructions that the agent always follows."),
+    workspaceField(session),
     el("fieldset", {}, el("legend", {}, "Skills"), skills),
     settingsFields(session?.settings ?? {}),
     toolsAndLimits(session),
@@ -35,6 +37,7 @@ export function formValues(data) {
     title: data.get("title").trim() || null,
     model: data.get("model").trim() || null,
     instructions: data.get("instructions").trim() || null,
+    ...(data.get("workspace") && { workspace: data.get("workspace") }),
     ...(data.has("skills loaded") && { skills }),
     settings: {
       temperature: number("temperature"),
@@ -56,7 +59,7 @@ function toolsAndLimits(session) {
     "details",
     { class: "more-fields", open: isUsed },
     el("summary", {}, "Tools and limits"),
-    policyFields(policy),
+    policyFields(policy, tools.map(({ name }) => name)),
     tools.length > 0 && clientTools(tools),
     limitFields("run", "Limit for each run", limits.run),
     limitFields("session", "Limit for the session", limits.session, "A run that reaches a limit waits until you raise it or stop the run."),

@@ -3,6 +3,7 @@
 
 import { el, fill } from "../dom.js";
 import { renderBlock, StreamingAnswer, updateBlock } from "./blocks.js";
+import { updateOutput } from "./tool_card.js";
 
 const PAGE_SIZE = 80;
 const MAX_BLOCKS = 240;
@@ -54,6 +55,7 @@ export class Transcript {
     for (const [index, { node, revision }] of this.#rendered.entries()) {
       const block = blocks[this.#from + index];
       if (block.revision !== revision) this.#rendered[index] = { node: updateBlock(node, block, this.#actions), revision: block.revision };
+      else if (block.state === "running") updateOutput(block);
     }
     if (this.isAtEnd) this.#show(blocks.length - this.#from > MAX_BLOCKS ? blocks.length - PAGE_SIZE : this.#from, blocks.length);
     else this.#show(this.#from, Math.max(this.#to, Math.min(blocks.length, this.#from + MAX_BLOCKS)));

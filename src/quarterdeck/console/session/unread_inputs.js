@@ -23,9 +23,10 @@ export class UnreadInputs {
 
   /** Blocks for the inputs, in the order in which they were sent. */
   get blocks() {
-    return this.all.map(({ text, stage, isRemote, inputId, eventId, at, actor }) => ({
+    return this.all.map(({ text, attachments, stage, isRemote, inputId, eventId, at, actor }) => ({
       kind: "input",
       text,
+      attachments,
       note: withOrigin(isRemote, NOTES[stage]),
       state: stage === SENDING ? "sending" : "accepted",
       inputId,
@@ -37,7 +38,7 @@ export class UnreadInputs {
 
   /** `isResent`: the entry was sent before this page was opened, so the log may already contain it. */
   send(entry, isResent) {
-    this.#add({ entry, text: entry.text, isResent });
+    this.#add({ entry, text: entry.text, attachments: entry.attachments, isResent });
   }
 
   /** An input from the log: one that this page sent, or a new one. */
@@ -45,7 +46,7 @@ export class UnreadInputs {
     let input = this.all.find((one) => isSameInput(one, data, runId));
     if (input === undefined) input = this.#add({ text: data.text, isRemote: isRemote && data.retried_from === undefined });
     else input.entry.isStored = true;
-    return Object.assign(input, { inputId: data.input_id, eventId: id, runId, at, actor: data.actor ?? null });
+    return Object.assign(input, { attachments: data.attachments ?? [], inputId: data.input_id, eventId: id, runId, at, actor: data.actor ?? null });
   }
 
   withEntry(entry) {
@@ -68,7 +69,7 @@ export class UnreadInputs {
   }
 
   #add(known) {
-    const unknown = { entry: null, isResent: false, inputId: null, eventId: null, runId: null, at: null, actor: null, isRemote: false };
+    const unknown = { entry: null, attachments: [], isResent: false, inputId: null, eventId: null, runId: null, at: null, actor: null, isRemote: false };
     const input = { ...unknown, stage: SENDING, ...known };
     this.all.push(input);
     return input;
@@ -81,9 +82,13 @@ export function withOrigin(isRemote, note) {
 
 /**
  * Whether a logged input is one that this page sent. The response to a submit has no input id, so inputs are matched by
- * text; the outbox sends one at a time, so the first match is the right one.
+ * text and attachments; the outbox sends one at a time, so the first match is the right one.
  */
-function isSameInput(one, { text, retried_from: retriedFrom }, runId) {
+function isSameInput(one, { text, attachments = [], retried_from: retriedFrom }, runId) {
   if (one.entry === null || one.inputId !== null || retriedFrom !== undefined) return false;
-  return one.text === text && (one.runId === null || one.runId === runId);
+  return one.text === text && fileIds(one.attachments) === fileIds(attachments) && (one.runId === null || one.runId === runId);
+}
+
+function fileIds(attachments) {
+  return attachments.map((one) => one.file_id).join();
 }

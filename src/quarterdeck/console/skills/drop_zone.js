@@ -76,8 +76,11 @@ async function droppedBundle(entries, signal) {
   return folderBundle(fileList("Dropped files", entries), signal);
 }
 
-function acceptDrops(zone, signal, onDrop) {
+/** Calls `onDrop(transfer)` for files that are dropped on the zone, which has the class `over` meanwhile. */
+export function acceptDrops(zone, signal, onDrop) {
+  const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
   const onDragOver = (event) => {
+    if (!hasFiles(event)) return;
     event.preventDefault();
     zone.classList.add("over");
   };
@@ -87,6 +90,7 @@ function acceptDrops(zone, signal, onDrop) {
     if (!zone.contains(event.relatedTarget)) zone.classList.remove("over");
   });
   zone.addEventListener("drop", (event) => {
+    if (!hasFiles(event)) return;
     event.preventDefault();
     zone.classList.remove("over");
     onDrop(event.dataTransfer);
@@ -97,7 +101,7 @@ function acceptDrops(zone, signal, onDrop) {
       name,
       (event) => {
         // A removed zone must not block drops on the zone that replaced it.
-        if (!zone.isConnected || zone.contains(event.target)) return;
+        if (!zone.isConnected || zone.contains(event.target) || !hasFiles(event)) return;
         event.preventDefault();
         if (event.dataTransfer) event.dataTransfer.dropEffect = "none";
       },

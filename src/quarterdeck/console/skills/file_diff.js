@@ -79,16 +79,28 @@ function sizes({ base_bytes: base, head_bytes: head }) {
   return `${formatBytes(base)} → ${formatBytes(head)}`;
 }
 
-function diffTable(hunks, file, versions, labelledBy) {
+/** A unified diff of a file that is not part of a version. */
+export function diffView(hunks, label) {
+  return rowsTable(hunks, false, ["Old line", "New line", "Text"], { "aria-label": label });
+}
+
+function diffTable(hunks, file, { base, head }, labelledBy) {
   // Added and removed files have only one side.
   const isSplit = wideScreen.matches && file.change === "changed";
+  const columns = isSplit
+    ? [`Line in version ${base}`, `Version ${base}`, `Line in version ${head}`, `Version ${head}`]
+    : [`Line in version ${base}`, `Line in version ${head}`, "Text"];
+  return rowsTable(hunks, isSplit, columns, { "aria-labelledby": labelledBy });
+}
+
+function rowsTable(hunks, isSplit, columns, label) {
   const rows = hunks.flatMap((hunk) => [hunk.heading, ...(isSplit ? pairRows(hunk.rows) : hunk.rows)]);
   const renderRow = (row) => (typeof row === "string" ? headingRow(row, isSplit) : isSplit ? splitRow(row) : unifiedRow(row));
   const body = el("tbody", { role: "rowgroup" });
   const node = el(
     "table",
-    { class: isSplit ? "code-rows split" : "code-rows", role: "table", "aria-labelledby": labelledBy },
-    tableHead(isSplit, versions),
+    { class: isSplit ? "code-rows split" : "code-rows", role: "table", ...label },
+    tableHead(columns),
     body,
   );
   const place = el("div", {}, node);
@@ -110,10 +122,7 @@ function diffTable(hunks, file, versions, labelledBy) {
   return place;
 }
 
-function tableHead(isSplit, { base, head }) {
-  const columns = isSplit
-    ? [`Line in version ${base}`, `Version ${base}`, `Line in version ${head}`, `Version ${head}`]
-    : [`Line in version ${base}`, `Line in version ${head}`, "Text"];
+function tableHead(columns) {
   const cells = columns.map((name) =>
     el("th", { role: "columnheader", scope: "col" }, el("span", { class: "visually-hidden" }, name)),
   );

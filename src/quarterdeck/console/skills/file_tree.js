@@ -1,4 +1,4 @@
-// The files of a version as a tree of nested lists.
+// Files as a tree of nested lists. The arrow keys move between its rows, open and close folders.
 
 import { el } from "../dom.js";
 import { formatBytes, pluralize } from "../format.js";
@@ -7,12 +7,32 @@ import { visibleText } from "../visible_text.js";
 // A folder can contain thousands of files; they are rendered in steps.
 const ROWS_PER_STEP = 500;
 
-/** `files`: of a manifest, sorted. `link(file)` returns the address of a file; `open(file)` shows it on this page. */
-export function fileTree(files, link, open) {
+/**
+ * `files`: `{path, bytes, executable, kind, target}`, sorted; `kind` is "folder" for an empty one, "link" with its target, else
+ * a file. `link(file)` returns the address of a file; `open(file)` shows it on this page. `expanded` contains the paths of
+ * open folders and follows what the user does.
+ */
+export function fileTree(files, link, open, expanded = new Set()) {
   /** Path of a folder → function that expands it. */
   const expand = new Map();
-  const node = el("div", { class: "tree" }, folderList(buildTree(files), "", { link, open, expand }));
+  const node = el("div", { class: "tree" }, folderList(buildTree(files), "", { link, open, expand, expanded }));
+  node.addEventListener("keydown", (event) => onKeydown(event, node));
   return { node, select: (path) => select(node, path, expand) };
+}
+
+function onKeydown(event, tree) {
+  const rows = [...tree.querySelectorAll("summary, .file a")].filter((row) => row.checkVisibility());
+  const row = event.target;
+  const index = rows.indexOf(row);
+  if (index < 0) return;
+  const folder = row.localName === "summary" ? row.parentElement : null;
+  const moves = { ArrowDown: rows[index + 1], ArrowUp: rows[index - 1], Home: rows[0], End: rows.at(-1) };
+  if (event.key in moves) moves[event.key]?.focus();
+  else if (event.key === "ArrowRight" && folder) folder.open = true;
+  else if (event.key === "ArrowLeft" && folder?.open) folder.open = false;
+  else if (event.key === "ArrowLeft") (folder ?? row).parentElement.closest("details")?.querySelector("summary").focus();
+  else return;
+  event.preventDefault();
 }
 
 /** Marks the file as current and expands its folders. */
@@ -27,15 +47,16 @@ function buildTree(files) {
   const root = emptyFolder();
   for (const file of files) {
     const names = file.path.split("/");
-    const name = names.pop();
+    const name = file.kind === "folder" ? null : names.pop();
     let folder = root;
     for (const part of names) {
       if (!folder.folders.has(part)) folder.folders.set(part, emptyFolder());
       folder = folder.folders.get(part);
+      if (name === null) continue;
       folder.count += 1;
       folder.bytes += file.bytes;
     }
-    folder.files.push({ name, file });
+    if (name !== null) folder.files.push({ name, file });
   }
   return root;
 }
@@ -78,24 +99,29 @@ function folderRow(name, path, folder, tree) {
     {},
     el(
       "summary",
-      {},
+      { "data-path": path },
       el("bdi", {}, visibleText(name)),
       "/ ",
-      el("span", { class: "muted" }, `${pluralize(folder.count, "file")}, ${formatBytes(folder.bytes)}`),
+      el("span", { class: "muted" }, folder.count === 0 ? "Empty" : `${pluralize(folder.count, "file")}, ${formatBytes(folder.bytes)}`),
     ),
   );
   const render = () => {
     if (details.childElementCount === 1) details.append(folderList(folder, `${path}/`, tree));
   };
-  details.addEventListener("toggle", render, { once: true });
+  details.addEventListener("toggle", () => {
+    if (details.open) render();
+    tree.expanded[details.open ? "add" : "delete"](path);
+  });
   tree.expand.set(path, () => {
     render();
     details.open = true;
   });
+  if (tree.expanded.has(path)) tree.expand.get(path)();
   return el("li", {}, details);
 }
 
 function fileRow({ name, file }, tree) {
+  if (file.kind === "link") return el("li", { class: "file" }, el("span", { class: "link muted" }, el("bdi", {}, visibleText(name)), " → ", el("bdi", {}, visibleText(file.target))));
   const onClick = (event) => {
     // Keep the browser's own behaviour for opening a new tab or window.
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;

@@ -1,0 +1,205 @@
+"""`qd files`: files of a session's workspace, and uploaded files."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from quarterdeck.cli import completion, find
+from quarterdeck.cli.arguments import SessionId
+from quarterdeck.cli.connection import open_client
+from quarterdeck.cli.exit_codes import CliError, ExitCode, UsageError
+from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text, uuid
+from quarterdeck.cli.output import Column, date_text, note, print_json, print_list, progress_bar, say, size
+
+if TYPE_CHECKING:
+    from quarterdeck.client import Client
+    from quarterdeck.client.models import SessionFileBody
+    from quarterdeck.client.transfers import Progress
+
+app = typer.Typer(rich_markup_mode=None, help="List, download and upload files.")
+
+FileId = Annotated[UUID, typer.Argument(parser=uuid, metavar="FILE_ID", help="ID of an uploaded file.")]
+_ARCHIVE_ENDINGS = (".tar.gz", ".tgz")
+_STDOUT = "-"
+
+
+@app.command("list")
+def list_(
+    session_id: SessionId,
+    prefix: Annotated[
+        str | None, typer.Option(parser=text, metavar="PREFIX", help="Only paths that begin with this.")
+    ] = None,
+    limit: Limit = 1000,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the files in the workspace of a session, by path."""
+    with open_client(profile) as client:
+        print_list(
+            client.iter_session_files(find.session_id(client, session_id), prefix=prefix, page_size=min(limit, 200)),
+            limit,
+            (Column("SIZE", right=True), "CHANGED", "PATH"),
+            _row,
+            as_json=as_json,
+            empty="No files found." if prefix else "No files yet.",
+        )
+
+
+@app.command()
+def get(
+    session_id: SessionId,
+    path: Annotated[
+        str | None,
+        typer.Argument(
+            parser=text,
+            metavar="PATH",
+            help="Path of the file in the workspace.",
+            autocompletion=completion.session_files,
+        ),
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Download all files.")] = False,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            parser=file_name,
+            metavar="FILE",
+            help="Output file or folder. Use - for stdout. With --all: a new folder, or an archive FILE.tar.gz.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    profile: Profile = None,
+) -> None:
+    """Download a file from the workspace of a session, or all files."""
+    if (path is None) is not all_:
+        raise UsageError("Use either PATH or --all")
+    with open_client(profile) as client:
+        found_id = find.session_id(client, session_id)
+        if path is None:
+            _get_all(client, found_id, output or f"files-{found_id}.tar.gz", force=force)
+        else:
+            _get_file(client, found_id, path, output, force=force)
+
+
+@app.command()
+def put(
+    file: Annotated[str, typer.Argument(parser=file_name, metavar="FILE", help="File to upload. Use - for stdin.")],
+    name: Annotated[
+        str | None, typer.Option(parser=line, metavar="NAME", help="Name of the uploaded file. Default: that of FILE.")
+    ] = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Upload a file and print its ID."""
+    if file == _STDOUT and name is None:
+        raise UsageError("Use --name to name what is read from stdin")
+    with open_client(profile) as client, progress_bar(f"Uploading {name or file}") as progress:
+        source = sys.stdin.buffer if file == _STDOUT else checked_file(file)
+        uploaded = client.upload(source, name=name, progress=progress)
+    if as_json:
+        print_json(uploaded)
+    else:
+        say(str(uploaded.id))
+        note(
+            f"Uploaded {uploaded.name} ({size(uploaded.bytes)}). Attach it: qd send SESSION TEXT --attach {uploaded.id}"
+        )
+
+
+@app.command()
+def delete(file_id: FileId, yes: Yes = False, profile: Profile = None) -> None:
+    """Delete an uploaded file. Sessions to which it was attached keep it. This can't be undone."""
+    with open_client(profile) as client:
+        if not yes:
+            confirm(f"Delete {client.get_file(file_id).name}?", yes=yes)
+        client.delete_file(file_id)
+    say(f"deleted {file_id}")
+
+
+def checked_file(name: str) -> Path:
+    """Refuses what cannot be read, before anything is sent."""
+    path = Path(name)
+    if path.is_dir():
+        raise CliError(f"{name}: is a folder", ExitCode.INVALID_INPUT)
+    if not os.access(path, os.R_OK):
+        raise CliError(f"{name}: {'not readable' if path.exists() else 'no such file'}", ExitCode.INVALID_INPUT)
+    return path
+
+
+def _row(file: "SessionFileBody") -> list[str]:
+    target = "" if file.target is None else f" -> {file.target}"
+    ending = "/" if file.kind == "folder" else target
+    return [size(file.bytes) if file.kind == "file" else "", date_text(file.modified_at), file.path + ending]
+
+
+def _get_file(client: "Client", session_id: UUID, path: str, output: str | None, *, force: bool) -> None:
+    name = path.rstrip("/").rpartition("/")[2] or "file"
+    if output == _STDOUT:
+        out = typer.get_binary_stream("stdout")
+        with progress_bar(f"Downloading {name}") as progress:
+            client.download_session_file(session_id, out, path=path, progress=progress)
+        out.flush()
+        return
+    target = Path(name if output is None else output)
+    if target.is_dir():
+        target /= name
+    _check_new(target, force=force)
+    with progress_bar(f"Downloading {name}") as progress:
+        count = client.download_session_file(session_id, target, path=path, progress=progress)
+    say(f"wrote {target} ({size(count)})")
+
+
+def _get_all(client: "Client", session_id: UUID, output: str, *, force: bool) -> None:
+    with progress_bar("Downloading all files") as progress:
+        if output == _STDOUT:
+            out = typer.get_binary_stream("stdout")
+            client.download_session_archive(session_id, out, progress=progress)
+            out.flush()
+            return
+        target = Path(output)
+        if not output.endswith(_ARCHIVE_ENDINGS):
+            _unpack(client, session_id, target, progress, force=force)
+            return
+        _check_new(target, force=force)
+        count = client.download_session_archive(session_id, target, progress=progress)
+    say(f"wrote {target} ({size(count)})")
+
+
+def _unpack(client: "Client", session_id: UUID, folder: Path, progress: "Progress", *, force: bool) -> None:
+    """What the archive names is not trusted: nothing is written outside the folder, and no link leads out of it."""
+    import tarfile
+
+    from quarterdeck.client.transfers import spool
+
+    if folder.exists() and not folder.is_dir():
+        raise CliError(f"{folder}: not a folder", ExitCode.INVALID_INPUT)
+    if not force and folder.is_dir() and any(folder.iterdir()):
+        raise CliError(f"{folder}: not empty. Use --force to overwrite files in it.", ExitCode.INVALID_INPUT)
+    left_out: list[str] = []
+
+    def checked(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+        try:
+            return tarfile.data_filter(member, path)
+        except tarfile.FilterError:
+            left_out.append(member.name)
+            return None
+
+    with spool() as archive:
+        client.download_session_archive(session_id, archive, progress=progress)
+        archive.seek(0)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(fileobj=archive, mode="r:gz") as members:
+            count = sum(member.isfile() for member in members)
+            members.extractall(folder, filter=checked)  # noqa: S202  filtered
+    for name in left_out:
+        note(f"{name}: left out, because it leads out of the folder")
+    say(f"wrote {folder} ({count} {'file' if count == 1 else 'files'})")
+
+
+def _check_new(target: Path, *, force: bool) -> None:
+    if not force and os.path.lexists(target):
+        raise CliError(f"{target}: already exists. Use --force to overwrite it.", ExitCode.INVALID_INPUT)
