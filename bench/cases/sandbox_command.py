@@ -21,7 +21,7 @@ async def us(server: Server, one: Round) -> Taken:
             began = perf_counter()
             await (await asyncio.create_subprocess_exec("bash", "-c", "true")).wait()
             bare_ms.append((perf_counter() - began) * 1000)
-    # The first one unpacks the sandbox's files into the cache.
+    # The first call restores the folder.
     call, bare = median(calls_ms[1:]), median(bare_ms[1:])
     return Taken(call - bare, calls_ms[1:], {"the call, ms": call, "a bare process, ms": bare})
 

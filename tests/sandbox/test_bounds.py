@@ -72,8 +72,7 @@ def test_excesses_are_stopped_and_leave_nothing(name: str) -> None:
         assert ran["background"] == Ran(ran["background"].outcome, "ended\n", 6)
         assert ran["output"].size <= _WORKSPACE.file_bytes
         assert worker.processes() == []
-        # Other tests kill workers, whose groups are removed when they start the next one.
-        _wait_for(lambda: left_cgroups() == [])
+        assert left_cgroups() == []
 
 
 @pytest.mark.parametrize("name", ACCOUNTS)
@@ -117,7 +116,7 @@ def test_killed_worker_takes_its_commands_along(name: str) -> None:
         _wait_for(lambda: all("zombie" in process for process in worker.processes()))
         # The next start removes what it could not remove itself.
         find_parents(SandboxSettings())
-        _wait_for(lambda: left_cgroups() == [])
+        assert left_cgroups() == []
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:

@@ -184,9 +184,20 @@ def test_a_file_that_is_swapped_for_a_link_is_never_read(inside: Path, opened: i
     swapped.rename(aside)
     reads = 0
 
+    def make_again() -> None:
+        """The scan found a link, and removed what was at its path a moment later."""
+        new = tmp_path / "new"
+        new.write_bytes(b"inside")
+        if at == "folder":
+            aside.mkdir(exist_ok=True)
+        new.rename(aside if at == "file" else aside / "secret")
+
     def swap() -> None:
-        aside.rename(swapped)
-        swapped.rename(aside)
+        if not (aside if at == "file" else aside / "secret").exists():
+            make_again()
+        with suppress(FileNotFoundError):
+            aside.rename(swapped)
+            swapped.rename(aside)
         swapped.symlink_to(target)
         # The scan removes links that leave the folder.
         swapped.unlink(missing_ok=True)
