@@ -11,7 +11,8 @@ from contextlib import suppress
 
 from quarterdeck.cli.chat_session import ChatSession, run_until_first
 from quarterdeck.cli.chat_view import plain_text
-from quarterdeck.cli.conversation import Block, CancelRun, Kind, Quit
+from quarterdeck.cli.conversation import CancelRun, Quit
+from quarterdeck.cli.conversation_parts import Block, Kind
 from quarterdeck.client.models import EventType
 from quarterdeck.core.text_types import storable
 

@@ -11,7 +11,8 @@ from quarterdeck.cli.chat_session import ChatSession, open_client
 from quarterdeck.cli.chat_terminal import ChatTerminal
 from quarterdeck.cli.chat_view import queue_text
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.conversation import Block, Kind, Stage, input_blocks
+from quarterdeck.cli.conversation import input_blocks
+from quarterdeck.cli.conversation_parts import Block, Kind, Stage
 from quarterdeck.client import AsyncClient
 
 _BLOCKS_SHOWN = 20

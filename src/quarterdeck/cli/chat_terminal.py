@@ -20,7 +20,8 @@ from quarterdeck.cli.chat_actions import AnswerPrompt, Field, InvalidAnswer
 from quarterdeck.cli.chat_attach import ATTACH, AttachCompleter, typed_path
 from quarterdeck.cli.chat_session import ChatSession, run_until_first
 from quarterdeck.cli.chat_view import STYLE, Fragments, block_lines, live_lines
-from quarterdeck.cli.conversation import Block, CancelRun, Kind, Quit
+from quarterdeck.cli.conversation import CancelRun, Quit
+from quarterdeck.cli.conversation_parts import Block, Kind
 from quarterdeck.client.models import Delivery
 from quarterdeck.core.text_types import storable
 

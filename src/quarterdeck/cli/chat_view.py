@@ -12,7 +12,8 @@ from prompt_toolkit.utils import get_cwidth
 
 from quarterdeck.cli.action_text import required
 from quarterdeck.cli.chat_actions import Field, hint
-from quarterdeck.cli.conversation import Block, Conversation, Kind, LiveText, QueuedInput, Stage
+from quarterdeck.cli.conversation import Conversation
+from quarterdeck.cli.conversation_parts import Block, Kind, LiveText, QueuedInput, Stage
 from quarterdeck.cli.output import LINE_BREAK, SEQUENCE, UNSHOWN_CONTROL, cut
 from quarterdeck.cli.tool_output import coloured, coloured_diff, without_colours
 

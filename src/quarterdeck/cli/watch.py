@@ -13,7 +13,8 @@ from quarterdeck.cli.action_text import answered, call_text, caller_text, requir
 from quarterdeck.cli.chat_session import ChatSession, open_client, run_until_first
 from quarterdeck.cli.chat_view import plain_text, sanitized
 from quarterdeck.cli.connection import ConnectionInfo
-from quarterdeck.cli.conversation import Block, attached
+from quarterdeck.cli.conversation import attached
+from quarterdeck.cli.conversation_parts import Block
 from quarterdeck.cli.output import has_colours, json_text, print_json_text
 from quarterdeck.cli.tool_output import coloured, coloured_diff, is_diff, without_colours
 from quarterdeck.client import AsyncClient, Event
