@@ -382,7 +382,9 @@ def test_of_a_long_text_the_beginning_is_shown(text: str, kind: Kind, monkeypatc
     assert counted.characters <= 500_000
     assert len(lines) <= 2_100
     shown = "".join(lines).replace(" ", "")
-    if kind is not Kind.TOOL:
+    if kind in (Kind.OUTPUT, Kind.DIFF):
+        assert "…" in shown
+    elif kind is not Kind.TOOL:
         assert re.search(r"…\([0-9,]{6,}morecharacters\)", shown)
 
 

@@ -131,14 +131,17 @@ def _output_lines(text: str, columns: int, rows: int) -> Iterator[Fragments]:
 def _styled(lines: list[str], columns: int) -> list[Fragments]:
     """Lines with colours, each cut to the width of the terminal."""
     found = []
-    for line in split_lines(to_formatted_text(ANSI("\n".join(line[:_OUTPUT_LINE_CHARACTERS] for line in lines)))):
+    styled = split_lines(to_formatted_text(ANSI("\n".join(line[:_OUTPUT_LINE_CHARACTERS] for line in lines))))
+    for text, line in zip(lines, styled, strict=True):
+        is_cut = len(text) > _OUTPUT_LINE_CHARACTERS
         used, fitting = 0, []
         for style, character, *_ in line:
             used += get_cwidth(character)
-            if used > columns - 4:
+            if used > columns - 5:
+                is_cut = True
                 break
             fitting.append((style, character))
-        found.append(fitting)
+        found.append([*fitting, ("class:quiet", "…")] if is_cut else fitting)
     return found
 
 
