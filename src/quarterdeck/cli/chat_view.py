@@ -132,7 +132,7 @@ def _styled(lines: list[str], columns: int) -> list[Fragments]:
     """Lines with colours, each cut to the width of the terminal."""
     found = []
     styled = split_lines(to_formatted_text(ANSI("\n".join(line[:_OUTPUT_LINE_CHARACTERS] for line in lines))))
-    for text, line in zip(lines, styled, strict=True):
+    for text, line in zip(lines, styled, strict=False):
         is_cut = len(text) > _OUTPUT_LINE_CHARACTERS
         used, fitting = 0, []
         for style, character, *_ in line:
