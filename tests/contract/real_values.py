@@ -173,6 +173,7 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         _set_skill_change(case, records)
         _set_expiry(case)
         _set_skills(case, records)
+        _set_attachments(case, records)
         _set_client_tools(case)
         _set_model(case)
         _set_webhook(case, records)
@@ -317,6 +318,14 @@ def _set_skills(case: Case[Any], records: Records) -> None:
         return
     pairs = zip(skills, records.by_parameter["skill_id"], strict=False)
     case.body = body | {"skills": [one | {"skill_id": skill_id, "version": None} for one, skill_id in pairs]}
+
+
+def _set_attachments(case: Case[Any], records: Records) -> None:
+    """Files that exist, each once. What is wrong on purpose stays wrong."""
+    body: Any = case.body
+    given = body.get("attachments") if isinstance(body, dict) else None
+    if isinstance(given, list) and all(isinstance(one, str) and ids.parse_id(one) is not None for one in given):
+        case.body = body | {"attachments": records.by_parameter["file_id"][: len(given)]}
 
 
 def _set_model(case: Case[Any]) -> None:
