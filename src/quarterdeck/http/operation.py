@@ -61,7 +61,7 @@ class Described(Struct, frozen=True, kw_only=True):
     success_status: int = 200
     # None: the response has no body.
     success_type: Any = None
-    # The media type of a download, or `*/*`. Downloads have an ETag and support Range.
+    # The media type of a download. Downloads have an ETag and support Range.
     download: str | None = None
     # Media types of a response that is made while it is sent: the first by default, the others by `Accept`. It has
     # neither an ETag nor a known length.

@@ -4,22 +4,21 @@ from functools import partial
 
 from starlette.responses import Response
 
-from quarterdeck.agents.workspace.rules import PATH_BYTES
+from quarterdeck.agents.workspace.rules import PATHBYTES
 from quarterdeck.auth.access import Access
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.model import Blob
-from quarterdeck.conversations.workspace_files import rules, service
+from quarterdeck.conversations.workspace_files import service
 from quarterdeck.conversations.workspace_files.archive import Archives
 from quarterdeck.conversations.workspace_files.model import SessionFilePage
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.http.downloads import Content, Downloads, safe_name
 from quarterdeck.http.operation import Query, Refusal, operation
-from quarterdeck.http.request import GZIP, Request
+from quarterdeck.http.request import BYTES, GZIP, Request
 
-_ANY_TYPE = "*/*"
-_PATH = {"type": "string", "maxLength": PATH_BYTES, "pattern": "^[^\\u0000]*$"}
+_PATH = {"type": "string", "maxLength": PATHBYTES, "pattern": "^[^\\u0000]*$"}
 
 
 @operation(
@@ -34,8 +33,8 @@ _PATH = {"type": "string", "maxLength": PATH_BYTES, "pattern": "^[^\\u0000]*$"}
     queries=(Query("prefix", _PATH, "Only files whose path begins with this. Empty: all.", example="report/"),),
 )
 async def list_session_files(request: Request, access: Access) -> SessionFilePage:
-    session_id, page = request.path_id("session_id"), request.path_page_request(PATH_BYTES)
-    prefix = request.query_text("prefix", most_characters=PATH_BYTES) or ""
+    session_id, page = request.path_id("session_id"), request.path_page_request(PATHBYTES)
+    prefix = request.query_text("prefix", most_characters=PATHBYTES) or ""
     return await service.list_session_files(access, request.call_without_body(), session_id, page, prefix)
 
 
@@ -44,7 +43,7 @@ async def list_session_files(request: Request, access: Access) -> SessionFilePag
     description="A link is followed to its file. The media type is that of the name: the content may be anything, so "
     "browsers are told to save it.",
     permission=Permission.WORKSPACE_READ,
-    download=_ANY_TYPE,
+    download=BYTES,
     success="The content of the file.",
     session_token=True,
     queries=(
@@ -67,12 +66,12 @@ async def list_session_files(request: Request, access: Access) -> SessionFilePag
 )
 async def download_session_file(request: Request, access: Access, store: BlobStore, downloads: Downloads) -> Response:
     session_id = request.path_id("session_id")
-    path = request.query_text("path", required=True, most_characters=PATH_BYTES) or ""
+    path = request.query_text("path", required=True, most_characters=PATHBYTES) or ""
     file = await service.find_session_file(access, request.call_without_body(), session_id, path)
     assert file.sha256 is not None
     assert file.generation is not None
     content = Content(
-        media_type=rules.media_type(path),
+        media_type=BYTES,
         sha256=file.sha256,
         size=file.bytes,
         file_name=safe_name(path.rpartition("/")[2]),
