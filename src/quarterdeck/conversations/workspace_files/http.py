@@ -4,7 +4,7 @@ from functools import partial
 
 from starlette.responses import Response
 
-from quarterdeck.agents.workspace.rules import PATHBYTES
+from quarterdeck.agents.workspace.rules import PATH_BYTES
 from quarterdeck.auth.access import Access
 from quarterdeck.blobs import service as blobs
 from quarterdeck.blobs.blob_store import BlobStore
@@ -18,7 +18,7 @@ from quarterdeck.http.downloads import Content, Downloads, safe_name
 from quarterdeck.http.operation import Query, Refusal, operation
 from quarterdeck.http.request import BYTES, GZIP, Request
 
-_PATH = {"type": "string", "maxLength": PATHBYTES, "pattern": "^[^\\u0000]*$"}
+_PATH = {"type": "string", "maxLength": PATH_BYTES, "pattern": "^[^\\u0000]*$"}
 
 
 @operation(
@@ -33,8 +33,8 @@ _PATH = {"type": "string", "maxLength": PATHBYTES, "pattern": "^[^\\u0000]*$"}
     queries=(Query("prefix", _PATH, "Only files whose path begins with this. Empty: all.", example="report/"),),
 )
 async def list_session_files(request: Request, access: Access) -> SessionFilePage:
-    session_id, page = request.path_id("session_id"), request.path_page_request(PATHBYTES)
-    prefix = request.query_text("prefix", most_characters=PATHBYTES) or ""
+    session_id, page = request.path_id("session_id"), request.path_page_request(PATH_BYTES)
+    prefix = request.query_text("prefix", most_characters=PATH_BYTES) or ""
     return await service.list_session_files(access, request.call_without_body(), session_id, page, prefix)
 
 
@@ -66,7 +66,7 @@ async def list_session_files(request: Request, access: Access) -> SessionFilePag
 )
 async def download_session_file(request: Request, access: Access, store: BlobStore, downloads: Downloads) -> Response:
     session_id = request.path_id("session_id")
-    path = request.query_text("path", required=True, most_characters=PATHBYTES) or ""
+    path = request.query_text("path", required=True, most_characters=PATH_BYTES) or ""
     file = await service.find_session_file(access, request.call_without_body(), session_id, path)
     assert file.sha256 is not None
     assert file.generation is not None
