@@ -63,7 +63,7 @@ def files() -> None:
     for name in os.listdir("."):
         if os.path.islink(name):
             attempt(f"read through the link {name}", partial(read, name))
-    for path in ("/etc/shadow", "/etc/ssh/sshd_config", "/root/.bashrc", "/home", "/var/lib", "/run", "/sys/kernel"):
+    for path in ("/etc/shadow", "/etc/ssh/sshd_config", "/root", "/home", "/var/lib", "/run", "/sys/kernel"):
         attempt(f"see {path}", partial(os.stat, path))
     for path in ("/x", "/usr/x", "/usr/bin/env", "/etc/x", "/etc/passwd", "/dev/x", "/proc/sysrq-trigger", "skills/x"):
         attempt(f"write {path}", partial(write, path))

@@ -211,7 +211,6 @@ def _own_files() -> Iterator[StoreCall]:
     yield lambda c, a, b: session_files.get(c, a.session, a.name)
     yield lambda c, a, b: session_files.links(c, a.session)
     yield lambda c, a, b: session_files.title(c, a.session)
-    yield lambda c, a, b: returns(session_files.totals(c, a.session), (1, 1))
     yield lambda c, a, b: session_files.copy_rows(c, a.session, a.waiting_session)
     yield lambda c, a, b: session_files.purge(c, a.session, 9)
 

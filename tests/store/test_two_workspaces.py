@@ -146,7 +146,6 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "workspace_files/store _GET",
         "workspace_files/store _LINKS",
         "workspace_files/store _TITLE",
-        "workspace_files/store _TOTALS",
         "workspace_files/store _COPY_FILES",
         "workspace_files/store _COPY_ATTACHMENTS",
     ),

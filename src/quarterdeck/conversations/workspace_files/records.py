@@ -3,19 +3,11 @@ forked or deleted. Each function is a part of its caller's transaction."""
 
 from uuid import UUID
 
-from msgspec import Struct
-
 from quarterdeck.agents.workspace import rules
 from quarterdeck.agents.workspace.model import FileChanges, Manifest
 from quarterdeck.agents.workspace.rules import PathConflict
 from quarterdeck.conversations.workspace_files import store
 from quarterdeck.db.database import Connection
-
-
-class Totals(Struct, frozen=True):
-    # Links and empty folders included.
-    files: int
-    bytes: int
 
 
 async def apply_changes(connection: Connection, session_id: UUID, changes: FileChanges) -> int:
@@ -54,10 +46,6 @@ async def read_manifest(connection: Connection, session_id: UUID) -> Manifest | 
 async def revision(connection: Connection, session_id: UUID) -> int | None:
     """None: the session was deleted."""
     return await store.revision(connection, session_id)
-
-
-async def totals(connection: Connection, session_id: UUID) -> Totals:
-    return Totals(*await store.totals(connection, session_id))
 
 
 async def copy_to_fork(connection: Connection, from_session: UUID, to_session: UUID) -> None:

@@ -58,7 +58,6 @@ FROM session_files f LEFT JOIN bundles b ON b.sha256 = f.sha256 WHERE f.session_
 """
 _LINKS = "SELECT path, target FROM session_files WHERE session_id = %s AND kind = 'link'"
 _TITLE = "SELECT title FROM sessions WHERE id = %s"
-_TOTALS = "SELECT count(*), coalesce(sum(bytes), 0)::bigint FROM session_files WHERE session_id = %s"
 _COPY_FILES = """
 INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, target, modified_at)
 SELECT %s, path, kind, sha256, bytes, mode, target, modified_at FROM session_files WHERE session_id = %s
@@ -131,12 +130,6 @@ async def links(connection: Connection, session_id: UUID) -> dict[str, str]:
 async def title(connection: Connection, session_id: UUID) -> str | None:
     row = await (await connection.execute(_TITLE, (session_id,))).fetchone()
     return None if row is None else row[0]
-
-
-async def totals(connection: Connection, session_id: UUID) -> tuple[int, int]:
-    row = await (await connection.execute(_TOTALS, (session_id,))).fetchone()
-    assert row is not None
-    return row[0], row[1]
 
 
 async def copy_rows(connection: Connection, from_session: UUID, to_session: UUID) -> int:
