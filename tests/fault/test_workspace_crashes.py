@@ -107,9 +107,12 @@ async def being_read(pipe: Path) -> int:
     return opened
 
 
-async def running(host: Host) -> None:
+async def waiting_at_gate(host: Host) -> None:
+    """Looks for the `sleep` of the command's loop. A worker that starts has other commands, which check the sandbox,
+    and the processes around a command do not need the worker any more once it sleeps."""
+
     async def look() -> bool:
-        return bool(host.commands())
+        return any("['sleep'," in command for command in host.commands())
 
     await eventually(look)
 
@@ -141,7 +144,7 @@ async def lose_worker(world: World, server: Server, host: Host, sessions: dict[P
         with working(server.database_url, server.data_dir, **settings) as worker:
             writer = await being_read(pipe)
             await walk_to_result(world, brake)
-            await running(host)
+            await waiting_at_gate(host)
             async with locked_table(world, "session_files"):
                 runs[Point.COMMIT] = await start(world, sessions[Point.COMMIT], texts[Point.COMMIT])
                 await waiting_for_table(world, "session_files")
@@ -198,7 +201,7 @@ async def test_paused_worker_writes_nothing_after_another_took_over(world: World
     with working(server.database_url, server.data_dir, **settings) as sleeper:
         command = f"echo x >> log; until [ -e {host.gate} ]; do sleep 0.1; done"
         run_id = await start(world, session_id, bash(command))
-        await running(host)
+        await waiting_at_gate(host)
         sleeper.signal(signal.SIGSTOP)
         # Its command ends while it sleeps.
         host.gate.touch()
