@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Struct
 from schemathesis import Case, HookContext
 
+from quarterdeck.agents.configuration import ClientTools
 from quarterdeck.conversations.actions.model import ResolveActionBody
-from quarterdeck.conversations.sessions.model import ClientTools
 from quarterdeck.core import ids
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.text_types import Line

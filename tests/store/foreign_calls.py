@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from quarterdeck.activity import rules as activity_rules
 from quarterdeck.activity import store as activity
 from quarterdeck.activity.model import Window
+from quarterdeck.agents.configuration import Limit, Limits
 from quarterdeck.agents.model import NO_OPTIONS
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.api_keys import store as api_keys
@@ -20,7 +21,7 @@ from quarterdeck.conversations.runs.model import Submission, Usage, Verdict
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
-from quarterdeck.conversations.sessions.model import Limit, Limits, SessionBody
+from quarterdeck.conversations.sessions.model import SessionBody
 from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.settings import SubmitSettings

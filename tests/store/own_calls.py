@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from quarterdeck.agents.configuration import SessionSkill
 from quarterdeck.api_keys import store as api_keys
 from quarterdeck.api_keys.model import NewApiKey
 from quarterdeck.audit import store as audit
@@ -34,7 +35,7 @@ from quarterdeck.conversations.session_tokens.model import NewSessionToken
 from quarterdeck.conversations.sessions import forks_store as forks
 from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
-from quarterdeck.conversations.sessions.model import CreateSessionBody, SessionSkill
+from quarterdeck.conversations.sessions.model import CreateSessionBody
 from quarterdeck.conversations.workspace_files import store as session_files
 from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import HIGHEST_ID, new_id

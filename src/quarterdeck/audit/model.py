@@ -12,8 +12,12 @@ from quarterdeck.core.text_types import Moment
 
 class ObjectType(StrEnum):
     ACTION = "action"
+    AGENT = "agent"
+    AGENT_VERSION = "agent_version"
     API_KEY = "api_key"
+    CREDENTIAL = "credential"
     FILE = "file"
+    MCP_SERVER = "mcp_server"
     MEMBER = "member"
     RUN = "run"
     SESSION = "session"

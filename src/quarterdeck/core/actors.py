@@ -34,6 +34,8 @@ class Permission(StrEnum):
     KEY_MANAGE = "key.manage"
     SESSION_MANAGE = "session.manage"
     SKILL_MANAGE = "skill.manage"
+    AGENT_MANAGE = "agent.manage"
+    CREDENTIAL_MANAGE = "credential.manage"
 
 
 class CredentialKind(StrEnum):

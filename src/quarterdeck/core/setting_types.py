@@ -1,7 +1,7 @@
 """Types of settings."""
 
 import re
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +19,7 @@ Burst = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 # Browsers send origins in lower case.
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?", re.ASCII)
+_HOST_AND_PORT = re.compile(r"[a-z0-9._-]+:[1-9][0-9]{0,4}", re.ASCII)
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -38,6 +39,23 @@ class Networks(tuple[IPv4Network | IPv6Network, ...]):
     @classmethod
     def parse(cls, text: str) -> "Networks":
         return cls(ip_network(part.strip()) for part in text.split(","))
+
+
+class AddressExceptions(frozenset[str]):
+    """Networks, or names with a port, separated by commas: `10.0.0.0/8, tools.internal:8080`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "AddressExceptions":
+        return cls(map(_address_exception, text.split(",")))
+
+    def allow(self, host: str, port: int, address: IPv4Address | IPv6Address) -> bool:
+        """Whether a connection to this address is allowed for the host of a URL."""
+        if f"{host}:{port}" in self:
+            return True
+        networks = (ip_network(entry) for entry in self if "/" in entry)
+        return any(address in network for network in networks if network.version == address.version)
 
 
 class ModelNames(tuple[str, ...]):
@@ -66,6 +84,17 @@ class Folders(tuple[Path, ...]):
             if not folder.is_absolute():
                 raise ValueError(f"{str(folder)!r} is not an absolute path")
         return cls(folders)
+
+
+def _address_exception(text: str) -> str:
+    """A network as `ip_network` prints it, or host:port in lower case."""
+    entry = text.strip().lower()
+    try:
+        return str(ip_network(entry))
+    except ValueError:
+        if _HOST_AND_PORT.fullmatch(entry) is None:
+            raise ValueError(f"{entry!r} is neither a network such as 10.0.0.0/8 nor host:port") from None
+        return entry
 
 
 def _origin(text: str) -> str:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from quarterdeck.core.setting_types import (
+    AddressExceptions,
     Burst,
     Bytes,
     Count,
@@ -327,6 +328,35 @@ class WebhookSettings(Struct, frozen=True):
     keep_days: Annotated[int, Meta(ge=1, le=3650)] = 30
 
 
+class CredentialSettings(Struct, frozen=True):
+    per_workspace: Count = 200
+    # For the answer of a token endpoint.
+    token_seconds: Annotated[float, Meta(gt=0, le=60)] = 10.0
+
+
+class McpSettings(Struct, frozen=True):
+    # Addresses that are not public, to which the URLs of servers may lead nevertheless.
+    allowed_addresses: AddressExceptions | None = None
+    # A YAML file with the commands of stdio servers. None: workspaces can name no command.
+    commands_file: Annotated[str, Meta(min_length=1)] | None = None
+    per_workspace: Count = 50
+    # Of one server. Further tools are not offered.
+    tools: Count = 200
+    # Of the names, descriptions and schemas of the tools of one server.
+    tools_bytes: Bytes = 256 * 1024
+    # Open connections and processes of one worker or API process.
+    connections: Count = 200
+    # After its last use. Until then the next run of the session uses it again.
+    idle_seconds: Seconds = 300.0
+    # For connecting and listing the tools.
+    connect_seconds: Annotated[float, Meta(gt=0, le=120)] = 15.0
+    call_seconds: Seconds = 120.0
+    # Of one message of a server. A connection with a longer one is closed.
+    message_bytes: Annotated[int, Meta(ge=64 * 1024)] = 16 * 1024 * 1024
+    # Of one image in a result. Larger ones are left out.
+    image_bytes: Bytes = 4 * 1024 * 1024
+
+
 class LogSettings(Struct, frozen=True):
     level: Annotated[str, Meta(pattern=r"^(debug|info|warning|error)$")] = "info"
 
@@ -352,6 +382,8 @@ class Settings(Struct, frozen=True):
     model: ModelSettings = ModelSettings()
     stream: StreamSettings = StreamSettings()
     webhook: WebhookSettings = WebhookSettings()
+    credential: CredentialSettings = CredentialSettings()
+    mcp: McpSettings = McpSettings()
     log: LogSettings = LogSettings()
 
     @property

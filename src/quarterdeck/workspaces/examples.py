@@ -1,7 +1,7 @@
 """Examples of workspaces and members for the OpenAPI document."""
 
+from quarterdeck.agents.configuration import Limit, SetLimit
 from quarterdeck.conversations.runs.model import Usage
-from quarterdeck.conversations.sessions.model import Limit, SetLimit
 from quarterdeck.core.example_ids import ADA, MORNING, WORKSPACE
 from quarterdeck.workspaces.model import (
     ChangeWorkspaceBody,

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from quarterdeck.agents.configuration import Limit, SetLimit
 from quarterdeck.conversations.runs.model import Usage
-from quarterdeck.conversations.sessions.model import Limit, SetLimit
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.text_types import Moment
 

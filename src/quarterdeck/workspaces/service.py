@@ -8,6 +8,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 
+from quarterdeck.agents.configuration import Limit
 from quarterdeck.api_keys import service as api_keys
 from quarterdeck.api_keys.model import ApiKeyBody, CreateApiKeyBody, CreatedApiKeyBody
 from quarterdeck.api_keys.rules import check_expiry
@@ -15,7 +16,6 @@ from quarterdeck.audit.model import Change, ObjectType
 from quarterdeck.audit.service import record_operator_change
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.changes.perform import Changes, Made
-from quarterdeck.conversations.sessions.model import Limit
 from quarterdeck.conversations.sessions.rules import changed_limit
 from quarterdeck.core import errors
 from quarterdeck.core.actors import ActorBody, Permission, Principal

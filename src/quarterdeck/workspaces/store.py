@@ -3,8 +3,8 @@
 from typing import Any
 from uuid import UUID
 
+from quarterdeck.agents.configuration import Limit
 from quarterdeck.conversations.runs.model import Usage
-from quarterdeck.conversations.sessions.model import Limit
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
 from quarterdeck.db.database import Connection

@@ -174,6 +174,11 @@ class UsedSkill(Struct, frozen=True):
     version: int
 
 
+class UsedAgent(Struct, frozen=True):
+    agent_id: UUID
+    version: int
+
+
 class RunSetup(Struct, frozen=True, kw_only=True):
     """What a run uses in all its attempts, whatever changes after the first one has begun."""
 
@@ -182,8 +187,11 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     instructions: str | None
     skills: list[UsedSkill]
     client_tools: list[ToolSpec]
-    # Runs of the release before had none.
+    # Runs of earlier releases had none of these.
     workspace: WorkspaceKind = WorkspaceKind.NONE
+    agent: UsedAgent | None = None
+    mcp_servers: list[UUID] = []
+    output_schema: dict[str, Any] | None = None
 
 
 class Entry(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from msgspec.structs import asdict
 
+from quarterdeck.agents.configuration import Limit, Limits
 from quarterdeck.agents.model import ModelOptions, ToolRule
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.conversations.runs.model import RunState, Usage
@@ -11,8 +12,6 @@ from quarterdeck.conversations.sessions.model import (
     CreateSessionBody,
     ForkSessionBody,
     LastRun,
-    Limit,
-    Limits,
     ListedSession,
     SessionBody,
     SessionPage,

@@ -6,95 +6,23 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from quarterdeck.agents.model import MaxOutputTokens, ModelOptions, ReasoningEffort, Temperature, ToolRule, ToolSpec
-from quarterdeck.agents.workspace.model import WorkspaceKind
+from quarterdeck.agents.configuration import (
+    ClientTools,
+    Instructions,
+    Limits,
+    Model,
+    SessionSkill,
+    SessionWorkspace,
+    SetLimits,
+    Skills,
+    ToolPolicy,
+)
+from quarterdeck.agents.model import MaxOutputTokens, ModelOptions, ReasoningEffort, Temperature
 from quarterdeck.conversations.runs.model import RunState, Usage
 from quarterdeck.core.actors import ActorBody
-from quarterdeck.core.text_types import Line, Moment, Text
-
-
-class SessionSkill(Struct, frozen=True):
-    skill_id: UUID
-    version: Annotated[
-        Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
-        Meta(description="null: the default version of the skill, or its latest."),
-    ] = None
-
+from quarterdeck.core.text_types import Line, Moment
 
 Title = Line | None
-Model = Annotated[
-    Line | None,
-    Meta(description="`provider:name` of a configured provider, or `demo`. null: the default model of the server."),
-]
-Instructions = Annotated[Text | None, Meta(description="Instructions for the agent.")]
-Skills = Annotated[list[SessionSkill], Meta(max_length=100)]
-
-
-MaxCost = Annotated[float, Meta(gt=0, le=1e9)]
-MaxTokens = Annotated[int, Meta(ge=1, le=2**53)]
-
-
-class Limit(Struct, frozen=True):
-    """null: no limit."""
-
-    max_cost_usd: MaxCost | None = None
-    max_tokens: MaxTokens | None = None
-
-
-# Unknown fields are errors: a misspelled limit would be no limit.
-class SetLimit(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is left out stays as it is. null: no limit."""
-
-    max_cost_usd: MaxCost | UnsetType | None = UNSET
-    max_tokens: MaxTokens | UnsetType | None = UNSET
-
-
-class Limits(Struct, frozen=True):
-    """A run that reaches a limit waits for an action of the kind `budget`."""
-
-    run: Limit = Limit()
-    session: Annotated[Limit, Meta(description="All runs of the session together.")] = Limit()
-
-
-class SetLimits(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is left out stays as it is."""
-
-    run: SetLimit | UnsetType = UNSET
-    session: Annotated[SetLimit | UnsetType, Meta(description="All runs of the session together.")] = UNSET
-
-
-ToolPolicy = Annotated[
-    dict[
-        Annotated[
-            str,
-            Meta(
-                pattern=r"^([A-Za-z0-9_-]{1,128}\*?|\*)(?![\s\S])",
-                description="The name of a tool (letters, digits, `_` and `-`), or a prefix with `*` at its end.",
-            ),
-        ],
-        ToolRule,
-    ],
-    Meta(
-        max_length=200,
-        description="By name of a tool, or by prefix with `*` at its end. An exact name goes before a prefix, and the "
-        "longest prefix before shorter ones. Tools without an entry: those that only read and those of the caller are "
-        "allowed, all others ask.",
-    ),
-]
-ClientTools = Annotated[
-    list[ToolSpec],
-    Meta(max_length=100, description="Tools that the caller carries out: each call becomes an action `tool_result`."),
-]
-
-
-# Not called `Workspace`: a workspace also is what keys and sessions belong to.
-SessionWorkspace = Annotated[
-    WorkspaceKind,
-    Meta(
-        description="`sandbox`: a folder for the agent, with tools that read and write files and run commands in a "
-        "sandbox. `none`: no such tools."
-    ),
-]
 
 
 class CreateSessionBody(Struct, frozen=True):

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from quarterdeck.agents.configuration import Limit, SessionSkill, SetLimit
 from quarterdeck.agents.model import ToolSpec
-from quarterdeck.conversations.sessions.model import ChangeSessionBody, Limit, SessionBody, SessionSkill, SetLimit
+from quarterdeck.conversations.sessions.model import ChangeSessionBody, SessionBody
 from quarterdeck.core import errors, json_values
 from quarterdeck.core.text_types import MAX_LINE_LENGTH
 

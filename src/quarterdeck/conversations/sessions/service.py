@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
+from quarterdeck.agents.configuration import SessionSkill
 from quarterdeck.agents.model import ModelFailure, ToolRule
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.auth.access import Access, visible_workspace
@@ -26,7 +27,6 @@ from quarterdeck.conversations.sessions.model import (
     SearchIn,
     SessionBody,
     SessionPage,
-    SessionSkill,
 )
 from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.conversations.visibility import visible_session

@@ -6,6 +6,7 @@ from uuid import UUID
 import msgspec
 from psycopg.types.json import Jsonb
 
+from quarterdeck.agents.configuration import Limits, SessionSkill
 from quarterdeck.agents.model import NO_OPTIONS, ModelOptions, ToolRule, ToolSpec
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.conversations.runs.model import RunSetup, RunState, Usage, UsedSkill
@@ -14,10 +15,8 @@ from quarterdeck.conversations.sessions.model import (
     CreateSessionBody,
     ForkedFrom,
     LastRun,
-    Limits,
     ListedSession,
     SessionBody,
-    SessionSkill,
 )
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at

@@ -21,7 +21,7 @@ GRANT SELECT, INSERT (id, workspace_id, lineage_id, label, prefix, secret_hash, 
 
 GRANT SELECT, INSERT,
     UPDATE (title, model, instructions, settings, tool_policy, client_tools, limits, archived_at, revision,
-            workspace, files_revision), DELETE
+            workspace, files_revision, agent_id, agent_version, overrides, mcp_servers, output_schema), DELETE
     ON app.sessions TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_skills TO {role};
 GRANT SELECT, INSERT (id, session_id, api_key_id, secret_hash, prefix, expires_at, label, may_resolve),
@@ -39,7 +39,7 @@ GRANT SELECT, INSERT,
     UPDATE (state, attempt, barren_attempts, parked, last_input, consumed_through, inputs_accepted, inputs_consumed,
             unconsumed_bytes, steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at,
             unanswered_left_out, waiting_since, waited_seconds, setup, model, cached_tokens, cost_usd, max_cost_usd,
-            max_tokens)
+            max_tokens, agent_id, agent_version, mcp_tools)
     ON app.runs TO {role};
 
 GRANT SELECT, INSERT, UPDATE (state, resolved_at, resolved_by, resolution), DELETE ON app.actions TO {role};
@@ -51,6 +51,13 @@ GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};
 GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at), DELETE ON app.skills
     TO {role};
 GRANT SELECT, INSERT, DELETE ON app.skill_versions TO {role};
+GRANT SELECT, INSERT, UPDATE (name, latest_version, default_version, revision, archived_at) ON app.agents TO {role};
+GRANT SELECT, INSERT ON app.agent_versions TO {role};
+GRANT SELECT, INSERT ON app.agent_version_skills TO {role};
+GRANT SELECT, INSERT, UPDATE (secret, revision, rotated_at), DELETE ON app.credentials TO {role};
+GRANT SELECT, INSERT, UPDATE (name, url, command, credential_id, revision, checked_at, check_failure), DELETE
+    ON app.mcp_servers TO {role};
+GRANT SELECT, INSERT, UPDATE (definition, definition_sha256), DELETE ON app.mcp_tools TO {role};
 GRANT SELECT, INSERT, UPDATE (touched_at), DELETE ON app.bundles TO {role};
 GRANT SELECT, INSERT, DELETE ON app.condemned_bundles TO {role};
 -- UPDATE: a file is locked while it is being attached.
