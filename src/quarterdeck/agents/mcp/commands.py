@@ -16,7 +16,7 @@ class CommandsError(Exception):
 class StdioCommand(Struct, frozen=True, forbid_unknown_fields=True):
     # Program and arguments. No shell.
     command: Annotated[tuple[str, ...], Meta(min_length=1)]
-    environment: dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\z")], str] = {}
+    environment: dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z")], str] = {}
     network: bool = False
     # Absolute paths of folders of the host that the server can read, besides those that every command can read.
     readable: tuple[Annotated[str, Meta(pattern=r"^/")], ...] = ()
