@@ -161,6 +161,7 @@ class Services:
             self.uploads.close()
             self.files.close()
             self.archives.close()
+            self.oauth_tokens.close()
             await self.inputs.close()
             await self.notifier.close()
             await self.rate_limiter.close()
