@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from quarterdeck.agents.workspace.model import FileChanges
 from quarterdeck.conversations.actions import records as actions
-from quarterdeck.conversations.actions.model import CallAction
+from quarterdeck.conversations.actions.model import CallAction, RememberedTool
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import NewEvent
 from quarterdeck.conversations.events.notifications import event_payloads, notify
@@ -25,8 +25,7 @@ class CallStates(Struct, frozen=True):
     started: dict[str, int]
     # Of this call only: their answers hold up to a megabyte each.
     actions: list[CallAction]
-    # Tools that a person has allowed for the rest of the session.
-    remembered: frozenset[str]
+    remembered: frozenset[RememberedTool]
 
 
 async def states(connection: Connection, lease: Lease, step: int, call_id: str) -> CallStates:
