@@ -7,8 +7,8 @@ from quarterdeck.agents.tools import Effect, Tool
 
 
 def rule_of(tool: Tool, policy: Mapping[str, ToolRule], sandbox_rule: ToolRule = ToolRule.ALLOW) -> ToolRule:
-    """`sandbox_rule`: of tools in the sandbox that the policy does not name. Who allowed a tool did not see a definition
-    that has changed since."""
+    """`sandbox_rule`: of tools in the sandbox that the policy does not name. A definition that has changed is not what
+    was allowed."""
     rule = _stated_rule(tool, policy, sandbox_rule)
     return ToolRule.ASK if tool.is_changed and rule is ToolRule.ALLOW else rule
 

@@ -127,7 +127,8 @@ UPDATE runs
 SET state = 'waiting', waiting_since = clock_timestamp(), barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
-# A run that has ended needs no setup and no tools of servers, which may hold megabytes: a session with many runs is deleted in one statement.
+# A run that has ended needs no setup and no tools of servers, which may hold megabytes: a session with many runs is
+# deleted in one statement.
 # Besides the session's lock: an input that was accepted since the last take keeps the run active.
 _SUCCEED = """
 UPDATE runs
