@@ -6,6 +6,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from quarterdeck.agents.mcp.definitions import pin as pin_definitions
 from quarterdeck.agents.mcp.model import McpTool, PinnedTool, PinnedTools, UnavailableServer
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
@@ -13,7 +14,7 @@ from quarterdeck.conversations.events.notifications import event_payloads, notif
 from quarterdeck.conversations.runs import mcp_tools_store as store
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.db.database import Connection, Database
-from quarterdeck.mcp_servers import known_tools
+from quarterdeck.mcp_servers import service as mcp_servers
 
 
 class ListedServer(Struct, frozen=True):
@@ -49,7 +50,10 @@ async def pin(
             return before
         tools: list[PinnedTool] = []
         for one in listed:
-            tools += await known_tools.pin_tools(connection, one.server_id, one.name, one.tools, max_known)
+            known = await mcp_servers.note_first_seen(
+                connection, lease.workspace_id, one.server_id, one.tools, max_known
+            )
+            tools += pin_definitions(one.server_id, one.name, one.tools, known)
         pinned = PinnedTools(tools, list(unavailable))
         if not await store.set_tools(connection, lease.run_id, lease.attempt, pinned):
             raise Superseded
