@@ -17,7 +17,9 @@ from quarterdeck.conversations.runs import examples as runs
 from quarterdeck.conversations.session_tokens import examples as session_tokens
 from quarterdeck.conversations.sessions import examples as sessions
 from quarterdeck.conversations.workspace_files import examples as workspace_files
+from quarterdeck.credentials import examples as credentials
 from quarterdeck.files import examples as files
+from quarterdeck.mcp_servers import examples as mcp_servers
 from quarterdeck.skills import examples as skills
 from quarterdeck.usage import examples as usage
 from quarterdeck.webhooks import examples as webhooks
@@ -32,8 +34,10 @@ _PACKAGES = (
     api_keys,
     audit,
     auth,
+    credentials,
     events,
     files,
+    mcp_servers,
     runs,
     session_tokens,
     sessions,

@@ -31,12 +31,19 @@ from quarterdeck.client.models import (
     CreatedApiKeyBody,
     CreatedSessionTokenBody,
     CreatedWebhookBody,
+    CredentialBody,
+    CredentialPage,
+    CredentialType,
     Decision,
     Delivery,
     EventPage,
     FileBody,
     Limits,
     ListedSession,
+    McpCheckBody,
+    McpServerBody,
+    McpServerDetailBody,
+    McpServerPage,
     MemberBody,
     MemberPage,
     ModelList,
@@ -74,17 +81,23 @@ from quarterdeck.client.models import (
 from quarterdeck.client.operations import (
     CANCEL_RUN,
     CHANGE_AGENT,
+    CHANGE_MCP_SERVER,
     CHANGE_SESSION,
     CHANGE_SKILL,
     CHANGE_WEBHOOK,
     CHANGE_WORKSPACE,
+    CHECK_MCP_SERVER,
     CREATE_AGENT,
     CREATE_API_KEY,
+    CREATE_CREDENTIAL,
+    CREATE_MCP_SERVER,
     CREATE_SESSION,
     CREATE_SESSION_TOKEN,
     CREATE_SKILL,
     CREATE_WEBHOOK,
+    DELETE_CREDENTIAL,
     DELETE_FILE,
+    DELETE_MCP_SERVER,
     DELETE_SESSION,
     DELETE_SKILL,
     DELETE_WEBHOOK,
@@ -105,6 +118,7 @@ from quarterdeck.client.operations import (
     GET_AGENT_VERSION,
     GET_API_KEY,
     GET_FILE,
+    GET_MCP_SERVER,
     GET_RUN,
     GET_SESSION,
     GET_SKILL,
@@ -117,6 +131,8 @@ from quarterdeck.client.operations import (
     LIST_AGENTS,
     LIST_API_KEYS,
     LIST_AUDIT_EVENTS,
+    LIST_CREDENTIALS,
+    LIST_MCP_SERVERS,
     LIST_MEMBERS,
     LIST_MODELS,
     LIST_SESSION_EVENTS,
@@ -136,6 +152,7 @@ from quarterdeck.client.operations import (
     REVOKE_API_KEY,
     REVOKE_SESSION_TOKEN,
     ROTATE_API_KEY,
+    ROTATE_CREDENTIAL,
     ROTATE_WEBHOOK_SECRET,
     SUBMIT_INPUT,
     TEST_WEBHOOK,
@@ -1258,6 +1275,133 @@ class AsyncMethods(AsyncConnection):
             workspace_id=workspace_id,
         )
 
+    async def create_mcp_server(
+        self,
+        *,
+        name: str,
+        url: str | None = None,
+        command: str | None = None,
+        credential_id: Id | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> McpServerBody:
+        """Add an MCP server.
+
+        Agents and sessions that name it offer its tools to the model. Give either `url` (streamable HTTP) or `command`
+        (stdio, configured by the operator). The server is not contacted: check it afterwards.
+        """
+        return await self._call(
+            CREATE_MCP_SERVER,
+            McpServerBody,
+            {},
+            {},
+            {"name": name, "url": url, "command": command, "credential_id": credential_id},
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    async def list_mcp_servers(
+        self,
+        *,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> McpServerPage:
+        """List the MCP servers of a workspace.
+
+        One page per call, newest first unless order=asc. Get a server for its tools.
+        """
+        return await self._call(
+            LIST_MCP_SERVERS,
+            McpServerPage,
+            {},
+            {"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_mcp_servers(
+        self,
+        *,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> AsyncIterator[McpServerBody]:
+        """Iterate over all items of `list_mcp_servers`. Pages are fetched as needed."""
+        return walk_async(
+            lambda after: self.list_mcp_servers(workspace_id=workspace_id, limit=page_size, after=after, order=order)
+        )
+
+    async def get_mcp_server(self, mcp_server_id: Id, *, workspace_id: Id | None = None) -> McpServerDetailBody:
+        """Get an MCP server.
+
+        With its known tools.
+        """
+        return await self._call(
+            GET_MCP_SERVER, McpServerDetailBody, {"mcp_server_id": mcp_server_id}, {}, workspace_id=workspace_id
+        )
+
+    async def change_mcp_server(
+        self,
+        mcp_server_id: Id,
+        *,
+        name: str | UnsetType = UNSET,
+        url: str | UnsetType | None = UNSET,
+        command: str | UnsetType | None = UNSET,
+        credential_id: Id | UnsetType | None = UNSET,
+        if_match: IfMatch | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> McpServerBody:
+        """Change an MCP server.
+
+        Changes only the given fields. The next run of a session uses the new values. The known tools stay, so that a
+        tool with another definition is noticed.
+        """
+        return await self._call(
+            CHANGE_MCP_SERVER,
+            McpServerBody,
+            {"mcp_server_id": mcp_server_id},
+            {},
+            {"name": name, "url": url, "command": command, "credential_id": credential_id},
+            if_match=if_match,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    async def delete_mcp_server(
+        self, mcp_server_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
+    ) -> None:
+        """Delete an MCP server.
+
+        Agents and sessions that name it continue without its tools.
+        """
+        return await self._call(
+            DELETE_MCP_SERVER,
+            type(None),
+            {"mcp_server_id": mcp_server_id},
+            {},
+            if_match=if_match,
+            workspace_id=workspace_id,
+        )
+
+    async def check_mcp_server(
+        self, mcp_server_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
+    ) -> McpCheckBody:
+        """Check an MCP server.
+
+        Connects, and lists the tools. A server that fails is a response with `ok: false` and the reason. If it
+        succeeds, these definitions become the known ones: the tool policy applies to them as they are now.
+        """
+        return await self._call(
+            CHECK_MCP_SERVER,
+            McpCheckBody,
+            {"mcp_server_id": mcp_server_id},
+            {},
+            if_match=if_match,
+            workspace_id=workspace_id,
+        )
+
     async def upload_file(
         self,
         content: Source,
@@ -1490,6 +1634,112 @@ class AsyncMethods(AsyncConnection):
                 after=after,
                 order=order,
             )
+        )
+
+    async def list_credentials(
+        self,
+        *,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> CredentialPage:
+        """List the credentials of a workspace.
+
+        One page per call, newest first unless order=asc. Without the secrets.
+        """
+        return await self._call(
+            LIST_CREDENTIALS,
+            CredentialPage,
+            {},
+            {"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_credentials(
+        self,
+        *,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> AsyncIterator[CredentialBody]:
+        """Iterate over all items of `list_credentials`. Pages are fetched as needed."""
+        return walk_async(
+            lambda after: self.list_credentials(workspace_id=workspace_id, limit=page_size, after=after, order=order)
+        )
+
+    async def create_credential(
+        self,
+        *,
+        name: str,
+        kind: CredentialType,
+        secret: str,
+        header: str | None = None,
+        token_url: str | None = None,
+        client_id: str | None = None,
+        scope: str | None = None,
+        audience: str | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> CredentialBody:
+        """Create a credential.
+
+        A secret for servers that agents use. It is stored encrypted and in no response.
+        """
+        return await self._call(
+            CREATE_CREDENTIAL,
+            CredentialBody,
+            {},
+            {},
+            {
+                "name": name,
+                "kind": kind,
+                "secret": secret,
+                "header": header,
+                "token_url": token_url,
+                "client_id": client_id,
+                "scope": scope,
+                "audience": audience,
+            },
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    async def rotate_credential(
+        self,
+        credential_id: Id,
+        *,
+        secret: str,
+        if_match: IfMatch | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> CredentialBody:
+        """Rotate the secret of a credential.
+
+        From now on, servers get the new secret. Everything else about the credential stays.
+        """
+        return await self._call(
+            ROTATE_CREDENTIAL,
+            CredentialBody,
+            {"credential_id": credential_id},
+            {},
+            {"secret": secret},
+            if_match=if_match,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    async def delete_credential(
+        self, credential_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
+    ) -> None:
+        """Delete a credential."""
+        return await self._call(
+            DELETE_CREDENTIAL,
+            type(None),
+            {"credential_id": credential_id},
+            {},
+            if_match=if_match,
+            workspace_id=workspace_id,
         )
 
     async def list_webhooks(
