@@ -42,6 +42,8 @@ from quarterdeck.core.ids import HIGHEST_ID, new_id
 from quarterdeck.db.migrate import is_current
 from quarterdeck.files import store as files
 from quarterdeck.files.model import Upload
+from quarterdeck.mcp_servers import store as mcp_servers
+from quarterdeck.mcp_servers.model import NewMcpServer
 from quarterdeck.skills import blocks_store as blocks
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import delivery_store as deliveries
@@ -70,6 +72,7 @@ def with_own_ids() -> Iterator[StoreCall]:
     yield from _own_forks()
     yield from _own_files()
     yield from _own_deliveries()
+    yield from _own_mcp_servers()
 
 
 def _own_credentials() -> Iterator[StoreCall]:
@@ -214,6 +217,20 @@ def _own_files() -> Iterator[StoreCall]:
     yield lambda c, a, b: session_files.title(c, a.session)
     yield lambda c, a, b: session_files.copy_rows(c, a.session, a.waiting_session)
     yield lambda c, a, b: session_files.purge(c, a.session, 9)
+
+
+def _own_mcp_servers() -> Iterator[StoreCall]:
+    server = NewMcpServer(
+        id=new_id(),
+        workspace_id=ALPHA.workspace,
+        name="x",
+        url=None,
+        command="x",
+        credential_id=None,
+        created_by=ALPHA.user,
+    )
+    yield lambda c, a, b: mcp_servers.lock_workspace(c, a.workspace)
+    yield lambda c, a, b: mcp_servers.add(c, server)
 
 
 def _own_deliveries() -> Iterator[StoreCall]:

@@ -40,6 +40,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     "a lock: returns and changes nothing": (
         "auth/store _BLOCK",
         "events/log _LOCK",
+        "mcp_servers/store _LOCK_WORKSPACE",
         "changes/store _LOCK",
         "runs/lifecycle_store _LOCK_WORKSPACE_LIMIT",
         "sessions/store _PREVENT_DELETION",
@@ -62,6 +63,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "sessions/store _ADD",
         "sessions/store _ADD_SKILL",
         "files/store _ADD",
+        "mcp_servers/store _ADD",
         "skills/store _ADD",
         "webhooks/store _ADD",
         "webhooks/delivery_store _ADD",

@@ -40,6 +40,7 @@ class Workspace(Struct, frozen=True):
     webhook: UUID
     delivery: UUID
     audit_event: UUID
+    mcp_server: UUID
     input: UUID
     action: UUID
     file: UUID
@@ -125,6 +126,11 @@ INSERT INTO skill_versions (id, skill_id, version, bundle_sha256, bundle_bytes, 
 VALUES (%(version)s, %(skill)s, 1, %(bundle)s, 1, json_build_object('name', %(name)s::text),
         '{"archive_sha256": "", "files": [], "unpacked_bytes": 0}', %(user)s);
 INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%(session)s, 0, %(skill)s, 1);
+INSERT INTO mcp_servers (id, workspace_id, name, url, created_by)
+VALUES (%(mcp_server)s, %(workspace)s, %(name)s, %(url)s, %(user)s);
+INSERT INTO mcp_tools (server_id, name, definition, definition_sha256)
+VALUES (%(mcp_server)s, %(name)s, jsonb_build_object('name', %(name)s::text, 'description', '', 'parameters',
+        '{}'::jsonb), %(key_hash)s);
 INSERT INTO files (id, workspace_id, name, media_type, sha256, bytes, created_by)
 VALUES (%(file)s, %(workspace)s, %(name)s, 'text/plain', %(bundle)s, 1, %(user)s);
 INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, modified_at)
