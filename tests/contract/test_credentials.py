@@ -36,7 +36,7 @@ async def test_the_secret_goes_in_and_never_comes_out(world: World) -> None:
     assert (created.status_code, replayed.content) == (201, created.content)
     assert credential | {"name": "Tracker", "kind": "header", "header": "X-Api-Key", "revision": 1} == credential
     other_secret = await world.post(
-        "/v1/credentials", body | {"secret": "another"}, headers={"Idempotency-Key": "once"}
+        "/v1/credentials", body | {"secret": "another secret"}, headers={"Idempotency-Key": "once"}
     )
     assert error_of(other_secret) == (409, "conflict")
     path = f"/v1/credentials/{credential['id']}"
