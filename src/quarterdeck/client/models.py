@@ -37,7 +37,8 @@ class Event(Struct, frozen=True):
     type: str
     """One of `session.forked`, `input.accepted`, `input.consumed`, `input.discarded`, `run.started`,
     `run.requeued`, `message`, `tool.call`, `tool.started`, `tool.result`, `action.required`, `action.resolved`,
-    `note`, `context.trimmed`, `run.succeeded`, `run.failed`, `run.cancelled`; newer releases may add others."""
+    `note`, `context.trimmed`, `context.compacted`, `run.succeeded`, `run.failed`, `run.cancelled`; newer releases
+    may add others."""
     created_at: datetime
     data: dict[str, Any]
 
@@ -642,8 +643,12 @@ class UsageBody(Struct, frozen=True, kw_only=True):
 
 class ObjectType(StrEnum):
     ACTION = "action"
+    AGENT = "agent"
+    AGENT_VERSION = "agent_version"
     API_KEY = "api_key"
+    CREDENTIAL = "credential"
     FILE = "file"
+    MCP_SERVER = "mcp_server"
     MEMBER = "member"
     RUN = "run"
     SESSION = "session"
@@ -773,6 +778,7 @@ class EventType(StrEnum):
     ACTION_RESOLVED = "action.resolved"
     NOTE = "note"
     CONTEXT_TRIMMED = "context.trimmed"
+    CONTEXT_COMPACTED = "context.compacted"
     RUN_SUCCEEDED = "run.succeeded"
     RUN_FAILED = "run.failed"
     RUN_CANCELLED = "run.cancelled"

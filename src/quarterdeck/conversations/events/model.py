@@ -25,6 +25,9 @@ class EventType(StrEnum):
     ACTION_RESOLVED = "action.resolved"
     NOTE = "note"
     CONTEXT_TRIMMED = "context.trimmed"
+    # The model summarised the older part of the conversation. Data: dropped_turns (how many turns it stands for, in all),
+    # kept_answers (how many of the answers before it are kept), summary.
+    CONTEXT_COMPACTED = "context.compacted"
     RUN_SUCCEEDED = "run.succeeded"
     RUN_FAILED = "run.failed"
     RUN_CANCELLED = "run.cancelled"
