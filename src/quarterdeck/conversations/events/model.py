@@ -25,8 +25,8 @@ class EventType(StrEnum):
     ACTION_RESOLVED = "action.resolved"
     NOTE = "note"
     CONTEXT_TRIMMED = "context.trimmed"
-    # The model summarised the older part of the conversation. Data: dropped_turns (how many turns it stands for, in all),
-    # kept_answers (how many of the answers before it are kept), summary.
+    # The model summarised the older part of the conversation. Data: dropped_turns (how many turns are left out in all),
+    # kept_answers (how many answers before this event are still sent), summary.
     CONTEXT_COMPACTED = "context.compacted"
     RUN_SUCCEEDED = "run.succeeded"
     RUN_FAILED = "run.failed"
