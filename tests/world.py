@@ -237,6 +237,13 @@ class World:
         webhook_id: str = answer.json()["id"]
         return webhook_id
 
+    async def new_credential(self, secret: str = "a secret of a test", **fields: object) -> str:
+        body = {"name": f"credential {uuid4().hex}", "kind": "bearer", "secret": secret} | fields
+        answer = await self.post("/v1/credentials", body)
+        assert answer.status_code == 201, answer.text
+        credential_id: str = answer.json()["id"]
+        return credential_id
+
     async def upload(
         self, name: str, content: bytes, *, key: str | None = None, headers: dict[str, str] | None = None
     ) -> httpx.Response:

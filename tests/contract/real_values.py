@@ -46,6 +46,7 @@ _ONCE = {
     ("DELETE /v1/mcp-servers/{mcp_server_id}", "mcp_server_id"): "MCP server to delete",
     ("DELETE /v1/skills/{skill_id}", "skill_id"): "skill to delete",
     ("DELETE /v1/files/{file_id}", "file_id"): "file to delete",
+    ("DELETE /v1/credentials/{credential_id}", "credential_id"): "credential to delete",
     ("DELETE /v1/webhooks/{webhook_id}", "webhook_id"): "webhook to delete",
     ("POST /v1/api-keys/{api_key_id}/rotate", "api_key_id"): "key to rotate",
     ("POST /v1/runs/{run_id}/retry", "run_id"): "run to retry",
@@ -109,6 +110,8 @@ async def create_records(world: World) -> Records:
         {
             "session_id": sessions,
             "session_token_id": tokens,
+            "credential_id": [await world.new_credential() for _ in range(3)],
+            "credential to delete": [await world.new_credential() for _ in range(30)],
             "webhook to delete": [await world.new_webhook() for _ in range(30)],
             "session to delete": [await world.new_session() for _ in range(30)],
             "mcp_server_id": [await world.new_mcp_server() for _ in range(3)],

@@ -28,6 +28,7 @@ from quarterdeck.conversations.sessions.model import SessionBody
 from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.settings import SubmitSettings
+from quarterdeck.credentials import store as credentials
 from quarterdeck.files import store as files
 from quarterdeck.mcp_servers import store as mcp_servers
 from quarterdeck.mcp_servers.model import McpServerBody
@@ -202,6 +203,15 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(skills.is_in_use(c, a.workspace, b.skill), False)
     yield lambda c, a, b: skills.delete(c, a.workspace, b.skill)
 
+    yield lambda c, a, b: returns(credentials.count(c, a.workspace), 1)
+    yield lambda c, a, b: returns(credentials.is_name_taken(c, a.workspace, b.name), False)
+    yield lambda c, a, b: returns(credentials.get(c, a.workspace, b.credential), None)
+    yield lambda c, a, b: returns(credentials.stored(c, a.workspace, b.credential), None)
+    yield lambda c, a, b: returns(credentials.hold(c, a.workspace, b.credential), False)
+    yield lambda c, a, b: credentials.lock(c, a.workspace, b.credential)
+    yield lambda c, a, b: returns(credentials.is_used(c, a.workspace, b.credential), False)
+    yield lambda c, a, b: credentials.rotate(c, a.workspace, b.credential, b"taken")
+    yield lambda c, a, b: credentials.delete(c, a.workspace, b.credential)
     yield lambda c, a, b: returns(webhooks.count(c, a.workspace), 1)
     yield lambda c, a, b: returns(webhooks.get(c, a.workspace, b.webhook), None)
     yield lambda c, a, b: webhooks.lock(c, a.workspace, b.webhook)
@@ -266,6 +276,7 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
             c, a.agent, s or b.agent_version, 9, **order
         )
         yield lambda c, a, b, s=start: skills.versions(c, a.skill, s or b.version, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: credentials.page(c, a.workspace, s or b.credential, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: webhooks.page(c, a.workspace, s or b.webhook, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: mcp_servers.page(c, a.workspace, s or b.mcp_server, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: workspaces.members(c, a.workspace, s or b.user, 9, **order)  # type: ignore[misc]

@@ -41,6 +41,8 @@ from quarterdeck.conversations.sessions.model import NewSession
 from quarterdeck.conversations.workspace_files import store as session_files
 from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import HIGHEST_ID, new_id
+from quarterdeck.credentials import store as credentials
+from quarterdeck.credentials.model import CredentialType, Parameters, StoredCredential
 from quarterdeck.db.migrate import is_current
 from quarterdeck.files import store as files
 from quarterdeck.files.model import Upload
@@ -253,6 +255,12 @@ def _own_deliveries() -> Iterator[StoreCall]:
     yield lambda c, a, b: deliveries.add(c, [NewDelivery(new_id(), a.webhook, "run.failed", a.run, b"x")])
     yield lambda c, a, b: deliveries.give_up(c, [a.delivery], "x")
     yield lambda c, a, b: deliveries.forget(c, [a.delivery])
+    credential = StoredCredential(
+        id=new_id(), kind=CredentialType.BEARER, parameters=Parameters(), secret=b"x", revision=1
+    )
+    yield lambda c, a, b: credentials.lock_workspace(c, a.workspace)
+    yield lambda c, a, b: credentials.add(c, a.workspace, a.user, "x", credential)
+    yield lambda c, a, b: credentials.set_secret(c, a.credential, b"x")
     yield lambda c, a, b: webhooks.lock_workspace(c, a.workspace)
     yield lambda c, a, b: webhooks.add(c, webhook)
     yield lambda c, a, b: webhooks.receivers(c, [a.webhook])
@@ -294,6 +302,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: events.notify(c, ["x"])
     yield lambda c, a, b: forks.new_event_ids(c, 2)
     yield lambda c, a, b: forks.add_no_words(c)
+    yield lambda c, a, b: credentials.encrypted_secrets(c)
     yield lambda c, a, b: webhooks.encrypted_secrets(c)
     yield lambda c, a, b: workspaces.all_workspaces(c)
     yield lambda c, a, b: workspaces.lock_first_start(c)

@@ -21,6 +21,7 @@ from quarterdeck.conversations.runs import store as runs
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
+from quarterdeck.credentials import store as credentials
 from quarterdeck.db.database import Connection
 from quarterdeck.mcp_servers import store as mcp_servers
 from quarterdeck.skills import store as skills
@@ -54,6 +55,8 @@ INSERT INTO skills (id, workspace_id, name, created_by, archived_at)
 SELECT id, owner, 's' || n, '{one}', CASE WHEN n %% 50 = 7 THEN now() END FROM rows;
 INSERT INTO webhooks (id, workspace_id, url, host, events, secret, created_by)
 SELECT id, owner, 'u', 'h', '{{}}', '', '{one}' FROM rows;
+INSERT INTO credentials (id, workspace_id, name, kind, secret, created_by)
+SELECT id, owner, 'c' || n, 'bearer', '', '{one}' FROM rows;
 INSERT INTO webhook_deliveries (id, webhook_id, event, payload, state)
 SELECT id, owner, 'e', '', CASE WHEN n %% 50 = 7 THEN 'failed' ELSE 'delivered' END FROM rows;
 INSERT INTO mcp_servers (id, workspace_id, name, url, created_by) SELECT id, owner, 'm' || n, 'u', '{one}' FROM rows;
@@ -117,6 +120,7 @@ LISTS: dict[str, tuple[str, Page]] = {
     "MCP servers": ("mcp_servers", plain(mcp_servers.page)),
     "archived skills": ("skills", plain(skills.page, archived=True)),
     "webhooks": ("webhooks", plain(webhooks.page)),
+    "credentials": ("credentials", plain(credentials.page)),
     "deliveries": ("webhook_deliveries", deliveries(None)),
     "delivered": ("webhook_deliveries", deliveries(DeliveryState.DELIVERED)),
     "failed": ("webhook_deliveries", deliveries(DeliveryState.FAILED)),

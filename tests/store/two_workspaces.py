@@ -38,6 +38,7 @@ class Workspace(Struct, frozen=True):
     skill: UUID
     version: UUID
     webhook: UUID
+    credential: UUID
     delivery: UUID
     audit_event: UUID
     mcp_server: UUID
@@ -147,6 +148,8 @@ VALUES (%(session)s, %(name)s, 'file', %(bundle)s, 1, 420, now());
 INSERT INTO session_attachments (session_id, sha256) VALUES (%(session)s, %(bundle)s);
 INSERT INTO webhooks (id, workspace_id, url, host, events, description, secret, created_by)
 VALUES (%(webhook)s, %(workspace)s, %(url)s, %(name)s, '{run.succeeded}', %(name)s, %(key_hash)s, %(user)s);
+INSERT INTO credentials (id, workspace_id, name, kind, secret, created_by)
+VALUES (%(credential)s, %(workspace)s, %(name)s, 'bearer', %(key_hash)s, %(user)s);
 INSERT INTO webhook_deliveries (id, webhook_id, event, run_id, payload, next_attempt_at)
 VALUES (%(delivery)s, %(webhook)s, 'run.succeeded', %(run)s, %(key_hash)s, now() + %(due_in)s::interval);
 INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALUES
