@@ -1,20 +1,14 @@
 """Tools of MCP servers in runs of a real worker: asked about, pinned, cancelled, missing."""
 
-import signal
-import socket
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.contract.provider_server import OPENAI, streams
-from tests.fault.stand_in import StandIn, asking
-from tests.fault.waiting import open_actions, resolve, start, succeeded
-from tests.mcp_server import PNG, McpServer, mcp_server
-from tests.workers import Worker, ended, eventually, log_of, take_for_dead, working
+from tests.fault.mcp_sessions import ECHO, LOCAL, data_of, is_slow, new_mcp_server, new_session, run, texts_of
+from tests.fault.waiting import open_actions, resolve, succeeded
+from tests.mcp_server import McpServer, mcp_server
+from tests.workers import Worker, ended, eventually, working
 from tests.world import PATIENT, Server, World, clone_database, drop_database, free_port, serving
-
-LOCAL = {"MCP_ALLOWED_ADDRESSES": "127.0.0.0/8"}
 
 
 @pytest.fixture(scope="module")
@@ -37,37 +31,6 @@ def worker(server: Server) -> Iterator[Worker]:
 def mcp() -> Iterator[McpServer]:
     with mcp_server() as mcp:
         yield mcp
-
-
-async def new_mcp_server(world: World, url: str, name: str = "files") -> str:
-    answer = await world.post("/v1/mcp-servers", {"name": name, "url": url})
-    assert answer.status_code == 201, answer.text
-    server_id: str = answer.json()["id"]
-    return server_id
-
-
-async def new_session(world: World, *mcp_servers: str, **fields: Any) -> str:
-    answer = await world.post("/v1/sessions", {"mcp_servers": mcp_servers, "workspace": "none", **fields})
-    assert answer.status_code == 201, answer.text
-    session_id: str = answer.json()["id"]
-    await world.execute("UPDATE sessions SET mcp_servers = %s::uuid[] WHERE id = %s", list(mcp_servers), session_id)
-    return session_id
-
-
-async def data_of(world: World, session_id: str, event_type: str) -> list[dict[str, Any]]:
-    return [entry["data"] for entry in await log_of(world, session_id) if entry["type"] == event_type]
-
-
-async def texts_of(world: World, session_id: str) -> list[str]:
-    return [data["text"] for data in await data_of(world, session_id, "tool.result")]
-
-
-async def run(world: World, session_id: str, *calls: str) -> str:
-    """Starts a run with these calls in one answer."""
-    return await start(world, session_id, "\n".join(f"call: {call}" for call in calls))
-
-
-ECHO = 'files__echo {"text": "hello"}'
 
 
 @pytest.mark.usefixtures("worker")
@@ -142,13 +105,10 @@ async def test_a_server_dies_during_a_call_and_a_run_is_cancelled(world: World, 
     before = (await mcp.state())["cancelled"]
     run_id = await run(world, session_id, "files__slow")
 
-    async def is_running() -> bool:
-        return bool((await mcp.state())["running"])
-
     async def is_cancelled() -> bool:
         return bool((await mcp.state())["cancelled"] == before + 1)
 
-    await eventually(is_running)
+    await is_slow(mcp)
     assert (await world.post(f"/v1/runs/{run_id}/cancel", None)).status_code == 200
     await eventually(is_cancelled)
     assert (await ended(world, run_id))["state"] == "cancelled"
@@ -160,52 +120,3 @@ async def test_a_server_dies_during_a_call_and_a_run_is_cancelled(world: World, 
         [text] = await texts_of(world, session_id)
         assert text.startswith("Error: ")
         assert text.endswith("The call may have taken effect.")
-
-
-@pytest.mark.long
-async def test_a_run_keeps_its_tools_when_its_worker_is_killed(world: World, server: Server) -> None:
-    """They are not listed again, also if they changed. What became of the call is unknown."""
-    with mcp_server() as mcp:
-        session_id = await new_session(world, await new_mcp_server(world, mcp.url), tool_policy={"files__*": "allow"})
-        run_id = await run(world, session_id, "files__slow")
-
-        async def is_running() -> bool:
-            return bool((await mcp.state())["running"])
-
-        with working(server.database_url, server.data_dir, **LOCAL) as first:
-            await eventually(is_running)
-            first.signal(signal.SIGKILL)
-            first.process.wait()
-        await mcp.change("Something else.")
-        await take_for_dead(world)
-        with working(server.database_url, server.data_dir, **LOCAL):
-            [action] = await open_actions(world, run_id)
-            assert (action["kind"], action["tool"]) == ("unknown_outcome", "files__slow")
-            await world.submit(session_id, f"call: {ECHO}")
-            await resolve(world, action, decision="done", result="It was slow.")
-            await succeeded(world, run_id)
-        assert await texts_of(world, session_id) == ["It was slow.", "hello"], "nobody was asked about the change"
-        state = await mcp.state()
-        assert state["methods"]["tools/list"] == 1
-        assert state["keys"] == [data["key"] for data in await data_of(world, session_id, "tool.started")]
-
-
-@pytest.mark.long
-async def test_images_reach_models_that_take_them(world: World, server: Server) -> None:
-    with mcp_server() as mcp, socket.create_server(("127.0.0.1", 0)) as door:
-        server_id = await new_mcp_server(world, mcp.url)
-        call = streams(OPENAI.calls("", ("call_1", "files__image", "{}")))
-        async with StandIn.running(door) as stand_in:
-            stand_in.replies["sees"] = [call]
-            session_id = await new_session(
-                world, server_id, model="openai-chat:sees", tool_policy={"files__*": "allow"}
-            )
-            with working(server.database_url, server.data_dir, **LOCAL, **asking(door)):
-                run_id = (await world.submit(session_id)).json()["run_id"]
-                await succeeded(world, run_id)
-            [result] = await data_of(world, session_id, "tool.result")
-            assert result["text"] == "A chart."
-            [image] = result["images"]
-            assert (image["media_type"], image["bytes"]) == ("image/png", len(PNG))
-            asked = stand_in.asked["sees"][-1]
-            print(asked)
