@@ -80,8 +80,8 @@ class Services:
         self.archives = Archives(self.bundles, settings.bundle.scans)
         self.sandbox = SandboxOffer(settings.workspace)
         self.oauth_tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
-        self.mcp_endpoint = McpEndpoint(settings.mcp, settings.http)
         self.shutdown = asyncio.Event()
+        self.mcp_endpoint = McpEndpoint(settings.mcp, settings.http, self.shutdown)
 
     def routes(self) -> list[Route]:
         executor = Executor(self.settings.http, self.rate_limiter, self._provided())
