@@ -1,4 +1,4 @@
-"""Posts to the URLs of webhooks. No redirects, no proxies, no decompression, and one deadline for the whole exchange."""
+"""Posts to the URLs of webhooks. No redirects, no proxies, no decompression, and one deadline for a whole exchange."""
 
 import asyncio
 import ssl
