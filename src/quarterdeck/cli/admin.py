@@ -207,26 +207,34 @@ def set_user(
     _show(user, f"user {user.user_id}", as_json=as_json)
 
 
+# The name of release 0.1.
+@app.command("reseal-webhooks", hidden=True)
 @app.command()
-def reseal_webhooks(as_json: AsJson = False, data: Data = None) -> None:
-    """Encrypt all webhook secrets with the first sealing key. Older keys are no longer needed afterwards."""
-    from quarterdeck.webhooks import service
-    from quarterdeck.webhooks.secret_encryption import SecretCipher
+def reseal_secrets(as_json: AsJson = False, data: Data = None) -> None:
+    """Encrypt all secrets of webhooks and credentials with the first sealing key, so that older keys can be removed."""
+    from quarterdeck.core.secret_encryption import SecretCipher
+    from quarterdeck.credentials import service as credentials
+    from quarterdeck.webhooks import service as webhooks
 
     async def reseal(connection: "Connection", settings: "Settings") -> int:
         cipher = SecretCipher(settings.webhook, settings.data_dir)
         async with connection.transaction():
-            return await service.reseal_webhooks(connection, cipher)
+            resealed = await webhooks.reseal_webhooks(connection, cipher)
+            return resealed + await credentials.reseal_credentials(connection, cipher)
 
     resealed = _on_database(data, reseal)
-    _show({"resealed": resealed}, f"resealed {resealed} webhooks", as_json=as_json)
+    _show({"resealed": resealed}, f"resealed {resealed} secrets", as_json=as_json)
 
 
 @app.command()
 def backup(
     file: BackupFile,
     webhook_keys: Annotated[
-        bool, typer.Option("--webhook-keys/--no-webhook-keys", help="Include the keys that encrypt webhook secrets.")
+        bool,
+        typer.Option(
+            "--webhook-keys/--no-webhook-keys",
+            help="Include the keys that encrypt the secrets of webhooks and credentials.",
+        ),
     ] = True,
     as_json: AsJson = False,
     data: Data = None,
@@ -244,7 +252,7 @@ def backup(
     )
     _show({"file": file, "bytes": file_bytes, **counts}, text, as_json=as_json)
     if made.keys is not None:
-        note("The backup contains the keys of webhook secrets. Store it safely, or use --no-webhook-keys.")
+        note("The backup contains the keys that encrypt secrets. Store it safely, or use --no-webhook-keys.")
 
 
 @app.command()
@@ -260,7 +268,7 @@ def restore(file: BackupFile, as_json: AsJson = False, data: Data = None) -> Non
     counts = {"rows": made.rows, "archives": len(made.archives), "webhook_keys": made.keys is not None}
     _show({"release": made.release, "created_at": made.created_at, **counts}, text, as_json=as_json)
     if made.keys is None and made.has_webhooks:
-        note("The backup has no keys of webhook secrets. Copy webhook.keys or set QUARTERDECK_WEBHOOK_SEALING_KEYS.")
+        note("The backup has no keys that encrypt secrets. Copy webhook.keys or set QUARTERDECK_WEBHOOK_SEALING_KEYS.")
 
 
 def _settings(data: str | None) -> "Settings":

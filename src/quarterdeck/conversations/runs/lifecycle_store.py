@@ -43,7 +43,8 @@ _START = """
 UPDATE runs
 SET state = 'running', parked = false, attempt = attempt + 1, barren_attempts = barren_attempts + %s,
     started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp(),
-    setup = coalesce(setup, %s), model = coalesce(model, %s)
+    setup = coalesce(setup, %s), model = coalesce(model, %s), agent_id = coalesce(agent_id, %s),
+    agent_version = coalesce(agent_version, %s)
 WHERE id = %s
 RETURNING attempt, (extract(epoch FROM clock_timestamp() - started_at) - waited_seconds)::float8
 """
@@ -127,15 +128,18 @@ UPDATE runs
 SET state = 'waiting', waiting_since = clock_timestamp(), barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
-# A run that has ended needs no setup, which may hold a megabyte: a session with many runs is deleted in one statement.
+# A run that has ended needs no setup and no tools of servers, which may hold megabytes: a session with many runs is
+# deleted in one statement.
 # Besides the session's lock: an input that was accepted since the last take keeps the run active.
 _SUCCEED = """
-UPDATE runs SET state = 'succeeded', setup = NULL, finished_at = clock_timestamp(), updated_at = clock_timestamp()
+UPDATE runs
+SET state = 'succeeded', setup = NULL, mcp_tools = NULL, finished_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running' AND consumed_through = last_input
 """
 _FAIL = """
 UPDATE runs
-SET state = 'failed', failure = %s, setup = NULL, finished_at = clock_timestamp(), updated_at = clock_timestamp()
+SET state = 'failed', failure = %s, setup = NULL, mcp_tools = NULL, finished_at = clock_timestamp(),
+    updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = %s
 RETURNING last_input, consumed_through
 """
@@ -152,7 +156,8 @@ WHERE id = %s OR id IN (
 """
 _CANCEL = """
 UPDATE runs
-SET state = 'cancelled', parked = false, waiting_since = NULL, setup = NULL, finished_at = clock_timestamp(),
+SET state = 'cancelled', parked = false, waiting_since = NULL, setup = NULL, mcp_tools = NULL,
+    finished_at = clock_timestamp(),
     waited_seconds = waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0),
     updated_at = clock_timestamp()
 WHERE id = %s AND state IN ('pending', 'queued', 'running', 'waiting')
@@ -248,7 +253,9 @@ async def start_pending(connection: Connection, session_id: UUID) -> None:
 async def start_attempt(connection: Connection, run_id: UUID, barren: int, setup: RunSetup | None) -> tuple[int, float]:
     """The number of the attempt, and the age of the run in seconds. `setup`: None if the run has one."""
     new = (None, None) if setup is None else (Jsonb(msgspec.to_builtins(setup)), setup.model)
-    values = (barren, *new, run_id)
+    agent = None if setup is None else setup.agent
+    used = (None, None) if agent is None else (agent.agent_id, agent.version)
+    values = (barren, *new, *used, run_id)
     row = await (await connection.execute(_START, values)).fetchone()
     assert row is not None
     return row[0], row[1]

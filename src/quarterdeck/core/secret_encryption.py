@@ -1,11 +1,12 @@
-"""Encryption of signing secrets in the database: AES-256-GCM, with the webhook's id as associated data. The keys are in
-a setting or in a file of the data folder, not in the database. The first key encrypts; every key decrypts. Settings and
-commands call this sealing.
+"""Encryption of secrets in the database: signing secrets of webhooks, and credentials. AES-256-GCM, with the id of the
+webhook or credential as associated data. The keys are in a setting or in a file of the data folder, not in the
+database. The first key encrypts; every key decrypts. Settings and commands call this sealing.
 """
 
 import base64
 import binascii
 import hashlib
+import hmac
 import os
 import secrets
 from pathlib import Path
@@ -32,15 +33,16 @@ class SecretCipher:
         self._file = data_dir / KEY_FILE
         # By key id. The first one encrypts.
         self._keys: dict[bytes, AESGCM] = {}
+        self._digest_key = b""
 
-    def encrypt(self, webhook_id: UUID, secret: bytes) -> bytes:
+    def encrypt(self, owner_id: UUID, secret: bytes) -> bytes:
         if not self._keys:
             self._load(create=True)
         key_id, key = next(iter(self._keys.items()))
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        return key_id + nonce + key.encrypt(nonce, secret, webhook_id.bytes)
+        return key_id + nonce + key.encrypt(nonce, secret, owner_id.bytes)
 
-    def decrypt(self, webhook_id: UUID, encrypted: bytes) -> bytes:
+    def decrypt(self, owner_id: UUID, encrypted: bytes) -> bytes:
         key_id, rest = encrypted[:_KEY_ID_BYTES], encrypted[_KEY_ID_BYTES:]
         if key_id not in self._keys:
             # Another process may have created the file, or the operator added a key, since it was loaded.
@@ -49,9 +51,15 @@ class SecretCipher:
         if key is None:
             raise SecretKeyError(f"the key {key_id.hex()}, which encrypted this secret, is missing")
         try:
-            return key.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], webhook_id.bytes)
+            return key.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], owner_id.bytes)
         except InvalidTag:
             raise SecretKeyError(f"the secret was changed after it was encrypted with the key {key_id.hex()}") from None
+
+    def digest(self, secret: str) -> str:
+        """To recognise the same secret again. Without the key, not even a weak secret can be guessed from it."""
+        if not self._keys:
+            self._load(create=True)
+        return hmac.new(self._digest_key, secret.encode(), hashlib.sha256).hexdigest()
 
     def is_current(self, encrypted: bytes) -> bool:
         """Whether the first key encrypted it."""
@@ -64,10 +72,12 @@ class SecretCipher:
             texts, source = self._setting.split(","), "QUARTERDECK_WEBHOOK_SEALING_KEYS"
         else:
             texts, source = self._read_file(create=create).split(), str(self._file)
-        keys = [_decoded(text.strip()) for text in texts]
-        if not keys or None in keys:
+        decoded = [_decoded(text.strip()) for text in texts]
+        keys = [key for key in decoded if key is not None]
+        if not keys or len(keys) < len(decoded):
             raise SecretKeyError(f"{source} must contain base64-encoded keys of {_KEY_BYTES} bytes")
-        self._keys = {hashlib.sha256(key).digest()[:_KEY_ID_BYTES]: AESGCM(key) for key in keys if key is not None}
+        self._keys = {hashlib.sha256(key).digest()[:_KEY_ID_BYTES]: AESGCM(key) for key in keys}
+        self._digest_key = hmac.new(keys[0], b"digest", hashlib.sha256).digest()
 
     def _read_file(self, *, create: bool) -> str:
         try:
