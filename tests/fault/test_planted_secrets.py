@@ -73,7 +73,7 @@ def forms(secret: str) -> Iterator[bytes]:
 
 
 async def _create_servers(world: World, planted: Planted, reflecting: str, token_url: str) -> list[str]:
-    oauth = {"kind": "oauth_client_credentials", "token_url": token_url, "client_id": "us"}
+    oauth: dict[str, object] = {"kind": "oauth_client_credentials", "token_url": token_url, "client_id": "us"}
     made: dict[str, dict[str, object]] = {
         "bearer": {"secret": planted.bearer, "kind": "bearer"},
         "header": {"secret": planted.header, "kind": "header", "header": "X-Api-Key"},
@@ -94,7 +94,8 @@ async def _create_servers(world: World, planted: Planted, reflecting: str, token
         body = {"name": name, "url": reflecting, "credential_id": credential_id}
         servers.append((await world.post("/v1/mcp-servers", body)).json()["id"])
     servers.append((await world.post("/v1/mcp-servers", {"name": "local", "command": "environment"})).json()["id"])
-    for fields in ({"name": 5}, {"name": "x", "kind": "header"}, {"name": "oauth", "kind": "bearer"}):
+    wrong: list[dict[str, object]] = [{"name": 5}, {"name": "x", "kind": "header"}, {"name": "oauth", "kind": "bearer"}]
+    for fields in wrong:
         refused = await world.post("/v1/credentials", fields | {"secret": planted.refused})
         assert refused.status_code in (400, 409)
     return servers
