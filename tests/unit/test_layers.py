@@ -71,7 +71,10 @@ def top(name: str) -> str:
 
 
 def role(name: str) -> str:
-    """The file name without `.py`, or `store` for all stores. `blob_store` holds files, not SQL."""
+    """The file name without `.py`, or `store` for all stores. `blob_store` holds files, not SQL. The configuration of
+    agents is a model that several packages share."""
+    if name == "agents.configuration":
+        return "model"
     last = name.rpartition(".")[2]
     return "store" if last.endswith("_store") and last != "blob_store" else last
 

@@ -9,8 +9,7 @@ from quarterdeck.conversations.events import log
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.sessions import fork_selection, rules, store
 from quarterdeck.conversations.sessions import forks_store as copies
-from quarterdeck.conversations.sessions.inheritance import configuration_of
-from quarterdeck.conversations.sessions.model import ForkedFrom, NewSession, SessionBody
+from quarterdeck.conversations.sessions.model import ForkedFrom, NewSession, SessionBody, configuration_of
 from quarterdeck.conversations.workspace_files import records as workspace_files
 from quarterdeck.core import errors
 from quarterdeck.core.ids import new_id

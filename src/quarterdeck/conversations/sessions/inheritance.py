@@ -27,10 +27,6 @@ def chosen(body: CreateSessionBody, agent: AgentConfiguration) -> AgentConfigura
     return replace(agent, **values)
 
 
-def configuration_of(session: SessionBody) -> AgentConfiguration:
-    return AgentConfiguration(**{field.value: getattr(session, field) for field in ConfigurationField})
-
-
 def inherited(agent: AgentConfiguration, overrides: Collection[ConfigurationField]) -> dict[str, Any]:
     """The values of the fields that follow the agent. If its workspace is the default of the server, the session keeps
     the one that it got when it was created."""

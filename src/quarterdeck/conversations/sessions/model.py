@@ -172,6 +172,10 @@ class SessionBody(SessionSummary, frozen=True, kw_only=True):
     forked_from: Annotated[ForkedFrom | None, Meta(description="null: it is not a fork.")]
 
 
+def configuration_of(session: SessionBody) -> AgentConfiguration:
+    return AgentConfiguration(**{field.value: getattr(session, field) for field in ConfigurationField})
+
+
 class ActiveRun(Struct, frozen=True):
     id: UUID
     state: Literal["queued", "running", "waiting"]

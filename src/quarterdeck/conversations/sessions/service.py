@@ -31,6 +31,7 @@ from quarterdeck.conversations.sessions.model import (
     SessionAgent,
     SessionBody,
     SessionPage,
+    configuration_of,
 )
 from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.conversations.visibility import visible_session
@@ -158,7 +159,7 @@ async def change_session(
         stored = await _locked(connection, models, principal.workspace_id, session_id)
         call.check_unchanged(stored.revision)
         before = await effective.with_agent(connection, models, stored)
-        own = inheritance.configuration_of(before)
+        own = configuration_of(before)
         await _check_given(connection, models, principal.workspace_id, change, own)
         after = rules.changed(before, change, datetime.now(UTC))
         after = await _with_changed_agent(connection, before, after, change)

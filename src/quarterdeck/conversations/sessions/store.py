@@ -16,7 +16,6 @@ from quarterdeck.agents.configuration import (
 from quarterdeck.agents.model import ModelOptions, ToolRule, ToolSpec
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.conversations.runs.model import RunState, Usage
-from quarterdeck.conversations.sessions.inheritance import configuration_of
 from quarterdeck.conversations.sessions.model import (
     ActiveRun,
     ForkedFrom,
@@ -26,6 +25,7 @@ from quarterdeck.conversations.sessions.model import (
     SessionAgent,
     SessionBody,
     StoredSettings,
+    configuration_of,
 )
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
