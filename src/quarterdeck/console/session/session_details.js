@@ -8,9 +8,9 @@ import { relativeTime } from "../time_format.js";
 import { costText, tokensText } from "../usage/usage_text.js";
 import { userName } from "../users.js";
 import { visibleName } from "../visible_text.js";
-import { limitText } from "./limit_fields.js";
+import { limitText } from "../configuration/limit_fields.js";
 import { settingRows } from "./run_details.js";
-import { workspaceName } from "./workspace_field.js";
+import { workspaceName } from "../configuration/workspace_field.js";
 
 /** `setUsage(usage)` updates tokens and cost. */
 export function sessionDetails(session, signal) {
