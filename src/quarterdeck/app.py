@@ -33,7 +33,9 @@ from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.conversations.workspace_files.archive import Archives
 from quarterdeck.core import errors
 from quarterdeck.core.logging import configure_logs, log
-from quarterdeck.core.settings import Settings
+from quarterdeck.core.secret_encryption import SecretCipher
+from quarterdeck.core.settings import CredentialSettings, Settings
+from quarterdeck.credentials.oauth import OAuthTokens
 from quarterdeck.db.database import Database
 from quarterdeck.files.uploads import FileUploads
 from quarterdeck.http.downloads import Downloads
@@ -42,7 +44,6 @@ from quarterdeck.http.operation import Operation
 from quarterdeck.retention import delete_expired
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.uploads import Uploads
-from quarterdeck.webhooks.secret_encryption import SecretCipher
 
 
 def load_app(settings: Settings) -> ASGIApp:
@@ -75,6 +76,7 @@ class Services:
         self.files = BundleFiles(self.database, self.bundles, settings.bundle, settings.data_dir, settings.bundle.scans)
         self.archives = Archives(self.bundles, settings.bundle.scans)
         self.sandbox = SandboxOffer(settings.workspace)
+        self.oauth_tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
         self.shutdown = asyncio.Event()
 
     def routes(self) -> list[Route]:
@@ -124,7 +126,9 @@ class Services:
             ModelCatalog: ModelCatalog(settings.model),
             AttachmentRules: AttachmentRules(settings.file, settings.workspace, settings.model),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
+            OAuthTokens: self.oauth_tokens,
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
+            CredentialSettings: settings.credential,
             **{
                 type(section): section
                 for section in (settings.bundle, settings.file, settings.stream, settings.fork, settings.submit)

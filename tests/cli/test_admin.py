@@ -11,8 +11,8 @@ import httpx
 import psycopg
 import pytest
 
+from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import WebhookSettings
-from quarterdeck.webhooks.secret_encryption import SecretCipher
 from tests.cli.command import qd, qd_here, qd_serve
 from tests.world import app_url
 

@@ -15,6 +15,7 @@ from quarterdeck.conversations.runs import examples as runs
 from quarterdeck.conversations.session_tokens import examples as session_tokens
 from quarterdeck.conversations.sessions import examples as sessions
 from quarterdeck.conversations.workspace_files import examples as workspace_files
+from quarterdeck.credentials import examples as credentials
 from quarterdeck.files import examples as files
 from quarterdeck.skills import examples as skills
 from quarterdeck.usage import examples as usage
@@ -28,6 +29,7 @@ _PACKAGES = (
     api_keys,
     audit,
     auth,
+    credentials,
     events,
     files,
     runs,

@@ -34,6 +34,12 @@ from quarterdeck.conversations.workspace_files.http import (
     download_session_file,
     list_session_files,
 )
+from quarterdeck.credentials.http import (
+    create_credential,
+    delete_credential,
+    list_credentials,
+    rotate_credential,
+)
 from quarterdeck.files.http import delete_file, download_file, get_file, upload_file
 from quarterdeck.http.operation import at
 from quarterdeck.skills.http import (
@@ -115,6 +121,10 @@ OPERATIONS = (
     at("GET", "/v1/activity", get_activity),
     at("GET", "/v1/usage", get_usage),
     at("GET", "/v1/audit-events", list_audit_events),
+    at("GET", "/v1/credentials", list_credentials),
+    at("POST", "/v1/credentials", create_credential),
+    at("POST", "/v1/credentials/{credential_id}/rotate", rotate_credential),
+    at("DELETE", "/v1/credentials/{credential_id}", delete_credential),
     at("GET", "/v1/webhooks", list_webhooks),
     at("POST", "/v1/webhooks", create_webhook),
     at("GET", "/v1/webhooks/{webhook_id}", get_webhook),

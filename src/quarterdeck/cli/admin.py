@@ -210,8 +210,8 @@ def set_user(
 @app.command()
 def reseal_webhooks(as_json: AsJson = False, data: Data = None) -> None:
     """Encrypt all webhook secrets with the first sealing key. Older keys are no longer needed afterwards."""
+    from quarterdeck.core.secret_encryption import SecretCipher
     from quarterdeck.webhooks import service
-    from quarterdeck.webhooks.secret_encryption import SecretCipher
 
     async def reseal(connection: "Connection", settings: "Settings") -> int:
         cipher = SecretCipher(settings.webhook, settings.data_dir)

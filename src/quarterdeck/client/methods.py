@@ -21,6 +21,9 @@ from quarterdeck.client.models import (
     CreatedApiKeyBody,
     CreatedSessionTokenBody,
     CreatedWebhookBody,
+    CredentialBody,
+    CredentialPage,
+    CredentialType,
     Decision,
     Delivery,
     EventPage,
@@ -67,10 +70,12 @@ from quarterdeck.client.operations import (
     CHANGE_WEBHOOK,
     CHANGE_WORKSPACE,
     CREATE_API_KEY,
+    CREATE_CREDENTIAL,
     CREATE_SESSION,
     CREATE_SESSION_TOKEN,
     CREATE_SKILL,
     CREATE_WEBHOOK,
+    DELETE_CREDENTIAL,
     DELETE_FILE,
     DELETE_SESSION,
     DELETE_SKILL,
@@ -98,6 +103,7 @@ from quarterdeck.client.operations import (
     LIST_ACTIONS,
     LIST_API_KEYS,
     LIST_AUDIT_EVENTS,
+    LIST_CREDENTIALS,
     LIST_MEMBERS,
     LIST_MODELS,
     LIST_SESSION_EVENTS,
@@ -116,6 +122,7 @@ from quarterdeck.client.operations import (
     REVOKE_API_KEY,
     REVOKE_SESSION_TOKEN,
     ROTATE_API_KEY,
+    ROTATE_CREDENTIAL,
     ROTATE_WEBHOOK_SECRET,
     SUBMIT_INPUT,
     TEST_WEBHOOK,
@@ -1140,8 +1147,12 @@ class Methods(Connection):
         action: str | None = None,
         object_type: Literal[
             "action",
+            "agent",
+            "agent_version",
             "api_key",
+            "credential",
             "file",
+            "mcp_server",
             "member",
             "run",
             "session",
@@ -1190,8 +1201,12 @@ class Methods(Connection):
         action: str | None = None,
         object_type: Literal[
             "action",
+            "agent",
+            "agent_version",
             "api_key",
+            "credential",
             "file",
+            "mcp_server",
             "member",
             "run",
             "session",
@@ -1224,6 +1239,112 @@ class Methods(Connection):
                 after=after,
                 order=order,
             )
+        )
+
+    def list_credentials(
+        self,
+        *,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> CredentialPage:
+        """List the credentials of a workspace.
+
+        One page per call, newest first unless order=asc. Without the secrets.
+        """
+        return self._call(
+            LIST_CREDENTIALS,
+            CredentialPage,
+            {},
+            {"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_credentials(
+        self,
+        *,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> Iterator[CredentialBody]:
+        """Iterate over all items of `list_credentials`. Pages are fetched as needed."""
+        return walk(
+            lambda after: self.list_credentials(workspace_id=workspace_id, limit=page_size, after=after, order=order)
+        )
+
+    def create_credential(
+        self,
+        *,
+        name: str,
+        kind: CredentialType,
+        secret: str,
+        header: str | None = None,
+        token_url: str | None = None,
+        client_id: str | None = None,
+        scope: str | None = None,
+        audience: str | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> CredentialBody:
+        """Create a credential.
+
+        A secret for servers that agents use. It is stored encrypted and in no response.
+        """
+        return self._call(
+            CREATE_CREDENTIAL,
+            CredentialBody,
+            {},
+            {},
+            {
+                "name": name,
+                "kind": kind,
+                "secret": secret,
+                "header": header,
+                "token_url": token_url,
+                "client_id": client_id,
+                "scope": scope,
+                "audience": audience,
+            },
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def rotate_credential(
+        self,
+        credential_id: Id,
+        *,
+        secret: str,
+        if_match: IfMatch | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> CredentialBody:
+        """Rotate the secret of a credential.
+
+        From now on, servers get the new secret. Everything else about the credential stays.
+        """
+        return self._call(
+            ROTATE_CREDENTIAL,
+            CredentialBody,
+            {"credential_id": credential_id},
+            {},
+            {"secret": secret},
+            if_match=if_match,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def delete_credential(
+        self, credential_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
+    ) -> None:
+        """Delete a credential."""
+        return self._call(
+            DELETE_CREDENTIAL,
+            type(None),
+            {"credential_id": credential_id},
+            {},
+            if_match=if_match,
+            workspace_id=workspace_id,
         )
 
     def list_webhooks(

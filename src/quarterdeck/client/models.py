@@ -642,8 +642,12 @@ class UsageBody(Struct, frozen=True, kw_only=True):
 
 class ObjectType(StrEnum):
     ACTION = "action"
+    AGENT = "agent"
+    AGENT_VERSION = "agent_version"
     API_KEY = "api_key"
+    CREDENTIAL = "credential"
     FILE = "file"
+    MCP_SERVER = "mcp_server"
     MEMBER = "member"
     RUN = "run"
     SESSION = "session"
@@ -678,6 +682,36 @@ class AuditEventBody(Struct, frozen=True):
 
 class AuditEventPage(Struct, frozen=True):
     items: list[AuditEventBody]
+    next_cursor: UUID | None
+
+
+class CredentialType(StrEnum):
+    """How the secret is used. Not `CredentialKind`, which are the credentials for this API."""
+
+    BEARER = "bearer"
+    HEADER = "header"
+    OAUTH_CLIENT_CREDENTIALS = "oauth_client_credentials"
+
+
+class CredentialBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    name: str
+    kind: CredentialType
+    header: str | None
+    token_url: str | None
+    client_id: str | None
+    scope: str | None
+    audience: str | None
+    rotated_at: datetime | None
+    """null: the secret is still the first."""
+    created_at: datetime
+    created_by: ActorBody
+    revision: int
+    """Number of changes. The ETag is derived from it."""
+
+
+class CredentialPage(Struct, frozen=True):
+    items: list[CredentialBody]
     next_cursor: UUID | None
 
 

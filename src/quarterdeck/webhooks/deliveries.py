@@ -10,12 +10,12 @@ from http import HTTPStatus
 from secrets import SystemRandom
 
 from quarterdeck.core.logging import fields, log
+from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.core.text_types import storable
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.webhooks import delivery_store, rules, signatures, store
 from quarterdeck.webhooks.model import Claimed, Outcome, Receiver
-from quarterdeck.webhooks.secret_encryption import SecretCipher, SecretKeyError
 from quarterdeck.webhooks.sender import Answered, Sender, SendError, UnreachableError
 
 _DISABLED = "The webhook was disabled."

@@ -16,6 +16,7 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import first_id_at, new_id
 from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.webhooks import delivery_store, outbox, rules, signatures, store
@@ -32,7 +33,6 @@ from quarterdeck.webhooks.model import (
     WebhookDeliveryPage,
     WebhookPage,
 )
-from quarterdeck.webhooks.secret_encryption import SecretCipher, SecretKeyError
 
 Body = TypeVar("Body")
 
