@@ -18,13 +18,13 @@ export function configurationForm({ values, overrides = null, options }) {
 
   return {
     node: [nodes(MAIN_FIELDS), options.isFolded ? folded(nodes(MORE_FIELDS), isUsed) : nodes(MORE_FIELDS)],
-    /** The session follows an agent with these values. What it sets itself stays. */
+    /** The session follows an agent with these values, undefined while they are loaded. What it sets itself stays. */
     follow(agentValues) {
-      for (const name of names) sections[name].follow(agentValues[name] ?? EMPTY[name]);
+      for (const name of names) sections[name].follow(agentValues && (agentValues[name] ?? EMPTY[name]));
     },
-    /** The session has no agent any more. `newValues`: null keeps the values that are shown. */
-    release(newValues = null) {
-      for (const name of names) sections[name].release(newValues && newValues[name]);
+    /** The session has no agent. */
+    release(newValues) {
+      for (const name of names) sections[name].release(newValues[name] ?? EMPTY[name]);
     },
     /** The values of the fields that do not follow the agent. */
     values(data) {
@@ -57,11 +57,13 @@ function fieldSection(name, value, options) {
       if (hadFocus) originNode.querySelector("button")?.focus();
     },
     follow(newAgentValue) {
-      agentValue = newAgentValue;
-      if (section.origin !== "overridden") followAgain();
+      if (newAgentValue !== undefined) agentValue = newAgentValue;
+      if (section.origin === "overridden") return;
+      if (newAgentValue === undefined) section.setOrigin("inherited");
+      else followAgain();
     },
     release(newValue) {
-      if (newValue !== null) fill(controls, FIELDS[name].build(newValue, options));
+      fill(controls, FIELDS[name].build(newValue, options));
       section.setOrigin("own");
     },
   };
