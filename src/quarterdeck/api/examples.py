@@ -5,6 +5,8 @@ from typing import Any
 from msgspec import Struct
 
 from quarterdeck.activity import examples as activity
+from quarterdeck.agent_definitions import examples as agent_definitions
+from quarterdeck.agent_stats import examples as agent_stats
 from quarterdeck.agents import examples as agents
 from quarterdeck.api_keys import examples as api_keys
 from quarterdeck.audit import examples as audit
@@ -25,6 +27,8 @@ from quarterdeck.workspaces import examples as workspaces
 _PACKAGES = (
     actions,
     activity,
+    agent_definitions,
+    agent_stats,
     agents,
     api_keys,
     audit,

@@ -46,6 +46,7 @@ _TAGS = {
     "usage": ("Usage", "Tokens and cost of a workspace."),
     "audit-events": ("Audit log", "Who changed what, when and from where."),
     "skills": ("Skills", "Bundles of files for agents, in immutable numbered versions."),
+    "agents": ("Agents", "Configurations for sessions, in immutable numbered versions."),
     "files": ("Files", "Uploaded files, which inputs can have as attachments."),
     "credentials": ("Credentials", "Secrets for the servers that agents use. No response has a secret."),
     "webhooks": ("Webhooks", "Notifications to other systems about ended runs and about actions."),

@@ -1,6 +1,17 @@
 """The whole API on one page. Each handler has the description of its operation."""
 
 from quarterdeck.activity.http import get_activity
+from quarterdeck.agent_definitions.http import (
+    change_agent,
+    create_agent,
+    diff_agent_versions,
+    get_agent,
+    get_agent_version,
+    list_agent_versions,
+    list_agents,
+    push_agent_version,
+)
+from quarterdeck.agent_stats.http import get_agent_stats
 from quarterdeck.agents.http import list_models
 from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys, revoke_api_key, rotate_api_key
 from quarterdeck.audit.http import list_audit_events
@@ -111,6 +122,15 @@ OPERATIONS = (
     at("GET", "/v1/skills/{skill_id}/versions/{version}/bundle", download_skill_bundle),
     at("GET", "/v1/skills/{skill_id}/versions/{version}/file", download_skill_file),
     at("GET", "/v1/skills/{skill_id}/diff", diff_skill_versions),
+    at("POST", "/v1/agents", create_agent),
+    at("GET", "/v1/agents", list_agents),
+    at("GET", "/v1/agents/{agent_id}", get_agent),
+    at("PATCH", "/v1/agents/{agent_id}", change_agent),
+    at("POST", "/v1/agents/{agent_id}/versions", push_agent_version),
+    at("GET", "/v1/agents/{agent_id}/versions", list_agent_versions),
+    at("GET", "/v1/agents/{agent_id}/versions/{version}", get_agent_version),
+    at("GET", "/v1/agents/{agent_id}/diff", diff_agent_versions),
+    at("GET", "/v1/agents/{agent_id}/stats", get_agent_stats),
     at("POST", "/v1/files", upload_file),
     at("GET", "/v1/files/{file_id}", get_file),
     at("DELETE", "/v1/files/{file_id}", delete_file),
