@@ -19,6 +19,7 @@ from quarterdeck.conversations.sessions import examples as sessions
 from quarterdeck.conversations.workspace_files import examples as workspace_files
 from quarterdeck.credentials import examples as credentials
 from quarterdeck.files import examples as files
+from quarterdeck.mcp_servers import examples as mcp_servers
 from quarterdeck.skills import examples as skills
 from quarterdeck.usage import examples as usage
 from quarterdeck.webhooks import examples as webhooks
@@ -36,6 +37,7 @@ _PACKAGES = (
     credentials,
     events,
     files,
+    mcp_servers,
     runs,
     session_tokens,
     sessions,

@@ -53,6 +53,14 @@ from quarterdeck.credentials.http import (
 )
 from quarterdeck.files.http import delete_file, download_file, get_file, upload_file
 from quarterdeck.http.operation import at
+from quarterdeck.mcp_servers.http import (
+    change_mcp_server,
+    check_mcp_server,
+    create_mcp_server,
+    delete_mcp_server,
+    get_mcp_server,
+    list_mcp_servers,
+)
 from quarterdeck.skills.http import (
     change_skill,
     create_skill,
@@ -131,6 +139,12 @@ OPERATIONS = (
     at("GET", "/v1/agents/{agent_id}/versions/{version}", get_agent_version),
     at("GET", "/v1/agents/{agent_id}/diff", diff_agent_versions),
     at("GET", "/v1/agents/{agent_id}/stats", get_agent_stats),
+    at("POST", "/v1/mcp-servers", create_mcp_server),
+    at("GET", "/v1/mcp-servers", list_mcp_servers),
+    at("GET", "/v1/mcp-servers/{mcp_server_id}", get_mcp_server),
+    at("PATCH", "/v1/mcp-servers/{mcp_server_id}", change_mcp_server),
+    at("DELETE", "/v1/mcp-servers/{mcp_server_id}", delete_mcp_server),
+    at("POST", "/v1/mcp-servers/{mcp_server_id}/check", check_mcp_server),
     at("POST", "/v1/files", upload_file),
     at("GET", "/v1/files/{file_id}", get_file),
     at("DELETE", "/v1/files/{file_id}", delete_file),

@@ -40,6 +40,10 @@ from quarterdeck.client.models import (
     FileBody,
     Limits,
     ListedSession,
+    McpCheckBody,
+    McpServerBody,
+    McpServerDetailBody,
+    McpServerPage,
     MemberBody,
     MemberPage,
     ModelList,
@@ -77,19 +81,23 @@ from quarterdeck.client.models import (
 from quarterdeck.client.operations import (
     CANCEL_RUN,
     CHANGE_AGENT,
+    CHANGE_MCP_SERVER,
     CHANGE_SESSION,
     CHANGE_SKILL,
     CHANGE_WEBHOOK,
     CHANGE_WORKSPACE,
+    CHECK_MCP_SERVER,
     CREATE_AGENT,
     CREATE_API_KEY,
     CREATE_CREDENTIAL,
+    CREATE_MCP_SERVER,
     CREATE_SESSION,
     CREATE_SESSION_TOKEN,
     CREATE_SKILL,
     CREATE_WEBHOOK,
     DELETE_CREDENTIAL,
     DELETE_FILE,
+    DELETE_MCP_SERVER,
     DELETE_SESSION,
     DELETE_SKILL,
     DELETE_WEBHOOK,
@@ -110,6 +118,7 @@ from quarterdeck.client.operations import (
     GET_AGENT_VERSION,
     GET_API_KEY,
     GET_FILE,
+    GET_MCP_SERVER,
     GET_RUN,
     GET_SESSION,
     GET_SKILL,
@@ -123,6 +132,7 @@ from quarterdeck.client.operations import (
     LIST_API_KEYS,
     LIST_AUDIT_EVENTS,
     LIST_CREDENTIALS,
+    LIST_MCP_SERVERS,
     LIST_MEMBERS,
     LIST_MODELS,
     LIST_SESSION_EVENTS,
@@ -1254,6 +1264,133 @@ class Methods(Connection):
             AgentStatsBody,
             {"agent_id": agent_id},
             {"from": from_, "to": to},
+            workspace_id=workspace_id,
+        )
+
+    def create_mcp_server(
+        self,
+        *,
+        name: str,
+        url: str | None = None,
+        command: str | None = None,
+        credential_id: Id | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> McpServerBody:
+        """Add an MCP server.
+
+        Agents and sessions that name it offer its tools to the model. Give either `url` (streamable HTTP) or `command`
+        (stdio, configured by the operator). The server is not contacted: check it afterwards.
+        """
+        return self._call(
+            CREATE_MCP_SERVER,
+            McpServerBody,
+            {},
+            {},
+            {"name": name, "url": url, "command": command, "credential_id": credential_id},
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def list_mcp_servers(
+        self,
+        *,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> McpServerPage:
+        """List the MCP servers of a workspace.
+
+        One page per call, newest first unless order=asc. Get a server for its tools.
+        """
+        return self._call(
+            LIST_MCP_SERVERS,
+            McpServerPage,
+            {},
+            {"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_mcp_servers(
+        self,
+        *,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> Iterator[McpServerBody]:
+        """Iterate over all items of `list_mcp_servers`. Pages are fetched as needed."""
+        return walk(
+            lambda after: self.list_mcp_servers(workspace_id=workspace_id, limit=page_size, after=after, order=order)
+        )
+
+    def get_mcp_server(self, mcp_server_id: Id, *, workspace_id: Id | None = None) -> McpServerDetailBody:
+        """Get an MCP server.
+
+        With its known tools.
+        """
+        return self._call(
+            GET_MCP_SERVER, McpServerDetailBody, {"mcp_server_id": mcp_server_id}, {}, workspace_id=workspace_id
+        )
+
+    def change_mcp_server(
+        self,
+        mcp_server_id: Id,
+        *,
+        name: str | UnsetType = UNSET,
+        url: str | UnsetType | None = UNSET,
+        command: str | UnsetType | None = UNSET,
+        credential_id: Id | UnsetType | None = UNSET,
+        if_match: IfMatch | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> McpServerBody:
+        """Change an MCP server.
+
+        Changes only the given fields. The next run of a session uses the new values. The known tools stay, so that a
+        tool with another definition is noticed.
+        """
+        return self._call(
+            CHANGE_MCP_SERVER,
+            McpServerBody,
+            {"mcp_server_id": mcp_server_id},
+            {},
+            {"name": name, "url": url, "command": command, "credential_id": credential_id},
+            if_match=if_match,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def delete_mcp_server(
+        self, mcp_server_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
+    ) -> None:
+        """Delete an MCP server.
+
+        Agents and sessions that name it continue without its tools.
+        """
+        return self._call(
+            DELETE_MCP_SERVER,
+            type(None),
+            {"mcp_server_id": mcp_server_id},
+            {},
+            if_match=if_match,
+            workspace_id=workspace_id,
+        )
+
+    def check_mcp_server(
+        self, mcp_server_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
+    ) -> McpCheckBody:
+        """Check an MCP server.
+
+        Connects, and lists the tools. A server that fails is a response with `ok: false` and the reason. If it
+        succeeds, these definitions become the known ones: the tool policy applies to them as they are now.
+        """
+        return self._call(
+            CHECK_MCP_SERVER,
+            McpCheckBody,
+            {"mcp_server_id": mcp_server_id},
+            {},
+            if_match=if_match,
             workspace_id=workspace_id,
         )
 

@@ -694,6 +694,65 @@ class AgentStatsBody(Struct, frozen=True, kw_only=True):
     """Versions with runs that were created in the period, newest first."""
 
 
+class McpServerBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    name: str
+    url: str | None
+    """null: the server is a command."""
+    command: str | None
+    """null: the server has a URL."""
+    credential_id: UUID | None
+    checked_at: datetime | None
+    """Time of the last check. null: never."""
+    check_failure: str | None
+    """Why the last check failed. null: it did not."""
+    tool_count: int
+    """Number of known tools."""
+    created_at: datetime
+    created_by: ActorBody
+    revision: int
+    """Number of changes. The ETag is derived from it."""
+
+
+class McpServerPage(Struct, frozen=True):
+    items: list[McpServerBody]
+    next_cursor: UUID | None
+
+
+class McpToolBody(Struct, frozen=True, kw_only=True):
+    """Name, description and parameters are the words of the server."""
+
+    name: str
+    """As the server calls it."""
+    full_name: str
+    """As the model and the tool policy call it: `server__tool`."""
+    description: str
+    parameters: dict[str, Any]
+    """JSON Schema of the arguments."""
+    read_only: bool
+    """The server's claim that the tool only reads. It grants nothing."""
+
+
+class McpServerDetailBody(McpServerBody, frozen=True, kw_only=True):
+    tools: list[McpToolBody]
+    """Known tools: as listed by the last check that succeeded, or as first seen by a run."""
+
+
+class McpCheckBody(Struct, frozen=True, kw_only=True):
+    ok: bool
+    reason: str | None
+    """Why the check failed. null: it did not."""
+    checked_at: datetime
+    tools: list[McpToolBody]
+    """What the server offers now. Empty if the check failed."""
+    added: list[str]
+    """Names of tools that were not known before."""
+    changed: list[str]
+    """Names of tools whose definition was another one before."""
+    removed: list[str]
+    """Names of tools that the server no longer offers."""
+
+
 class FileBody(Struct, frozen=True):
     id: UUID
     workspace_id: UUID

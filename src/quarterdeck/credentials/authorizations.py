@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from quarterdeck.core.logging import log
+from quarterdeck.core.logging import fields, log
 from quarterdeck.credentials import redaction
 from quarterdeck.credentials.authorization import Authorization, AuthorizationError
 from quarterdeck.credentials.model import CredentialType, StoredCredential
@@ -34,9 +34,8 @@ class UnusableAuthorization:
         self._reason = reason
 
     async def headers(self) -> dict[str, str]:
-        log.error(
-            "the secret of a credential cannot be decrypted", credential_id=self._credential_id, reason=self._reason
-        )
+        problem = fields(credential_id=self._credential_id, reason=self._reason)
+        log.error("the secret of a credential cannot be decrypted", extra=problem)
         raise AuthorizationError("The secret of the credential cannot be decrypted. The server's log has the reason.")
 
     async def renew(self, refused: dict[str, str]) -> bool:
@@ -52,4 +51,4 @@ def authorization_of(credential: StoredCredential, secret: str, tokens: OAuthTok
     if credential.kind is CredentialType.HEADER:
         assert credential.parameters.header is not None
         return StaticAuthorization(credential.parameters.header, secret, secret)
-    return OAuthAuthorization(tokens, credential, secret)
+    return OAuthAuthorization(tokens.of(credential, secret))
