@@ -66,12 +66,26 @@ export async function show(view, { id }) {
       server = await get(path, {}, view.signal);
       draw();
       checkButton.focus();
-      fill(status, el("p", { class: result.ok ? "tag good" : "tag bad" }, result.ok ? `Connected: ${pluralize(result.tools.length, "tool")}` : "The check failed"));
+      fill(status, checkResult(result));
     } catch (error) {
       if (!view.signal.aborted) fill(status, errorBox(error));
     }
     checkButton.removeAttribute("aria-busy");
   }
+}
+
+/** What the check found. The reason of a failure is shown with the server. */
+function checkResult({ ok, tools, added, changed, removed }) {
+  if (!ok) return el("p", {}, el("span", { class: "tag bad" }, "The check failed"));
+  const names = (label, list) => list.length > 0 && el("p", {}, `${label}: `, list.map((name, index) => [index > 0 && ", ", el("code", {}, visibleName(name))]));
+  return el(
+    "div",
+    { class: "push-result" },
+    el("p", {}, el("strong", {}, `Connected: ${pluralize(tools.length, "tool")}.`), changed.length > 0 && " The new definitions are accepted."),
+    names("New", added),
+    names("Changed", changed),
+    names("Removed", removed),
+  );
 }
 
 function noTools(server) {

@@ -14,6 +14,7 @@ import { visibleName, visibleText } from "../visible_text.js";
 const COLUMNS = [
   { name: "Name", class: "short", cell: (server) => el("a", { class: "name", href: `#/mcp-servers/${server.id}` }, visibleName(server.name)) },
   { name: "Connection", cell: (server) => el("span", { class: "mono" }, visibleText(server.url ?? server.command)) },
+  { name: "Tools", class: "number", cell: (server) => (server.tool_count > 0 ? server.tool_count.toLocaleString("en") : el("span", { class: "muted" }, "–")) },
   { name: "Last check", class: "short", cell: lastCheck },
   { name: "Created", class: "short", cell: (server) => relativeTime(server.created_at) },
   { name: "Created by", class: "short", cell: (server) => userName(server.created_by) },
