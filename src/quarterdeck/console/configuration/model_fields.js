@@ -18,7 +18,9 @@ export function modelField(model, signal) {
     },
     () => {}, // The field still works without suggestions.
   );
-  return [field("Model", input, "Choose a model from the list or enter its name. Leave empty to use the default model."), list];
+  const node = field("Model", input, "Choose a model from the list or enter its name. Leave empty to use the default model.");
+  node.append(list);
+  return node;
 }
 
 export function settingsFields({ temperature = null, max_output_tokens: maxTokens = null, reasoning_effort: effort = null }) {

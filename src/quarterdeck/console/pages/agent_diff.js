@@ -3,6 +3,7 @@
 import { agentCrumbs } from "../agents/crumbs.js";
 import { get } from "../api.js";
 import { LABELS } from "../configuration/fields.js";
+import { workspaceName } from "../configuration/workspace_field.js";
 import { el, fill } from "../dom.js";
 import { pluralize } from "../format.js";
 import { prettyJson } from "../inbox/labels.js";
@@ -48,11 +49,12 @@ function fieldDiff({ field, before, after, diff }) {
     "details",
     { class: "file-diff", open: true },
     el("summary", {}, el("strong", {}, label)),
-    hunks.length > 0 ? diffView(hunks, `Changes of ${label}`) : el("div", { class: "field-change" }, side("Before", before), side("After", after)),
+    hunks.length > 0 ? diffView(hunks, `Changes of ${label}`) : el("div", { class: "field-change" }, side("Before", field, before), side("After", field, after)),
   );
 }
 
-function side(name, value) {
-  const text = value === null ? "None" : typeof value === "string" ? value : prettyJson(value);
-  return el("div", {}, el("h3", {}, name), longText(text, (part) => el("p", { class: value === null ? "muted" : "preformatted mono" }, visibleLines(part))));
+function side(name, field, value) {
+  const missing = field === "model" || field === "workspace" ? "Default" : "None";
+  const text = value === null ? missing : field === "workspace" ? workspaceName(value) : typeof value === "string" ? value : prettyJson(value);
+  return el("div", {}, el("h3", {}, name), longText(text, (part) => el("p", { class: value === null ? "muted" : "preformatted" }, visibleLines(part))));
 }
