@@ -32,7 +32,8 @@ def definition_sha256(tool: McpTool) -> bytes:
 
 
 def pin(server_id: UUID, name: str, tools: Iterable[McpTool], known: Mapping[str, bytes]) -> list[PinnedTool]:
-    """`known`: the hashes of the definitions that were seen before, by the server's names for the tools."""
+    """`known`: the hashes of the known definitions, by the server's names for the tools. Those of new tools are known,
+    too, unless the server has too many."""
     pinned = []
     for tool in tools:
         sha256 = definition_sha256(tool)
@@ -42,7 +43,7 @@ def pin(server_id: UUID, name: str, tools: Iterable[McpTool], known: Mapping[str
                 full_name=full_name(name, tool.name),
                 tool=tool,
                 definition_sha256=sha256.hex(),
-                is_changed=known.get(tool.name, sha256) != sha256,
+                is_changed=known.get(tool.name) != sha256,
             )
         )
     return pinned

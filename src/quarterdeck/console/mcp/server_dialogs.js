@@ -7,7 +7,7 @@ import { notice } from "../notices.js";
 import { segments } from "../segments.js";
 import { visibleName } from "../visible_text.js";
 
-const TRANSPORTS = [["url", "URL"], ["command", "Command"]];
+const TRANSPORTS = [["url", "Streamable HTTP"], ["command", "stdio"]];
 
 /** Returns the new server, or null. */
 export function addServer(signal) {
@@ -83,7 +83,7 @@ function serverFields(server, signal) {
 function credentialField(selected, signal) {
   const select = el("select", { name: "credential" }, el("option", { value: "" }, "None"), selected && el("option", { value: selected, selected: true }, selected));
   load();
-  return field("Credential", select, ["Create credentials on the page ", el("a", { href: "#/credentials", target: "_blank" }, "Credentials"), "."]);
+  return field("Credential", select, ["Create credentials on the page ", el("a", { href: "#/credentials", target: "_blank", rel: "noopener" }, "Credentials"), "."]);
 
   async function load() {
     try {
