@@ -148,7 +148,7 @@ async def test_session_with_an_agent(console: ConsolePage, world: World) -> None
     await expect(form.get_by_label("Instructions")).to_be_disabled()
     assert await console.accessibility_problems() == []
     await form.get_by_label("Title").fill("Ticket 4711")
-    await form.get_by_role("button", name="Override: Model settings").click()
+    await form.get_by_role("button", name="Override Model settings").click()
     await form.get_by_label("Temperature").fill("1")
     async with page.expect_request(lambda request: request.method == "POST") as request:
         await form.get_by_role("button", name="Create").click()
@@ -174,10 +174,10 @@ async def test_session_with_an_agent(console: ConsolePage, world: World) -> None
     await page.get_by_role("button", name="Edit session").click()
     form = page.get_by_role("dialog", name="Edit session")
     await expect(form.get_by_label("Temperature")).to_have_value("1")
-    await form.get_by_role("button", name="Follow agent again: Model settings").click()
+    await form.get_by_role("button", name="Follow agent again Model settings").click()
     await expect(form.get_by_label("Temperature")).to_have_value("0.1")
     await expect(form.get_by_label("Temperature")).to_be_disabled()
-    await form.get_by_role("button", name="Override: Instructions").click()
+    await form.get_by_role("button", name="Override Instructions").click()
     await form.get_by_label("Instructions").fill("Be polite.")
     async with page.expect_request(lambda request: request.method == "PATCH") as request:
         await form.get_by_role("button", name="Save").click()

@@ -82,7 +82,7 @@ function fieldSection(name, value, options) {
   }
 
   function originButton(text, act) {
-    return el("button", { type: "button", class: "small", on: { click: act } }, text, el("span", { class: "visually-hidden" }, `: ${LABELS[name]}`));
+    return el("button", { type: "button", class: "small", on: { click: act } }, text, " ", el("span", { class: "visually-hidden" }, LABELS[name]));
   }
 
   return section;
