@@ -52,8 +52,6 @@ class SampleWorkspace(Struct, frozen=True):
             "agent-version": f"/agents/{self.agents.agent_id}/versions/2",
             "agent-diff": f"/agents/{self.agents.agent_id}/diff?from=1&to=2",
             "agent-editor": f"/agents/{self.agents.agent_id}/edit",
-            "agent-new": "/agents/new",
-            "agent-session": f"/sessions/{self.agents.session_id}",
             "mcp-servers": "/mcp-servers",
             "mcp-server": f"/mcp-servers/{self.agents.server_id}",
             "credentials": "/credentials",
