@@ -88,6 +88,7 @@ async def _open_a_tool(page: Page) -> None:
 async def _edit_session(page: Page) -> None:
     await page.get_by_role("button", name="Edit session").click()
     await expect(page.get_by_role("dialog").get_by_label("Temperature")).to_have_value("0.4")
+    await page.get_by_role("button", name="Override Model settings").click()
 
 
 async def _open_files(page: Page) -> None:

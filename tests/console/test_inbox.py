@@ -289,7 +289,7 @@ async def test_tokens_settings_usage_and_daily_limit(
     # Tool policy and limits of the session.
     await page.get_by_role("button", name="Edit session").click()
     dialog = page.get_by_role("dialog")
-    await expect(dialog.locator(".client-tools")).to_contain_text("read_meter Reads the meter of a site.")
+    await expect(dialog.get_by_label("Client tools")).to_have_value(re.compile("Reads the meter of a site."))
     await dialog.get_by_role("button", name="Add rule").click()
     await dialog.get_by_label("Tool or prefix").fill("add_*")
     await dialog.get_by_label("Rule", exact=True).select_option("Deny")

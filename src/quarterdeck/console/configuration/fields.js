@@ -45,7 +45,7 @@ export const LABELS = {
 
 /**
  * `build(value, options)` returns the controls, `read(data)` the value in the form, undefined if it is not loaded.
- * `options`: `{signal, instructionRows, hasDefaultWorkspace}`.
+ * `options`: `{signal, instructionRows, hasDefaultWorkspace, toolNames}`.
  */
 export const FIELDS = {
   model: { build: (model, { signal }) => modelField(model, signal), read: (data) => data.get("model").trim() || null },
@@ -54,7 +54,7 @@ export const FIELDS = {
   skills: { build: (skills, { signal }) => skillsField(skills, signal), read: skillsValue },
   mcp_servers: { build: (ids, { signal }) => serversField(ids, signal), read: serversValue },
   workspace: { build: (kind, { hasDefaultWorkspace }) => workspaceField(kind, hasDefaultWorkspace || kind === null), read: (data) => data.get("workspace") || null },
-  tool_policy: { build: (policy, { signal }) => policyFields(policy, signal), read: policyValue },
+  tool_policy: { build: (policy, { toolNames, signal }) => policyFields(policy, toolNames, signal), read: policyValue },
   client_tools: { build: clientToolsField, read: (data) => jsonTextValue(data, "client_tools", []) },
   limits: { build: bothLimits, read: (data) => ({ run: limitValues(data, "run"), session: limitValues(data, "session") }) },
   output_schema: { build: schemaField, read: (data) => jsonTextValue(data, "output_schema", null) },

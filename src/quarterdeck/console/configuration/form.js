@@ -9,8 +9,9 @@ import { EMPTY, FIELDS, isSet, LABELS, MAIN_FIELDS, MORE_FIELDS } from "./fields
  * `values`: of all fields. `overrides`: the fields that the session sets itself, null without an agent. `options`: see FIELDS;
  * `isFolded`: whether the less common fields can be folded.
  */
-export function configurationForm({ values, overrides = null, options }) {
+export function configurationForm({ values, overrides = null, options: given }) {
   const names = [...MAIN_FIELDS, ...MORE_FIELDS];
+  const options = { ...given, toolNames: values.client_tools.map(({ name }) => name) };
   const sections = Object.fromEntries(names.map((name) => [name, fieldSection(name, values[name] ?? EMPTY[name], options)]));
   const nodes = (some) => some.map((name) => sections[name].node);
   if (overrides !== null) for (const name of names) sections[name].setOrigin(overrides.includes(name) ? "overridden" : "inherited");

@@ -7,9 +7,9 @@ const RULES = [["allow", "Allow"], ["ask", "Ask"], ["deny", "Deny"]];
 const TOOLS = ["bash", "read_file", "write_file", "edit_file", "list_files", "search_files", "read_skill_file", "add_note", "current_time"];
 const PATTERN = "([A-Za-z0-9_\\-]{1,128}\\*?|\\*)";
 
-/** Suggests the tools of the server, and a prefix for each MCP server. */
-export function policyFields(policy, signal) {
-  const names = el("datalist", { id: uniqueId("tools") }, TOOLS.map((value) => el("option", { value })));
+/** Suggests the tools of the server, those of the caller (`clientTools`: names), and a prefix for each MCP server. */
+export function policyFields(policy, clientTools, signal) {
+  const names = el("datalist", { id: uniqueId("tools") }, [...TOOLS, ...clientTools].map((value) => el("option", { value })));
   suggestServers(names, signal);
   const rows = el("div", { class: "policy-rows" }, Object.entries(policy).map(([name, rule]) => policyRow(name, rule, names.id)));
   const add = el("button", { type: "button", class: "small", on: { click: addRow } }, "Add rule");
