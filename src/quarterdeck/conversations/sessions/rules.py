@@ -9,11 +9,24 @@ from msgspec import UNSET, Struct, UnsetType
 
 from quarterdeck.agents.configuration import Limit, SessionSkill, SetLimit
 from quarterdeck.agents.model import ToolSpec
-from quarterdeck.conversations.sessions.model import ChangeSessionBody, SessionBody
+from quarterdeck.conversations.sessions.model import ChangeSessionBody, CreateSessionBody, SessionBody
 from quarterdeck.core import errors, json_values
 from quarterdeck.core.text_types import MAX_LINE_LENGTH
 
 _FORK_TITLE = re.compile(r"(.*) \(fork(?: ([1-9][0-9]{0,8}))?\)")
+
+
+def without_agent(body: CreateSessionBody) -> CreateSessionBody:
+    """A body without an agent sets the fields that earlier releases always had, so that its fingerprint is the same."""
+    if body.agent:
+        return body
+    return msgspec.structs.replace(
+        body,
+        model=None if body.model is UNSET else body.model,
+        instructions=None if body.instructions is UNSET else body.instructions,
+        skills=[] if body.skills is UNSET else body.skills,
+        agent=UNSET,
+    )
 
 
 def check_distinct(skills: list[SessionSkill]) -> None:

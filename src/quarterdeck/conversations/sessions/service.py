@@ -253,7 +253,7 @@ def _with_checked_tools(call: Call[SessionChange]) -> Call[SessionChange]:
     def read_body() -> SessionChange:
         body = call.read_body()
         rules.check_client_tools(body.client_tools)
-        return body
+        return rules.without_agent(body) if isinstance(body, CreateSessionBody) else body
 
     return msgspec.structs.replace(call, read_body=read_body)
 

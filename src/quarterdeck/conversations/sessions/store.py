@@ -172,6 +172,9 @@ async def get(connection: Connection, workspace_id: UUID, session_id: UUID, defa
         client_tools=msgspec.convert(row[13], list[ToolSpec]),
         limits=msgspec.convert(row[14], Limits),
         workspace=WorkspaceKind(row[15]),
+        mcp_servers=[],
+        output_schema=None,
+        overrides=[],
         usage=Usage(*row[16:20]),
         forked_from=_origin(row[20], row[21]),
     )
@@ -299,6 +302,7 @@ def _fields(row: tuple[Any, ...], default_model: str) -> dict[str, Any]:
         "effective_model": default_model if model is None else model,
         "settings": msgspec.convert(settings, ModelOptions),
         "skills": msgspec.convert(skills or [], list[SessionSkill]),
+        "agent": None,
         "created_at": created_at(session_id),
         "created_by": ActorBody(user_id, name, email),
         "archived_at": archived_at,
