@@ -6,7 +6,10 @@ from datetime import UTC, datetime, timedelta
 from quarterdeck.activity import rules as activity_rules
 from quarterdeck.activity import store as activity
 from quarterdeck.activity.model import Window
-from quarterdeck.agents.configuration import Limit, Limits
+from quarterdeck.agent_definitions import store as agents
+from quarterdeck.agent_stats import store as agent_stats
+from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, Limit, Limits
+from quarterdeck.agents.mcp.model import McpTool
 from quarterdeck.agents.model import NO_OPTIONS
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.api_keys import store as api_keys
@@ -25,7 +28,10 @@ from quarterdeck.conversations.sessions.model import SessionBody
 from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.settings import SubmitSettings
+from quarterdeck.credentials import store as credentials
 from quarterdeck.files import store as files
+from quarterdeck.mcp_servers import store as mcp_servers
+from quarterdeck.mcp_servers.model import McpServerBody
 from quarterdeck.skills import store as skills
 from quarterdeck.usage import store as usage
 from quarterdeck.usage.model import UsageGroup
@@ -57,6 +63,10 @@ def session_of(workspace: Workspace, session: Workspace) -> SessionBody:
         client_tools=[],
         limits=Limits(),
         workspace=WorkspaceKind.SANDBOX,
+        mcp_servers=[],
+        output_schema=None,
+        agent=None,
+        overrides=[],
         forked_from=None,
         skills=[],
         created_at=datetime.now(UTC),
@@ -77,6 +87,25 @@ def webhook_of(webhook: Workspace) -> WebhookBody:
         previous_secret_expires_at=None,
         created_at=datetime.now(UTC),
         created_by=ActorBody(webhook.user, None, webhook.email),
+        revision=7,
+    )
+
+
+TAKEN_TOOL = McpTool(name="taken", description="taken", parameters={})
+
+
+def mcp_server_of(workspace: Workspace) -> McpServerBody:
+    return McpServerBody(
+        id=workspace.mcp_server,
+        name="taken",
+        url="https://taken.example.com/",
+        command=None,
+        credential_id=None,
+        checked_at=None,
+        check_failure=None,
+        tool_count=0,
+        created_at=datetime.now(UTC),
+        created_by=ActorBody(workspace.user, None, workspace.email),
         revision=7,
     )
 
@@ -143,6 +172,23 @@ def with_foreign_ids() -> Iterator[StoreCall]:
         yield lambda c, a, b, n=first: sessions.found(c, a.workspace, [b.session], "demo", newest_first=n)  # type: ignore[misc]
     yield lambda c, a, b: sessions.delete(c, a.workspace, b.session)
 
+    of_b = AgentReference(BRAVO.agent, 1)
+    yield lambda c, a, b: returns(agents.get(c, a.workspace, b.agent), None)
+    yield lambda c, a, b: returns(agents.state(c, a.workspace, b.agent), None)
+    yield lambda c, a, b: returns(agents.lock(c, a.workspace, b.agent), None)
+    yield lambda c, a, b: returns(agents.is_name_taken(c, a.workspace, b.name), False)
+    yield lambda c, a, b: agents.change(c, a.workspace, b.agent, "taken", None, archived=True)
+    yield lambda c, a, b: returns(agents.version(c, a.workspace, b.agent, 1), None)
+    yield lambda c, a, b: returns(agents.used(c, a.workspace, [of_b], summaries=False), {})
+    yield lambda c, a, b: returns(agents.used(c, a.workspace, [of_b], summaries=True), {})
+    yield lambda c, a, b: returns(
+        agents.add_version(c, new_id(), a.workspace, b.agent, AgentConfiguration(), a.user), None
+    )
+    yield lambda c, a, b: returns(agent_stats.run_at(c, a.workspace, b.agent, LOWEST_ID, HIGHEST_ID, 0), None)
+    yield lambda c, a, b: returns(agent_stats.versions(c, a.workspace, b.agent, LOWEST_ID, HIGHEST_ID, 9, 9), [])
+    yield lambda c, a, b: sessions.follow_agent(
+        c, a.workspace, b.session, AgentConfiguration(workspace=WorkspaceKind.NONE)
+    )
     yield lambda c, a, b: returns(skills.get(c, a.workspace, b.skill), None)
     yield lambda c, a, b: skills.change(c, a.workspace, b.skill, "taken", None, archived=True)
     yield lambda c, a, b: returns(skills.version(c, a.workspace, b.skill, 1), None)
@@ -157,6 +203,15 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(skills.is_in_use(c, a.workspace, b.skill), False)
     yield lambda c, a, b: skills.delete(c, a.workspace, b.skill)
 
+    yield lambda c, a, b: returns(credentials.count(c, a.workspace), 1)
+    yield lambda c, a, b: returns(credentials.is_name_taken(c, a.workspace, b.name), False)
+    yield lambda c, a, b: returns(credentials.get(c, a.workspace, b.credential), None)
+    yield lambda c, a, b: returns(credentials.stored(c, a.workspace, b.credential), None)
+    yield lambda c, a, b: returns(credentials.hold(c, a.workspace, b.credential), False)
+    yield lambda c, a, b: credentials.lock(c, a.workspace, b.credential)
+    yield lambda c, a, b: returns(credentials.is_used(c, a.workspace, b.credential), False)
+    yield lambda c, a, b: credentials.rotate(c, a.workspace, b.credential, b"taken")
+    yield lambda c, a, b: credentials.delete(c, a.workspace, b.credential)
     yield lambda c, a, b: returns(webhooks.count(c, a.workspace), 1)
     yield lambda c, a, b: returns(webhooks.get(c, a.workspace, b.webhook), None)
     yield lambda c, a, b: webhooks.lock(c, a.workspace, b.webhook)
@@ -167,6 +222,20 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(deliveries.get(c, a.workspace, b.webhook, b.delivery), None)
     yield lambda c, a, b: returns(deliveries.get(c, a.workspace, a.webhook, b.delivery), None)
     yield lambda c, a, b: deliveries.send_again(c, a.webhook, b.delivery)
+
+    yield lambda c, a, b: returns(mcp_servers.count(c, a.workspace), 1)
+    yield lambda c, a, b: returns(mcp_servers.is_name_taken(c, a.workspace, b.name), False)
+    yield lambda c, a, b: returns(mcp_servers.get(c, a.workspace, b.mcp_server), None)
+    yield lambda c, a, b: returns(mcp_servers.get_all(c, a.workspace, [b.mcp_server]), {})
+    yield lambda c, a, b: returns(mcp_servers.existing(c, a.workspace, [b.mcp_server]), set())
+    yield lambda c, a, b: returns(mcp_servers.lock(c, a.workspace, b.mcp_server), False)
+    yield lambda c, a, b: mcp_servers.change(c, a.workspace, mcp_server_of(b))
+    yield lambda c, a, b: mcp_servers.delete(c, a.workspace, b.mcp_server)
+    yield lambda c, a, b: mcp_servers.note_check(c, a.workspace, b.mcp_server, "taken")
+    yield lambda c, a, b: returns(mcp_servers.tools(c, a.workspace, b.mcp_server), [])
+    yield lambda c, a, b: returns(mcp_servers.hashes(c, a.workspace, b.mcp_server), {})
+    yield lambda c, a, b: mcp_servers.forget_tools(c, a.workspace, b.mcp_server)
+    yield lambda c, a, b: mcp_servers.add_tools(c, a.workspace, b.mcp_server, [TAKEN_TOOL])
 
     yield lambda c, a, b: workspaces.lock_workspace(c, a.workspace)
     yield lambda c, a, b: workspaces.change(c, a.workspace, "taken", 1, a.user, Limit())
@@ -203,8 +272,13 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
         yield lambda c, a, b, s=start: api_keys.page(c, a.workspace, s or b.key, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: runs.page(c, a.session, s or b.run, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: session_tokens.page(c, a.session, s or b.token, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: agents.versions(  # type: ignore[misc]
+            c, a.agent, s or b.agent_version, 9, **order
+        )
         yield lambda c, a, b, s=start: skills.versions(c, a.skill, s or b.version, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: credentials.page(c, a.workspace, s or b.credential, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: webhooks.page(c, a.workspace, s or b.webhook, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: mcp_servers.page(c, a.workspace, s or b.mcp_server, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: workspaces.members(c, a.workspace, s or b.user, 9, **order)  # type: ignore[misc]
         for state in (None, DeliveryState.PENDING):
             yield lambda c, a, b, s=start, of=state: deliveries.page(  # type: ignore[misc]
@@ -218,6 +292,9 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
                 yield lambda c, a, b, s=start, of=archived, most=most: search_store.find(  # type: ignore[misc]
                     c, a.workspace, s or LOWEST_ID, 9, archived=of, search="alpha or bravo", max_matches=most, **order
                 )
+            yield lambda c, a, b, s=start, of=archived: agents.page(  # type: ignore[misc]
+                c, a.workspace, s or b.agent, 9, archived=of, **order
+            )
             yield lambda c, a, b, s=start, of=archived: skills.page(  # type: ignore[misc]
                 c, a.workspace, s or b.skill, 9, archived=of, **order
             )

@@ -31,6 +31,7 @@ from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.db.database import Connection
+from quarterdeck.mcp_servers import service as mcp_servers
 from quarterdeck.skills import service as skills
 
 
@@ -169,12 +170,14 @@ async def diff_agent_versions(access: Access, call: Call[None], agent_id: UUID, 
     return await asyncio.to_thread(diff.compare, before, after)
 
 
-async def check_usable(connection: Connection, workspace_id: UUID, reference: AgentReference) -> None:
-    """Raise if a session cannot start to use the agent. Sessions that already use an archived agent keep it."""
+async def check_usable(
+    connection: Connection, workspace_id: UUID, reference: AgentReference, *, was_used: bool = False
+) -> None:
+    """Raise if a session cannot use the agent. Sessions that already use an archived agent can use all its versions."""
     state = await store.state(connection, workspace_id, reference.agent_id)
     if state is None:
         raise errors.invalid("No such agent in this workspace.")
-    rules.check_usable(state.latest_version, reference.version, is_archived=state.archived)
+    rules.check_usable(state.latest_version, reference.version, is_archived=state.archived and not was_used)
 
 
 async def check_skills(connection: Connection, workspace_id: UUID, wanted: Sequence[SessionSkill]) -> None:
@@ -212,6 +215,8 @@ async def _check_configuration(
 ) -> None:
     configuration_rules.check_configuration(models, configuration)
     await check_skills(connection, workspace_id, configuration.skills)
+    if configuration.mcp_servers:
+        await mcp_servers.check_exist(connection, workspace_id, configuration.mcp_servers)
 
 
 async def _check_name_free(connection: Connection, workspace_id: UUID, name: str) -> None:

@@ -34,7 +34,6 @@ def check_configuration(models: ModelCatalog, configuration: AgentConfiguration)
     check_model(models, configuration.model)
     check_names_free(configuration.client_tools)
     check_distinct_skills(configuration.skills)
-    check_distinct_servers(configuration.mcp_servers)
 
 
 def check_model(models: ModelCatalog, name: str | None) -> None:

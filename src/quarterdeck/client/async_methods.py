@@ -918,8 +918,8 @@ class AsyncMethods(AsyncConnection):
     ) -> None:
         """Delete a skill.
 
-        With its versions, permanently. Only a skill that no session uses, archived sessions included. Repeating the
-        request is 404.
+        With its versions, permanently. Only a skill that no session and no version of an agent uses, archived ones
+        included. Repeating the request is 404.
         """
         return await self._call(
             DELETE_SKILL, type(None), {"skill_id": skill_id}, {}, if_match=if_match, workspace_id=workspace_id

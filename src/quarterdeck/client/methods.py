@@ -914,8 +914,8 @@ class Methods(Connection):
     def delete_skill(self, skill_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None) -> None:
         """Delete a skill.
 
-        With its versions, permanently. Only a skill that no session uses, archived sessions included. Repeating the
-        request is 404.
+        With its versions, permanently. Only a skill that no session and no version of an agent uses, archived ones
+        included. Repeating the request is 404.
         """
         return self._call(
             DELETE_SKILL, type(None), {"skill_id": skill_id}, {}, if_match=if_match, workspace_id=workspace_id

@@ -75,6 +75,21 @@ class SessionAgent(Struct, frozen=True):
     """The version that a run would use now."""
 
 
+class ConfigurationField(StrEnum):
+    """The fields that a session takes from its agent, unless it sets them itself."""
+
+    MODEL = "model"
+    SETTINGS = "settings"
+    INSTRUCTIONS = "instructions"
+    SKILLS = "skills"
+    CLIENT_TOOLS = "client_tools"
+    MCP_SERVERS = "mcp_servers"
+    TOOL_POLICY = "tool_policy"
+    LIMITS = "limits"
+    WORKSPACE = "workspace"
+    OUTPUT_SCHEMA = "output_schema"
+
+
 class SessionSummary(Struct, frozen=True, kw_only=True):
     """A session but for its instructions, which may be long."""
 
@@ -88,11 +103,13 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     skills: list[SessionSkill]
     agent: SessionAgent | None
     """null: the session has all its settings itself."""
+    overrides: list[ConfigurationField]
+    """The fields that do not follow the agent, sorted by name. Empty without an agent."""
     created_at: datetime
     created_by: ActorBody
     archived_at: datetime | None
     revision: int
-    """Number of changes. The ETag is derived from it."""
+    """Number of changes, without those of its agent. The ETag is derived from it."""
 
 
 class ActiveRun(Struct, frozen=True):
@@ -195,21 +212,6 @@ class Limits(Struct, frozen=True):
     """All runs of the session together."""
 
 
-class ConfigurationField(StrEnum):
-    """The fields that a session takes from its agent, unless it sets them itself."""
-
-    MODEL = "model"
-    SETTINGS = "settings"
-    INSTRUCTIONS = "instructions"
-    SKILLS = "skills"
-    CLIENT_TOOLS = "client_tools"
-    MCP_SERVERS = "mcp_servers"
-    TOOL_POLICY = "tool_policy"
-    LIMITS = "limits"
-    WORKSPACE = "workspace"
-    OUTPUT_SCHEMA = "output_schema"
-
-
 class Usage(Struct, frozen=True):
     input_tokens: int
     cached_tokens: int
@@ -235,8 +237,6 @@ class SessionBody(SessionSummary, frozen=True, kw_only=True):
     """Ids of MCP servers of the workspace, whose tools the model can call."""
     output_schema: dict[str, Any] | None
     """JSON Schema. The final message of a run is JSON that matches it, or the run fails. null: text."""
-    overrides: list[ConfigurationField]
-    """The fields that do not follow the agent, sorted by name. Empty without an agent."""
     usage: Usage
     """Tokens of all its runs. Changes without a new revision."""
     forked_from: ForkedFrom | None

@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.agents.configuration import (
+    AgentConfiguration,
     AgentReference,
     ClientTools,
     ConfigurationField,
@@ -32,7 +33,7 @@ Title = Line | None
 class CreateSessionBody(Struct, frozen=True):
     title: Title = None
     # UNSET: an agent, if there is one, sets what is left out. The Idempotency-Key of a body without the fields that
-    # earlier releases did not have must have the fingerprint of these releases: see rules.without_agent.
+    # earlier releases did not have must have the fingerprint of these releases: see rules.with_earlier_fields.
     model: Model | UnsetType = UNSET
     instructions: Instructions | UnsetType = UNSET
     skills: Skills | UnsetType = UNSET
@@ -127,10 +128,36 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     settings: ModelOptions
     skills: list[SessionSkill]
     agent: Annotated[SessionAgent | None, Meta(description="null: the session has all its settings itself.")]
+    overrides: Annotated[
+        list[ConfigurationField],
+        Meta(description="The fields that do not follow the agent, sorted by name. Empty without an agent."),
+    ]
     created_at: Moment
     created_by: ActorBody
     archived_at: Moment | None
-    revision: Annotated[int, Meta(ge=1, description="Number of changes. The ETag is derived from it.")]
+    revision: Annotated[
+        int,
+        Meta(ge=1, description="Number of changes, without those of its agent. The ETag is derived from it."),
+    ]
+
+
+class NewSession(Struct, frozen=True, kw_only=True):
+    """A session to be stored. The columns always hold what the session uses, also what it has from its agent."""
+
+    title: str | None
+    # Its workspace is set.
+    configuration: AgentConfiguration
+    agent: AgentReference | None = None
+    overrides: list[ConfigurationField] = []
+
+
+class StoredSettings(Struct, frozen=True, kw_only=True):
+    """What a run that begins needs of its session. The skills are read apart."""
+
+    workspace_id: UUID
+    configuration: AgentConfiguration
+    agent: AgentReference | None
+    overrides: list[ConfigurationField]
 
 
 class SessionBody(SessionSummary, frozen=True, kw_only=True):
@@ -141,10 +168,6 @@ class SessionBody(SessionSummary, frozen=True, kw_only=True):
     workspace: SessionWorkspace
     mcp_servers: McpServers
     output_schema: OutputSchema
-    overrides: Annotated[
-        list[ConfigurationField],
-        Meta(description="The fields that do not follow the agent, sorted by name. Empty without an agent."),
-    ]
     usage: Annotated[Usage, Meta(description="Tokens of all its runs. Changes without a new revision.")]
     forked_from: Annotated[ForkedFrom | None, Meta(description="null: it is not a fork.")]
 
