@@ -180,7 +180,7 @@ async def test_answers_match_the_output_schema(world: World, server: Server) -> 
                 assert failed["state"] == "failed"
                 assert failed["failure"].startswith("The answer does not match output_schema. It is not JSON: ")
                 assert "response_format" not in model.bodies["y"][-1]
-                assert json.dumps(SCHEMA, separators=(",", ":")) in model.asked["y"][-1][0]["content"]
+                assert '"required":["answer"]' in model.asked["y"][-1][0]["content"]
 
                 body["model"] = "demo"
                 offline = (await world.post("/v1/sessions", body)).json()["id"]
