@@ -57,7 +57,7 @@ GRANT SELECT, INSERT ON app.agent_version_skills TO {role};
 GRANT SELECT, INSERT, UPDATE (secret, revision, rotated_at), DELETE ON app.credentials TO {role};
 GRANT SELECT, INSERT, UPDATE (name, url, command, credential_id, revision, checked_at, check_failure), DELETE
     ON app.mcp_servers TO {role};
-GRANT SELECT, INSERT, UPDATE (definition, definition_sha256), DELETE ON app.mcp_tools TO {role};
+GRANT SELECT, INSERT, DELETE ON app.mcp_tools TO {role};
 GRANT SELECT, INSERT, UPDATE (touched_at), DELETE ON app.bundles TO {role};
 GRANT SELECT, INSERT, DELETE ON app.condemned_bundles TO {role};
 -- UPDATE: a file is locked while it is being attached.
@@ -85,7 +85,7 @@ GRANT SELECT ON app.audit_retention TO {role};
 GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run, app.submit_inputs,
     app.find_principals, app.find_submitter, app.caller_of, app.take_lock, app.expire_audit_events, app.waiting_inputs,
     app.read_conversation, app.enqueue_run_after, app.waiting_workspaces, app.next_run_job, app.ask_runs_to_leave,
-    app.read_log, app.workspace_word, app.short_words, app.search_query, app.matching_sessions,
+    app.summary_counts, app.read_log, app.workspace_word, app.short_words, app.search_query, app.matching_sessions,
     app.backfill_conversation_words, app.start_pending_run, app.repeat_inputs, app.limit_in_force, app.limits_of_run,
     app.used_in_scope, app.reached_limit, app.raise_limit, app.lifted_actions, app.continue_run, app.read_actions,
     app.is_blob_used, app.is_path_free, app.attachments_folder, app.attachment_path, app.find_attachments,
