@@ -72,6 +72,8 @@ async def test_approvals_in_a_session(console: ConsolePage, world: World) -> Non
     card = request(page, "Approval required: add_note")
     await expect(card).to_contain_text('"text": "Buy rope"')
     await expect(card.get_by_text("Expires in 7 days")).to_be_visible()
+    # The title says it.
+    await expect(card).not_to_contain_text("The model wants to call")
     await expect(page.locator("summary").filter(has_text="add_note")).to_contain_text("Waiting for approval")
     await expect(page.get_by_role("img", name=re.compile("Run 1, .* waiting .*waiting now"))).to_be_visible()
     await expect(page.locator(".composer .tag")).to_have_text("Waiting for approval")

@@ -7,8 +7,9 @@ import pytest
 from playwright.async_api import Browser, Locator, expect
 
 from quarterdeck.core.actors import Permission
-from tests.console.browser import NARROW, ConsolePage, open_console
+from tests.console.browser import NARROW, WIDE, ConsolePage, open_console
 from tests.mcp_server import mcp_server
+from tests.workers import at_rest, working
 from tests.world import CLOSED_MCP_URL, Server, World, serving
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
@@ -23,10 +24,13 @@ def dialog(console: ConsolePage) -> Locator:
 async def test_life_of_a_server_and_its_credential(
     browser: Browser, server: Server, world: World, tmp_path: Path
 ) -> None:
-    """An API process that allows the address of a real MCP server."""
+    """Processes that allow the address of a real MCP server."""
     with mcp_server() as mcp:
-        address = mcp.url.removeprefix("http://").removesuffix("/mcp")
-        with serving(server.database_url, tmp_path, MCP_ALLOWED_ADDRESSES=address) as allowing:
+        allowed = {"MCP_ALLOWED_ADDRESSES": mcp.url.removeprefix("http://").removesuffix("/mcp")}
+        with (
+            serving(server.database_url, tmp_path, **allowed) as allowing,
+            working(server.database_url, tmp_path, **allowed),
+        ):
             async with open_console(browser, allowing.url) as console:
                 await _create_credentials(console, world)
                 await _add_server(console, world, mcp.url)
@@ -49,6 +53,8 @@ async def test_life_of_a_server_and_its_credential(
                 await console.resize(NARROW)
                 assert await console.overflow() <= 0
                 assert await console.accessibility_problems() == []
+                await console.resize(WIDE)
+                await _call_a_tool(console, world)
                 # Nobody listens there.
                 mcp.process.kill()
                 mcp.process.wait()
@@ -114,6 +120,28 @@ async def _add_server(console: ConsolePage, world: World, url: str) -> None:
         await dialog(console).get_by_role("button", name="Save").click()
     assert (await request.value).post_data_json == {"credential_id": None}
     await expect(main).not_to_contain_text("Ticket system")
+
+
+async def _call_a_tool(console: ConsolePage, world: World) -> None:
+    page = console.page
+    server_page = page.url.split("#")[1]
+    session = await world.post("/v1/sessions", {"mcp_servers": [server_page.rsplit("/", 1)[1]]})
+    session_id = session.json()["id"]
+    await world.submit(session_id, 'call: everything__echo {"text": "hello"}')
+    await console.load("/inbox")
+    await page.get_by_role("button", name="everything__echo").click()
+    reason = "of the MCP server everything (the server says that it only reads"
+    await expect(page.get_by_role("region", name="Approval required: everything__echo")).to_contain_text(reason)
+    await page.get_by_role("button", name="Allow", exact=True).click()
+    await at_rest(world, session_id)
+    await world.submit(session_id, "call: everything__image {}")
+    await console.load(f"/sessions/{session_id}")
+    await page.get_by_role("button", name="Allow", exact=True).click()
+    await expect(page.get_by_text("✓ Completed")).to_have_count(2)
+    await page.locator("summary").filter(has_text="everything__image").click()
+    await expect(page.get_by_text(re.compile(r"^\s*image/png, \d+ bytes"))).to_be_visible()
+    await expect(page.get_by_role("complementary")).to_contain_text("everything")
+    await console.load(server_page)
 
 
 async def _delete(console: ConsolePage, world: World) -> None:

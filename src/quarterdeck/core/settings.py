@@ -366,6 +366,8 @@ class McpSettings(Struct, frozen=True):
     message_bytes: Annotated[int, Meta(ge=64 * 1024)] = 16 * 1024 * 1024
     # Of one image in a result. Larger ones are left out.
     image_bytes: Bytes = 4 * 1024 * 1024
+    # The longest time that a tool of our own endpoint /mcp waits for a run.
+    wait_seconds: Annotated[float, Meta(gt=0, le=3600)] = 300.0
 
 
 class LogSettings(Struct, frozen=True):
