@@ -9,6 +9,7 @@ from msgspec import Struct
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.core.actors import Permission
 from quarterdeck.workspaces import service as workspaces
+from tests.console.sample_agents import SampleAgents, add_agents
 from tests.console.sample_report import add_report
 from tests.workers import at_rest, eventually, started
 from tests.world import EVERY_PERMISSION, World, bundle
@@ -36,6 +37,7 @@ class SampleWorkspace(Struct, frozen=True):
     waiting_id: str
     skill_id: str
     webhook_id: str
+    agents: SampleAgents
 
     @property
     def pages(self) -> dict[str, str]:
@@ -45,6 +47,14 @@ class SampleWorkspace(Struct, frozen=True):
             "session": f"/sessions/{self.session_id}",
             "inbox": "/inbox",
             "approval": f"/sessions/{self.waiting_id}",
+            "agents": "/agents",
+            "agent": f"/agents/{self.agents.agent_id}",
+            "agent-version": f"/agents/{self.agents.agent_id}/versions/2",
+            "agent-diff": f"/agents/{self.agents.agent_id}/diff?from=1&to=2",
+            "agent-editor": f"/agents/{self.agents.agent_id}/edit",
+            "mcp-servers": "/mcp-servers",
+            "mcp-server": f"/mcp-servers/{self.agents.server_id}",
+            "credentials": "/credentials",
             "skills": "/skills",
             "skill": f"/skills/{self.skill_id}",
             "skill-version": f"/skills/{self.skill_id}/versions/2",
@@ -75,7 +85,8 @@ async def create_sample(database_url: str, http: httpx.AsyncClient) -> SampleWor
     await started(world, busy)
     waiting = await _requests(world)
     webhook_id = await _webhooks(world)
-    return SampleWorkspace(world, world.key, token, session_id, busy, waiting, skill_id, webhook_id)
+    agents = await add_agents(world, skill_id)
+    return SampleWorkspace(world, world.key, token, session_id, busy, waiting, skill_id, webhook_id, agents)
 
 
 async def _members(world: World) -> None:

@@ -1,7 +1,8 @@
-"""`make screenshots`: pictures of every page with sample data, for docs/console.md."""
+"""`make screenshots`: pictures of every page with sample data, for docs/console.md. With names: only these pictures."""
 
 import asyncio
 import math
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -50,6 +51,13 @@ ON CONFLICT DO NOTHING
 """
 
 
+_AGENT_RUN = """
+INSERT INTO runs (id, session_id, workspace_id, state, attempt, last_input, consumed_through, started_at, finished_at,
+                  agent_id, agent_version, input_tokens, output_tokens, cost_usd)
+VALUES (%s, %s, %s, %s, 1, 1, 1, %s, %s, %s, %s, %s, %s, %s)
+"""
+
+
 async def _unfold(page: Page) -> None:
     await page.locator("summary").filter(has_text="rotated").click()
 
@@ -73,6 +81,16 @@ async def _open_a_request(page: Page) -> None:
     await page.get_by_role("button", name="read_meter").click()
 
 
+async def _open_a_tool(page: Page) -> None:
+    await page.locator("summary").filter(has_text="search_tickets").click()
+
+
+async def _edit_session(page: Page) -> None:
+    await page.get_by_role("button", name="Edit session").click()
+    await expect(page.get_by_role("dialog").get_by_label("Temperature")).to_have_value("0.4")
+    await page.get_by_role("button", name="Override Model settings").click()
+
+
 async def _open_files(page: Page) -> None:
     # The narrow page shows the drawer.
     await page.get_by_role("button", name="Files", exact=True).click()
@@ -87,27 +105,33 @@ async def _nothing(_: Page) -> None:
 
 
 PREPARED: dict[str, Callable[[Page], Awaitable[None]]] = {
+    "agent-session": _edit_session,
     "audit": _unfold,
     "files": _open_files,
     "inbox": _open_a_request,
     "key-create": _ask_for_a_key,
+    "mcp-server": _open_a_tool,
     "palette": _open_palette,
     "usage": _scroll_to_usage,
 }
 
 
-async def take_all(browser: Browser, url: str, sample: SampleWorkspace, files_id: str) -> None:
+async def take_all(browser: Browser, url: str, sample: SampleWorkspace, files_id: str, names: set[str]) -> None:
+    """Without names: all."""
     more = {"key-create": "keys", "palette": "sessions", "usage": "activity"}
     shots = sample.pages | {name: sample.pages[page] for name, page in more.items()}
+    shots["agent-session"] = f"/sessions/{sample.agents.session_id}"
     # Last: the browser remembers that the files are open.
     shots["files"] = f"/sessions/{files_id}"
+    shots = {name: path for name, path in shots.items() if not names or name in names}
     for size, (width, height) in SIZES.items():
         for scheme in SCHEMES:
             async with open_console(browser, url, width=width, height=height, scheme=scheme) as console:
                 await console.page.clock.set_fixed_time(datetime.now(UTC) + LATER)
                 await console.open()
                 await console.heading("Sign in")
-                await _take(browser, console, f"sign-in-{size}-{scheme}")
+                if not names or "sign-in" in names:
+                    await _take(browser, console, f"sign-in-{size}-{scheme}")
                 await console.sign_in(sample.key, "/workspace")
                 for name, path in shots.items():
                     await console.load(path)
@@ -150,14 +174,29 @@ async def _fill_a_month(world: World, session_id: str) -> None:
         await connection.execute(_DAILY_USAGE, (world.workspace_id,))
 
 
-async def _picture(url: str, database_url: str) -> None:
+async def _fill_statistics(sample: SampleWorkspace) -> None:
+    """Insert runs of the versions of the agent, of the last three weeks."""
+    world, agents = sample.world, sample.agents
+    async with await world.connect() as connection:
+        for number in range(240):
+            version = 1 if number < 90 else 2 if number < 210 else 3
+            at = datetime.now(UTC) - timedelta(hours=2 * (240 - number))
+            seconds = (9 - 2 * version) * (1 + 0.5 * math.sin(number))
+            end = "failed" if number % (11 * version) == 0 else "succeeded"
+            cost = round(0.012 * (1 + 0.3 * math.cos(number)) / version, 6)
+            run = (first_id_at(at), agents.session_id, world.workspace_id, end, at, at + timedelta(seconds=seconds))
+            await connection.execute(_AGENT_RUN, (*run, agents.agent_id, version, 5000, 400, cost))
+
+
+async def _picture(url: str, database_url: str, names: set[str]) -> None:
     async with httpx.AsyncClient(base_url=url, timeout=30) as http:
         sample = await create_sample(database_url, http)
         await _fill_an_hour(sample.world, sample.busy_id)
         await _fill_a_month(sample.world, sample.busy_id)
+        await _fill_statistics(sample)
         files_id = await add_files_session(sample.world)
     async with launch_browser(chromium()) as browser:
-        await take_all(browser, url, sample, files_id)
+        await take_all(browser, url, sample, files_id, names)
 
 
 def main() -> None:
@@ -168,7 +207,7 @@ def main() -> None:
         with embedded_postgres.running(Path(folder) / "postgres") as database_url:
             migrate_for_tests(database_url)
             with serving(database_url, data, **PATIENT) as server, working(database_url, data):
-                asyncio.run(_picture(server.url, database_url))
+                asyncio.run(_picture(server.url, database_url, set(sys.argv[1:])))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ async def test_command_palette(console: ConsolePage, world: World) -> None:
     page = console.page
     session = (await world.post("/v1/sessions", {"title": "Invoices of March"})).json()
     skill = (await world.post("/v1/skills", {"name": "invoice-check"})).json()
+    assert (await world.post("/v1/agents", {"name": "Invoice clerk"})).status_code == 201
     await console.sign_in(world.key, "/keys")
     await console.heading("API keys")
     await page.keyboard.press("Control+k")
@@ -38,7 +39,8 @@ async def test_command_palette(console: ConsolePage, world: World) -> None:
 
     await page.get_by_role("button", name="Search").click()
     await page.keyboard.type("invoi")
-    await expect(options).to_have_text(["Invoices of March", "invoice-check"])
+    await expect(options).to_have_text(["Invoices of March", "Invoice clerk", "invoice-check"])
+    await page.keyboard.press("ArrowDown")
     await page.keyboard.press("ArrowDown")
     await page.keyboard.press("Enter")
     await console.heading("invoice-check")
@@ -53,6 +55,8 @@ async def test_command_palette(console: ConsolePage, world: World) -> None:
     for command, title in (
         ("new session", "New session"),
         ("new skill", "New skill"),
+        ("mcp add", "Add MCP server"),
+        ("create cred", "Create credential"),
         ("create key", "Create key"),
         ("webhook cre", "Create webhook"),
     ):

@@ -27,7 +27,12 @@ from tests.world import PATIENT, START_SECONDS, Server, World, clone_database, d
 
 CONTEXT_TOKENS = 1000
 # Small enough to be met by a test that wants to, large enough for all others.
-LIMITS = {"RUN_MAX_STEPS": 4, "RUN_MAX_TOKENS": 1000, "MODEL_CONTEXT_TOKENS": CONTEXT_TOKENS}
+LIMITS = {
+    "RUN_MAX_STEPS": 4,
+    "RUN_MAX_TOKENS": 1000,
+    "MODEL_CONTEXT_TOKENS": CONTEXT_TOKENS,
+    "MODEL_COMPACTION": "trim",
+}
 
 
 @pytest.fixture(scope="module")

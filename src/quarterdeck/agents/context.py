@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
+from msgspec import Struct
 
 from quarterdeck.agents.attachments import attachment_tokens
-from quarterdeck.agents.model import AssistantTurn, ToolResult, Turn, UserTurn
+from quarterdeck.agents.model import AssistantTurn, ToolResult, Turn, TurnOrigin, UserTurn
 
 # Overhead per turn: role, separators and names that a provider adds.
 TURN_TOKENS = 8
@@ -66,8 +67,12 @@ def fit_turns(turns: Sequence[Turn], context_tokens: int, instructions: str) -> 
     """The newest turns that fit into the context, and the number of dropped turns.
 
     The oldest exchanges (inputs with everything that followed them) are dropped first, then the oldest steps of the
-    newest exchange. The newest input and everything from the last step on stay, with long texts cut in the middle.
+    newest exchange. The newest input and everything from the last step on stay, with long texts cut in the middle. A
+    summary of earlier turns stays too.
     """
+    if is_summary(turns):
+        rest, dropped = fit_turns(turns[1:], context_tokens - turn_tokens(turns[0]), instructions)
+        return [turns[0], *rest], dropped
     budget_tokens = context_tokens - estimate_tokens(instructions)
     # Sessions may be far longer than any context: turns that cannot fit are not processed at all.
     first_kept = _first_in_budget(turns, budget_tokens)
@@ -83,16 +88,70 @@ def fit_turns(turns: Sequence[Turn], context_tokens: int, instructions: str) -> 
 
 
 def newest_turns(turns: Sequence[Turn], max_tokens: int) -> list[Turn]:
-    """The end of the conversation from which `fit_turns` selects: whole steps of at least `max_tokens`, and the newest
-    input."""
+    """The end of the conversation from which `fit_turns` selects: whole steps of at least `max_tokens`, the newest
+    input, and the summary."""
+    if is_summary(turns):
+        return [turns[0], *newest_turns(turns[1:], max_tokens)]
     at = len(turns)
     while at > 0 and (max_tokens > 0 or isinstance(turns[at], ToolResult)):
         at -= 1
         max_tokens -= turn_tokens(turns[at])
     kept = list(turns[at:])
-    if not any(isinstance(turn, UserTurn) for turn in kept):
-        kept[:0] = [turn for turn in turns[:at] if isinstance(turn, UserTurn)][-1:]
+    if not any(map(_is_input, kept)):
+        kept[:0] = list(filter(_is_input, turns[:at]))[-1:]
     return kept
+
+
+def is_summary(turns: Sequence[Turn]) -> bool:
+    """Whether the first turn is a summary of earlier ones."""
+    return bool(turns) and isinstance(turns[0], UserTurn) and turns[0].origin is TurnOrigin.SUMMARY
+
+
+class Split(Struct, frozen=True):
+    """A conversation whose older part is to be summarised."""
+
+    older: list[Turn]
+    # With the newest input, which is never only summarised.
+    kept: list[Turn]
+    # In `kept`. The log marks the place by this number: docs/decisions/0076.
+    kept_answers: int
+
+    @property
+    def older_tokens(self) -> int:
+        """Without an earlier summary."""
+        return sum(map(turn_tokens, self.older[is_summary(self.older) :]))
+
+
+def split_turns(turns: Sequence[Turn], keep_tokens: int) -> Split | None:
+    """Keeps about `keep_tokens`. None: there is no answer that could be summarised.
+
+    Everything behind the last answer is kept: if the provider refuses it, later runs leave it out, so it must not be
+    in a summary. The last answer itself is kept if the model has not seen what followed it.
+    """
+    answers = [at for at, turn in enumerate(turns) if isinstance(turn, AssistantTurn)]
+    if not answers:
+        return None
+    least = 0 if all(map(_is_input, turns[answers[-1] + 1 :])) else 1
+    found: tuple[int, int] | None = None
+    for count in range(least, len(answers)):
+        start = _start_of(turns, answers[-count]) if count else answers[-1] + 1
+        if found is not None and sum(map(turn_tokens, turns[start:])) > keep_tokens:
+            break
+        found = start, count
+    if found is None:
+        return None
+    start, count = found
+    kept = list(turns[start:])
+    if not any(map(_is_input, kept)):
+        kept[:0] = list(filter(_is_input, turns[:start]))[-1:]
+    return Split(list(turns[:start]), kept, count)
+
+
+def _start_of(turns: Sequence[Turn], answer: int) -> int:
+    """With the inputs that it answers."""
+    while answer > 0 and _is_input(turns[answer - 1]):
+        answer -= 1
+    return answer
 
 
 def _first_in_budget(turns: Sequence[Turn], budget_tokens: int) -> int:
@@ -105,7 +164,11 @@ def _first_in_budget(turns: Sequence[Turn], budget_tokens: int) -> int:
 
 
 def _begins_exchange(turns: Sequence[Turn], at: int) -> bool:
-    return at < len(turns) and isinstance(turns[at], UserTurn) and not isinstance(turns[at - 1], UserTurn)
+    return at < len(turns) and _is_input(turns[at]) and not isinstance(turns[at - 1], UserTurn)
+
+
+def _is_input(turn: Turn) -> bool:
+    return isinstance(turn, UserTurn) and turn.origin is TurnOrigin.INPUT
 
 
 def _spans(turns: Sequence[Turn]) -> list[tuple[int, int]]:
@@ -121,8 +184,8 @@ def _first_exchange(turns: Sequence[Turn]) -> tuple[int, int] | None:
 
 def _first_step(turns: Sequence[Turn]) -> tuple[int, int] | None:
     """In the only exchange left: an input other than the newest, otherwise a step other than the last."""
-    inputs = sum(isinstance(turn, UserTurn) for turn in turns)
-    if inputs > 1:
+    inputs = sum(map(_is_input, turns))
+    if inputs > 1 and _is_input(turns[0]):
         return 0, 1
     answers = [at for at, turn in enumerate(turns) if isinstance(turn, AssistantTurn)]
     return (answers[0], answers[1]) if len(answers) > 1 else None

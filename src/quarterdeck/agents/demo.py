@@ -2,7 +2,8 @@
 
 Each step follows from the turns alone, so a run can resume after a crash. Lines of an input control it, for tests:
 `demo: steps 5` (five steps with tools before the answer), `demo: slow 3` (each step takes three seconds), `demo: fail`,
-`call: NAME JSON` (calls this tool; several lines are several calls), and `note: TEXT` as the first line (adds a note).
+`call: NAME JSON` (calls this tool; several lines are several calls), `note: TEXT` as the first line (adds a note), and
+`demo: json VALUE` (the answer, if the session has an output schema; further lines are the answers after corrections).
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
+import msgspec
 from msgspec import Struct
 
 from quarterdeck.agents.add_note import ADD_NOTE
@@ -18,6 +20,7 @@ from quarterdeck.agents.arguments import read_arguments
 from quarterdeck.agents.attachments import text_of
 from quarterdeck.agents.context import CUT, estimate_tokens, turn_tokens
 from quarterdeck.agents.current_time import CURRENT_TIME
+from quarterdeck.agents.example_value import example_value
 from quarterdeck.agents.model import (
     AssistantTurn,
     Attachment,
@@ -32,6 +35,7 @@ from quarterdeck.agents.model import (
     UserTurn,
 )
 from quarterdeck.agents.skill_files import READ_SKILL_FILE, SKILL_MD, skills_offered
+from quarterdeck.agents.summary import SUMMARY_INSTRUCTIONS, USER
 
 DEMO = "demo"
 _TITLE = "Demo model"
@@ -40,6 +44,7 @@ _COMMAND = re.compile(
 )
 _NOTE = re.compile(r"note: (.*\S)")
 _CALL = re.compile(r"^call: (\S{1,200})(?:[ \t\r](.*))?$", re.MULTILINE)
+_JSON = re.compile(r"^demo: json (.+?)[ \t\r]*$", re.MULTILINE)
 _MAX_CALLS = 100
 # Enough pieces to show streaming, few enough that a long answer does not take long.
 _PIECES = 20
@@ -66,7 +71,17 @@ class DemoModel:
         # Seconds that runs have spent on `demo: slow`. Not from the turns: those of a long run are cut off.
         self._slow_seconds: dict[UUID | None, float] = {}
 
-    async def step(self, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec], on_text: OnText) -> Step:
+    async def step(
+        self,
+        instructions: str,
+        turns: Sequence[Turn],
+        tools: Sequence[ToolSpec],
+        on_text: OnText,
+        output_schema: dict[str, Any] | None = None,
+    ) -> Step:
+        if instructions == SUMMARY_INSTRUCTIONS:
+            turn = AssistantTurn(_summary(turns), [])
+            return Step(turn, sum(map(turn_tokens, turns)), turn_tokens(turn))
         run = turns[_run_start(turns) :]
         commands = _commands(run)
         if commands.fail:
@@ -79,6 +94,8 @@ class DemoModel:
             turn = _turn_with_calls(f"{_TITLE}: I call {', '.join(name for name, _ in calls)}.", calls)
         elif tools and done < commands.tool_steps:
             turn = _tool_step(done, commands.tool_steps, tools)
+        elif output_schema is not None:
+            turn = AssistantTurn(_json_answer(run, output_schema), [])
         else:
             turn = AssistantTurn(_answer(run), [])
         await self._write(turn.text, on_text, self._granted(run, commands.slow_seconds))
@@ -152,6 +169,15 @@ def _turn_with_calls(text: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> 
     return AssistantTurn(text, [ToolCall(f"demo_{uuid4().hex}", name, arguments) for name, arguments in calls])
 
 
+def _json_answer(run: Sequence[Turn], schema: dict[str, Any]) -> str:
+    """What the inputs give, one line for each answer; otherwise a value that matches the schema."""
+    given = [line for turn in run if isinstance(turn, UserTurn) for line in _JSON.findall(turn.text)]
+    answers = sum(isinstance(turn, AssistantTurn) and not turn.tool_calls for turn in run)
+    if given:
+        return str(given[min(answers, len(given) - 1)])
+    return msgspec.json.encode(example_value(schema)).decode()
+
+
 def _answer(run: Sequence[Turn]) -> str:
     answers = [at for at, turn in enumerate(run) if isinstance(turn, AssistantTurn)]
     working_from = answers[0] if answers else len(run)
@@ -164,6 +190,12 @@ def _answer(run: Sequence[Turn]) -> str:
     parts += _quoted("While I was working you steered me with:", steering)
     parts += _quoted("My tools said:", results)
     return "\n\n".join(parts)
+
+
+def _summary(turns: Sequence[Turn]) -> str:
+    texts = [turn.text for turn in turns if isinstance(turn, UserTurn)]
+    asked = [line.removeprefix(USER) for line in "\n".join(texts).splitlines() if line.startswith(USER)]
+    return "\n\n".join([f"{_TITLE}: a summary.", *_quoted("The user had asked:", asked)])
 
 
 def _attached(turn: UserTurn) -> list[str]:

@@ -40,6 +40,14 @@ class Content(Struct, frozen=True, kw_only=True):
     wanted_bytes: int | None = None
 
 
+class TurnOrigin(StrEnum):
+    INPUT = "input"
+    # Tells the model that its answer does not match the output schema. Not in the log: see journal.py.
+    CORRECTION = "correction"
+    # Stands for the older part of the conversation. Only the first turn can be one.
+    SUMMARY = "summary"
+
+
 class UserTurn(Struct, frozen=True):
     text: str
     # The run that consumed this input. None: unknown, treated as the same run as the neighbouring turns.
@@ -47,6 +55,7 @@ class UserTurn(Struct, frozen=True):
     attachments: tuple[Attachment, ...] = ()
     # Of the attachments, in their order. Empty until a request is prepared: see attachments.py.
     contents: tuple[Content, ...] = ()
+    origin: TurnOrigin = TurnOrigin.INPUT
 
 
 class ToolCall(Struct, frozen=True):
@@ -137,8 +146,16 @@ class Model(Protocol):
     def name(self) -> str:
         """`provider:name`, or `demo`."""
 
-    async def step(self, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec], on_text: OnText) -> Step:
-        """Make one request, without retries. Raises TransientFailure if a retry may succeed, otherwise ModelFailure."""
+    async def step(
+        self,
+        instructions: str,
+        turns: Sequence[Turn],
+        tools: Sequence[ToolSpec],
+        on_text: OnText,
+        output_schema: dict[str, Any] | None = None,
+    ) -> Step:
+        """Make one request, without retries. Raises TransientFailure if a retry may succeed, otherwise ModelFailure.
+        `output_schema`: the model is asked for an answer that matches, which is not checked here."""
 
 
 class ModelFailure(Exception):

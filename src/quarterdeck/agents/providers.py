@@ -6,8 +6,9 @@ Imported only when such a model is used. Each provider's library is imported wit
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from http import HTTPStatus
-from typing import cast
+from typing import Any, cast
 
 import httpx2
 from msgspec import Struct
@@ -39,6 +40,7 @@ from pydantic_ai.messages import (
     ThinkingPartDelta,
     ToolCallPartDelta,
 )
+from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.providers import infer_provider
 from pydantic_ai.settings import ModelSettings
 
@@ -55,7 +57,9 @@ from quarterdeck.agents.model import (
     TransientFailure,
     Turn,
 )
+from quarterdeck.agents.output_schema import output_instructions
 from quarterdeck.agents.pricing import cost_usd
+from quarterdeck.core.logging import fields, log
 from quarterdeck.core.secrets import redact
 from quarterdeck.core.text_types import storable
 
@@ -82,6 +86,10 @@ _NOT_ABOUT_CONTENT = (
     HTTPStatus.CONFLICT,
     HTTPStatus.TOO_MANY_REQUESTS,
 )
+
+
+class _Unsupported(ModelFailure):
+    """pydantic-ai does not send the request to this model."""
 
 
 class Connection(Struct, frozen=True):
@@ -167,9 +175,45 @@ class ProviderModel:
         configured._settings = cast(ModelSettings, {name: value for name, value in values.items() if value is not None})
         return configured
 
-    async def step(self, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec], on_text: OnText) -> Step:
+    async def step(
+        self,
+        instructions: str,
+        turns: Sequence[Turn],
+        tools: Sequence[ToolSpec],
+        on_text: OnText,
+        output_schema: dict[str, Any] | None = None,
+    ) -> Step:
+        if output_schema is None:
+            return await self._step(instructions, turns, tools, on_text)
+        if self._has_structured_output and output_schema.get("type") == "object":
+            try:
+                return await self._step(instructions, turns, tools, on_text, output_schema)
+            except ContextExceeded:
+                raise
+            except (RequestRefused, _Unsupported) as fault:
+                # Many models and servers take some schemas only, or none beside tools.
+                reason = str(fault)
+                log.info("no structured output with this schema", extra=fields(model=self.name, reason=reason))
+        told = "\n\n".join(filter(None, (instructions, output_instructions(output_schema))))
+        return await self._step(told, turns, tools, on_text)
+
+    @property
+    def _has_structured_output(self) -> bool:
+        return bool(self._model.profile.get("supports_json_schema_output", False))
+
+    async def _step(
+        self,
+        instructions: str,
+        turns: Sequence[Turn],
+        tools: Sequence[ToolSpec],
+        on_text: OnText,
+        output_schema: dict[str, Any] | None = None,
+    ) -> Step:
         messages = to_messages(turns, instructions, self.name)
         parameters = library.ModelRequestParameters(function_tools=[to_definition(tool) for tool in tools])
+        if output_schema is not None:
+            wanted = OutputObjectDefinition(output_schema, name="answer")
+            parameters = replace(parameters, output_mode="native", output_object=wanted)
         try:
             response = await self._request(messages, parameters, on_text)
         except TimeoutError as fault:
@@ -178,7 +222,7 @@ class ProviderModel:
             # Without its cause: the traceback would contain the provider's unredacted message, perhaps with the key.
             raise self._failure(fault) from None
         except (UserError, NotImplementedError) as fault:
-            raise ModelFailure(f"The request cannot be put to {self.name}: {self._reason(fault)}") from fault
+            raise _Unsupported(f"The request cannot be put to {self.name}: {self._reason(fault)}") from fault
         except (UnexpectedModelBehavior, httpx2.HTTPError, httpx2.StreamError) as fault:
             raise TransientFailure(f"The answer of {self.name} broke off: {self._reason(fault)}") from fault
         usage = response.usage

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 from quarterdeck.agents.model import Model, ModelFailure, OnText, Step, ToolSpec, TransientFailure, Turn
 from quarterdeck.core.logging import fields, log
@@ -17,12 +18,13 @@ async def step_with_retries(
     tools: Sequence[ToolSpec],
     on_text: OnText,
     settings: ModelSettings,
+    output_schema: dict[str, Any] | None = None,
 ) -> Step:
     """Raises ModelFailure when the retries are used up. After a failed try, `on_text` gets the text of the next try
     from its beginning."""
     for tries in count(1):
         try:
-            return await model.step(instructions, turns, tools, on_text)
+            return await model.step(instructions, turns, tools, on_text, output_schema)
         except TransientFailure as fault:
             if tries > settings.request_retries:
                 times = "once" if tries == 1 else f"{tries} times"

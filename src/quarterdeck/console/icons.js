@@ -4,10 +4,12 @@ import { svg } from "./dom.js";
 
 const PATHS = {
   activity: "M1.5 8h3l2-5 3 10 2-5h3",
+  agents: "M3 6.5h10v7H3zM8 6.5V3.5M6.5 3.5h3M6 9.5v1M10 9.5v1M1.5 9v2M14.5 9v2",
   api: "M5.5 4 2 8l3.5 4M10.5 4 14 8l-3.5 4",
   attach: "m13.5 7.5-5.3 5.3a3.2 3.2 0 0 1-4.5-4.5l5.6-5.6a2.1 2.1 0 0 1 3 3L6.7 11.3a1 1 0 0 1-1.5-1.5l5-5",
   audit: "M5.5 4h8M5.5 8h8M5.5 12h8M2.5 4h.01M2.5 8h.01M2.5 12h.01",
   close: "M4 4l8 8M12 4l-8 8",
+  credentials: "M3.5 7h9v6.5h-9zM5.5 7V5a2.5 2.5 0 0 1 5 0v2M8 9.5V11",
   docs: "M3 11.5v-7a2 2 0 0 1 2-2h8v11H5a2 2 0 0 1 0-4h8",
   download: "M8 2.5v8M4.5 7 8 10.5 11.5 7M2.5 10.5v3h11v-3",
   file: "M4 1.5h5L12.5 5v9.5H4zM9 1.5V5h3.5",
@@ -16,6 +18,7 @@ const PATHS = {
   keys: "M8.5 10.5a3 3 0 1 1-6 0 3 3 0 0 1 6 0zM7.7 8.3l5.8-5.8M11 5l2 2",
   plus: "M8 3v10M3 8h10",
   search: "M11.5 7a4.5 4.5 0 1 1-9 0 4.5 4.5 0 0 1 9 0zM10.3 10.3 14 14",
+  servers: "M2.5 2.5h11v4.5h-11zM2.5 9h11v4.5h-11zM5 4.75h.01M5 11.25h.01",
   sessions: "M2.5 3h11v8H8l-3 2.5V11H2.5z",
   signOut: "M6 2.5H3v11h3M10.5 5l3 3-3 3M13 8H6.5",
   skills: "m8 2 6 3-6 3-6-3zM2 8l6 3 6-3M2 11l6 3 6-3",

@@ -3,9 +3,12 @@
 export const PAGES = [
   { path: "/sessions", name: "Sessions", icon: "sessions" },
   { path: "/inbox", name: "Inbox", icon: "inbox" },
+  { path: "/agents", name: "Agents", icon: "agents" },
   { path: "/skills", name: "Skills", icon: "skills" },
+  { path: "/mcp-servers", name: "MCP servers", icon: "servers" },
   { path: "/activity", name: "Activity", icon: "activity" },
   { path: "/keys", name: "Keys", icon: "keys" },
+  { path: "/credentials", name: "Credentials", icon: "credentials" },
   { path: "/webhooks", name: "Webhooks", icon: "webhooks" },
   { path: "/audit", name: "Audit log", icon: "audit" },
   { path: "/workspace", name: "Workspace", icon: "workspace" },
@@ -20,7 +23,10 @@ export const HELP_LINKS = [
 /** Actions of the command palette. `?new` opens the form of the page. */
 export const ACTIONS = [
   { path: "/sessions?new", name: "New session", icon: "plus", permission: "session.manage" },
+  { path: "/agents/new", name: "New agent", icon: "plus", permission: "agent.manage" },
   { path: "/skills?new", name: "New skill", icon: "plus", permission: "skill.manage" },
+  { path: "/mcp-servers?new", name: "Add MCP server", icon: "plus", permission: "agent.manage" },
+  { path: "/credentials?new", name: "Create credential", icon: "plus", permission: "credential.manage" },
   { path: "/keys?new", name: "Create key", icon: "plus", permission: "key.manage" },
   { path: "/webhooks?new", name: "Create webhook", icon: "plus", permission: "key.manage" },
 ];

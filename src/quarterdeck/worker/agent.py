@@ -1,19 +1,25 @@
 """The agent of one run: model, instructions, tools, and the part of the conversation that fits into the context."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from quarterdeck.agents.add_note import add_note
 from quarterdeck.agents.attachments import wanted, with_contents, with_selection
 from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
-from quarterdeck.agents.context import fit_turns
+from quarterdeck.agents.context import Split, estimate_tokens, fit_turns, split_turns
 from quarterdeck.agents.current_time import current_time
-from quarterdeck.agents.model import ContextExceeded, Model, OnText, Step, Turn
+from quarterdeck.agents.model import ContextExceeded, Model, ModelFailure, OnText, Step, Turn
+from quarterdeck.agents.output_schema import OutputSchema, output_instructions
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.agents.retry import step_with_retries
 from quarterdeck.agents.skill_files import DELETED, SessionSkill, by_unique_name, skill_instructions, skill_tools
+from quarterdeck.agents.summary import SUMMARY_INSTRUCTIONS, cut_summary, summary_request
 from quarterdeck.agents.tools import Tool, Toolbox, client_tool
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.agents.workspace.place import Place
@@ -28,12 +34,14 @@ from quarterdeck.conversations.runs import calls
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.conversations.runs.model import RunSetup, UsedSkill
 from quarterdeck.conversations.sessions import service as sessions
+from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import ModelSettings, SandboxSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import service as skills
 from quarterdeck.skills.archive import Take
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.model import ManifestFile, StoredBundle, UsableVersion
+from quarterdeck.worker import journal
 from quarterdeck.worker.attachment_loader import AttachmentLoader
 from quarterdeck.worker.mcp_tools import McpTools
 from quarterdeck.worker.result_images import ResultImages
@@ -41,6 +49,17 @@ from quarterdeck.worker.workspaces import Workspaces
 
 # A model that rejects even this much is misconfigured; a shorter conversation would not help.
 _MIN_CONTEXT_TOKENS = 500
+# Of the context. Less is cut off until more has come together: a summary costs a request.
+_MIN_SUMMARISED_SHARE = 0.1
+
+
+class Compaction(Struct, frozen=True):
+    """What the model made of the older turns."""
+
+    step: Step
+    split: Split
+    # Empty: it wrote none.
+    summary: str
 
 
 class Agent:
@@ -53,17 +72,23 @@ class Agent:
         place: Place | None,
         attachments: AttachmentLoader,
         images: ResultImages,
+        output: OutputSchema | None,
     ) -> None:
         self._model = model
+        self._output = output
         self._attachments = attachments
         self.images = images
         self._instructions = instructions
+        # As long as what the model is told beside the conversation.
+        self._told = instructions if output is None else instructions + output_instructions(output.schema)
         self.tools = tools
         self._place = place
         self._settings = settings
         self._context_tokens = settings.context_tokens
         self._dropped_turns = 0
         self._reported_turns = 0
+        # Until a summary fails. Then older turns are cut off.
+        self._summarises = settings.compaction == "summarise"
 
     @property
     def model_name(self) -> str:
@@ -90,22 +115,65 @@ class Agent:
             self._place.close()
 
     async def step(self, turns: Sequence[Turn], left_out: int, on_text: OnText) -> Step:
-        """`left_out`: the number of older turns that are not in `turns`.
+        """`left_out`: the number of older turns that are not in `turns`. Raises ContextExceeded if the model rejects
+        the conversation as too long: see `shorten`."""
+        kept, dropped = self._fit(turns)
+        self._dropped_turns = left_out + dropped
+        kept = with_contents(kept, await self._attachments.load(wanted(kept)))
+        schema = None if self._output is None else self._output.schema
+        tools = self.tools.specs
+        return await step_with_retries(self._model, self._instructions, kept, tools, on_text, self._settings, schema)
 
-        Halves the context each time the model rejects it as too long: the model's window may be smaller than the
-        setting, and the token count is an estimate."""
-        while True:
-            selected = with_selection(turns, self._model.name, self._settings, self._context_tokens)
-            kept, dropped = fit_turns(selected, self._context_tokens, self._instructions)
-            self._dropped_turns = left_out + dropped
-            kept = with_contents(kept, await self._attachments.load(wanted(kept)))
-            tools = self.tools.specs
+    def shorten(self, fault: ContextExceeded) -> None:
+        """Halves the context: the model's window may be smaller than the setting, and tokens are estimated."""
+        if self._context_tokens // 2 < _MIN_CONTEXT_TOKENS:
+            raise fault
+        self._context_tokens //= 2
+
+    async def summarise(self, turns: Sequence[Turn]) -> Compaction | None:
+        """Has the model summarise the older turns. None: all fit, or they are to be cut off."""
+        while self._summarises and self._fit(turns)[1] > 0:
+            # Half of the context stays free, so that the next summary is not needed soon.
+            split = split_turns(turns, (self._context_tokens - estimate_tokens(self._told)) // 2)
+            if split is None or split.older_tokens < self._context_tokens * _MIN_SUMMARISED_SHARE:
+                return None
+            request = summary_request(split.older, self._context_tokens)
             try:
-                return await step_with_retries(self._model, self._instructions, kept, tools, on_text, self._settings)
-            except ContextExceeded:
-                if self._context_tokens // 2 < _MIN_CONTEXT_TOKENS:
-                    raise
-                self._context_tokens //= 2
+                step = await step_with_retries(
+                    self._model, SUMMARY_INSTRUCTIONS, [request], [], lambda _: None, self._settings
+                )
+            except ModelFailure as fault:
+                if isinstance(fault, ContextExceeded) and self._context_tokens // 2 >= _MIN_CONTEXT_TOKENS:
+                    self.shorten(fault)
+                    continue
+                log.warning("no summary", extra=fields(model=self._model.name, reason=str(fault)))
+                self._summarises = False
+                return None
+            max_tokens = min(self._settings.summary_tokens, self._context_tokens // 4)
+            summary = cut_summary(step.turn.text, max_tokens)
+            self._summarises = bool(summary)
+            self._reported_turns = 0
+            return Compaction(step, split, summary)
+        return None
+
+    def _fit(self, turns: Sequence[Turn]) -> tuple[list[Turn], int]:
+        selected = with_selection(turns, self._model.name, self._settings, self._context_tokens)
+        return fit_turns(selected, self._context_tokens, self._told)
+
+    async def checked(self, step: Step) -> tuple[Step, str | None]:
+        """The step as it is stored, and why its answer does not match the output schema. None: it does, or it need
+        not."""
+        if self._output is None or step.turn.tool_calls:
+            return step, None
+        answer = self._output.cleaned(step.turn.text)
+        step = replace(step, turn=replace(step.turn, text=answer))
+        # Large answers take a second.
+        return step, await asyncio.to_thread(self._output.mismatch, answer)
+
+    def check_corrections(self, turns: Sequence[Turn]) -> None:
+        """Raises ModelFailure if the model has been corrected often enough."""
+        if journal.corrections(turns) > self._settings.output_retries:
+            raise ModelFailure(f"The answer does not match output_schema. {journal.mismatch_of(turns)}")
 
     def notices(self) -> list[NewEvent]:
         """Events about the last step besides the model's answer."""
@@ -164,6 +232,7 @@ class AgentLoader:
             place,
             AttachmentLoader(self._database, self._blobs),
             ResultImages(self._database, self._blobs, lease.workspace_id),
+            None if setup.output_schema is None else OutputSchema(setup.output_schema),
         )
 
     def _place(self, lease: Lease, session_skills: list[SessionSkill]) -> Place | None:

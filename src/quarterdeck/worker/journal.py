@@ -8,7 +8,17 @@ from uuid import UUID
 
 import msgspec
 
-from quarterdeck.agents.model import AssistantTurn, ResultImage, Step, ToolCall, ToolResult, Turn, UserTurn
+from quarterdeck.agents.model import (
+    AssistantTurn,
+    ResultImage,
+    Step,
+    ToolCall,
+    ToolResult,
+    Turn,
+    TurnOrigin,
+    UserTurn,
+)
+from quarterdeck.agents.summary import summary_turn
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs.model import Entry, attachments_of
 
@@ -16,13 +26,18 @@ MODEL, TOOLS, END = "model", "tools", "end"
 
 _NOT_EXECUTED = "Not carried out: the run ended before."
 _NO_RESULT = "There is no result: the run ended. The call may have taken effect."
+_CORRECTED = (
+    "Your answer did not match the required JSON Schema. Answer again with JSON that matches, and nothing else.\n\n"
+    "What did not match: "
+)
 
 
-def entries_of(step: Step) -> list[NewEvent]:
+def entries_of(step: Step, mismatch: str | None = None) -> list[NewEvent]:
     """The log entries for one answer of the model. The message comes first, even if its text is empty: it carries the
-    provider's record."""
+    provider's record. `mismatch`: why it does not match the output schema."""
     turn = step.turn
-    message = NewEvent(EventType.MESSAGE, {"role": "assistant", "text": turn.text}, turn.record)
+    data = {"role": "assistant", "text": turn.text} | ({} if mismatch is None else {"mismatch": mismatch})
+    message = NewEvent(EventType.MESSAGE, data, turn.record)
     calls = [
         NewEvent(EventType.TOOL_CALL, {"call_id": call.id, "name": call.name, "arguments": call.arguments})
         for call in turn.tool_calls
@@ -34,6 +49,17 @@ def entry_of(result: ToolResult) -> NewEvent:
     data = {"call_id": result.call_id, "name": result.name, "text": result.content}
     images = {"images": msgspec.to_builtins(result.images)} if result.images else {}
     return NewEvent(EventType.TOOL_RESULT, data | images)
+
+
+def compaction_entry(summary: str, dropped_turns: int, kept_answers: int) -> NewEvent:
+    """`dropped_turns`: how many the summary stands for, those of earlier summaries included."""
+    data = {"dropped_turns": dropped_turns, "kept_answers": kept_answers, "summary": summary}
+    return NewEvent(EventType.CONTEXT_COMPACTED, data)
+
+
+def summarised_turns(log: Iterable[Entry]) -> int:
+    """How many turns the summary in it stands for."""
+    return sum(entry.data["dropped_turns"] for entry in log if entry.type == EventType.CONTEXT_COMPACTED)
 
 
 def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
@@ -49,6 +75,7 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
     answered_by: UUID | None = None
     # Calls of the last answer that may have taken effect.
     begun: set[str] = set()
+    summary: str | None = None
     for entry in log:
         data = entry.data
         match entry.type:
@@ -58,7 +85,7 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
                 _close_calls(turns, begun)
                 begun = set()
                 answer, answered_by = AssistantTurn(data["text"], [], entry.record), entry.run_id
-                turns.append(answer)
+                turns += [answer, *_correction(data.get("mismatch"), entry.run_id)]
             case EventType.TOOL_CALL if answer is not None:
                 answer.tool_calls.append(ToolCall(data["call_id"], data["name"], data["arguments"]))
             case EventType.TOOL_RESULT if answer is not None:
@@ -66,9 +93,12 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
                 add_result(turns, ToolResult(data["call_id"], data["name"], data["text"], images))
             case EventType.TOOL_STARTED | EventType.ACTION_REQUIRED:
                 begun.add(data["call_id"])
+            case EventType.CONTEXT_COMPACTED:
+                # In place of what read_conversation() leaves out because of it.
+                summary = data["summary"]
     if answered_by != run_id:
         _close_calls(turns, begun)
-    return turns
+    return turns if summary is None else [summary_turn(summary), *turns]
 
 
 def add_result(turns: list[Turn], result: ToolResult) -> None:
@@ -89,6 +119,35 @@ def next_step(turns: Sequence[Turn]) -> str:
         return TOOLS
     last = turns[-1] if turns else None
     return END if isinstance(last, AssistantTurn) else MODEL
+
+
+def answer_turns(step: Step, run_id: UUID, mismatch: str | None) -> list[Turn]:
+    """What a stored step adds to the turns."""
+    return [step.turn, *_correction(mismatch, run_id)]
+
+
+def _correction(mismatch: str | None, run_id: UUID | None) -> list[Turn]:
+    """Tells the model why its answer does not match the output schema."""
+    if mismatch is None:
+        return []
+    return [UserTurn(_CORRECTED + mismatch, run_id, origin=TurnOrigin.CORRECTION)]
+
+
+def mismatch_of(turns: Sequence[Turn]) -> str:
+    """What the last correction says about the answer."""
+    last = next(turn for turn in reversed(turns) if isinstance(turn, UserTurn) and turn.origin is TurnOrigin.CORRECTION)
+    return last.text.removeprefix(_CORRECTED)
+
+
+def corrections(turns: Sequence[Turn]) -> int:
+    """How many answers in a row, up to the last one, did not match the output schema."""
+    count = 0
+    for turn in reversed(turns):
+        if isinstance(turn, UserTurn) and turn.origin is TurnOrigin.CORRECTION:
+            count += 1
+        elif not isinstance(turn, AssistantTurn) or turn.tool_calls:
+            break
+    return count
 
 
 def open_calls(turns: Sequence[Turn]) -> list[ToolCall]:

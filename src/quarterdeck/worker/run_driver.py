@@ -4,11 +4,14 @@ The next step is derived from the conversation each time, so resuming after a cr
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
-from quarterdeck.agents.context import BYTES_PER_TOKEN, newest_turns
-from quarterdeck.agents.model import ModelFailure, RequestRefused, Step, ToolRule, Turn, UserTurn
+from quarterdeck.agents.context import BYTES_PER_TOKEN, is_summary, newest_turns
+from quarterdeck.agents.model import ContextExceeded, ModelFailure, RequestRefused, Step, ToolRule, Turn, UserTurn
+from quarterdeck.agents.summary import summary_turn
+from quarterdeck.conversations.events.model import NewEvent
 from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, LimitReached, Superseded
 from quarterdeck.conversations.runs.model import StepUsage
@@ -17,10 +20,12 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import ActionSettings, RunSettings, WorkerSettings
 from quarterdeck.db.database import Database
 from quarterdeck.worker import journal
-from quarterdeck.worker.agent import Agent, AgentLoader
+from quarterdeck.worker.agent import Agent, AgentLoader, Compaction
 from quarterdeck.worker.budgets import budget_action, stop_reason
 from quarterdeck.worker.deltas import DeltaSender
 from quarterdeck.worker.tool_runner import ToolRunner
+
+Result = TypeVar("Result")
 
 _MIN_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 5.0
@@ -152,19 +157,21 @@ class _Attempt:
         # The newest turns, and the number of older ones that are not kept in memory.
         self._turns: list[Turn] = []
         self._left_out = 0
+        # How many turns the summary at their start stands for.
+        self._summarised = 0
         # Of inputs that can be taken before the next step.
         self._input_budget_bytes = settings.step_input_bytes - lease.input_bytes
         self._is_leaving = False
         # The time limit of the model request that is under way. It has no limit until the run is asked to leave.
-        self._request: asyncio.Timeout | None = None
+        self._request_limit: asyncio.Timeout | None = None
 
     def leave(self) -> None:
         """Interrupts a model request, or prevents the next one. A tool call is completed, since it may have effects."""
         if self._is_leaving:
             return
         self._is_leaving = True
-        if self._request is not None:
-            self._request.reschedule(asyncio.get_running_loop().time())
+        if self._request_limit is not None:
+            self._request_limit.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
         agent = await self._agents.load(self._lease)
@@ -177,12 +184,14 @@ class _Attempt:
         budget_bytes = agent.conversation_tokens * BYTES_PER_TOKEN
         entries, self._left_out = await lifecycle.entries(self._database, self._lease, budget_bytes)
         self._turns = journal.turns_of(entries, self._lease.run_id)
+        self._summarised = journal.summarised_turns(entries)
         while True:
             match journal.next_step(self._turns):
                 case journal.TOOLS:
                     if not await self._call_tools(agent):
                         return
                 case journal.MODEL:
+                    agent.check_corrections(self._turns)
                     await self._ask_model(agent)
                 case _:
                     if await lifecycle.finish(self._database, self._lease):
@@ -197,44 +206,71 @@ class _Attempt:
         self._turns += [UserTurn(taken.text, self._lease.run_id, taken.attachments) for taken in inputs]
 
     async def _ask_model(self, agent: Agent) -> None:
+        """One request: for a summary if the conversation is too long, otherwise for the next answer."""
         await self._take_inputs()
+        compaction = await self._request(agent.summarise(self._turns))
+        if compaction is not None:
+            await self._store_compaction(agent, compaction)
+            return
         self._forget_old_turns(agent)
-        step = await self._request_step(agent)
-        await lifecycle.record(
-            self._database,
-            self._lease,
-            [*agent.notices(), *journal.entries_of(step)],
-            used=StepUsage(
-                model=agent.model_name,
-                input_tokens=step.input_tokens,
-                cached_tokens=step.cached_tokens,
-                output_tokens=step.output_tokens,
-                cost_usd=step.cost_usd,
-            ),
+        try:
+            step = await self._request(self._step(agent))
+        except ContextExceeded as fault:
+            agent.shorten(fault)
+            return
+        step, mismatch = await agent.checked(step)
+        await self._record(agent, step, [*agent.notices(), *journal.entries_of(step, mismatch)])
+        self._turns += journal.answer_turns(step, self.run_id, mismatch)
+        self._input_budget_bytes = self._settings.step_input_bytes
+
+    async def _store_compaction(self, agent: Agent, compaction: Compaction) -> None:
+        split = compaction.split
+        if not compaction.summary:
+            # It has cost something all the same. The older turns are cut off.
+            await self._record(agent, compaction.step, [])
+            return
+        self._summarised += self._left_out + len(split.older) - is_summary(split.older)
+        await self._record(
+            agent, compaction.step, [journal.compaction_entry(compaction.summary, self._summarised, split.kept_answers)]
         )
-        self._turns.append(step.turn)
+        self._left_out = 0
+        self._turns = [summary_turn(compaction.summary), *split.kept]
+
+    async def _record(self, agent: Agent, step: Step, entries: Sequence[NewEvent]) -> None:
+        used = StepUsage(
+            model=agent.model_name,
+            input_tokens=step.input_tokens,
+            cached_tokens=step.cached_tokens,
+            output_tokens=step.output_tokens,
+            cost_usd=step.cost_usd,
+        )
+        await lifecycle.record(self._database, self._lease, entries, used)
         self._steps += 1
         self._tokens += step.input_tokens + step.output_tokens
-        self._input_budget_bytes = self._settings.step_input_bytes
 
     def _forget_old_turns(self, agent: Agent) -> None:
         kept = newest_turns(self._turns, agent.conversation_tokens)
         self._left_out += len(self._turns) - len(kept)
         self._turns = kept
 
-    async def _request_step(self, agent: Agent) -> Step:
+    async def _step(self, agent: Agent) -> Step:
+        async with DeltaSender(self._database, self._lease, self._settings.delta_seconds) as deltas:
+            return await agent.step(self._turns, self._left_out, deltas.add)
+
+    async def _request(self, request: Coroutine[Any, Any, Result]) -> Result:
+        """Awaits a request to the model, which `leave` can interrupt."""
         if self._is_leaving:
+            request.close()
             raise Leaving
         try:
-            async with asyncio.timeout(None) as self._request:
-                async with DeltaSender(self._database, self._lease, self._settings.delta_seconds) as deltas:
-                    return await agent.step(self._turns, self._left_out, deltas.add)
+            async with asyncio.timeout(None) as self._request_limit:
+                return await request
         except TimeoutError as fault:
             if self._is_leaving:
                 raise Leaving from fault
             raise
         finally:
-            self._request = None
+            self._request_limit = None
 
     async def _call_tools(self, agent: Agent) -> bool:
         """Carries out what can be carried out. False: the other calls need answers, and the run waits for them."""

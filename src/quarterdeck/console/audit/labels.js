@@ -21,6 +21,16 @@ const ACTIONS = {
   change_skill: ["changed the skill", "Skill changed"],
   delete_skill: ["deleted the skill", "Skill deleted"],
   push_skill_version: ["pushed a version of the skill", "Skill version pushed"],
+  create_agent: ["created the agent", "Agent created"],
+  change_agent: ["changed the agent", "Agent changed"],
+  push_agent_version: ["created a version of the agent", "Agent version created"],
+  create_mcp_server: ["added the MCP server", "MCP server added"],
+  change_mcp_server: ["changed the MCP server", "MCP server changed"],
+  check_mcp_server: ["checked the MCP server", "MCP server checked"],
+  delete_mcp_server: ["deleted the MCP server", "MCP server deleted"],
+  create_credential: ["created the credential", "Credential created"],
+  rotate_credential: ["rotated the credential", "Credential rotated"],
+  delete_credential: ["deleted the credential", "Credential deleted"],
   upload_file: ["uploaded the file", "File uploaded"],
   delete_file: ["deleted the file", "File deleted"],
   create_webhook: ["created the webhook", "Webhook created"],
@@ -38,8 +48,12 @@ const ACTIONS = {
 
 const OBJECT_TYPES = {
   action: "Requests",
+  agent: "Agents",
+  agent_version: "Agent versions",
   api_key: "API keys",
+  credential: "Credentials",
   file: "Files",
+  mcp_server: "MCP servers",
   member: "Members",
   run: "Runs",
   session: "Sessions",
@@ -48,6 +62,17 @@ const OBJECT_TYPES = {
   skill_version: "Skill versions",
   webhook: "Webhooks",
   workspace: "Workspace",
+};
+
+/** The address of an object that has a page of its own, or is listed on one. */
+const PAGES = {
+  agent: (id) => `#/agents/${id}`,
+  api_key: () => "#/keys",
+  credential: () => "#/credentials",
+  mcp_server: (id) => `#/mcp-servers/${id}`,
+  session: (id) => `#/sessions/${id}`,
+  skill: (id) => `#/skills/${id}`,
+  webhook: (id) => `#/webhooks/${id}`,
 };
 
 /** `[value, label]` for the filters. */
@@ -62,12 +87,13 @@ export function actionPhrase(event) {
 
 function phraseBeforeName({ action, detail }) {
   if (action === "push_skill_version") return `pushed version ${detail.version} of the skill`;
+  if (action === "push_agent_version") return `created version ${detail.version} of the agent`;
   return ACTIONS[action]?.[0] ?? action.replaceAll("_", " ");
 }
 
 /** `API key`, `Session token`. */
 export function objectTypeName({ object_type: type }) {
-  return capitalize(type.replaceAll("_", " ")).replace("Api", "API");
+  return capitalize(type.replaceAll("_", " ")).replace("Api", "API").replace("Mcp", "MCP");
 }
 
 /** The label of a detail: `latest_version` → `Latest version`. */
@@ -84,11 +110,9 @@ export function objectName({ object_name: name, detail }) {
 /** The address of the object in the console, or null if it has no page. */
 export function objectLink({ object_type: type, object_id: id, action, detail }) {
   if (action.startsWith("delete_") || type === "file") return null;
-  if (type === "session") return `#/sessions/${id}`;
   if (type === "run" || type === "session_token") return `#/sessions/${detail.session_id}`;
   if (type === "action") return detail.session_id ? `#/sessions/${detail.session_id}?action=${id}` : "#/inbox";
-  if (type === "skill") return `#/skills/${id}`;
   if (type === "skill_version") return `#/skills/${detail.skill_id}/versions/${detail.version}`;
-  if (type === "api_key") return "#/keys";
-  return type === "webhook" ? `#/webhooks/${id}` : "#/workspace";
+  if (type === "agent_version") return `#/agents/${detail.agent_id}/versions/${detail.version}`;
+  return PAGES[type]?.(id) ?? "#/workspace";
 }

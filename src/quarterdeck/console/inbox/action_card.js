@@ -4,7 +4,7 @@ import { ApiError, get, post } from "../api.js";
 import { el, fill, uniqueId } from "../dom.js";
 import { errorBox, notice } from "../notices.js";
 import { formatDateTime, relativeTime } from "../time_format.js";
-import { visibleLines, visibleName } from "../visible_text.js";
+import { visibleLines, visibleName, visibleText } from "../visible_text.js";
 import { longText } from "../session/long_text.js";
 import { answerForm } from "./answer_forms.js";
 import { jsonField } from "./json_field.js";
@@ -77,10 +77,10 @@ function title(action) {
   return action.tool === null ? text : [text, ": ", el("code", {}, visibleName(action.tool))];
 }
 
-/** One sentence. The title of an approval says it all. */
-function reason({ kind, reason: text, reached }) {
+/** One sentence. The title of an approval says it all, except for tools of MCP servers. */
+function reason({ kind, tool, reason: text, reached }) {
   const sentences = {
-    approval: null,
+    approval: text === `The model wants to call ${tool}.` ? null : visibleText(text),
     tool_result: "The program that uses this session normally answers this.",
     unknown_outcome: "A worker stopped during this call, so it is unknown whether the call took effect.",
     budget: reached && `The limit for ${scopeName(reached)} is reached.${canRaise(reached) ? " The run continues when you raise it." : ""}`,

@@ -6,14 +6,16 @@ import { can } from "../credential.js";
 import { el, fill } from "../dom.js";
 import { emptyState, notice } from "../notices.js";
 import { dropZone } from "../skills/drop_zone.js";
-import { archiveDialog, deleteDialog, renameDialog, useVersionDialog } from "../skills/edit_dialogs.js";
+import { deleteDialog } from "../skills/delete_dialog.js";
 import { takePendingBundle } from "../skills/pending_bundle.js";
 import { pushPanel } from "../skills/push_panel.js";
-import { compareForm, pushResult, versionColumns } from "../skills/versions.js";
+import { pushResult, versionColumns } from "../skills/versions.js";
 import { navigate } from "../router.js";
 import { pagedTable } from "../tables.js";
 import { formatDateTime, relativeTime } from "../time_format.js";
 import { userName } from "../users.js";
+import { archiveDialog, renameDialog, useVersionDialog } from "../versioned_dialogs.js";
+import { compareForm, versionChoice } from "../versions.js";
 import { visibleName, visibleText } from "../visible_text.js";
 
 export async function show(view, { id }) {
@@ -31,7 +33,7 @@ export async function show(view, { id }) {
       header(),
       push,
       details(skill, use),
-      el("div", { class: "section-head" }, el("h2", {}, "Versions"), skill.latest_version > 1 && compareForm(skill)),
+      el("div", { class: "section-head" }, el("h2", {}, "Versions"), skill.latest_version > 1 && compareForm(path, skill)),
       versions(),
     );
     view.main.querySelector(focused)?.focus();
@@ -39,8 +41,8 @@ export async function show(view, { id }) {
 
   function header() {
     const button = (text, act) => el("button", { type: "button", on: { click: act } }, text);
-    const rename = () => redrawAfter(renameDialog(skill, change));
-    const archive = () => redrawAfter(archiveDialog(skill, change));
+    const rename = () => redrawAfter(renameDialog("skill", skill, change));
+    const archive = () => redrawAfter(archiveDialog("skill", skill, change));
     const actions = [
       button("Rename", rename),
       button(skill.archived_at ? "Unarchive" : "Archive", archive),
@@ -130,7 +132,7 @@ function details(skill, use) {
   );
 }
 
-function versionInUse({ default_version: pinned, latest_version: latest }) {
-  if (latest === null) return "No versions";
-  return pinned === null ? `Latest (auto-update), now version ${latest}` : `Pinned to version ${pinned}`;
+function versionInUse(skill) {
+  const now = skill.latest_version !== null && skill.default_version === null ? `, now version ${skill.latest_version}` : "";
+  return (versionChoice(skill) ?? "No versions") + now;
 }

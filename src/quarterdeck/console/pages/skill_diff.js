@@ -5,8 +5,8 @@ import { el, fill } from "../dom.js";
 import { formatBytes, pluralize } from "../format.js";
 import { emptyState, errorBox, loading } from "../notices.js";
 import { changeTag, fileDiff, lineCounts, wideScreen } from "../skills/file_diff.js";
-import { compareForm } from "../skills/versions.js";
 import { table } from "../tables.js";
+import { comparedVersions, compareForm } from "../versions.js";
 import { visibleName, visibleText } from "../visible_text.js";
 
 // Rows of all files that are rendered initially. Further files are collapsed.
@@ -17,8 +17,7 @@ export async function show(view, { id }) {
   const skill = await get(path, {}, view.signal);
   if (view.signal.aborted) return;
   const hasDiff = skill.latest_version > 1;
-  const to = versionParameter(view.query, "to") ?? skill.latest_version;
-  const from = versionParameter(view.query, "from") ?? Math.max(1, to - 1);
+  const { from, to } = comparedVersions(view.query, skill);
   const result = el("div", {});
   fill(
     view.main,
@@ -30,7 +29,7 @@ export async function show(view, { id }) {
       el("a", { href: `#${path}` }, el("bdi", {}, visibleName(skill.name))),
     ),
     view.title(hasDiff ? `${visibleName(skill.name)}: version ${from} to ${to}` : visibleName(skill.name)),
-    hasDiff && compareForm(skill, from, to),
+    hasDiff && compareForm(path, skill, from, to),
     result,
   );
   if (hasDiff) await load();
@@ -45,11 +44,6 @@ export async function show(view, { id }) {
       if (!view.signal.aborted) fill(result, errorBox(error, load));
     }
   }
-}
-
-function versionParameter(query, name) {
-  const value = query.get(name) ?? "";
-  return /^[0-9]{1,10}$/.test(value) ? Number(value) : null;
 }
 
 function differences(diff, signal) {

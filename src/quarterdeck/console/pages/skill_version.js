@@ -7,8 +7,8 @@ import { formatBytes, pluralize } from "../format.js";
 import { emptyState } from "../notices.js";
 import { fileTree } from "../skills/file_tree.js";
 import { downloadButton, showFile } from "../skills/file_view.js";
-import { diffLink, usedVersion } from "../skills/versions.js";
 import { table } from "../tables.js";
+import { diffLink, usedVersion } from "../versions.js";
 import { visibleName, visibleText } from "../visible_text.js";
 
 const DEFAULT_FILE = "SKILL.md";
@@ -78,7 +78,7 @@ function details(skill, { version: number, manifest, bundle_bytes: bundleBytes }
       "dd",
       {},
       number === used ? "In use" : `Not in use (version ${used} is)`,
-      number > 1 && [" · ", diffLink(skill, number - 1, number, `Changes since version ${number - 1}`)],
+      number > 1 && [" · ", diffLink(`/skills/${skill.id}`, number - 1, number, `Changes since version ${number - 1}`)],
     ),
     el("dt", {}, "Contents"),
     el("dd", {}, `${pluralize(manifest.files.length, "file")}, ${formatBytes(manifest.unpacked_bytes)}`),

@@ -13,6 +13,7 @@ import { ignoreFilesCaution } from "../skills/push_panel.js";
 import { pagedTable, table } from "../tables.js";
 import { relativeTime } from "../time_format.js";
 import { userName } from "../users.js";
+import { versionChoice } from "../versions.js";
 import { visibleName, visibleText } from "../visible_text.js";
 
 const SEARCH_DELAY_MS = 250;
@@ -20,7 +21,7 @@ const NO_VERSIONS = () => el("span", { class: "muted" }, "No versions");
 const COLUMNS = [
   { name: "Name", class: "skill-name", cell: (skill) => el("a", { href: `#/skills/${skill.id}` }, el("bdi", {}, visibleName(skill.name))) },
   { name: "Description", cell: description },
-  { name: "Version in use", class: "short", cell: versionInUse },
+  { name: "Version in use", class: "short", cell: (skill) => versionChoice(skill) ?? NO_VERSIONS() },
   { name: "Latest", class: "short", cell: (skill) => skill.latest_version ?? "–" },
   { name: "Created by", class: "short", cell: (skill) => userName(skill.created_by) },
   { name: "Created", class: "short", cell: (skill) => relativeTime(skill.created_at) },
@@ -103,11 +104,6 @@ export async function show(view) {
 
 function description({ description: text }) {
   return text ? el("bdi", { class: "clamped" }, visibleText(text)) : el("span", { class: "muted" }, "–");
-}
-
-function versionInUse({ default_version: pinned, latest_version: latest }) {
-  if (latest === null) return NO_VERSIONS();
-  return pinned === null ? "Latest (auto-update)" : `Pinned to version ${pinned}`;
 }
 
 function noSkills() {

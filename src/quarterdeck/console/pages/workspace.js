@@ -7,7 +7,7 @@ import { formDialog } from "../dialogs.js";
 import { el, fill } from "../dom.js";
 import { capitalize } from "../format.js";
 import { emptyState, errorBox, loading, missingPermission, notice } from "../notices.js";
-import { limitFields, limitText, limitValues } from "../session/limit_fields.js";
+import { limitFields, limitText, limitValues } from "../configuration/limit_fields.js";
 import { pagedTable } from "../tables.js";
 import { relativeTime } from "../time_format.js";
 import { costText, tokensText } from "../usage/usage_text.js";

@@ -1,4 +1,4 @@
-// What the command palette offers: pages, actions, sessions by title and skills by name.
+// What the command palette offers: pages, actions, sessions by title, and agents, skills and MCP servers by name.
 
 import { get, listAll } from "../api.js";
 import { can } from "../credential.js";
@@ -26,20 +26,30 @@ export function matchingGroups(groups, text) {
   return groups.map(({ name, commands }) => ({ name, commands: commands.filter((one) => matches(one.name, text)) }));
 }
 
-/** Returns `async (text, signal) => groups`. The skills are loaded once, because the API has no search for them. */
+/** Objects that the API cannot search: all of them are loaded once. */
+const LISTS = [
+  { name: "Agents", path: "/agents", icon: "agents" },
+  { name: "Skills", path: "/skills", icon: "skills" },
+  { name: "MCP servers", path: "/mcp-servers", icon: "servers" },
+];
+
+/** Returns `async (text, signal) => groups`. */
 export function objectSearch() {
-  let skills = null;
+  let lists = null;
   return async (text, signal) => {
     if (!can("workspace.read")) return [];
-    skills ??= await Array.fromAsync(listAll("/skills", {}, signal));
+    lists ??= await Promise.all(LISTS.map(async (list) => ({ ...list, items: await Array.fromAsync(listAll(list.path, {}, signal)) })));
     const sessions = (await get("/sessions", { search: text, limit: MAX_FOUND }, signal)).items;
-    const found = text === "" ? [] : skills.filter((skill) => matches(skill.name, text)).slice(0, MAX_FOUND);
+    const found = (items) => (text === "" ? [] : items.filter((one) => matches(one.name, text)).slice(0, MAX_FOUND));
     return [
       {
         name: text === "" ? "Recent sessions" : "Sessions",
         commands: sessions.map(({ id, title }) => ({ name: title?.trim() ? visibleName(title) : "Untitled session", icon: "sessions", run: () => navigate(`/sessions/${id}`) })),
       },
-      { name: "Skills", commands: found.map(({ id, name }) => ({ name: visibleName(name), icon: "skills", run: () => navigate(`/skills/${id}`) })) },
+      ...lists.map(({ name, path, icon, items }) => ({
+        name,
+        commands: found(items).map((one) => ({ name: visibleName(one.name), icon, run: () => navigate(`${path}/${one.id}`) })),
+      })),
     ];
   };
 }

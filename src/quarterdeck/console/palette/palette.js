@@ -31,7 +31,7 @@ export function openPalette() {
   const list = el("div", { role: "listbox", id: uniqueId("commands"), "aria-label": "Commands", tabindex: "-1" });
   const input = el("input", {
     type: "text", role: "combobox", "aria-label": "Search or run a command", "aria-expanded": "true", "aria-controls": list.id,
-    "aria-autocomplete": "list", autocomplete: "off", spellcheck: "false", placeholder: "Search sessions, skills and commands…",
+    "aria-autocomplete": "list", autocomplete: "off", spellcheck: "false", placeholder: "Search sessions, agents, skills and commands…",
     on: { input: () => search(), keydown: onKeydown },
   });
   const status = el("p", { class: "palette-status muted", role: "status" });

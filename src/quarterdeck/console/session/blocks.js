@@ -1,12 +1,13 @@
 // Renders the blocks of a conversation.
 
+import { usedAgentLink } from "../agents/agent_link.js";
 import { el, fill, uniqueId } from "../dom.js";
 import { formatDuration } from "../time_format.js";
 import { actionCard } from "../inbox/action_card.js";
 import { callerDetails, callerName } from "../inbox/labels.js";
 import { whoami } from "../credential.js";
 import { formatCost, tokensText } from "../usage/usage_text.js";
-import { visibleName } from "../visible_text.js";
+import { visibleLines, visibleName } from "../visible_text.js";
 import { attachmentChips } from "./attachment_chips.js";
 import { longText, MAX_CHARACTERS } from "./long_text.js";
 import { markdown, MarkdownView } from "./markdown.js";
@@ -22,6 +23,7 @@ const RENDER = {
   tool: (block, { files }) => toolCard(block, { viewPath: (path) => files.viewPath(path), notVisible }),
   note: (block) => el("p", { class: "block note" }, block.text, timestamp(block.at)),
   quote,
+  summary: contextSummary,
   action: (block, { answered }) => el("div", { class: "block" }, isCopied(block) ? copiedRequest(block.action) : actionCard(block.action, answered)),
   end,
 };
@@ -105,6 +107,16 @@ function quote(block) {
   );
 }
 
+/** What the model gets instead of the turns before. */
+function contextSummary(block) {
+  return el(
+    "details",
+    { class: "block context-summary" },
+    el("summary", {}, block.text, timestamp(block.at)),
+    longText(block.summary, (part) => el("p", { class: "preformatted" }, visibleLines(part))),
+  );
+}
+
 /** An open request of the session that this one was forked from: it can be answered only there. */
 function isCopied({ action, isKnown }) {
   return action.state === "open" && !isKnown;
@@ -132,7 +144,7 @@ function end(block, { retry }) {
     "div",
     { class: `block end ${tone}` },
     el("p", {}, el("span", { "aria-hidden": "true" }, `${sign} `), block.text),
-    el("span", { class: "muted" }, facts.filter(Boolean).join(" · ")),
+    el("span", { class: "muted" }, facts.filter(Boolean).join(" · "), block.setup?.agent && [facts.some(Boolean) && " · ", usedAgentLink(block.setup.agent)]),
     canRetry && button("Retry", () => retry(block), "Run the same messages again"),
     detailsButton(details),
     timestamp(block.at),

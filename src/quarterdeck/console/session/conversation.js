@@ -2,6 +2,7 @@
 
 import { pluralize } from "../format.js";
 import { answerText, kindOf } from "../inbox/labels.js";
+import { visibleName, visibleText } from "../visible_text.js";
 import { LiveOutput } from "./live_output.js";
 import { ModelContext } from "./model_context.js";
 import { Requests } from "./requests.js";
@@ -46,6 +47,8 @@ export class Conversation {
     "action.resolved": (event) => this.#actionResolved(event),
     note: (event) => this.#noteAdded(event),
     "context.trimmed": (event) => this.#contextTrimmed(event),
+    "context.compacted": (event) => this.#contextCompacted(event),
+    "mcp.unavailable": (event) => this.#serverUnavailable(event),
     "run.succeeded": (event) => this.#runEnded(event, "succeeded", "Completed"),
     "run.failed": (event) => this.#runFailed(event),
     "run.cancelled": (event) => this.#runEnded(event, "cancelled", "Cancelled"),
@@ -208,7 +211,7 @@ export class Conversation {
 
   #toolCall(event) {
     const { call_id: callId, name, arguments: callArguments } = event.data;
-    const call = { name, arguments: callArguments ?? {}, result: null, state: "running", started: [], output: new LiveOutput() };
+    const call = { name, arguments: callArguments ?? {}, result: null, images: [], state: "running", started: [], output: new LiveOutput() };
     const block = this.#add(event, { kind: "tool", ...call });
     this.#context.add(event.run_id, block);
     this.#calls.set(callId, block);
@@ -260,14 +263,26 @@ export class Conversation {
   }
 
   #toolResult(event) {
-    const { call_id: callId, name, text } = event.data;
+    const { call_id: callId, name, text, images = [] } = event.data;
     const block = this.#calls.get(callId) ?? this.#add(event, { kind: "tool", name, arguments: {}, started: [] });
     this.#calls.delete(callId);
-    this.#setCall(block, { result: text ?? "", state: "done", output: null });
+    this.#setCall(block, { result: text ?? "", images, state: "done", output: null });
   }
 
   #contextTrimmed(event) {
     this.#note(event, `${pluralize(event.data.dropped_turns ?? 0, "earlier turn")} removed to fit the model's context.`);
+  }
+
+  #contextCompacted(event) {
+    const { dropped_turns: count, summary = "" } = event.data;
+    const text = `${count === undefined ? "Earlier turns" : pluralize(count, "earlier turn")} summarised to fit the model's context.`;
+    this.#add(event, { kind: "summary", text, summary });
+    this.#announce(text);
+  }
+
+  #serverUnavailable(event) {
+    const { name, reason = "" } = event.data;
+    this.#note(event, `The tools of the MCP server ${visibleName(name ?? event.data.server_id ?? "")} are not available: ${visibleText(reason)}`);
   }
 
   #runFailed(event) {

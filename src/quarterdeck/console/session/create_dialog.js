@@ -2,14 +2,18 @@
 
 import { post } from "../api.js";
 import { formDialog } from "../dialogs.js";
-import { formValues, sessionFields } from "./session_fields.js";
+import { sessionForm } from "./session_form.js";
 
-/** Returns the created session, or null. */
-export function createSession(signal) {
+/** `agent`: the agent that is chosen at first, or null. Returns the created session, or null. */
+export function createSession(signal, agent = null) {
+  const form = sessionForm(null, agent && { agent_id: agent.id, version: null, name: agent.name }, signal);
   return formDialog({
     title: "New session",
     confirm: "Create",
-    fields: sessionFields(null, signal),
-    act: (data) => post("/sessions", formValues(data), signal),
+    fields: form.fields,
+    act(data) {
+      const { title, agent: chosen, values } = form.read(data);
+      return post("/sessions", { title, ...(chosen && { agent: chosen }), ...values }, signal);
+    },
   });
 }

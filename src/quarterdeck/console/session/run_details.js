@@ -1,5 +1,6 @@
 // What a run was started with and what it used.
 
+import { usedAgentLink } from "../agents/agent_link.js";
 import { el } from "../dom.js";
 import { capitalize } from "../format.js";
 import { visibleName } from "../visible_text.js";
@@ -8,6 +9,7 @@ import { costText, tokensText } from "../usage/usage_text.js";
 /** `setup`: the data of `run.started`, null if it is unknown. `usage`: null until it is loaded. */
 export function runDetails({ setup, usage, runId }) {
   const rows = [
+    setup?.agent && ["Agent", usedAgentLink(setup.agent)],
     setup?.model && ["Model", setup.model],
     ...settingRows(setup?.settings ?? {}),
     setup?.skills && ["Skills", setup.skills.length === 0 ? "None" : setup.skills.map(skill)],

@@ -8,9 +8,10 @@ import { relativeTime } from "../time_format.js";
 import { costText, tokensText } from "../usage/usage_text.js";
 import { userName } from "../users.js";
 import { visibleName } from "../visible_text.js";
-import { limitText } from "./limit_fields.js";
+import { LABELS } from "../configuration/fields.js";
+import { limitText } from "../configuration/limit_fields.js";
 import { settingRows } from "./run_details.js";
-import { workspaceName } from "./workspace_field.js";
+import { workspaceName } from "../configuration/workspace_field.js";
 
 /** `setUsage(usage)` updates tokens and cost. */
 export function sessionDetails(session, signal) {
@@ -24,6 +25,8 @@ export function sessionDetails(session, signal) {
   const node = el(
     "dl",
     { class: "facts small-text" },
+    session.agent && row("Agent", agentLine(session.agent)),
+    session.overrides.length > 0 && row("Overridden", session.overrides.map((name) => LABELS[name] ?? name).join(", ")),
     row("Model", session.model ?? `Default (${session.effective_model})`),
     settingRows(session.settings).map(([name, value]) => row(name, value)),
     row("Workspace", workspaceName(session.workspace)),
@@ -32,7 +35,9 @@ export function sessionDetails(session, signal) {
     limitRows(session.limits),
     policyRow(session.tool_policy),
     session.client_tools.length > 0 && row("Client tools", session.client_tools.map(({ name }) => el("div", {}, el("code", {}, name)))),
+    session.mcp_servers.length > 0 && row("MCP servers", session.mcp_servers.map((id) => el("div", {}, serverLink(id, signal)))),
     row("Skills", session.skills.length === 0 ? "None" : session.skills.map((one) => skill(one, signal))),
+    session.output_schema !== null && row("Output", "JSON with a schema"),
     row("Created", relativeTime(session.created_at), ` by ${userName(session.created_by)}`),
     session.forked_from && row("Forked from", originLink(session.forked_from.session_id, signal)),
     session.instructions && row("Instructions", instructions(session.instructions)),
@@ -53,6 +58,16 @@ function limitRows({ run, session }) {
 function policyRow(policy) {
   const entries = Object.entries(policy);
   return entries.length > 0 && row("Tool policy", entries.map(([name, rule]) => el("div", {}, el("code", {}, name), ` ${rule}`)));
+}
+
+function agentLine({ agent_id: id, version, name, current_version: current }) {
+  const text = visibleName(name);
+  const link = tokenSessionId() === null ? el("a", { href: `#/agents/${id}` }, text) : text;
+  return [link, version === null ? ` v${current}` : ` v${version} (pinned)`];
+}
+
+function serverLink(id, signal) {
+  return tokenSessionId() === null ? namedLink(`/mcp-servers/${id}`, id, (found) => found.name, signal) : el("code", {}, id);
 }
 
 /** A session contains only the ids of its skills, and a session token is not allowed to read their names. */

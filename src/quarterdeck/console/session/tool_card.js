@@ -1,6 +1,8 @@
 // A tool call in the transcript. Calls of the workspace tools have cards of their own: a terminal, a diff, or one line.
 
 import { el } from "../dom.js";
+import { formatBytes } from "../format.js";
+import { icon } from "../icons.js";
 import { diffView } from "../skills/file_diff.js";
 import { countChanges, parseDiff } from "../skills/unified_diff.js";
 import { formatDateTime } from "../time_format.js";
@@ -133,7 +135,13 @@ function starts({ started }) {
 }
 
 function result(block) {
-  return block.result !== null && [el("h3", {}, "Result"), longText(block.result, pre)];
+  return block.result !== null && [el("h3", {}, "Result"), longText(block.result, pre), images(block)];
+}
+
+/** The images themselves are for the model. */
+function images({ images: all = [] }) {
+  if (all.length === 0) return null;
+  return el("ul", { class: "tool-images" }, all.map(({ media_type: type, bytes }) => el("li", {}, icon("file"), ` ${visibleText(type)}, ${formatBytes(bytes)}`)));
 }
 
 function pre(text) {

@@ -359,14 +359,18 @@ async def continue_in(connection: Connection, run_id: UUID, next_run_id: UUID) -
 
 async def conversation(connection: Connection, session_id: UUID, budget_bytes: int) -> tuple[list[Entry], int]:
     """The newest entries, oldest first, until the budget is used up, and the number of older turns. Neither has turns
-    that the model shall not see."""
+    that the model shall not see, nor those that a summary stands for."""
     values = (session_id, budget_bytes, ENTRY_BYTES, _CONVERSATION_EVENTS)
     rows = await (await connection.execute(_CONVERSATION, values)).fetchall()
     row = await (await connection.execute(_TURNS, (session_id, _CONVERSATION_EVENTS))).fetchone()
     assert row is not None
     hidden = rows.pop()[2] if rows and rows[-1][1] == _LEFT_OUT else 0
     entries = [Entry(*row) for row in reversed(rows)]
-    return entries, max(0, row[0] - hidden - sum(entry.type in _TURN_TYPES for entry in entries))
+    summary = next((entry for entry in entries if entry.type == EventType.CONTEXT_COMPACTED), None)
+    if summary is not None and summary.text is None:
+        return entries, 0
+    summarised = 0 if summary is None else summary.data["dropped_turns"]
+    return entries, max(0, row[0] - summarised - hidden - sum(entry.type in _TURN_TYPES for entry in entries))
 
 
 async def enqueue(connection: Connection, session_id: UUID, run_id: UUID) -> None:

@@ -204,7 +204,7 @@ class Entry(Struct, frozen=True):
     type: str
     data: dict[str, Any]
     record: Any
-    # Of a consumed input only.
+    # Of a consumed input. Of a summary: not None if turns after it were not read.
     text: str | None = None
 
 

@@ -43,10 +43,30 @@ BEGIN
 END;
 $$;
 
+-- Whether the summary has nothing of an input that was discarded after it.
+CREATE OR REPLACE FUNCTION summary_counts(of_session_id uuid, of_event_id bigint) RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+    SELECT NOT EXISTS (
+        SELECT FROM session_events d
+        WHERE d.session_id = of_session_id AND d.id > of_event_id AND d.type = 'input.discarded' AND EXISTS (
+            -- LIKE: only then the index session_events_of_input is used.
+            SELECT FROM session_events c
+            WHERE c.session_id = of_session_id AND c.data->>'input_id' = d.data->>'input_id'
+              AND c.type LIKE 'input.%' AND c.type = 'input.consumed' AND c.id < of_event_id
+        )
+    )
+$$;
+
 -- The newest entries of the conversation, newest first, until the budget is used up. A step is not cut: an entry of a
 -- tool is followed by the message that called it. Two parts are there whatever their size: the newest input, which is the
 -- task of the model, and the newest step, which may have calls that are still to be carried out. At most `max_events`
 -- events of the log are considered.
+--
+-- The newest summary (context.compacted) is returned too. Before it, only the last `kept_answers` answers are, with the
+-- inputs since the answer before them: the summary stands for the rest. It counts no more if an input that was consumed
+-- before it was discarded since. If the budget is used up before the summary is met, it is the last row, and its `content`
+-- is 'unread'.
 --
 -- Not returned are discarded inputs, and what a run with `unanswered_left_out` consumed after its last answer. They
 -- use nothing of the budget. If there are any, the last row has the type 'left_out' and their number as `data`.
@@ -79,6 +99,10 @@ DECLARE
     left_out_turns integer := 0;
     attachments jsonb;
     event record;
+    -- Of the summary that was met: how many answers before it are still to come.
+    answers_left integer;
+    is_summarised boolean := false;
+    has_all boolean := true;
 BEGIN
     SELECT min(newest.id) INTO first_event_id FROM (
         SELECT e.id FROM session_events e WHERE e.session_id = target_session_id ORDER BY e.id DESC LIMIT max_events
@@ -90,7 +114,7 @@ BEGIN
         WHERE e.session_id = target_session_id AND e.id >= first_event_id
           AND (
               e.type IN ('input.consumed', 'message', 'tool.call', 'tool.started', 'tool.result', 'run.failed',
-                         'run.cancelled')
+                         'run.cancelled', 'context.compacted')
               -- A call that the caller of the API may carry out.
               OR (e.type = 'action.required' AND e.data->>'kind' = 'tool_result')
           )
@@ -101,6 +125,19 @@ BEGIN
             left_out_run := coalesce((
                 SELECT r.id FROM runs r WHERE r.id = event.run_id AND r.unanswered_left_out AND r.inputs_consumed > 0
             ), left_out_run);
+            CONTINUE;
+        END IF;
+        IF event.type = 'context.compacted' THEN
+            CONTINUE WHEN answers_left IS NOT NULL OR NOT summary_counts(target_session_id, event.id);
+            answers_left := (event.data->>'kept_answers')::integer;
+            event_id := event.id;
+            run_id := event.run_id;
+            type := event.type;
+            data := event.data;
+            record := NULL;
+            content := NULL;
+            used_bytes := used_bytes + octet_length(event.data->>'summary') + overhead_bytes;
+            RETURN NEXT;
             CONTINUE;
         END IF;
         IF event.type = 'message' AND event.run_id = left_out_run THEN
@@ -118,8 +155,18 @@ BEGIN
             left_out_turns := left_out_turns + 1;
             CONTINUE;
         END IF;
+        IF answers_left = 0 AND event.type <> 'input.consumed' THEN
+            -- The answer before the kept ones, and its calls. The newest input may be before it.
+            is_summarised := is_summarised OR event.type = 'message';
+            EXIT WHEN is_summarised AND has_input;
+            CONTINUE;
+        END IF;
+        EXIT WHEN is_summarised AND has_input;
         IF used_bytes >= budget_bytes AND NOT in_step THEN
-            EXIT WHEN has_input AND has_message;
+            IF has_input AND has_message THEN
+                has_all := false;
+                EXIT;
+            END IF;
             CONTINUE WHEN CASE event.type WHEN 'input.consumed' THEN has_input ELSE has_message END;
         END IF;
         event_id := event.id;
@@ -154,6 +201,7 @@ BEGIN
                 used_bytes := used_bytes + octet_length(coalesce(event.record::text, event.data->>'text'));
                 has_message := true;
                 in_step := false;
+                answers_left := answers_left - 1;
             WHEN 'tool.result' THEN
                 used_bytes := used_bytes + octet_length(event.data->>'text');
                 in_step := true;
@@ -164,6 +212,16 @@ BEGIN
         used_bytes := used_bytes + overhead_bytes;
         RETURN NEXT;
     END LOOP;
+    IF answers_left IS NULL AND NOT has_all THEN
+        SELECT e.id, e.run_id, e.type, e.data, NULL, 'unread' INTO event_id, run_id, type, data, record, content
+        FROM session_events e
+        WHERE e.session_id = target_session_id AND e.id >= first_event_id AND e.id < event.id
+          AND e.type = 'context.compacted' AND summary_counts(target_session_id, e.id)
+        ORDER BY e.id DESC LIMIT 1;
+        IF FOUND THEN
+            RETURN NEXT;
+        END IF;
+    END IF;
     IF left_out_turns > 0 THEN
         event_id := NULL;
         run_id := NULL;

@@ -85,7 +85,7 @@ GRANT SELECT ON app.audit_retention TO {role};
 GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run, app.submit_inputs,
     app.find_principals, app.find_submitter, app.caller_of, app.take_lock, app.expire_audit_events, app.waiting_inputs,
     app.read_conversation, app.enqueue_run_after, app.waiting_workspaces, app.next_run_job, app.ask_runs_to_leave,
-    app.read_log, app.workspace_word, app.short_words, app.search_query, app.matching_sessions,
+    app.summary_counts, app.read_log, app.workspace_word, app.short_words, app.search_query, app.matching_sessions,
     app.backfill_conversation_words, app.start_pending_run, app.repeat_inputs, app.limit_in_force, app.limits_of_run,
     app.used_in_scope, app.reached_limit, app.raise_limit, app.lifted_actions, app.continue_run, app.read_actions,
     app.is_blob_used, app.is_path_free, app.attachments_folder, app.attachment_path, app.find_attachments,

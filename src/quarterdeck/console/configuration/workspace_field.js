@@ -9,15 +9,15 @@ const KINDS = {
 };
 const DEFAULT = ["Default", "Sandbox if the server has one, unless it is set otherwise."];
 
+/** Null: the default of the server. */
 export function workspaceName(kind) {
-  return KINDS[kind]?.[0] ?? kind;
+  return kind === null ? "Default" : KINDS[kind]?.[0] ?? kind;
 }
 
-/** `session`: null for a new one, which can have the default of the server. */
-export function workspaceField(session) {
-  const kinds = Object.entries({ ...(session === null && { "": DEFAULT }), ...KINDS });
-  const current = session?.workspace ?? "";
-  const options = kinds.map(([value, [label]]) => el("option", { value, selected: value === current }, label));
+/** `hasDefault`: whether the default of the server can be chosen. A session that exists has one of the kinds. */
+export function workspaceField(kind, hasDefault) {
+  const kinds = Object.entries({ ...(hasDefault && { "": DEFAULT }), ...KINDS });
+  const options = kinds.map(([value, [label]]) => el("option", { value, selected: value === (kind ?? "") }, label));
   const select = el("select", { name: "workspace", on: { change: describe } }, options);
   const node = field("Workspace", select, " ");
   function describe() {

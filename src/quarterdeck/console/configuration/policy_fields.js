@@ -1,14 +1,16 @@
-// The tool policy of a session: a row for each tool or prefix.
+// The tool policy: a row for each tool or prefix.
 
+import { listAll } from "../api.js";
 import { el, uniqueId } from "../dom.js";
 
 const RULES = [["allow", "Allow"], ["ask", "Ask"], ["deny", "Deny"]];
 const TOOLS = ["bash", "read_file", "write_file", "edit_file", "list_files", "search_files", "read_skill_file", "add_note", "current_time"];
 const PATTERN = "([A-Za-z0-9_\\-]{1,128}\\*?|\\*)";
 
-/** `clientTools`: names of the tools of the caller, for suggestions. */
-export function policyFields(policy, clientTools) {
+/** Suggests the tools of the server, those of the caller (`clientTools`: names), and a prefix for each MCP server. */
+export function policyFields(policy, clientTools, signal) {
   const names = el("datalist", { id: uniqueId("tools") }, [...TOOLS, ...clientTools].map((value) => el("option", { value })));
+  suggestServers(names, signal);
   const rows = el("div", { class: "policy-rows" }, Object.entries(policy).map(([name, rule]) => policyRow(name, rule, names.id)));
   const add = el("button", { type: "button", class: "small", on: { click: addRow } }, "Add rule");
 
@@ -25,8 +27,16 @@ export function policyFields(policy, clientTools) {
     rows,
     names,
     add,
-    el("p", { class: "hint" }, "A tool name, or a prefix such as crm_*. Without a rule, tools that only read, tools of the caller and, unless the server is set otherwise, the workspace tools are allowed; all others ask."),
+    el("p", { class: "hint" }, "A tool name, or a prefix such as crm_*. Without a rule, tools that only read, tools of the caller and, unless the server is set otherwise, the workspace tools are allowed; all others ask, also those of MCP servers."),
   );
+}
+
+async function suggestServers(list, signal) {
+  try {
+    for await (const { name } of listAll("/mcp-servers", {}, signal)) list.append(el("option", { value: `${name}__*` }));
+  } catch {
+    // The field still works without suggestions.
+  }
 }
 
 /** The policy in the form. Rows without a name are left out. */

@@ -1,0 +1,106 @@
+"""Answers that must be JSON of a certain form: docs/decisions/0076. Pure functions, no I/O.
+
+Schemas come from callers and are not trusted: nothing is fetched, patterns run in linear time, and the number of checks
+is bounded.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.validators import extend
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+from pydantic_core import ValidationError as PatternMismatch
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from quarterdeck.agents.model import ModelFailure
+
+# Of keywords, for one answer. About a second.
+_MAX_CHECKS = 50_000
+_MAX_ANSWER_BYTES = 1024 * 1024
+_MAX_ERRORS = 50
+_REASON_CHARACTERS = 400
+_FENCED = re.compile(r"```[a-zA-Z0-9]*[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
+# Python would match their patterns, in exponential time.
+_UNSUPPORTED = ("patternProperties", "unevaluatedProperties", "$dynamicRef")
+
+_INSTRUCTIONS = (
+    "Your final answer must be one JSON value that matches the following JSON Schema, without any other text and "
+    "without a code fence:\n"
+)
+
+
+class OutputSchema:
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.schema = schema
+        self._checks = 0
+        keywords = {name: self._counted(check) for name, check in Draft202012Validator.VALIDATORS.items()}
+        keywords |= dict.fromkeys(_UNSUPPORTED, self._counted(_refuse)) | {"pattern": self._counted(_pattern)}
+        # An empty registry: otherwise a remote $ref would be fetched.
+        self._validator = extend(Draft202012Validator, keywords)(schema, registry=Registry())  # type: ignore[no-untyped-call]
+
+    def cleaned(self, answer: str) -> str:
+        """The JSON, if the model has put it into a code fence."""
+        text = answer.strip()
+        fenced = _FENCED.fullmatch(text)
+        return text if fenced is None else fenced[1].strip()
+
+    def mismatch(self, answer: str) -> str | None:
+        """Why the answer does not match, in one sentence. None: it does. Raises ModelFailure if that cannot be told."""
+        if len(answer.encode("utf-8", "replace")) > _MAX_ANSWER_BYTES:
+            return f"It is longer than {_MAX_ANSWER_BYTES} bytes."
+        try:
+            value = msgspec.json.decode(answer)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as fault:
+            return f"It is not JSON: {_short(str(fault))}."
+        self._checks = 0
+        try:
+            error = best_match(islice(self._validator.iter_errors(value), _MAX_ERRORS))
+        except (Unresolvable, RecursionError) as fault:
+            raise ModelFailure(f"output_schema cannot be applied: {_short(str(fault))}.") from None
+        return None if error is None else f"{error.json_path[:200]}: {_short(error.message)}."
+
+    def _counted(self, check: Callable[..., Any]) -> Callable[..., Iterator[ValidationError]]:
+        def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+            self._checks += 1
+            if self._checks > _MAX_CHECKS:
+                raise ModelFailure("output_schema cannot be applied: it needs too many checks for this answer.")
+            # additionalProperties matches the patterns too.
+            if isinstance(schema, dict) and "patternProperties" in schema:
+                _refuse()
+            yield from check(validator, value, instance, schema) or ()
+
+        return counted
+
+
+def output_instructions(schema: dict[str, Any]) -> str:
+    """For models without structured output."""
+    return _INSTRUCTIONS + msgspec.json.encode(schema).decode()
+
+
+def _refuse(*_: object) -> None:
+    raise ModelFailure(f"output_schema cannot be applied: {', '.join(_UNSUPPORTED)} are not supported.")
+
+
+def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
+    """With the engine of Rust, which needs linear time. It has no look-around."""
+    if not isinstance(instance, str):
+        return
+    try:
+        SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")).validate_python(instance)
+    except SchemaError:
+        raise ModelFailure(
+            f"output_schema cannot be applied: the pattern {_short(pattern)} is not supported."
+        ) from None
+    except PatternMismatch:
+        yield ValidationError(f"{_short(repr(instance))} does not match {_short(repr(pattern))}")
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split()).rstrip(".")
+    return line if len(line) <= _REASON_CHARACTERS else f"{line[:_REASON_CHARACTERS]}…"

@@ -1,0 +1,60 @@
+// The differences between two versions of an agent.
+
+import { agentCrumbs } from "../agents/crumbs.js";
+import { get } from "../api.js";
+import { LABELS } from "../configuration/fields.js";
+import { workspaceName } from "../configuration/workspace_field.js";
+import { el, fill } from "../dom.js";
+import { pluralize } from "../format.js";
+import { prettyJson } from "../inbox/labels.js";
+import { emptyState, errorBox, loading } from "../notices.js";
+import { longText } from "../session/long_text.js";
+import { diffView } from "../skills/file_diff.js";
+import { parseDiff } from "../skills/unified_diff.js";
+import { comparedVersions, compareForm } from "../versions.js";
+import { visibleLines, visibleName } from "../visible_text.js";
+
+export async function show(view, { id }) {
+  const path = `/agents/${encodeURIComponent(id)}`;
+  const agent = await get(path, {}, view.signal);
+  if (view.signal.aborted) return;
+  const hasDiff = agent.latest_version > 1;
+  const { from, to } = comparedVersions(view.query, agent);
+  const result = el("div", {});
+  fill(
+    view.main,
+    agentCrumbs(agent),
+    view.title(hasDiff ? `${visibleName(agent.name)}: version ${from} to ${to}` : visibleName(agent.name)),
+    hasDiff && compareForm(path, agent, from, to),
+    result,
+  );
+  if (hasDiff) await load();
+  else fill(result, emptyState("Nothing to compare", el("p", {}, "This agent has fewer than two versions.")));
+
+  async function load() {
+    fill(result, loading("changes"));
+    try {
+      const { fields } = await get(`${path}/diff`, { base: from, head: to }, view.signal);
+      fill(result, fields.length === 0 ? emptyState("No differences") : [el("p", { role: "status" }, `${pluralize(fields.length, "field")} changed`), fields.map(fieldDiff)]);
+    } catch (error) {
+      if (!view.signal.aborted) fill(result, errorBox(error, load));
+    }
+  }
+}
+
+function fieldDiff({ field, before, after, diff }) {
+  const label = LABELS[field] ?? field;
+  const hunks = diff === null ? [] : parseDiff(diff);
+  return el(
+    "details",
+    { class: "file-diff", open: true },
+    el("summary", {}, el("strong", {}, label)),
+    hunks.length > 0 ? diffView(hunks, `Changes of ${label}`) : el("div", { class: "field-change" }, side("Before", field, before), side("After", field, after)),
+  );
+}
+
+function side(name, field, value) {
+  const missing = field === "model" || field === "workspace" ? "Default" : "None";
+  const text = value === null ? missing : field === "workspace" ? workspaceName(value) : typeof value === "string" ? value : prettyJson(value);
+  return el("div", {}, el("h3", {}, name), longText(text, (part) => el("p", { class: value === null ? "muted" : "preformatted" }, visibleLines(part))));
+}
