@@ -9,6 +9,7 @@ from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from quarterdeck.agents.model import AssistantTurn, ToolResult, UserTurn
+from quarterdeck.conversations.runs import conversation_store
 from quarterdeck.conversations.runs import lifecycle_store as store
 from quarterdeck.conversations.runs.lifecycle_store import ENTRY_BYTES
 from quarterdeck.core.ids import new_id
@@ -61,7 +62,7 @@ class Log:
 
     async def read(self, budget_bytes: int) -> tuple[list[str], int]:
         """Texts of the turns, and the number of turns that were left out."""
-        entries, left_out = await store.conversation(self.connection, self.session_id, budget_bytes)
+        entries, left_out = await conversation_store.conversation(self.connection, self.session_id, budget_bytes)
         found = []
         for turn in turns_of(entries, self.run_id):
             match turn:
@@ -129,7 +130,7 @@ async def test_open_calls_are_found_behind_a_large_input(log: Log, as_before: bo
     await log.answer("A")
     await log.call("c")
     await log.consume(*texts[1:], as_before=as_before)
-    entries, left_out = await store.conversation(log.connection, log.session_id, 1_000)
+    entries, left_out = await conversation_store.conversation(log.connection, log.session_id, 1_000)
     turns = turns_of(entries, log.run_id)
     assert next_step(turns) == TOOLS
     assert left_out == 3
