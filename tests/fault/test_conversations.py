@@ -55,7 +55,7 @@ async def data_of(world: World, session_id: str, type_: str) -> list[dict[str, A
 
 
 def is_summary_request(messages: list[dict[str, Any]]) -> bool:
-    return messages[0]["content"] == SUMMARY_INSTRUCTIONS
+    return bool(messages[0]["content"] == SUMMARY_INSTRUCTIONS)
 
 
 def long_call(number: int) -> Reply:

@@ -9,6 +9,7 @@ from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from quarterdeck.agents.model import AssistantTurn, ToolResult, UserTurn
+from quarterdeck.conversations.runs import conversation_store
 from quarterdeck.conversations.runs import lifecycle_store as store
 from quarterdeck.conversations.runs.lifecycle_store import ENTRY_BYTES
 from quarterdeck.core.ids import new_id
@@ -59,9 +60,13 @@ class Log:
     async def result(self, name: str, text: str) -> None:
         await self._add("tool.result", {"call_id": name, "name": "tool", "text": text})
 
+    async def summarise(self, text: str, dropped_turns: int, kept_answers: int) -> None:
+        data = {"summary": text, "dropped_turns": dropped_turns, "kept_answers": kept_answers}
+        await self._add("context.compacted", data)
+
     async def read(self, budget_bytes: int) -> tuple[list[str], int]:
         """Texts of the turns, and the number of turns that were left out."""
-        entries, left_out = await store.conversation(self.connection, self.session_id, budget_bytes)
+        entries, left_out = await conversation_store.conversation(self.connection, self.session_id, budget_bytes)
         found = []
         for turn in turns_of(entries, self.run_id):
             match turn:
@@ -129,7 +134,7 @@ async def test_open_calls_are_found_behind_a_large_input(log: Log, as_before: bo
     await log.answer("A")
     await log.call("c")
     await log.consume(*texts[1:], as_before=as_before)
-    entries, left_out = await store.conversation(log.connection, log.session_id, 1_000)
+    entries, left_out = await conversation_store.conversation(log.connection, log.session_id, 1_000)
     turns = turns_of(entries, log.run_id)
     assert next_step(turns) == TOOLS
     assert left_out == 3
@@ -148,6 +153,51 @@ async def test_discarded_inputs_use_nothing_of_the_budget(log: Log, as_before: b
     await log.consume("two", as_before=as_before)
     await log.accept("w" * 5_000)
     assert await log.read(1_000) == (["one", "A", "two"], 0)
+
+
+async def test_a_summary_stands_for_the_turns_before_it(log: Log) -> None:
+    """The input that is answered stays, and so does what was kept. `[`: the summary."""
+    for number in range(3):
+        await log.accept(f"i{number}")
+        await log.consume(f"i{number}")
+        await log.answer(f"a{number}")
+    await log.call("c")
+    await log.result("c", "r")
+    await log.summarise("S", 5, 1)
+    assert await log.read(ALL) == (["[", "i2", "a2", "r"], 0)
+    await log.answer("a3")
+    await log.call("d")
+    await log.result("d", "t")
+    await log.summarise("T", 6, 1)
+    assert await log.read(ALL) == (["[", "i2", "a3", "t"], 0), "the newest one counts, with the newest input"
+    await log.answer("a4")
+    await log.accept("i4")
+    await log.consume("i4")
+    await log.summarise("U", 10, 0)
+    assert await log.read(ALL) == (["[", "i4"], 0)
+    for number in (5, 6):
+        await log.answer(f"a{number}")
+        await log.accept(f"i{number}")
+        await log.consume(f"i{number}")
+    assert await log.read(1) == (["[", "a6", "i6"], 3), "it is read whatever the budget is"
+    # An input that was summarised is dropped: the log is read as if there were no summary of it.
+    await log.discard("i1")
+    assert (await log.read(ALL))[0] == [
+        "i0",
+        "a0",
+        "a1",
+        "i2",
+        "a2",
+        "r",
+        "a3",
+        "t",
+        "a4",
+        "i4",
+        "a5",
+        "i5",
+        "a6",
+        "i6",
+    ]
 
 
 async def test_a_record_of_a_model_counts(log: Log) -> None:

@@ -9,14 +9,16 @@ from hypothesis import strategies as st
 from quarterdeck.agents.context import (
     CUT,
     NO_RESULT,
+    Split,
     cut_middle,
     estimate_tokens,
     fit_turns,
     newest_turns,
+    split_turns,
     turn_tokens,
     with_results,
 )
-from quarterdeck.agents.model import AssistantTurn, ToolCall, ToolResult, Turn, UserTurn
+from quarterdeck.agents.model import AssistantTurn, ToolCall, ToolResult, Turn, TurnOrigin, UserTurn
 
 
 def user(text: str) -> UserTurn:
@@ -52,6 +54,24 @@ def test_oldest_exchange_is_dropped_first() -> None:
     assert fit_turns([*old, *new], tokens([*old, *new]) - 1, "") == (new, len(old))
     assert fit_turns([*old, *new], tokens(new), "") == (new, len(old))
     assert fit_turns([*old, *new], tokens(new) - 1, "") == ([user("g")], 7)
+
+
+def test_the_older_part_is_split_off_for_a_summary() -> None:
+    """Never what the model has not answered yet, nor the newest input."""
+    turns: list[Turn] = [user("a"), said("b"), user("c"), said("d", "1"), result("1"), user("e"), said("f"), user("g")]
+    assert split_turns(turns, 0) == Split(turns[:7], turns[7:], 0)
+    assert split_turns(turns, tokens(turns[5:])) == Split(turns[:5], turns[5:], 1)
+    assert split_turns(turns, tokens(turns)) == Split(turns[:2], turns[2:], 2)
+    assert split_turns(turns[:5], 0) == Split(turns[:2], turns[2:5], 1), "the result was not seen yet"
+    steps: list[Turn] = [user("a"), said("b", "1"), result("1"), said("c", "2"), result("2")]
+    assert split_turns(steps, 0) == Split(steps[:3], [steps[0], *steps[3:]], 1), "the task stays"
+    assert split_turns(steps[:3], 0) is None
+    assert split_turns([user("a"), user("b")], 0) is None
+    summary = UserTurn("s", origin=TurnOrigin.SUMMARY)
+    later: list[Turn] = [summary, *steps]
+    assert split_turns(later, 0) == Split(later[:4], [steps[0], *steps[3:]], 1)
+    assert fit_turns([summary, *turns], tokens([summary, *turns[7:]]), "") == ([summary, user("g")], 7)
+    assert newest_turns([summary, *turns], 1) == [summary, user("g")]
 
 
 def test_instructions_count_against_the_budget() -> None:

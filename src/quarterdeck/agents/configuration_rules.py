@@ -11,6 +11,7 @@ from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.configuration import AgentConfiguration, SessionSkill
 from quarterdeck.agents.model import ModelFailure, ToolSpec
+from quarterdeck.agents.output_schema import unsupported
 from quarterdeck.core import errors, json_values
 
 # Checking a schema takes about a millisecond for each object in it.
@@ -86,6 +87,9 @@ def _check_output_schema(schema: dict[str, Any]) -> None:
         # A validator would fetch it.
         if isinstance(target, str) and not target.startswith("#"):
             raise errors.invalid("output_schema: $ref must refer to a part of the schema itself, such as #/$defs/name.")
+        reason = unsupported(part) if isinstance(part, dict) else None
+        if reason is not None:
+            raise errors.invalid(f"output_schema: {reason}")
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as fault:

@@ -83,20 +83,39 @@ def output_instructions(schema: dict[str, Any]) -> str:
     return _INSTRUCTIONS + msgspec.json.encode(schema).decode()
 
 
+def unsupported(part: dict[str, Any]) -> str | None:
+    """Why an object of a schema cannot be applied. None: it can, as far as can be told without an answer."""
+    for keyword in _UNSUPPORTED:
+        if keyword in part:
+            return f"{keyword} is not supported."
+    pattern = part.get("pattern")
+    return _not_compiled(pattern) if isinstance(pattern, str) else None
+
+
+def _not_compiled(pattern: str) -> str | None:
+    try:
+        _matcher(pattern)
+    except SchemaError:
+        return f"the pattern {_short(pattern)} is not supported."
+    return None
+
+
+def _matcher(pattern: str) -> SchemaValidator:
+    """With the engine of Rust, which needs linear time. It has no look-around and no references."""
+    return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+
+
 def _refuse(*_: object) -> None:
     raise ModelFailure(f"output_schema cannot be applied: {', '.join(_UNSUPPORTED)} are not supported.")
 
 
 def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
-    """With the engine of Rust, which needs linear time. It has no look-around."""
     if not isinstance(instance, str):
         return
     try:
-        SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")).validate_python(instance)
+        _matcher(pattern).validate_python(instance)
     except SchemaError:
-        raise ModelFailure(
-            f"output_schema cannot be applied: the pattern {_short(pattern)} is not supported."
-        ) from None
+        raise ModelFailure(f"output_schema cannot be applied: {_not_compiled(pattern)}") from None
     except PatternMismatch:
         yield ValidationError(f"{_short(repr(instance))} does not match {_short(repr(pattern))}")
 

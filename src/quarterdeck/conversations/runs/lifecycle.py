@@ -17,6 +17,7 @@ from quarterdeck.conversations.actions.model import ActionState, NewAction, Reac
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.events.notifications import event_payloads, notify
+from quarterdeck.conversations.runs import conversation_store
 from quarterdeck.conversations.runs import lifecycle_store as store
 from quarterdeck.conversations.runs import store as run_store
 from quarterdeck.conversations.runs.model import Entry, Input, RunEnded, RunSetup, RunState, StepUsage
@@ -126,7 +127,7 @@ async def entries(database: Database, lease: Lease, budget_bytes: int) -> tuple[
     """The newest part of the conversation, and the number of older turns that were left out."""
 
     async def read(connection: Connection) -> tuple[list[Entry], int]:
-        return await store.conversation(connection, lease.session_id, budget_bytes)
+        return await conversation_store.conversation(connection, lease.session_id, budget_bytes)
 
     return await database.read(read)
 

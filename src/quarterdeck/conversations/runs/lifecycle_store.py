@@ -12,17 +12,12 @@ from msgspec import Struct
 from psycopg.types.json import Jsonb
 
 from quarterdeck.conversations.actions.model import ActionState, LimitScope, ReachedLimit
-from quarterdeck.conversations.events.model import EventType
-from quarterdeck.conversations.runs.model import Entry, Input, RunSetup, StepUsage, attachments_of
+from quarterdeck.conversations.runs.model import Input, RunSetup, StepUsage, attachments_of
 from quarterdeck.db.database import Connection
 
 # Counted for each entry besides its text: what a turn costs a model, and the memory of many small ones.
 ENTRY_BYTES = 32
-# Far more than the turns that fit into a context. It bounds the time to read a log that holds other events only.
-_CONVERSATION_EVENTS = 50_000
 _DISCARD_BATCH = 500
-# The type of a last row with the number of turns that the model shall not see: see read_conversation().
-_LEFT_OUT = "left_out"
 
 _FIND = "SELECT session_id, workspace_id FROM runs WHERE id = %s"
 _ACTIVE = """
@@ -178,14 +173,6 @@ SELECT %s, r.session_id, r.workspace_id, 'queued', r.last_input, r.consumed_thro
              AND e.type = 'input.accepted' AND e.run_id = ANY (r.takes_over || r.id)
        )
 FROM runs r WHERE r.id = %s
-"""
-_CONVERSATION = "SELECT run_id, type, data, record, content FROM read_conversation(%s, %s, %s, %s)"
-_TURN_TYPES = (EventType.INPUT_CONSUMED, EventType.MESSAGE, EventType.TOOL_RESULT)
-_TURNS = """
-SELECT count(*) FROM (
-    SELECT type FROM session_events WHERE session_id = %s ORDER BY id DESC LIMIT %s
-) AS newest
-WHERE type IN ('input.consumed', 'message', 'tool.result')
 """
 _ENQUEUE = "SELECT enqueue_run(%s, %s)"
 _ENQUEUE_AFTER = "SELECT enqueue_run_after(%s, %s, %s)"
@@ -355,22 +342,6 @@ async def give_back(connection: Connection, run_id: UUID, attempt: int) -> bool:
 async def continue_in(connection: Connection, run_id: UUID, next_run_id: UUID) -> None:
     """Adds a run with the inputs that the old one has not consumed."""
     await connection.execute(_CONTINUE_IN, (next_run_id, run_id))
-
-
-async def conversation(connection: Connection, session_id: UUID, budget_bytes: int) -> tuple[list[Entry], int]:
-    """The newest entries, oldest first, until the budget is used up, and the number of older turns. Neither has turns
-    that the model shall not see, nor those that a summary stands for."""
-    values = (session_id, budget_bytes, ENTRY_BYTES, _CONVERSATION_EVENTS)
-    rows = await (await connection.execute(_CONVERSATION, values)).fetchall()
-    row = await (await connection.execute(_TURNS, (session_id, _CONVERSATION_EVENTS))).fetchone()
-    assert row is not None
-    hidden = rows.pop()[2] if rows and rows[-1][1] == _LEFT_OUT else 0
-    entries = [Entry(*row) for row in reversed(rows)]
-    summary = next((entry for entry in entries if entry.type == EventType.CONTEXT_COMPACTED), None)
-    if summary is not None and summary.text is None:
-        return entries, 0
-    summarised = 0 if summary is None else summary.data["dropped_turns"]
-    return entries, max(0, row[0] - summarised - hidden - sum(entry.type in _TURN_TYPES for entry in entries))
 
 
 async def enqueue(connection: Connection, session_id: UUID, run_id: UUID) -> None:
