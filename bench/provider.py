@@ -58,13 +58,9 @@ async def _answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 def _calls_until_now(body: bytes) -> int:
-    """The calls after the last message of the user."""
-    count = 0
-    for message in reversed(msgspec.json.decode(body)["messages"]):
-        if message["role"] == "user":
-            break
-        count += message["role"] == "tool"
-    return count
+    """By the id of the last call: older ones may have been left out."""
+    last = msgspec.json.decode(body)["messages"][-1]
+    return int(last["tool_call_id"].removeprefix("call_")) + 1 if last["role"] == "tool" else 0
 
 
 def _call(call_id: str) -> bytes:

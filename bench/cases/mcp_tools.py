@@ -35,7 +35,7 @@ async def with_mcp_server(ground: Ground) -> AsyncIterator[McpStage]:
         serving(ground, MODEL_OPENAI_BASE_URL="http://127.0.0.1:1/v1", **_LOCAL) as server,
     ):
         # A short conversation: a long one would cost more than the tools.
-        with server.worker(MODEL_OPENAI_BASE_URL=url, MODEL_CONTEXT_TOKENS=2000, **_LOCAL) as worker:
+        with server.worker(MODEL_OPENAI_BASE_URL=url, MODEL_CONTEXT_TOKENS=4000, **_LOCAL) as worker:
             async with server.caller() as caller:
                 body = {"name": "bench", "url": f"http://127.0.0.1:{port}/mcp"}
                 server_id = (await caller.post("/v1/mcp-servers", msgspec.json.encode(body)))["id"]
