@@ -30,9 +30,9 @@ _SCHEMA: dict[str, Any] = {
 _methods: Counter[str] = Counter()
 
 
-async def _count(context: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    _methods[context.method] += 1
-    return await call_next(context)
+async def _count(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    _methods[ctx.method] += 1
+    return await call_next(ctx)
 
 
 async def _list(context: Any, params: Any) -> types.ListToolsResult:
