@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
+import mcp_types as types
 import uvicorn
-from mcp import types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from starlette.requests import Request
@@ -52,9 +52,9 @@ class Fixture:
         routes = [Route("/state", self._state), Route("/change", self._change, methods=["POST"])]
         return server.streamable_http_app(custom_starlette_routes=routes)
 
-    async def _count(self, context: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        self._methods[context.method] += 1
-        return await call_next(context)
+    async def _count(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        self._methods[ctx.method] += 1
+        return await call_next(ctx)
 
     async def _list(self, context: Any, params: Any) -> types.ListToolsResult:
         echo = types.Tool(
@@ -74,7 +74,8 @@ class Fixture:
         return types.ListToolsResult(tools=[echo, *others, *more])
 
     async def _call(self, context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        self._keys.append((params.meta or {}).get(_KEY))
+        key = (params.meta or {}).get(_KEY)
+        self._keys.append(None if key is None else str(key))
         match params.name:
             case "slow":
                 await self._wait()
