@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 
 from quarterdeck.server import embedded_postgres
 from tests.fuzzing import cases
+from tests.owner_connections import close_owner_connections
 from tests.world import PATIENT, Server, World, clone_database, drop_database, migrate_for_tests, serving
 
 # No deadlines: the machine may be busy with other work.
@@ -41,6 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Each httpx client would load the CA certificates again, which takes longer than most tests.
     patch("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context)).start()
+
+
+def pytest_unconfigure() -> None:
+    close_owner_connections()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
