@@ -8,7 +8,8 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quarterdeck.agents.catalog import ModelCatalog
-from quarterdeck.agents.sandbox.choice import why_no_sandbox
+from quarterdeck.agents.sandbox.choice import find_sandbox, why_no_sandbox
+from quarterdeck.agents.sandbox.model import Sandbox, SandboxUnavailable
 from quarterdeck.api.console import Console
 from quarterdeck.api.docs_page import serve_docs
 from quarterdeck.api.endpoint import Endpoint, Executor, Respond
@@ -33,16 +34,19 @@ from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.conversations.workspace_files.archive import Archives
 from quarterdeck.core import errors
 from quarterdeck.core.logging import configure_logs, log
-from quarterdeck.core.settings import Settings
+from quarterdeck.core.secret_encryption import SecretCipher
+from quarterdeck.core.settings import CredentialSettings, McpSettings, Settings
+from quarterdeck.credentials.oauth import OAuthTokens
 from quarterdeck.db.database import Database
 from quarterdeck.files.uploads import FileUploads
 from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.operation import Operation
+from quarterdeck.mcp_servers.checks import McpChecks
+from quarterdeck.mcp_servers.offer import McpOffer
 from quarterdeck.retention import delete_expired
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.uploads import Uploads
-from quarterdeck.webhooks.secret_encryption import SecretCipher
 
 
 def load_app(settings: Settings) -> ASGIApp:
@@ -75,6 +79,9 @@ class Services:
         self.files = BundleFiles(self.database, self.bundles, settings.bundle, settings.data_dir, settings.bundle.scans)
         self.archives = Archives(self.bundles, settings.bundle.scans)
         self.sandbox = SandboxOffer(settings.workspace)
+        self.oauth_tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
+        self.mcp_checks = McpChecks(settings.mcp)
+        self.mcp_offer = McpOffer(settings.mcp)
         self.shutdown = asyncio.Event()
 
     def routes(self) -> list[Route]:
@@ -124,7 +131,12 @@ class Services:
             ModelCatalog: ModelCatalog(settings.model),
             AttachmentRules: AttachmentRules(settings.file, settings.workspace, settings.model),
             SecretCipher: SecretCipher(settings.webhook, settings.data_dir),
+            OAuthTokens: self.oauth_tokens,
+            McpChecks: self.mcp_checks,
+            McpOffer: self.mcp_offer,
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
+            CredentialSettings: settings.credential,
+            McpSettings: settings.mcp,
             **{
                 type(section): section
                 for section in (settings.bundle, settings.file, settings.stream, settings.fork, settings.submit)
@@ -137,6 +149,7 @@ class Services:
         @asynccontextmanager
         async def lifespan(_: object) -> AsyncIterator[None]:
             self.sandbox.missing = await why_no_sandbox(settings.sandbox, settings.workspace, settings.data_dir)
+            self.mcp_checks.open(await self._mcp_sandbox())
             await self.database.open()
             await self.inputs.open()
             await self.hub.open()
@@ -157,12 +170,25 @@ class Services:
             self.uploads.close()
             self.files.close()
             self.archives.close()
+            await self.mcp_checks.close()
+            self.oauth_tokens.close()
             await self.inputs.close()
             await self.notifier.close()
             await self.rate_limiter.close()
             await self.database.close()
 
         return lifespan
+
+    async def _mcp_sandbox(self) -> Sandbox | None:
+        """For checks of stdio servers: they are started in a sandbox, here as in workers."""
+        settings = self.settings
+        if settings.mcp.commands_file is None:
+            return None
+        try:
+            return await find_sandbox(settings.sandbox, settings.workspace, settings.data_dir)
+        except SandboxUnavailable as fault:
+            log.warning("stdio MCP servers cannot be checked by this process: %s", fault)
+            return None
 
     def _stop(self) -> None:
         self.shutdown.set()

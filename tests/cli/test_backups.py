@@ -21,10 +21,10 @@ from psycopg.conninfo import make_conninfo
 
 import quarterdeck
 from quarterdeck.backups.backup_file import create_backup
+from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.migrate import apply_migrations, queue_migrations
 from quarterdeck.db.table_data import begin_snapshot, connect, read_table, sequences, tables
-from quarterdeck.webhooks.secret_encryption import SecretCipher
 from tests.cli.command import qd_here, qd_serve
 from tests.contract.test_object_store import s3  # noqa: F401 - a fixture
 from tests.object_store import BUCKET

@@ -98,7 +98,7 @@ async def test_create_rename_roll_back_and_archive(console: ConsolePage, world: 
     await page.get_by_role("button", name="Delete").click()
     dialog = page.get_by_role("dialog", name=f"Delete {long}?")
     await dialog.get_by_role("button", name="Delete skill").click()
-    await expect(dialog.get_by_role("alert")).to_contain_text("This skill is used by a session.")
+    await expect(dialog.get_by_role("alert")).to_contain_text("This skill is used by a session")
     await world.delete(f"/v1/sessions/{session_id}")
     await dialog.get_by_role("button", name="Delete skill").click()
     await expect(page.get_by_role("heading", name="No skills yet")).to_be_visible()

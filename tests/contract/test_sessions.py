@@ -24,7 +24,16 @@ async def created(world: World, **asked: Any) -> dict[str, Any]:
 
 def summary(session: dict[str, Any]) -> dict[str, Any]:
     """As it is listed while nothing goes on in it."""
-    of_one = ("instructions", "tool_policy", "client_tools", "limits", "workspace", "usage")
+    of_one = (
+        "instructions",
+        "tool_policy",
+        "client_tools",
+        "limits",
+        "workspace",
+        "mcp_servers",
+        "output_schema",
+        "usage",
+    )
     shown = {name: value for name, value in session.items() if name not in of_one}
     return shown | {"active_run": None, "last_run": None, "last_activity_at": session["created_at"]}
 

@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
+from quarterdeck.core.secret_encryption import KEY_FILE, SecretCipher
 from quarterdeck.core.settings import DatabaseSettings, WebhookSettings
 from quarterdeck.db.database import Database
 from quarterdeck.webhooks.deliveries import DeliverySender
-from quarterdeck.webhooks.secret_encryption import KEY_FILE, SecretCipher
 from quarterdeck.webhooks.sender import Sender
 from tests.fault.deliveries import QUICK, arrived, create, delivery, overdue, own, receiver, send_test, server
 from tests.receivers import Receiver, answering, hanging, receiving, slowly, verify

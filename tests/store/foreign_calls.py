@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 from quarterdeck.activity import rules as activity_rules
 from quarterdeck.activity import store as activity
 from quarterdeck.activity.model import Window
-from quarterdeck.agents.configuration import Limit, Limits
+from quarterdeck.agent_definitions import store as agents
+from quarterdeck.agent_stats import store as agent_stats
+from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, Limit, Limits
 from quarterdeck.agents.model import NO_OPTIONS
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.api_keys import store as api_keys
@@ -57,6 +59,10 @@ def session_of(workspace: Workspace, session: Workspace) -> SessionBody:
         client_tools=[],
         limits=Limits(),
         workspace=WorkspaceKind.SANDBOX,
+        mcp_servers=[],
+        output_schema=None,
+        agent=None,
+        overrides=[],
         forked_from=None,
         skills=[],
         created_at=datetime.now(UTC),
@@ -143,6 +149,23 @@ def with_foreign_ids() -> Iterator[StoreCall]:
         yield lambda c, a, b, n=first: sessions.found(c, a.workspace, [b.session], "demo", newest_first=n)  # type: ignore[misc]
     yield lambda c, a, b: sessions.delete(c, a.workspace, b.session)
 
+    of_b = AgentReference(BRAVO.agent, 1)
+    yield lambda c, a, b: returns(agents.get(c, a.workspace, b.agent), None)
+    yield lambda c, a, b: returns(agents.state(c, a.workspace, b.agent), None)
+    yield lambda c, a, b: returns(agents.lock(c, a.workspace, b.agent), None)
+    yield lambda c, a, b: returns(agents.is_name_taken(c, a.workspace, b.name), False)
+    yield lambda c, a, b: agents.change(c, a.workspace, b.agent, "taken", None, archived=True)
+    yield lambda c, a, b: returns(agents.version(c, a.workspace, b.agent, 1), None)
+    yield lambda c, a, b: returns(agents.used(c, a.workspace, [of_b], summaries=False), {})
+    yield lambda c, a, b: returns(agents.used(c, a.workspace, [of_b], summaries=True), {})
+    yield lambda c, a, b: returns(
+        agents.add_version(c, new_id(), a.workspace, b.agent, AgentConfiguration(), a.user), None
+    )
+    yield lambda c, a, b: returns(agent_stats.run_at(c, a.workspace, b.agent, LOWEST_ID, HIGHEST_ID, 0), None)
+    yield lambda c, a, b: returns(agent_stats.versions(c, a.workspace, b.agent, LOWEST_ID, HIGHEST_ID, 9, 9), [])
+    yield lambda c, a, b: sessions.follow_agent(
+        c, a.workspace, b.session, AgentConfiguration(workspace=WorkspaceKind.NONE)
+    )
     yield lambda c, a, b: returns(skills.get(c, a.workspace, b.skill), None)
     yield lambda c, a, b: skills.change(c, a.workspace, b.skill, "taken", None, archived=True)
     yield lambda c, a, b: returns(skills.version(c, a.workspace, b.skill, 1), None)
@@ -203,6 +226,9 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
         yield lambda c, a, b, s=start: api_keys.page(c, a.workspace, s or b.key, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: runs.page(c, a.session, s or b.run, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: session_tokens.page(c, a.session, s or b.token, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: agents.versions(  # type: ignore[misc]
+            c, a.agent, s or b.agent_version, 9, **order
+        )
         yield lambda c, a, b, s=start: skills.versions(c, a.skill, s or b.version, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: webhooks.page(c, a.workspace, s or b.webhook, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: workspaces.members(c, a.workspace, s or b.user, 9, **order)  # type: ignore[misc]
@@ -218,6 +244,9 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
                 yield lambda c, a, b, s=start, of=archived, most=most: search_store.find(  # type: ignore[misc]
                     c, a.workspace, s or LOWEST_ID, 9, archived=of, search="alpha or bravo", max_matches=most, **order
                 )
+            yield lambda c, a, b, s=start, of=archived: agents.page(  # type: ignore[misc]
+                c, a.workspace, s or b.agent, 9, archived=of, **order
+            )
             yield lambda c, a, b, s=start, of=archived: skills.page(  # type: ignore[misc]
                 c, a.workspace, s or b.skill, 9, archived=of, **order
             )

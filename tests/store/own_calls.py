@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from quarterdeck.agents.configuration import SessionSkill
+from quarterdeck.agent_definitions import store as agents
+from quarterdeck.agents.configuration import AgentConfiguration, SessionSkill
+from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.api_keys import store as api_keys
 from quarterdeck.api_keys.model import NewApiKey
 from quarterdeck.audit import store as audit
@@ -35,7 +37,7 @@ from quarterdeck.conversations.session_tokens.model import NewSessionToken
 from quarterdeck.conversations.sessions import forks_store as forks
 from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
-from quarterdeck.conversations.sessions.model import CreateSessionBody
+from quarterdeck.conversations.sessions.model import NewSession
 from quarterdeck.conversations.workspace_files import store as session_files
 from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import HIGHEST_ID, new_id
@@ -92,7 +94,8 @@ def _own_credentials() -> Iterator[StoreCall]:
 def _own_rows() -> Iterator[StoreCall]:
     change = Change("create_session", ObjectType.SESSION, ALPHA.session, {})
     claim = receipts.Claim(ALPHA.key, "create_session", "new", b"")
-    session = CreateSessionBody(title="x", skills=[SessionSkill(ALPHA.skill, 1)])
+    configuration = AgentConfiguration(skills=[SessionSkill(ALPHA.skill, 1)], workspace=WorkspaceKind.NONE)
+    session = NewSession(title="x", configuration=configuration)
     event = NewEvent(EventType.MESSAGE, {"text": "x"})
     until = datetime.now(UTC) + timedelta(days=1)
     yield lambda c, a, b: api_keys.add(
@@ -112,7 +115,10 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: visibility_store.workspace_of(c, a.session)
     yield lambda c, a, b: sessions.prevent_deletion(c, a.session)
     yield lambda c, a, b: sessions.tool_policy(c, a.session)
-    yield lambda c, a, b: sessions.run_setup(c, a.session, "demo", [])
+    yield lambda c, a, b: sessions.settings(c, a.session)
+    yield lambda c, a, b: sessions.follow_skills(c, a.workspace, a.session, [])
+    yield lambda c, a, b: agents.add(c, new_id(), a.workspace, "x", a.user)
+    yield lambda c, a, b: agents.add_version(c, new_id(), a.workspace, a.agent, configuration, a.user)
     yield lambda c, a, b: sessions.purge(c, a.deleted_session, 9)
     yield lambda c, a, b: search_store.purge(c, a.session, 9)
     yield lambda c, a, b: files.add(c, new_id(), a.workspace, Upload("x", "text/plain", 1, a.bundle.hex()), a.user)

@@ -43,6 +43,8 @@ class Workspace(Struct, frozen=True):
     input: UUID
     action: UUID
     file: UUID
+    agent: UUID
+    agent_version: UUID
 
     @property
     def key_hash(self) -> bytes:
@@ -125,6 +127,13 @@ INSERT INTO skill_versions (id, skill_id, version, bundle_sha256, bundle_bytes, 
 VALUES (%(version)s, %(skill)s, 1, %(bundle)s, 1, json_build_object('name', %(name)s::text),
         '{"archive_sha256": "", "files": [], "unpacked_bytes": 0}', %(user)s);
 INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%(session)s, 0, %(skill)s, 1);
+INSERT INTO agents (id, workspace_id, name, created_by, latest_version)
+VALUES (%(agent)s, %(workspace)s, %(name)s, %(user)s, 1);
+INSERT INTO agent_versions (id, agent_id, version, configuration, created_by)
+VALUES (%(agent_version)s, %(agent)s, 1, jsonb_build_object('instructions', %(name)s::text), %(user)s);
+INSERT INTO agent_version_skills (agent_version_id, skill_id) VALUES (%(agent_version)s, %(skill)s);
+UPDATE sessions SET agent_id = %(agent)s WHERE id = %(waiting_session)s;
+UPDATE runs SET agent_id = %(agent)s, agent_version = 1 WHERE id = %(run)s;
 INSERT INTO files (id, workspace_id, name, media_type, sha256, bytes, created_by)
 VALUES (%(file)s, %(workspace)s, %(name)s, 'text/plain', %(bundle)s, 1, %(user)s);
 INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, modified_at)

@@ -3,7 +3,6 @@
 from typing import Literal
 
 import pytest
-from msgspec import UNSET, UnsetType
 
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
@@ -16,10 +15,10 @@ NONE, SANDBOX = WorkspaceKind.NONE, WorkspaceKind.SANDBOX
 @pytest.mark.parametrize(
     ("default", "asked", "with_sandbox", "without"),
     [
-        (None, UNSET, SANDBOX, NONE),
-        ("none", UNSET, NONE, NONE),
+        (None, None, SANDBOX, NONE),
+        ("none", None, NONE, NONE),
         # A server that is told to give every session a sandbox does not leave it out.
-        ("sandbox", UNSET, SANDBOX, None),
+        ("sandbox", None, SANDBOX, None),
         (None, NONE, NONE, NONE),
         ("sandbox", NONE, NONE, NONE),
         ("none", SANDBOX, SANDBOX, None),
@@ -28,7 +27,7 @@ NONE, SANDBOX = WorkspaceKind.NONE, WorkspaceKind.SANDBOX
 )
 def test_the_workspace_of_a_new_session(
     default: Literal["sandbox", "none"] | None,
-    asked: WorkspaceKind | UnsetType,
+    asked: WorkspaceKind | None,
     with_sandbox: WorkspaceKind,
     without: WorkspaceKind | None,
 ) -> None:

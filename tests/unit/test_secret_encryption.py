@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from quarterdeck.core.secret_encryption import KEY_FILE, SecretCipher, SecretKeyError
 from quarterdeck.core.settings import WebhookSettings
-from quarterdeck.webhooks.secret_encryption import KEY_FILE, SecretCipher, SecretKeyError
 
 OLD, NEW = (base64.b64encode(bytes([number]) * 32).decode() for number in (0xA7, 0x5C))
 
@@ -98,7 +98,7 @@ import sys
 from pathlib import Path
 from uuid import UUID
 from quarterdeck.core.settings import WebhookSettings
-from quarterdeck.webhooks.secret_encryption import SecretCipher
+from quarterdeck.core.secret_encryption import SecretCipher
 cipher = SecretCipher(WebhookSettings(), Path(sys.argv[1]))
 sys.stdin.readline()
 print(cipher.encrypt(UUID(int=1), b"secret").hex())

@@ -46,7 +46,10 @@ _TAGS = {
     "usage": ("Usage", "Tokens and cost of a workspace."),
     "audit-events": ("Audit log", "Who changed what, when and from where."),
     "skills": ("Skills", "Bundles of files for agents, in immutable numbered versions."),
+    "agents": ("Agents", "Configurations for sessions, in immutable numbered versions."),
+    "mcp-servers": ("MCP servers", "Servers of the Model Context Protocol, whose tools agents can use."),
     "files": ("Files", "Uploaded files, which inputs can have as attachments."),
+    "credentials": ("Credentials", "Secrets for the servers that agents use. No response has a secret."),
     "webhooks": ("Webhooks", "Notifications to other systems about ended runs and about actions."),
 }
 

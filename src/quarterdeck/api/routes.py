@@ -1,6 +1,17 @@
 """The whole API on one page. Each handler has the description of its operation."""
 
 from quarterdeck.activity.http import get_activity
+from quarterdeck.agent_definitions.http import (
+    change_agent,
+    create_agent,
+    diff_agent_versions,
+    get_agent,
+    get_agent_version,
+    list_agent_versions,
+    list_agents,
+    push_agent_version,
+)
+from quarterdeck.agent_stats.http import get_agent_stats
 from quarterdeck.agents.http import list_models
 from quarterdeck.api_keys.http import create_api_key, get_api_key, list_api_keys, revoke_api_key, rotate_api_key
 from quarterdeck.audit.http import list_audit_events
@@ -34,8 +45,22 @@ from quarterdeck.conversations.workspace_files.http import (
     download_session_file,
     list_session_files,
 )
+from quarterdeck.credentials.http import (
+    create_credential,
+    delete_credential,
+    list_credentials,
+    rotate_credential,
+)
 from quarterdeck.files.http import delete_file, download_file, get_file, upload_file
 from quarterdeck.http.operation import at
+from quarterdeck.mcp_servers.http import (
+    change_mcp_server,
+    check_mcp_server,
+    create_mcp_server,
+    delete_mcp_server,
+    get_mcp_server,
+    list_mcp_servers,
+)
 from quarterdeck.skills.http import (
     change_skill,
     create_skill,
@@ -105,6 +130,21 @@ OPERATIONS = (
     at("GET", "/v1/skills/{skill_id}/versions/{version}/bundle", download_skill_bundle),
     at("GET", "/v1/skills/{skill_id}/versions/{version}/file", download_skill_file),
     at("GET", "/v1/skills/{skill_id}/diff", diff_skill_versions),
+    at("POST", "/v1/agents", create_agent),
+    at("GET", "/v1/agents", list_agents),
+    at("GET", "/v1/agents/{agent_id}", get_agent),
+    at("PATCH", "/v1/agents/{agent_id}", change_agent),
+    at("POST", "/v1/agents/{agent_id}/versions", push_agent_version),
+    at("GET", "/v1/agents/{agent_id}/versions", list_agent_versions),
+    at("GET", "/v1/agents/{agent_id}/versions/{version}", get_agent_version),
+    at("GET", "/v1/agents/{agent_id}/diff", diff_agent_versions),
+    at("GET", "/v1/agents/{agent_id}/stats", get_agent_stats),
+    at("POST", "/v1/mcp-servers", create_mcp_server),
+    at("GET", "/v1/mcp-servers", list_mcp_servers),
+    at("GET", "/v1/mcp-servers/{mcp_server_id}", get_mcp_server),
+    at("PATCH", "/v1/mcp-servers/{mcp_server_id}", change_mcp_server),
+    at("DELETE", "/v1/mcp-servers/{mcp_server_id}", delete_mcp_server),
+    at("POST", "/v1/mcp-servers/{mcp_server_id}/check", check_mcp_server),
     at("POST", "/v1/files", upload_file),
     at("GET", "/v1/files/{file_id}", get_file),
     at("DELETE", "/v1/files/{file_id}", delete_file),
@@ -115,6 +155,10 @@ OPERATIONS = (
     at("GET", "/v1/activity", get_activity),
     at("GET", "/v1/usage", get_usage),
     at("GET", "/v1/audit-events", list_audit_events),
+    at("GET", "/v1/credentials", list_credentials),
+    at("POST", "/v1/credentials", create_credential),
+    at("POST", "/v1/credentials/{credential_id}/rotate", rotate_credential),
+    at("DELETE", "/v1/credentials/{credential_id}", delete_credential),
     at("GET", "/v1/webhooks", list_webhooks),
     at("POST", "/v1/webhooks", create_webhook),
     at("GET", "/v1/webhooks/{webhook_id}", get_webhook),

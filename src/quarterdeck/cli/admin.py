@@ -207,19 +207,23 @@ def set_user(
     _show(user, f"user {user.user_id}", as_json=as_json)
 
 
+# The name of release 0.1.
+@app.command("reseal-webhooks", hidden=True)
 @app.command()
-def reseal_webhooks(as_json: AsJson = False, data: Data = None) -> None:
-    """Encrypt all webhook secrets with the first sealing key. Older keys are no longer needed afterwards."""
-    from quarterdeck.webhooks import service
-    from quarterdeck.webhooks.secret_encryption import SecretCipher
+def reseal_secrets(as_json: AsJson = False, data: Data = None) -> None:
+    """Encrypt all secrets of webhooks and credentials with the first sealing key, so that older keys can be removed."""
+    from quarterdeck.core.secret_encryption import SecretCipher
+    from quarterdeck.credentials import service as credentials
+    from quarterdeck.webhooks import service as webhooks
 
     async def reseal(connection: "Connection", settings: "Settings") -> int:
         cipher = SecretCipher(settings.webhook, settings.data_dir)
         async with connection.transaction():
-            return await service.reseal_webhooks(connection, cipher)
+            resealed = await webhooks.reseal_webhooks(connection, cipher)
+            return resealed + await credentials.reseal_credentials(connection, cipher)
 
     resealed = _on_database(data, reseal)
-    _show({"resealed": resealed}, f"resealed {resealed} webhooks", as_json=as_json)
+    _show({"resealed": resealed}, f"resealed {resealed} secrets", as_json=as_json)
 
 
 @app.command()

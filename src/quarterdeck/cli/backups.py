@@ -14,7 +14,7 @@ from quarterdeck.blobs.spool import spool_folder
 from quarterdeck.cli.database import app_role, owner_url
 from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.cli.output import progress_bar
-from quarterdeck.webhooks.secret_encryption import KEY_FILE
+from quarterdeck.core.secret_encryption import KEY_FILE
 
 if TYPE_CHECKING:
     from quarterdeck.backups.model import Manifest

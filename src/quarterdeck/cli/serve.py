@@ -10,6 +10,7 @@ from functools import partial
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
+from quarterdeck.agents.mcp.commands import CommandsError, read_commands
 from quarterdeck.agents.sandbox.choice import find_sandbox
 from quarterdeck.agents.sandbox.model import SandboxUnavailable
 from quarterdeck.app import load_app
@@ -26,6 +27,7 @@ from quarterdeck.workspaces.service import FirstStart, first_start
 
 def serve_everything(settings: Settings) -> int:
     _check_redis_url(settings)
+    _check_mcp_commands(settings)
     _check_sandbox(settings)
     _warn_if_public(settings.server.host)
     return supervise(settings, partial(_prepare, settings), announce=_announce)
@@ -36,6 +38,7 @@ def serve_api_alone(settings: Settings) -> int:
         raise SettingsError("QUARTERDECK_DATABASE_URL is not set. `qd serve` starts a database of its own.")
     conninfo_to_dict(settings.database.url)
     _check_redis_url(settings)
+    _check_mcp_commands(settings)
     _warn_if_public(settings.server.host)
     return serve_api(settings, settings.server.host, settings.server.port, partial(load_app, settings))
 
@@ -43,6 +46,7 @@ def serve_api_alone(settings: Settings) -> int:
 def run_worker_alone(settings: Settings) -> int:
     if settings.database.url is None:
         raise SettingsError("QUARTERDECK_DATABASE_URL is not set. `qd serve` starts a database of its own.")
+    _check_mcp_commands(settings)
     # Imported here because it is large and API processes do not need it.
     from quarterdeck.worker.process import run_worker
 
@@ -65,6 +69,15 @@ def _check_sandbox(settings: Settings) -> None:
 
 def _sandbox_error(fault: SandboxUnavailable) -> SettingsError:
     return SettingsError(f"{variable('sandbox', 'kind')}: {fault} (docs/sandbox.md)")
+
+
+def _check_mcp_commands(settings: Settings) -> None:
+    try:
+        read_commands(settings.mcp.commands_file)
+    except CommandsError as fault:
+        raise SettingsError(
+            f"{variable('mcp', 'commands_file')}: {' '.join(str(fault).split())} (docs/mcp.md)"
+        ) from fault
 
 
 def _check_redis_url(settings: Settings) -> None:

@@ -11,6 +11,15 @@ from quarterdeck.client.models import (
     ActionBody,
     ActionPage,
     ActivityBody,
+    AgentBody,
+    AgentConfiguration,
+    AgentDiffBody,
+    AgentPage,
+    AgentReference,
+    AgentStatsBody,
+    AgentVersionBody,
+    AgentVersionItem,
+    AgentVersionPage,
     ApiKeyBody,
     ApiKeyPage,
     AuditEventBody,
@@ -18,14 +27,23 @@ from quarterdeck.client.models import (
     CallerBody,
     CancelledRunBody,
     ChangeSettings,
+    ConfigurationField,
     CreatedApiKeyBody,
     CreatedSessionTokenBody,
     CreatedWebhookBody,
+    CredentialBody,
+    CredentialPage,
+    CredentialType,
     Decision,
     Delivery,
     EventPage,
     FileBody,
+    Limits,
     ListedSession,
+    McpCheckBody,
+    McpServerBody,
+    McpServerDetailBody,
+    McpServerPage,
     MemberBody,
     MemberPage,
     ModelList,
@@ -62,19 +80,28 @@ from quarterdeck.client.models import (
 )
 from quarterdeck.client.operations import (
     CANCEL_RUN,
+    CHANGE_AGENT,
+    CHANGE_MCP_SERVER,
     CHANGE_SESSION,
     CHANGE_SKILL,
     CHANGE_WEBHOOK,
     CHANGE_WORKSPACE,
+    CHECK_MCP_SERVER,
+    CREATE_AGENT,
     CREATE_API_KEY,
+    CREATE_CREDENTIAL,
+    CREATE_MCP_SERVER,
     CREATE_SESSION,
     CREATE_SESSION_TOKEN,
     CREATE_SKILL,
     CREATE_WEBHOOK,
+    DELETE_CREDENTIAL,
     DELETE_FILE,
+    DELETE_MCP_SERVER,
     DELETE_SESSION,
     DELETE_SKILL,
     DELETE_WEBHOOK,
+    DIFF_AGENT_VERSIONS,
     DIFF_SKILL_VERSIONS,
     DISCARD_INPUT,
     DOWNLOAD_FILE,
@@ -86,8 +113,12 @@ from quarterdeck.client.operations import (
     FORK_SESSION,
     GET_ACTION,
     GET_ACTIVITY,
+    GET_AGENT,
+    GET_AGENT_STATS,
+    GET_AGENT_VERSION,
     GET_API_KEY,
     GET_FILE,
+    GET_MCP_SERVER,
     GET_RUN,
     GET_SESSION,
     GET_SKILL,
@@ -96,8 +127,12 @@ from quarterdeck.client.operations import (
     GET_WEBHOOK,
     GET_WORKSPACE,
     LIST_ACTIONS,
+    LIST_AGENT_VERSIONS,
+    LIST_AGENTS,
     LIST_API_KEYS,
     LIST_AUDIT_EVENTS,
+    LIST_CREDENTIALS,
+    LIST_MCP_SERVERS,
     LIST_MEMBERS,
     LIST_MODELS,
     LIST_SESSION_EVENTS,
@@ -109,6 +144,7 @@ from quarterdeck.client.operations import (
     LIST_SKILLS,
     LIST_WEBHOOK_DELIVERIES,
     LIST_WEBHOOKS,
+    PUSH_AGENT_VERSION,
     PUSH_SKILL_VERSION,
     REDELIVER_WEBHOOK,
     RESOLVE_ACTION,
@@ -116,6 +152,7 @@ from quarterdeck.client.operations import (
     REVOKE_API_KEY,
     REVOKE_SESSION_TOKEN,
     ROTATE_API_KEY,
+    ROTATE_CREDENTIAL,
     ROTATE_WEBHOOK_SECRET,
     SUBMIT_INPUT,
     TEST_WEBHOOK,
@@ -219,14 +256,17 @@ class Methods(Connection):
         self,
         *,
         title: str | None = None,
-        model: str | None = None,
-        instructions: str | None = None,
+        model: str | UnsetType | None = UNSET,
+        instructions: str | UnsetType | None = UNSET,
         skills: list[SessionSkill] | UnsetType = UNSET,
         settings: ModelOptions | UnsetType | None = UNSET,
         tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
         client_tools: list[ToolSpec] | UnsetType = UNSET,
         limits: SetLimits | UnsetType = UNSET,
         workspace: WorkspaceKind | UnsetType = UNSET,
+        agent: AgentReference | UnsetType | None = UNSET,
+        mcp_servers: list[Id] | UnsetType = UNSET,
+        output_schema: dict[str, Any] | UnsetType | None = UNSET,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> SessionBody:
@@ -246,6 +286,9 @@ class Methods(Connection):
                 "client_tools": client_tools,
                 "limits": limits,
                 "workspace": workspace,
+                "agent": agent,
+                "mcp_servers": mcp_servers,
+                "output_schema": output_schema,
             },
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,
@@ -268,6 +311,10 @@ class Methods(Connection):
         client_tools: list[ToolSpec] | UnsetType = UNSET,
         limits: SetLimits | UnsetType = UNSET,
         workspace: WorkspaceKind | UnsetType = UNSET,
+        agent: AgentReference | UnsetType | None = UNSET,
+        inherit: list[ConfigurationField] | UnsetType = UNSET,
+        mcp_servers: list[Id] | UnsetType = UNSET,
+        output_schema: dict[str, Any] | UnsetType | None = UNSET,
         archived: bool | UnsetType = UNSET,
         if_match: IfMatch | None = None,
         idempotency_key: str | None = None,
@@ -294,6 +341,10 @@ class Methods(Connection):
                 "client_tools": client_tools,
                 "limits": limits,
                 "workspace": workspace,
+                "agent": agent,
+                "inherit": inherit,
+                "mcp_servers": mcp_servers,
+                "output_schema": output_schema,
                 "archived": archived,
             },
             if_match=if_match,
@@ -863,8 +914,8 @@ class Methods(Connection):
     def delete_skill(self, skill_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None) -> None:
         """Delete a skill.
 
-        With its versions, permanently. Only a skill that no session uses, archived sessions included. Repeating the
-        request is 404.
+        With its versions, permanently. Only a skill that no session and no version of an agent uses, archived ones
+        included. Repeating the request is 404.
         """
         return self._call(
             DELETE_SKILL, type(None), {"skill_id": skill_id}, {}, if_match=if_match, workspace_id=workspace_id
@@ -997,6 +1048,349 @@ class Methods(Connection):
             SkillDiffBody,
             {"skill_id": skill_id},
             {"base": base, "head": head},
+            workspace_id=workspace_id,
+        )
+
+    def create_agent(
+        self,
+        *,
+        name: str,
+        version: AgentConfiguration | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> AgentBody:
+        """Create an agent.
+
+        A named configuration for sessions, in numbered versions. Its name is unique among the active agents of the
+        workspace. The first version can be part of the request.
+        """
+        return self._call(
+            CREATE_AGENT,
+            AgentBody,
+            {},
+            {},
+            {"name": name, "version": version},
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def list_agents(
+        self,
+        *,
+        archived: bool | None = None,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> AgentPage:
+        """List the agents of a workspace.
+
+        One page per call, newest first unless order=asc. Archived agents are listed separately.
+        """
+        return self._call(
+            LIST_AGENTS,
+            AgentPage,
+            {},
+            {"archived": archived, "limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_agents(
+        self,
+        *,
+        archived: bool | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> Iterator[AgentBody]:
+        """Iterate over all items of `list_agents`. Pages are fetched as needed."""
+        return walk(
+            lambda after: self.list_agents(
+                archived=archived, workspace_id=workspace_id, limit=page_size, after=after, order=order
+            )
+        )
+
+    def get_agent(self, agent_id: Id, *, workspace_id: Id | None = None) -> AgentBody:
+        """Get an agent."""
+        return self._call(GET_AGENT, AgentBody, {"agent_id": agent_id}, {}, workspace_id=workspace_id)
+
+    def change_agent(
+        self,
+        agent_id: Id,
+        *,
+        name: str | UnsetType = UNSET,
+        default_version: int | UnsetType | None = UNSET,
+        archived: bool | UnsetType = UNSET,
+        if_match: IfMatch | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> AgentBody:
+        """Change or archive an agent.
+
+        Omitted fields keep their values. Set `default_version` to roll back: sessions that pin no version use it from
+        their next run on. An archived agent accepts no versions and no new sessions; its sessions continue. Another
+        agent can take its name; then it needs a new one to be restored.
+        """
+        return self._call(
+            CHANGE_AGENT,
+            AgentBody,
+            {"agent_id": agent_id},
+            {},
+            {"name": name, "default_version": default_version, "archived": archived},
+            if_match=if_match,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def push_agent_version(
+        self,
+        agent_id: Id,
+        *,
+        model: str | None = None,
+        settings: ModelOptions | UnsetType = UNSET,
+        instructions: str | None = None,
+        skills: list[SessionSkill] | UnsetType = UNSET,
+        client_tools: list[ToolSpec] | UnsetType = UNSET,
+        mcp_servers: list[Id] | UnsetType = UNSET,
+        tool_policy: dict[str, ToolRule] | UnsetType = UNSET,
+        limits: Limits | UnsetType = UNSET,
+        workspace: WorkspaceKind | None = None,
+        output_schema: dict[str, Any] | None = None,
+        if_match: IfMatch | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> AgentVersionBody:
+        """Push a new version of an agent.
+
+        Versions count from 1 without gaps and never change. Unless the agent has a default version, sessions that pin
+        no version use the new one from their next run on.
+        """
+        return self._call(
+            PUSH_AGENT_VERSION,
+            AgentVersionBody,
+            {"agent_id": agent_id},
+            {},
+            {
+                "model": model,
+                "settings": settings,
+                "instructions": instructions,
+                "skills": skills,
+                "client_tools": client_tools,
+                "mcp_servers": mcp_servers,
+                "tool_policy": tool_policy,
+                "limits": limits,
+                "workspace": workspace,
+                "output_schema": output_schema,
+            },
+            if_match=if_match,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def list_agent_versions(
+        self,
+        agent_id: Id,
+        *,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> AgentVersionPage:
+        """List the versions of an agent.
+
+        By number, newest first unless order=asc. Get a version for its content.
+        """
+        return self._call(
+            LIST_AGENT_VERSIONS,
+            AgentVersionPage,
+            {"agent_id": agent_id},
+            {"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_agent_versions(
+        self,
+        agent_id: Id,
+        *,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> Iterator[AgentVersionItem]:
+        """Iterate over all items of `list_agent_versions`. Pages are fetched as needed."""
+        return walk(
+            lambda after: self.list_agent_versions(
+                agent_id, workspace_id=workspace_id, limit=page_size, after=after, order=order
+            )
+        )
+
+    def get_agent_version(self, agent_id: Id, version: int, *, workspace_id: Id | None = None) -> AgentVersionBody:
+        """Get a version of an agent.
+
+        Identical to the response of the push.
+        """
+        return self._call(
+            GET_AGENT_VERSION,
+            AgentVersionBody,
+            {"agent_id": agent_id, "version": version},
+            {},
+            workspace_id=workspace_id,
+        )
+
+    def diff_agent_versions(
+        self, agent_id: Id, *, base: int, head: int, workspace_id: Id | None = None
+    ) -> AgentDiffBody:
+        """Compare two versions of an agent.
+
+        The fields that differ between `base` and `head`, with the changed lines of long ones.
+        """
+        return self._call(
+            DIFF_AGENT_VERSIONS,
+            AgentDiffBody,
+            {"agent_id": agent_id},
+            {"base": base, "head": head},
+            workspace_id=workspace_id,
+        )
+
+    def get_agent_stats(
+        self, agent_id: Id, *, from_: str | None = None, to: str | None = None, workspace_id: Id | None = None
+    ) -> AgentStatsBody:
+        """Get the statistics of an agent.
+
+        Runs, failures, cost and duration for each version, of runs that were created on these days (UTC). Runs of
+        deleted sessions are not included.
+        """
+        return self._call(
+            GET_AGENT_STATS,
+            AgentStatsBody,
+            {"agent_id": agent_id},
+            {"from": from_, "to": to},
+            workspace_id=workspace_id,
+        )
+
+    def create_mcp_server(
+        self,
+        *,
+        name: str,
+        url: str | None = None,
+        command: str | None = None,
+        credential_id: Id | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> McpServerBody:
+        """Add an MCP server.
+
+        Agents and sessions that name it offer its tools to the model. Give either `url` (streamable HTTP) or `command`
+        (stdio, configured by the operator). The server is not contacted: check it afterwards.
+        """
+        return self._call(
+            CREATE_MCP_SERVER,
+            McpServerBody,
+            {},
+            {},
+            {"name": name, "url": url, "command": command, "credential_id": credential_id},
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def list_mcp_servers(
+        self,
+        *,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> McpServerPage:
+        """List the MCP servers of a workspace.
+
+        One page per call, newest first unless order=asc. Get a server for its tools.
+        """
+        return self._call(
+            LIST_MCP_SERVERS,
+            McpServerPage,
+            {},
+            {"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_mcp_servers(
+        self,
+        *,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> Iterator[McpServerBody]:
+        """Iterate over all items of `list_mcp_servers`. Pages are fetched as needed."""
+        return walk(
+            lambda after: self.list_mcp_servers(workspace_id=workspace_id, limit=page_size, after=after, order=order)
+        )
+
+    def get_mcp_server(self, mcp_server_id: Id, *, workspace_id: Id | None = None) -> McpServerDetailBody:
+        """Get an MCP server.
+
+        With its known tools.
+        """
+        return self._call(
+            GET_MCP_SERVER, McpServerDetailBody, {"mcp_server_id": mcp_server_id}, {}, workspace_id=workspace_id
+        )
+
+    def change_mcp_server(
+        self,
+        mcp_server_id: Id,
+        *,
+        name: str | UnsetType = UNSET,
+        url: str | UnsetType | None = UNSET,
+        command: str | UnsetType | None = UNSET,
+        credential_id: Id | UnsetType | None = UNSET,
+        if_match: IfMatch | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> McpServerBody:
+        """Change an MCP server.
+
+        Changes only the given fields. The next run of a session uses the new values. The known tools stay, so that a
+        tool with another definition is noticed.
+        """
+        return self._call(
+            CHANGE_MCP_SERVER,
+            McpServerBody,
+            {"mcp_server_id": mcp_server_id},
+            {},
+            {"name": name, "url": url, "command": command, "credential_id": credential_id},
+            if_match=if_match,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def delete_mcp_server(
+        self, mcp_server_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
+    ) -> None:
+        """Delete an MCP server.
+
+        Agents and sessions that name it continue without its tools.
+        """
+        return self._call(
+            DELETE_MCP_SERVER,
+            type(None),
+            {"mcp_server_id": mcp_server_id},
+            {},
+            if_match=if_match,
+            workspace_id=workspace_id,
+        )
+
+    def check_mcp_server(
+        self, mcp_server_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
+    ) -> McpCheckBody:
+        """Check an MCP server.
+
+        Connects, and lists the tools. A server that fails is a response with `ok: false` and the reason. If it
+        succeeds, these definitions become the known ones: the tool policy applies to them as they are now.
+        """
+        return self._call(
+            CHECK_MCP_SERVER,
+            McpCheckBody,
+            {"mcp_server_id": mcp_server_id},
+            {},
+            if_match=if_match,
             workspace_id=workspace_id,
         )
 
@@ -1140,8 +1534,12 @@ class Methods(Connection):
         action: str | None = None,
         object_type: Literal[
             "action",
+            "agent",
+            "agent_version",
             "api_key",
+            "credential",
             "file",
+            "mcp_server",
             "member",
             "run",
             "session",
@@ -1190,8 +1588,12 @@ class Methods(Connection):
         action: str | None = None,
         object_type: Literal[
             "action",
+            "agent",
+            "agent_version",
             "api_key",
+            "credential",
             "file",
+            "mcp_server",
             "member",
             "run",
             "session",
@@ -1224,6 +1626,112 @@ class Methods(Connection):
                 after=after,
                 order=order,
             )
+        )
+
+    def list_credentials(
+        self,
+        *,
+        limit: int | None = None,
+        after: Id | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        workspace_id: Id | None = None,
+    ) -> CredentialPage:
+        """List the credentials of a workspace.
+
+        One page per call, newest first unless order=asc. Without the secrets.
+        """
+        return self._call(
+            LIST_CREDENTIALS,
+            CredentialPage,
+            {},
+            {"limit": limit, "after": after, "order": order},
+            workspace_id=workspace_id,
+        )
+
+    def iter_credentials(
+        self,
+        *,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        workspace_id: Id | None = None,
+    ) -> Iterator[CredentialBody]:
+        """Iterate over all items of `list_credentials`. Pages are fetched as needed."""
+        return walk(
+            lambda after: self.list_credentials(workspace_id=workspace_id, limit=page_size, after=after, order=order)
+        )
+
+    def create_credential(
+        self,
+        *,
+        name: str,
+        kind: CredentialType,
+        secret: str,
+        header: str | None = None,
+        token_url: str | None = None,
+        client_id: str | None = None,
+        scope: str | None = None,
+        audience: str | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> CredentialBody:
+        """Create a credential.
+
+        A secret for servers that agents use. It is stored encrypted and in no response.
+        """
+        return self._call(
+            CREATE_CREDENTIAL,
+            CredentialBody,
+            {},
+            {},
+            {
+                "name": name,
+                "kind": kind,
+                "secret": secret,
+                "header": header,
+                "token_url": token_url,
+                "client_id": client_id,
+                "scope": scope,
+                "audience": audience,
+            },
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def rotate_credential(
+        self,
+        credential_id: Id,
+        *,
+        secret: str,
+        if_match: IfMatch | None = None,
+        idempotency_key: str | None = None,
+        workspace_id: Id | None = None,
+    ) -> CredentialBody:
+        """Rotate the secret of a credential.
+
+        From now on, servers get the new secret. Everything else about the credential stays.
+        """
+        return self._call(
+            ROTATE_CREDENTIAL,
+            CredentialBody,
+            {"credential_id": credential_id},
+            {},
+            {"secret": secret},
+            if_match=if_match,
+            idempotency_key=idempotency_key,
+            workspace_id=workspace_id,
+        )
+
+    def delete_credential(
+        self, credential_id: Id, *, if_match: IfMatch | None = None, workspace_id: Id | None = None
+    ) -> None:
+        """Delete a credential."""
+        return self._call(
+            DELETE_CREDENTIAL,
+            type(None),
+            {"credential_id": credential_id},
+            {},
+            if_match=if_match,
+            workspace_id=workspace_id,
         )
 
     def list_webhooks(

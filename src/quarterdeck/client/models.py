@@ -63,6 +63,32 @@ class SessionSkill(Struct, frozen=True):
     """null: the default version of the skill, or its latest."""
 
 
+class SessionAgent(Struct, frozen=True):
+    """The agent of a session."""
+
+    agent_id: UUID
+    version: int | None
+    """The pinned version. null: the default version of the agent, or its latest."""
+    name: str
+    current_version: int
+    """The version that a run would use now."""
+
+
+class ConfigurationField(StrEnum):
+    """The fields that a session takes from its agent, unless it sets them itself."""
+
+    MODEL = "model"
+    SETTINGS = "settings"
+    INSTRUCTIONS = "instructions"
+    SKILLS = "skills"
+    CLIENT_TOOLS = "client_tools"
+    MCP_SERVERS = "mcp_servers"
+    TOOL_POLICY = "tool_policy"
+    LIMITS = "limits"
+    WORKSPACE = "workspace"
+    OUTPUT_SCHEMA = "output_schema"
+
+
 class SessionSummary(Struct, frozen=True, kw_only=True):
     """A session but for its instructions, which may be long."""
 
@@ -74,11 +100,15 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     """`model`, or the default model of the server."""
     settings: ModelOptions
     skills: list[SessionSkill]
+    agent: SessionAgent | None
+    """null: the session has all its settings itself."""
+    overrides: list[ConfigurationField]
+    """The fields that do not follow the agent, sorted by name. Empty without an agent."""
     created_at: datetime
     created_by: ActorBody
     archived_at: datetime | None
     revision: int
-    """Number of changes. The ETag is derived from it."""
+    """Number of changes, without those of its agent. The ETag is derived from it."""
 
 
 class ActiveRun(Struct, frozen=True):
@@ -160,6 +190,12 @@ class WorkspaceKind(StrEnum):
     SANDBOX = "sandbox"
 
 
+class AgentReference(Struct, frozen=True):
+    agent_id: UUID
+    version: int | None = None
+    """null: the default version of the agent, or its latest, when a run begins."""
+
+
 class Limit(Struct, frozen=True):
     """null: no limit."""
 
@@ -196,6 +232,10 @@ class SessionBody(SessionSummary, frozen=True, kw_only=True):
     workspace: WorkspaceKind
     """`sandbox`: a folder for the agent, with tools that read and write files and run commands in a sandbox.
     `none`: no such tools."""
+    mcp_servers: list[UUID]
+    """Ids of MCP servers of the workspace, whose tools the model can call."""
+    output_schema: dict[str, Any] | None
+    """JSON Schema. The final message of a run is JSON that matches it, or the run fails. null: text."""
     usage: Usage
     """Tokens of all its runs. Changes without a new revision."""
     forked_from: ForkedFrom | None
@@ -261,12 +301,19 @@ class CreatedSessionTokenBody(SessionTokenBody, frozen=True, kw_only=True):
     """Shown only once, never in a replayed response."""
 
 
+class UsedAgent(Struct, frozen=True):
+    agent_id: UUID
+    version: int
+
+
 class RunBody(Struct, frozen=True, kw_only=True):
     id: UUID
     session_id: UUID
     state: RunState
     model: str | None
     """The model that it uses. null: it has not started."""
+    agent: UsedAgent | None
+    """The version that it uses. null: none, or the run has not started."""
     attempts: int
     """Number of attempts by workers."""
     steps: int
@@ -515,6 +562,197 @@ class SkillDiffBody(Struct, frozen=True):
     """Whether more files differ than are listed."""
 
 
+class AgentConfiguration(Struct, frozen=True, kw_only=True):
+    """The content of a version of an agent. Its fields are those of ConfigurationField."""
+
+    model: str | None = None
+    """`provider:name` of a configured provider, or `demo`. null: the default model of the server."""
+    settings: ModelOptions = ModelOptions()
+    instructions: str | None = None
+    """Instructions for the agent."""
+    skills: list[SessionSkill] = UNSET
+    client_tools: list[ToolSpec] = UNSET
+    """Tools that the caller carries out: each call becomes an action `tool_result`."""
+    mcp_servers: list[UUID] = UNSET
+    """Ids of MCP servers of the workspace, whose tools the model can call."""
+    tool_policy: dict[str, ToolRule] = UNSET
+    """By name of a tool, or by prefix with `*` at its end. An exact name goes before a prefix, and the longest
+    prefix before shorter ones. Tools without an entry: those that only read and those of the caller are allowed,
+    all others ask."""
+    limits: Limits = Limits()
+    workspace: WorkspaceKind | None = None
+    """null: the default of the server."""
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema. The final message of a run is JSON that matches it, or the run fails. null: text."""
+
+
+class AgentBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    workspace_id: UUID
+    name: str
+    latest_version: int | None
+    """null until a version is pushed."""
+    default_version: int | None
+    """Used by sessions that pin no version. null: the latest version."""
+    model: str | None
+    """Of the version that such sessions use. null: the default model, or no version."""
+    revision: int
+    """Counts changes and pushes. The ETag is derived from it."""
+    archived_at: datetime | None
+    """null unless archived."""
+    created_at: datetime
+    created_by: ActorBody
+
+
+class AgentPage(Struct, frozen=True):
+    items: list[AgentBody]
+    next_cursor: UUID | None
+
+
+class AgentVersionItem(Struct, frozen=True, kw_only=True):
+    """A version in a list. Without its content, which may be long."""
+
+    id: UUID
+    agent_id: UUID
+    version: int
+    model: str | None
+    """`provider:name` of a configured provider, or `demo`. null: the default model of the server."""
+    created_at: datetime
+    created_by: ActorBody
+
+
+class AgentVersionBody(AgentVersionItem, frozen=True, kw_only=True):
+    """A version. It never changes."""
+
+    settings: ModelOptions
+    instructions: str | None
+    """Instructions for the agent."""
+    skills: list[SessionSkill]
+    client_tools: list[ToolSpec]
+    """Tools that the caller carries out: each call becomes an action `tool_result`."""
+    mcp_servers: list[UUID]
+    """Ids of MCP servers of the workspace, whose tools the model can call."""
+    tool_policy: dict[str, ToolRule]
+    """By name of a tool, or by prefix with `*` at its end. An exact name goes before a prefix, and the longest
+    prefix before shorter ones. Tools without an entry: those that only read and those of the caller are allowed,
+    all others ask."""
+    limits: Limits
+    workspace: WorkspaceKind | None
+    """null: the default of the server."""
+    output_schema: dict[str, Any] | None
+    """JSON Schema. The final message of a run is JSON that matches it, or the run fails. null: text."""
+
+
+class AgentVersionPage(Struct, frozen=True):
+    items: list[AgentVersionItem]
+    next_cursor: UUID | None
+
+
+class FieldDiff(Struct, frozen=True):
+    field: ConfigurationField
+    before: Any
+    after: Any
+    diff: str | None
+    """Unified diff of the instructions, or of the JSON of other fields with several values. null: `before` and
+    `after` are short."""
+
+
+class AgentDiffBody(Struct, frozen=True):
+    base: int
+    head: int
+    fields: list[FieldDiff]
+    """The fields that differ. Empty if none does."""
+
+
+class AgentVersionStats(Struct, frozen=True, kw_only=True):
+    version: int
+    runs: int
+    """Runs that have begun, whatever their state."""
+    failures: int
+    """Runs that failed. Cancelled runs are not counted."""
+    input_tokens: int
+    cached_tokens: int
+    """Part of input_tokens."""
+    output_tokens: int
+    cost_usd: float | None
+    """Without steps whose price is unknown. null: no price is known."""
+    mean_seconds: float | None
+    """Mean duration of ended runs, without the time that they waited. null: none has ended."""
+    p50_seconds: float | None
+    """Median duration."""
+    p95_seconds: float | None
+    """95th percentile of the duration."""
+
+
+class AgentStatsBody(Struct, frozen=True, kw_only=True):
+    agent_id: UUID
+    since: date
+    """First day that is counted. Later than `from` if there are more than 200,000 runs."""
+    until: date
+    """The day after the last one that is counted."""
+    versions: list[AgentVersionStats]
+    """Versions with runs that were created in the period, newest first."""
+
+
+class McpServerBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    name: str
+    url: str | None
+    """null: the server is a command."""
+    command: str | None
+    """null: the server has a URL."""
+    credential_id: UUID | None
+    checked_at: datetime | None
+    """Time of the last check. null: never."""
+    check_failure: str | None
+    """Why the last check failed. null: it did not."""
+    tool_count: int
+    """Number of known tools."""
+    created_at: datetime
+    created_by: ActorBody
+    revision: int
+    """Number of changes. The ETag is derived from it."""
+
+
+class McpServerPage(Struct, frozen=True):
+    items: list[McpServerBody]
+    next_cursor: UUID | None
+
+
+class McpToolBody(Struct, frozen=True, kw_only=True):
+    """Name, description and parameters are the words of the server."""
+
+    name: str
+    """As the server calls it."""
+    full_name: str
+    """As the model and the tool policy call it: `server__tool`."""
+    description: str
+    parameters: dict[str, Any]
+    """JSON Schema of the arguments."""
+    read_only: bool
+    """The server's claim that the tool only reads. It grants nothing."""
+
+
+class McpServerDetailBody(McpServerBody, frozen=True, kw_only=True):
+    tools: list[McpToolBody]
+    """Known tools: as listed by the last check that succeeded, or as first seen by a run."""
+
+
+class McpCheckBody(Struct, frozen=True, kw_only=True):
+    ok: bool
+    reason: str | None
+    """Why the check failed. null: it did not."""
+    checked_at: datetime
+    tools: list[McpToolBody]
+    """What the server offers now. Empty if the check failed."""
+    added: list[str]
+    """Names of tools that were not known before."""
+    changed: list[str]
+    """Names of tools whose definition was another one before."""
+    removed: list[str]
+    """Names of tools that the server no longer offers."""
+
+
 class FileBody(Struct, frozen=True):
     id: UUID
     workspace_id: UUID
@@ -642,8 +880,12 @@ class UsageBody(Struct, frozen=True, kw_only=True):
 
 class ObjectType(StrEnum):
     ACTION = "action"
+    AGENT = "agent"
+    AGENT_VERSION = "agent_version"
     API_KEY = "api_key"
+    CREDENTIAL = "credential"
     FILE = "file"
+    MCP_SERVER = "mcp_server"
     MEMBER = "member"
     RUN = "run"
     SESSION = "session"
@@ -678,6 +920,36 @@ class AuditEventBody(Struct, frozen=True):
 
 class AuditEventPage(Struct, frozen=True):
     items: list[AuditEventBody]
+    next_cursor: UUID | None
+
+
+class CredentialType(StrEnum):
+    """How the secret is used. Not `CredentialKind`, which are the credentials for this API."""
+
+    BEARER = "bearer"
+    HEADER = "header"
+    OAUTH_CLIENT_CREDENTIALS = "oauth_client_credentials"
+
+
+class CredentialBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    name: str
+    kind: CredentialType
+    header: str | None
+    token_url: str | None
+    client_id: str | None
+    scope: str | None
+    audience: str | None
+    rotated_at: datetime | None
+    """null: the secret is still the first."""
+    created_at: datetime
+    created_by: ActorBody
+    revision: int
+    """Number of changes. The ETag is derived from it."""
+
+
+class CredentialPage(Struct, frozen=True):
+    items: list[CredentialBody]
     next_cursor: UUID | None
 
 

@@ -340,6 +340,8 @@ class McpSettings(Struct, frozen=True):
     # A YAML file with the commands of stdio servers. None: workspaces can name no command.
     commands_file: Annotated[str, Meta(min_length=1)] | None = None
     per_workspace: Count = 50
+    # Concurrent checks of one workspace in one API process. Further ones wait.
+    checks_per_workspace: Count = 4
     # Of one server. Further tools are not offered.
     tools: Count = 200
     # Of the names, descriptions and schemas of the tools of one server.

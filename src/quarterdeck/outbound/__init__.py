@@ -1,0 +1,1 @@
+"""Connections to addresses that callers name (SSRF protection). Every such connection goes through this package."""

@@ -102,8 +102,8 @@ async def change_skill(request: Request, changes: Changes) -> Answer:
 
 @operation(
     summary="Delete a skill",
-    description="With its versions, permanently. Only a skill that no session uses, archived sessions included. "
-    "Repeating the request is 404.",
+    description="With its versions, permanently. Only a skill that no session and no version of an agent uses, "
+    "archived ones included. Repeating the request is 404.",
     permission=Permission.SKILL_MANAGE,
     success_status=204,
     success_type=None,
@@ -113,8 +113,8 @@ async def change_skill(request: Request, changes: Changes) -> Answer:
         Refusal(
             "in_use",
             errors.conflict(rules.IN_USE),
-            "A session uses the skill.",
-            "Archive the skill, or remove it from its sessions.",
+            "A session or a version of an agent uses the skill.",
+            "Archive the skill, or remove it from its sessions. Versions of agents keep their skills.",
         ),
     ),
 )

@@ -8,7 +8,10 @@ from quarterdeck.core import errors
 from quarterdeck.skills.model import ChangeSkillBody, SkillState
 
 ARCHIVED = "This skill is archived. Unarchive it to push versions."
-IN_USE = "This skill is used by a session. Archive it instead, or remove it from its sessions first."
+IN_USE = (
+    "This skill is used by a session or a version of an agent. Archive it instead, or remove it from its sessions. "
+    "Versions of agents keep their skills."
+)
 NAME_TAKEN = "A skill with this name already exists."
 
 

@@ -116,13 +116,13 @@ async def change_skill(changes: Changes, call: Call[ChangeSkillBody], skill_id: 
 
 
 async def delete_skill(changes: Changes, call: Call[None], skill_id: UUID) -> Answer:
-    """Deletes a skill that no session uses, with its versions. The sweep deletes their archives."""
+    """Deletes an unused skill with its versions. The sweep deletes their archives."""
 
     async def effect(connection: Connection, principal: Principal, _: SkillBody, __: None) -> Made:
         workspace_id = principal.workspace_id
         state = _existing(await store.lock_to_delete(connection, workspace_id, skill_id))
         call.check_unchanged(state.revision)
-        # A statement of its own: it must see sessions that were committed while the lock was waited for.
+        # A statement of its own: it must see sessions and versions that were committed while the lock was waited for.
         rules.check_unused(in_use=await store.is_in_use(connection, workspace_id, skill_id))
         await store.delete(connection, workspace_id, skill_id)
         detail = {"name": state.name, "latest_version": state.latest_version or None}

@@ -127,7 +127,7 @@ _LOCK = """
 SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL
 FROM skills WHERE workspace_id = %s AND id = %s FOR NO KEY UPDATE
 """
-# Conflicts with _USABLE and with the foreign key of session_skills: no further session can start to use the skill.
+# Conflicts with _USABLE and with foreign keys: no further session or version of an agent can start to use the skill.
 _LOCK_TO_DELETE = """
 SELECT revision, name, latest_version, default_version, archived_at IS NOT NULL
 FROM skills WHERE workspace_id = %s AND id = %s FOR UPDATE
@@ -136,9 +136,9 @@ _NAME_TAKEN = """
 SELECT EXISTS (SELECT FROM skills WHERE workspace_id = %s AND name = %s AND archived_at IS NULL)
 """
 _IN_USE = """
-SELECT EXISTS (
-    SELECT FROM session_skills k JOIN skills s ON s.id = k.skill_id WHERE s.workspace_id = %s AND s.id = %s
-)
+SELECT EXISTS (SELECT FROM session_skills k WHERE k.skill_id = s.id)
+    OR EXISTS (SELECT FROM agent_version_skills k WHERE k.skill_id = s.id)
+FROM skills s WHERE s.workspace_id = %s AND s.id = %s
 """
 # In one statement: a skill refers to its default version, and versions refer to their skill.
 _DELETE = """

@@ -10,13 +10,14 @@ from http import HTTPStatus
 from secrets import SystemRandom
 
 from quarterdeck.core.logging import fields, log
+from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.core.text_types import storable
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.outbound.network_backend import UnreachableError
 from quarterdeck.webhooks import delivery_store, rules, signatures, store
 from quarterdeck.webhooks.model import Claimed, Outcome, Receiver
-from quarterdeck.webhooks.secret_encryption import SecretCipher, SecretKeyError
-from quarterdeck.webhooks.sender import Answered, Sender, SendError, UnreachableError
+from quarterdeck.webhooks.sender import Answered, Sender, SendError
 
 _DISABLED = "The webhook was disabled."
 _GONE = "The receiver responded with 410 Gone."
@@ -114,8 +115,9 @@ class DeliverySender:
             answered = await self._send(claimed, receiver)
             error = None if _is_success(answered.status) else f"The receiver responded with {answered.status}."
         except SendError as fault:
-            error, detail = storable(str(fault)), fault.detail
-            is_timed = not isinstance(fault, UnreachableError)
+            error = storable(str(fault))
+        except UnreachableError as fault:
+            error, detail, is_timed = str(fault), fault.detail, False
         duration_ms = round((time.monotonic() - began) * 1000) if is_timed else None
         status = None if answered is None else answered.status
         if error is None:

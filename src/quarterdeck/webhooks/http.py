@@ -5,6 +5,7 @@ from quarterdeck.changes.perform import Changes
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Answer
+from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.http.operation import Query, Refusal, operation
 from quarterdeck.http.request import Request
@@ -20,7 +21,6 @@ from quarterdeck.webhooks.model import (
     WebhookDeliveryPage,
     WebhookPage,
 )
-from quarterdeck.webhooks.secret_encryption import SecretCipher
 
 _DISABLED = Refusal(
     "disabled",

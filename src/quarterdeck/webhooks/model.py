@@ -9,8 +9,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.text_types import Line, Moment
+from quarterdeck.outbound.urls import MAX_URL_CHARACTERS
 
-MAX_URL_CHARACTERS = 2000
 _DAY_SECONDS = 24 * 3600
 
 Url = Annotated[

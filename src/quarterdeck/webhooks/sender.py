@@ -1,30 +1,22 @@
-"""Posts to URLs that callers configured (SSRF protection). The name is resolved once, all its addresses are checked,
-and the connection goes to one of them, so that a second DNS answer cannot redirect it. No redirects, no proxies, no
-decompression, and one deadline for the whole exchange.
-"""
+"""Posts to the URLs of webhooks. No redirects, no proxies, no decompression, and one deadline for a whole exchange."""
 
 import asyncio
-import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
-from ipaddress import ip_address
 
 import httpcore2
 from msgspec import Struct
 
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import WebhookSettings
-from quarterdeck.webhooks.rules import IpAddress, Target, is_public, read_url
-
-# Returns the addresses of a host, in the order to try them.
-Resolve = Callable[[str, int], Awaitable[list[IpAddress]]]
+from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
+from quarterdeck.outbound.resolver import Resolve, Resolver
+from quarterdeck.outbound.urls import Target, read_url
+from quarterdeck.webhooks.rules import address_policy
 
 # How much of the response body is read before the connection is closed. Only the status matters.
 _ANSWER_BYTES = 4 * 1024
 _ANSWER_SECONDS = 1.0
-_TRIED_ADDRESSES = 3
 _AGENT = "Quarterdeck-Webhooks/1"
 _ERROR_CHARACTERS = 300
 
@@ -35,23 +27,8 @@ class Answered(Struct, frozen=True):
 
 
 class SendError(Exception):
-    """Why there was no response. The message is shown to users, the detail goes to the operator's log."""
-
-    def __init__(self, message: str, detail: str | None = None) -> None:
-        super().__init__(message)
-        self.detail = detail or message
-
-
-class UnreachableError(SendError):
-    """There was no connection. Users see the same message whatever the reason. Otherwise a webhook would tell which
-    names exist in the network of the service."""
-
-    def __init__(self, detail: str) -> None:
-        super().__init__(
-            "The host could not be reached: its name does not resolve, its address is not allowed, or it does not "
-            "accept connections.",
-            detail,
-        )
+    """Why there was no response. The message is shown to users. If there was not even a connection, it is an
+    UnreachableError instead."""
 
 
 class Sender:
@@ -59,14 +36,16 @@ class Sender:
         self, settings: WebhookSettings, *, resolve: Resolve | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
         self._settings = settings
-        # A separate pool: slow DNS lookups delay only webhooks.
-        self._resolvers = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="resolve")
-        self._backend = _CheckedBackend(settings, resolve or self._resolve)
+        self._policy = address_policy(settings)
+        self._resolver = Resolver(settings.concurrency)
+        self._backend = CheckedBackend(
+            self._policy, resolve or self._resolver, timeout_seconds=settings.timeout_seconds
+        )
         self._tls = tls
 
     async def post(self, url: str, headers: dict[str, str], body: bytes) -> Answered:
         try:
-            target = read_url(url, self._settings)
+            target = read_url(url, self._policy)
             async with asyncio.timeout(self._settings.timeout_seconds):
                 return await self._exchange(target, headers, body)
         except ServiceError as fault:
@@ -97,15 +76,8 @@ class Sender:
             self._tls = httpcore2.default_ssl_context()
         return self._tls
 
-    async def _resolve(self, host: str, port: int) -> list[IpAddress]:
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(
-            self._resolvers, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        )
-        return [ip_address(address[0]) for *_, address in found]
-
     def close(self) -> None:
-        self._resolvers.shutdown(wait=False, cancel_futures=True)
+        self._resolver.close()
 
 
 async def _read_some(response: httpcore2.Response) -> None:
@@ -117,52 +89,6 @@ async def _read_some(response: httpcore2.Response) -> None:
                 read += len(chunk)
                 if read >= _ANSWER_BYTES:
                     return
-
-
-class _CheckedBackend(httpcore2.AsyncNetworkBackend):
-    def __init__(self, settings: WebhookSettings, resolve: Resolve) -> None:
-        self._settings = settings
-        self._resolve = resolve
-        self._network = httpcore2.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 (the library's signature)
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        addresses = await self._addresses(host, port)
-        for address in addresses[:-1]:
-            with suppress(httpcore2.NetworkError, httpcore2.TimeoutException):
-                return await self._connect(address, port)
-        try:
-            return await self._connect(addresses[-1], port)
-        except (httpcore2.NetworkError, httpcore2.TimeoutException) as fault:
-            reason = "timeout" if isinstance(fault, httpcore2.TimeoutException) else str(fault)
-            raise UnreachableError(f"no connection to {addresses[-1]}: {reason}"[:_ERROR_CHARACTERS]) from fault
-
-    async def _connect(self, address: IpAddress, port: int) -> httpcore2.AsyncNetworkStream:
-        # A share of the timeout, so that there is time for the next address.
-        return await self._network.connect_tcp(
-            str(address), port, timeout=self._settings.timeout_seconds / _TRIED_ADDRESSES
-        )
-
-    async def _addresses(self, host: str, port: int) -> list[IpAddress]:
-        try:
-            found = await self._resolve(host, port)
-        except OSError:
-            found = []
-        if not found:
-            raise UnreachableError(f"the name {host} does not resolve")
-        # All must be public: a name with public and private addresses is a way around this check.
-        if not self._settings.allow_private_addresses and not all(map(is_public, found)):
-            refused = ", ".join(str(address) for address in found if not is_public(address))
-            raise UnreachableError(
-                f"the name {host} resolves to addresses that are not public: {refused}"[:_ERROR_CHARACTERS]
-            )
-        return found[:_TRIED_ADDRESSES]
 
 
 def _message(fault: Exception) -> str:

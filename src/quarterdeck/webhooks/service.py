@@ -16,8 +16,10 @@ from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import first_id_at, new_id
 from quarterdeck.core.pages import PageRequest, take_page
+from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.outbound.urls import read_url
 from quarterdeck.webhooks import delivery_store, outbox, rules, signatures, store
 from quarterdeck.webhooks.model import (
     ChangeWebhookBody,
@@ -32,7 +34,6 @@ from quarterdeck.webhooks.model import (
     WebhookDeliveryPage,
     WebhookPage,
 )
-from quarterdeck.webhooks.secret_encryption import SecretCipher, SecretKeyError
 
 Body = TypeVar("Body")
 
@@ -56,7 +57,7 @@ async def create_webhook(
     changes: Changes, settings: WebhookSettings, cipher: SecretCipher, call: Call[CreateWebhookBody]
 ) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateWebhookBody) -> Made:
-        target = rules.read_url(body.url, settings)
+        target = read_url(body.url, rules.address_policy(settings))
         await store.lock_workspace(connection, workspace_id)
         if await store.count(connection, workspace_id) >= settings.per_workspace:
             raise errors.conflict(
@@ -102,7 +103,7 @@ async def change_webhook(
             return Made(shown=found, kept=found, object_id=webhook_id, changed=False)
         # An unchanged URL is not checked again: a webhook can be disabled even if the settings now refuse its URL.
         moved = wanted.url != found.url
-        host = rules.read_url(wanted.url, settings).host if moved else None
+        host = read_url(wanted.url, rules.address_policy(settings)).host if moved else None
         await store.change(connection, principal.workspace_id, wanted, host)
         changed = await _stored(connection, principal.workspace_id, webhook_id)
         moved_to = {"host": host} if moved else {}

@@ -22,13 +22,13 @@ from quarterdeck.conversations.runs.recovery import recover
 from quarterdeck.conversations.runs.turns import runs_to_leave
 from quarterdeck.conversations.sessions.service import backfill_search, purge_deleted_sessions
 from quarterdeck.core.logging import configure_logs, log
+from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import DatabaseSettings, Settings, SettingsError, WorkerSettings
 from quarterdeck.db.database import SCHEMA, Database, role_options
 from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.db.pool import KEEPALIVE, RECONNECT_SECONDS
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.webhooks.deliveries import DeliverySender
-from quarterdeck.webhooks.secret_encryption import SecretCipher
 from quarterdeck.webhooks.sender import Sender
 from quarterdeck.worker.agent import AgentLoader
 from quarterdeck.worker.queue_store import TurnsJobManager

@@ -13,14 +13,16 @@ from quarterdeck.conversations.runs.model import (
     RunState,
     SubmitKindBody,
     Usage,
+    UsedAgent,
 )
-from quarterdeck.core.example_ids import EVENING, RUN, SESSION
+from quarterdeck.core.example_ids import AGENT, EVENING, RUN, SESSION
 
 _RUN = RunBody(
     id=RUN,
     session_id=SESSION,
     state=RunState.RUNNING,
     model="openai:gpt-5",
+    agent=UsedAgent(AGENT, 2),
     attempts=1,
     steps=2,
     inputs_accepted=2,

@@ -118,7 +118,7 @@ async def begin(
 
 
 def _started(attempt: int, setup: RunSetup) -> dict[str, Any]:
-    used = {"model": setup.model, "settings": setup.settings, "skills": setup.skills}
+    used = {"model": setup.model, "settings": setup.settings, "skills": setup.skills, "agent": setup.agent}
     return {"attempt": attempt, **msgspec.to_builtins(used)}
 
 

@@ -43,7 +43,8 @@ _START = """
 UPDATE runs
 SET state = 'running', parked = false, attempt = attempt + 1, barren_attempts = barren_attempts + %s,
     started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp(),
-    setup = coalesce(setup, %s), model = coalesce(model, %s)
+    setup = coalesce(setup, %s), model = coalesce(model, %s), agent_id = coalesce(agent_id, %s),
+    agent_version = coalesce(agent_version, %s)
 WHERE id = %s
 RETURNING attempt, (extract(epoch FROM clock_timestamp() - started_at) - waited_seconds)::float8
 """
@@ -248,7 +249,9 @@ async def start_pending(connection: Connection, session_id: UUID) -> None:
 async def start_attempt(connection: Connection, run_id: UUID, barren: int, setup: RunSetup | None) -> tuple[int, float]:
     """The number of the attempt, and the age of the run in seconds. `setup`: None if the run has one."""
     new = (None, None) if setup is None else (Jsonb(msgspec.to_builtins(setup)), setup.model)
-    values = (barren, *new, run_id)
+    agent = None if setup is None else setup.agent
+    used = (None, None) if agent is None else (agent.agent_id, agent.version)
+    values = (barren, *new, *used, run_id)
     row = await (await connection.execute(_START, values)).fetchone()
     assert row is not None
     return row[0], row[1]

@@ -140,11 +140,19 @@ class StepUsage(Struct, frozen=True, kw_only=True):
     cost_usd: Decimal | None
 
 
+class UsedAgent(Struct, frozen=True):
+    agent_id: UUID
+    version: int
+
+
 class RunBody(Struct, frozen=True, kw_only=True):
     id: UUID
     session_id: UUID
     state: RunState
     model: Annotated[str | None, Meta(description="The model that it uses. null: it has not started.")]
+    agent: Annotated[
+        UsedAgent | None, Meta(description="The version that it uses. null: none, or the run has not started.")
+    ]
     attempts: Annotated[int, Meta(description="Number of attempts by workers.")]
     steps: Annotated[int, Meta(description="Number of stored model responses.")]
     inputs_accepted: int
@@ -171,11 +179,6 @@ class UsedSkill(Struct, frozen=True):
     skill_id: UUID
     # In the frontmatter of this version.
     name: str
-    version: int
-
-
-class UsedAgent(Struct, frozen=True):
-    agent_id: UUID
     version: int
 
 

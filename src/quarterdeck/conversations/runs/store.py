@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 from psycopg.types.json import Jsonb
 
-from quarterdeck.conversations.runs.model import RunBody, RunState, Submission, Submitted, Usage, Verdict
+from quarterdeck.conversations.runs.model import RunBody, RunState, Submission, Submitted, Usage, UsedAgent, Verdict
 from quarterdeck.core.ids import created_at, new_id
 from quarterdeck.core.pages import bounds
 from quarterdeck.core.settings import SubmitSettings
@@ -17,8 +17,8 @@ _SUBMIT = """
 SELECT verdict, body, api_key_id FROM submit_inputs(%b, NULL, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b::jsonb[])
 """
 _GET = """
-SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, cached_tokens,
-       output_tokens, cost_usd, failure, started_at, finished_at,
+SELECT id, session_id, state, model, agent_id, agent_version, attempt, steps, inputs_accepted, inputs_consumed,
+       input_tokens, cached_tokens, output_tokens, cost_usd, failure, started_at, finished_at,
        CASE WHEN state = 'waiting'
             THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
             ELSE '{}' END,
@@ -26,8 +26,8 @@ SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_con
 FROM runs WHERE workspace_id = %s AND id = %s
 """
 _NEWEST_FIRST = """
-SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, cached_tokens,
-       output_tokens, cost_usd, failure, started_at, finished_at,
+SELECT id, session_id, state, model, agent_id, agent_version, attempt, steps, inputs_accepted, inputs_consumed,
+       input_tokens, cached_tokens, output_tokens, cost_usd, failure, started_at, finished_at,
        CASE WHEN state = 'waiting'
             THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
             ELSE '{}' END,
@@ -35,8 +35,8 @@ SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_con
 FROM runs WHERE (session_id, id) BETWEEN (%s, %s) AND (%s, %s) ORDER BY session_id DESC, id DESC LIMIT %s
 """
 _OLDEST_FIRST = """
-SELECT id, session_id, state, model, attempt, steps, inputs_accepted, inputs_consumed, input_tokens, cached_tokens,
-       output_tokens, cost_usd, failure, started_at, finished_at,
+SELECT id, session_id, state, model, agent_id, agent_version, attempt, steps, inputs_accepted, inputs_consumed,
+       input_tokens, cached_tokens, output_tokens, cost_usd, failure, started_at, finished_at,
        CASE WHEN state = 'waiting'
             THEN ARRAY(SELECT a.id FROM actions a WHERE a.run_id = runs.id AND a.state = 'open' ORDER BY a.id)
             ELSE '{}' END,
@@ -93,13 +93,14 @@ async def page(
 
 
 def _body(row: tuple[Any, ...]) -> RunBody:
-    run_id, session_id, state, model, attempts, steps, accepted, consumed = row[:8]
-    tokens_in, tokens_cached, tokens_out, cost_usd, failure, start, end, waiting_for, waited = row[8:]
+    run_id, session_id, state, model, agent_id, agent_version, attempts, steps, accepted, consumed = row[:10]
+    tokens_in, tokens_cached, tokens_out, cost_usd, failure, start, end, waiting_for, waited = row[10:]
     return RunBody(
         id=run_id,
         session_id=session_id,
         state=RunState(state),
         model=model,
+        agent=None if agent_id is None else UsedAgent(agent_id, agent_version),
         attempts=attempts,
         steps=steps,
         inputs_accepted=accepted,

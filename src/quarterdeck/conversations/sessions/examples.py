@@ -2,7 +2,7 @@
 
 from msgspec.structs import asdict
 
-from quarterdeck.agents.configuration import Limit, Limits
+from quarterdeck.agents.configuration import AgentReference, ConfigurationField, Limit, Limits
 from quarterdeck.agents.model import ModelOptions, ToolRule
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.conversations.runs.model import RunState, Usage
@@ -13,11 +13,12 @@ from quarterdeck.conversations.sessions.model import (
     ForkSessionBody,
     LastRun,
     ListedSession,
+    SessionAgent,
     SessionBody,
     SessionPage,
     SessionSummary,
 )
-from quarterdeck.core.example_ids import ADA, MORNING, RUN, SESSION, WORKSPACE
+from quarterdeck.core.example_ids import ADA, AGENT, MORNING, RUN, SESSION, WORKSPACE
 
 _SUMMARY = SessionSummary(
     id=SESSION,
@@ -27,6 +28,8 @@ _SUMMARY = SessionSummary(
     effective_model="openai:gpt-5",
     settings=ModelOptions(temperature=0.2),
     skills=[],
+    agent=SessionAgent(AGENT, None, "incident-writer", 2),
+    overrides=[ConfigurationField.SETTINGS],
     created_at=MORNING,
     created_by=ADA,
     archived_at=None,
@@ -34,7 +37,7 @@ _SUMMARY = SessionSummary(
 )
 
 EXAMPLES = (
-    CreateSessionBody("Incident review"),
+    CreateSessionBody("Incident review", agent=AgentReference(AGENT)),
     ChangeSessionBody(title="Incident review, week 9"),
     ForkSessionBody(before_event_id=120),
     SessionBody(
@@ -44,6 +47,8 @@ EXAMPLES = (
         client_tools=[],
         limits=Limits(run=Limit(max_cost_usd=2.0)),
         workspace=WorkspaceKind.SANDBOX,
+        mcp_servers=[],
+        output_schema=None,
         usage=Usage(5200, 4096, 840, 0.0107),
         forked_from=None,
     ),

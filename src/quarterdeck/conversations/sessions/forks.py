@@ -4,11 +4,13 @@ from uuid import UUID
 
 import msgspec
 
+from quarterdeck.agents.configuration import AgentReference
 from quarterdeck.conversations.events import log
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.sessions import fork_selection, rules, store
 from quarterdeck.conversations.sessions import forks_store as copies
-from quarterdeck.conversations.sessions.model import CreateSessionBody, ForkedFrom, SessionBody
+from quarterdeck.conversations.sessions.inheritance import configuration_of
+from quarterdeck.conversations.sessions.model import ForkedFrom, NewSession, SessionBody
 from quarterdeck.conversations.workspace_files import records as workspace_files
 from quarterdeck.core import errors
 from quarterdeck.core.ids import new_id
@@ -39,10 +41,13 @@ async def fork(
 
     fork_id = new_id()
     forked_from = ForkedFrom(origin.id, before_event_id)
-    # All that a caller can choose when creating a session.
-    body = msgspec.convert(origin, CreateSessionBody, from_attributes=True)
-    body = msgspec.structs.replace(body, title=rules.fork_title(origin.title))
-    await store.add(connection, fork_id, origin.workspace_id, body, user_id, forked_from)
+    fork = NewSession(
+        title=rules.fork_title(origin.title),
+        configuration=configuration_of(origin),
+        agent=None if origin.agent is None else AgentReference(origin.agent.agent_id, origin.agent.version),
+        overrides=origin.overrides,
+    )
+    await store.add(connection, fork_id, origin.workspace_id, fork, user_id, forked_from)
     data = msgspec.to_builtins(forked_from)
     await log.append(connection, fork_id, None, [NewEvent(EventType.SESSION_FORKED, data)])
     ids = await copies.new_event_ids(connection, len(selection.events))

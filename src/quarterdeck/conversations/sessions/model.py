@@ -7,10 +7,15 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.agents.configuration import (
+    AgentConfiguration,
+    AgentReference,
     ClientTools,
+    ConfigurationField,
     Instructions,
     Limits,
+    McpServers,
     Model,
+    OutputSchema,
     SessionSkill,
     SessionWorkspace,
     SetLimits,
@@ -27,10 +32,11 @@ Title = Line | None
 
 class CreateSessionBody(Struct, frozen=True):
     title: Title = None
-    model: Model = None
-    instructions: Instructions = None
-    skills: Skills = []
-    # UNSET: the Idempotency-Key of a body without these has the fingerprint of earlier releases.
+    # UNSET: an agent, if there is one, sets what is left out. The Idempotency-Key of a body without the fields that
+    # earlier releases did not have must have the fingerprint of these releases: see rules.with_earlier_fields.
+    model: Model | UnsetType = UNSET
+    instructions: Instructions | UnsetType = UNSET
+    skills: Skills | UnsetType = UNSET
     settings: ModelOptions | UnsetType | None = UNSET
     tool_policy: ToolPolicy | UnsetType = UNSET
     client_tools: ClientTools | UnsetType = UNSET
@@ -39,6 +45,12 @@ class CreateSessionBody(Struct, frozen=True):
         SessionWorkspace | UnsetType,
         Meta(description="The default is a setting of the server, otherwise `sandbox` if it has one."),
     ] = UNSET
+    agent: Annotated[
+        AgentReference | UnsetType | None,
+        Meta(description="The session follows this agent in all fields that are left out. null: no agent."),
+    ] = UNSET
+    mcp_servers: McpServers | UnsetType = UNSET
+    output_schema: OutputSchema | UnsetType = UNSET
 
 
 class ChangeSettings(Struct, frozen=True):
@@ -63,6 +75,19 @@ class ChangeSessionBody(Struct, frozen=True):
     workspace: Annotated[
         SessionWorkspace | UnsetType, Meta(description="For the next run. The files are kept with `none`, too.")
     ] = UNSET
+    agent: Annotated[
+        AgentReference | UnsetType | None,
+        Meta(
+            description="The session follows this agent from now on, except in the fields of `overrides`. null: no "
+            "agent; all fields keep their current values."
+        ),
+    ] = UNSET
+    inherit: Annotated[
+        Annotated[list[ConfigurationField], Meta(max_length=100)] | UnsetType,
+        Meta(description="Fields that follow the agent again. A field that is set does not follow it any more."),
+    ] = UNSET
+    mcp_servers: McpServers | UnsetType = UNSET
+    output_schema: OutputSchema | UnsetType = UNSET
     archived: Annotated[
         bool | UnsetType,
         Meta(description="An archived session accepts no input. It stays readable and can be unarchived."),
@@ -81,6 +106,17 @@ class ForkedFrom(Struct, frozen=True):
     event_id: Annotated[int | None, Meta(description="Its first event that was not copied. null: all were.")]
 
 
+class SessionAgent(Struct, frozen=True):
+    """The agent of a session."""
+
+    agent_id: UUID
+    version: Annotated[
+        int | None, Meta(description="The pinned version. null: the default version of the agent, or its latest.")
+    ]
+    name: str
+    current_version: Annotated[int, Meta(description="The version that a run would use now.")]
+
+
 class SessionSummary(Struct, frozen=True, kw_only=True):
     """A session but for its instructions, which may be long."""
 
@@ -91,10 +127,37 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     effective_model: Annotated[str, Meta(description="`model`, or the default model of the server.")]
     settings: ModelOptions
     skills: list[SessionSkill]
+    agent: Annotated[SessionAgent | None, Meta(description="null: the session has all its settings itself.")]
+    overrides: Annotated[
+        list[ConfigurationField],
+        Meta(description="The fields that do not follow the agent, sorted by name. Empty without an agent."),
+    ]
     created_at: Moment
     created_by: ActorBody
     archived_at: Moment | None
-    revision: Annotated[int, Meta(ge=1, description="Number of changes. The ETag is derived from it.")]
+    revision: Annotated[
+        int,
+        Meta(ge=1, description="Number of changes, without those of its agent. The ETag is derived from it."),
+    ]
+
+
+class NewSession(Struct, frozen=True, kw_only=True):
+    """A session to be stored. The columns always hold what the session uses, also what it has from its agent."""
+
+    title: str | None
+    # Its workspace is set.
+    configuration: AgentConfiguration
+    agent: AgentReference | None = None
+    overrides: list[ConfigurationField] = []
+
+
+class StoredSettings(Struct, frozen=True, kw_only=True):
+    """What a run that begins needs of its session. The skills are read apart."""
+
+    workspace_id: UUID
+    configuration: AgentConfiguration
+    agent: AgentReference | None
+    overrides: list[ConfigurationField]
 
 
 class SessionBody(SessionSummary, frozen=True, kw_only=True):
@@ -103,6 +166,8 @@ class SessionBody(SessionSummary, frozen=True, kw_only=True):
     client_tools: ClientTools
     limits: Limits
     workspace: SessionWorkspace
+    mcp_servers: McpServers
+    output_schema: OutputSchema
     usage: Annotated[Usage, Meta(description="Tokens of all its runs. Changes without a new revision.")]
     forked_from: Annotated[ForkedFrom | None, Meta(description="null: it is not a fork.")]
 

@@ -1,7 +1,5 @@
 """Whether sessions can have a workspace with a sandbox, and which workspace they get by default."""
 
-from msgspec import UNSET, UnsetType
-
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.core import errors
 from quarterdeck.core.settings import WorkspaceSettings
@@ -13,9 +11,9 @@ class SandboxOffer:
         # Why there is no sandbox. None: there is one. Set when the process starts, before it serves requests.
         self.missing: str | None = None
 
-    def chosen(self, asked: WorkspaceKind | UnsetType) -> WorkspaceKind:
-        """The workspace of a new session."""
-        kind = self._by_default() if asked is UNSET else asked
+    def chosen(self, asked: WorkspaceKind | None) -> WorkspaceKind:
+        """The workspace of a new session. None: it names none."""
+        kind = self._by_default() if asked is None else asked
         self.check(kind)
         return kind
 

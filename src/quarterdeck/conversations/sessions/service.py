@@ -7,10 +7,12 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET
 
-from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
+from quarterdeck.agent_definitions import service as agents
+from quarterdeck.agents import configuration_rules
 from quarterdeck.agents.catalog import ModelCatalog
-from quarterdeck.agents.configuration import SessionSkill
-from quarterdeck.agents.model import ModelFailure, ToolRule
+from quarterdeck.agents.configuration import AgentConfiguration, ConfigurationField
+from quarterdeck.agents.model import ToolRule
+from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.changes.perform import Changes, Made
@@ -18,13 +20,15 @@ from quarterdeck.conversations.actions import records as actions
 from quarterdeck.conversations.events.log import lock_session
 from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.model import RunSetup, UsedSkill
-from quarterdeck.conversations.sessions import forks, rules, search_store, store
+from quarterdeck.conversations.sessions import effective, forks, inheritance, rules, search_store, store
 from quarterdeck.conversations.sessions.model import (
     ChangeSessionBody,
     CreateSessionBody,
     ForkSessionBody,
     ListedSession,
+    NewSession,
     SearchIn,
+    SessionAgent,
     SessionBody,
     SessionPage,
 )
@@ -38,6 +42,7 @@ from quarterdeck.core.ids import new_id
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.settings import ForkSettings
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.mcp_servers import service as mcp_servers
 from quarterdeck.skills import service as skills
 
 SessionChange = TypeVar("SessionChange", CreateSessionBody, ChangeSessionBody)
@@ -53,16 +58,24 @@ async def create_session(
     changes: Changes, models: ModelCatalog, sandbox: SandboxOffer, call: Call[CreateSessionBody]
 ) -> Answer:
     async def effect(connection: Connection, principal: Principal, workspace_id: UUID, body: CreateSessionBody) -> Made:
-        _check_model(models, body.model)
-        rules.check_names_free(body.client_tools or [], BUILT_IN_TOOLS)
-        await _check_skills(connection, workspace_id, body.skills)
+        agent = AgentConfiguration()
+        overrides: list[ConfigurationField] = []
+        if body.agent:
+            await agents.check_usable(connection, workspace_id, body.agent)
+            agent = (await agents.used_version(connection, workspace_id, body.agent)).configuration
+            overrides = sorted(inheritance.given_fields(body))
+        await _check_given(connection, models, workspace_id, body, AgentConfiguration())
+        configuration = inheritance.chosen(body, agent)
+        configuration = msgspec.structs.replace(configuration, workspace=sandbox.chosen(configuration.workspace))
+        session = NewSession(
+            title=body.title, configuration=configuration, agent=body.agent or None, overrides=overrides
+        )
         session_id = new_id()
-        body = msgspec.structs.replace(body, workspace=sandbox.chosen(body.workspace))
-        await store.add(connection, session_id, workspace_id, body, principal.user_id)
-        return Made.plain(await _existing(connection, models, workspace_id, session_id), session_id)
+        await store.add(connection, session_id, workspace_id, session, principal.user_id)
+        return Made.plain(await effective.existing(connection, models, workspace_id, session_id), session_id)
 
     return await changes.perform(
-        _with_checked_tools(call),
+        _with_checked_json(_with_earlier_fields(call)),
         operation="create_session",
         lookup=visible_workspace(call.workspace_id),
         permission=Permission.SESSION_MANAGE,
@@ -77,9 +90,9 @@ async def fork_session(
 ) -> Answer:
     async def effect(connection: Connection, principal: Principal, _: UUID, body: ForkSessionBody) -> Made:
         await prevent_deletion(connection, session_id)
-        origin = await _existing(connection, models, principal.workspace_id, session_id)
+        origin = await effective.existing(connection, models, principal.workspace_id, session_id)
         fork_id = await forks.fork(connection, origin, body.before_event_id, principal.user_id, settings)
-        forked = await _existing(connection, models, principal.workspace_id, fork_id)
+        forked = await effective.existing(connection, models, principal.workspace_id, fork_id)
         return Made.plain(forked, fork_id, session_id=str(session_id), before_event_id=body.before_event_id)
 
     return await changes.perform(
@@ -123,14 +136,14 @@ async def list_sessions(
             )
 
         items, next_cursor = await take_page(request, fetch, cursor_must_exist=False)
-        return SessionPage(items, next_cursor)
+        return SessionPage(await effective.listed(connection, models, workspace_id, items), next_cursor)
 
     return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
 async def get_session(access: Access, models: ModelCatalog, call: Call[None], session_id: UUID) -> SessionBody:
     async def show(connection: Connection, principal: Principal, _: UUID) -> SessionBody:
-        return await _existing(connection, models, principal.workspace_id, session_id)
+        return await effective.existing(connection, models, principal.workspace_id, session_id)
 
     lookup = visible_session(call.workspace_id, session_id, own_token=True)
     return await access.read(call, lookup, Permission.WORKSPACE_READ, show)
@@ -142,32 +155,24 @@ async def change_session(
     """A run keeps what it has read of the session when it began. The tool policy and limits apply at once."""
 
     async def effect(connection: Connection, principal: Principal, _: UUID, change: ChangeSessionBody) -> Made:
-        before = await _locked(connection, models, principal.workspace_id, session_id)
-        call.check_unchanged(before.revision)
-        # The provider of a model that the session has already may have been removed; the model may stay.
-        if change.model is not UNSET and change.model != before.model:
-            _check_model(models, change.model)
-        if change.client_tools is not UNSET:
-            # As with skills: a later release may have a tool of the same name as one that the session has.
-            names = {tool.name for tool in before.client_tools}
-            added_tools = [tool for tool in change.client_tools if tool.name not in names]
-            rules.check_names_free(added_tools, BUILT_IN_TOOLS)
-        if change.skills is not UNSET:
-            rules.check_distinct(change.skills)
-            # Skills that the session has already may have become unusable; they may stay.
-            added = [skill for skill in change.skills if skill not in before.skills]
-            await _check_skills(connection, principal.workspace_id, added)
-        if change.workspace is not UNSET and change.workspace is not before.workspace:
-            sandbox.check(change.workspace)
+        stored = await _locked(connection, models, principal.workspace_id, session_id)
+        call.check_unchanged(stored.revision)
+        before = await effective.with_agent(connection, models, stored)
+        own = inheritance.configuration_of(before)
+        await _check_given(connection, models, principal.workspace_id, change, own)
         after = rules.changed(before, change, datetime.now(UTC))
+        after = await _with_changed_agent(connection, before, after, change)
+        if after.workspace is not before.workspace:
+            sandbox.check(after.workspace)
         after = msgspec.structs.replace(after, effective_model=models.effective(after.model))
         if after != before:
-            await store.change(connection, after)
+            after = msgspec.structs.replace(after, revision=before.revision + 1)
+            await store.change(connection, inheritance.stored(stored, after, change))
         fields = rules.changed_fields(before, after)
         return Made(shown=after, kept=after, object_id=session_id, detail={"fields": fields}, changed=after != before)
 
     return await changes.perform(
-        _with_checked_tools(call),
+        _with_checked_json(call),
         operation="change_session",
         lookup=visible_session(call.workspace_id, session_id, own_token=False),
         permission=Permission.SESSION_MANAGE,
@@ -240,46 +245,79 @@ async def tool_policy(connection: Connection, session_id: UUID) -> dict[str, Too
 
 async def run_setup(connection: Connection, models: ModelCatalog, session_id: UUID) -> RunSetup:
     """For a run that begins now. The caller holds the session's lock and has found the run, so the session exists."""
+    configuration, agent = await effective.follow(connection, session_id)
+    # After the skills of the agent were stored.
     versions = await skills.of_session(connection, session_id)
-    used = [UsedSkill(version.skill_id, version.name, version.version) for version in versions]
-    setup = await store.run_setup(connection, session_id, models.default, used)
-    assert setup is not None
-    return setup
+    return RunSetup(
+        model=models.effective(configuration.model),
+        settings=configuration.settings,
+        instructions=configuration.instructions,
+        skills=[UsedSkill(version.skill_id, version.name, version.version) for version in versions],
+        client_tools=configuration.client_tools,
+        workspace=configuration.workspace or WorkspaceKind.NONE,
+        agent=agent,
+        mcp_servers=configuration.mcp_servers,
+        output_schema=configuration.output_schema,
+    )
 
 
-def _with_checked_tools(call: Call[SessionChange]) -> Call[SessionChange]:
+def _with_checked_json(call: Call[SessionChange]) -> Call[SessionChange]:
     """Checked before the fingerprint of the body is made, which fails for schemas that are nested too deeply."""
 
     def read_body() -> SessionChange:
         body = call.read_body()
-        rules.check_client_tools(body.client_tools)
+        configuration_rules.check_json(body.client_tools or [], body.output_schema or None)
         return body
 
     return msgspec.structs.replace(call, read_body=read_body)
 
 
-def _check_model(models: ModelCatalog, name: str | None) -> None:
-    try:
-        if name is not None:
-            models.check(name)
-    except ModelFailure as fault:
-        raise errors.invalid(str(fault)) from None
+def _with_earlier_fields(call: Call[CreateSessionBody]) -> Call[CreateSessionBody]:
+    return msgspec.structs.replace(call, read_body=lambda: rules.with_earlier_fields(call.read_body()))
 
 
-async def _check_skills(connection: Connection, workspace_id: UUID, session_skills: list[SessionSkill]) -> None:
-    rules.check_distinct(session_skills)
-    for skill in session_skills:
-        await skills.check_usable(connection, workspace_id, skill.skill_id, skill.version)
+async def _check_given(
+    connection: Connection,
+    models: ModelCatalog,
+    workspace_id: UUID,
+    body: CreateSessionBody | ChangeSessionBody,
+    own: AgentConfiguration,
+) -> None:
+    """Checks the fields that the caller sets. What the session has already may have become unusable and may stay: the
+    provider of a model may have been removed, or a later release has a built-in tool of the same name."""
+    if body.model is not UNSET and body.model != own.model:
+        configuration_rules.check_model(models, body.model)
+    names = {tool.name for tool in own.client_tools}
+    configuration_rules.check_names_free([tool for tool in body.client_tools or [] if tool.name not in names])
+    configuration_rules.check_distinct_skills(body.skills or [])
+    added_skills = [skill for skill in body.skills or [] if skill not in own.skills]
+    await agents.check_skills(connection, workspace_id, added_skills)
+    configuration_rules.check_distinct_servers(body.mcp_servers or [])
+    if added_servers := [one for one in body.mcp_servers or [] if one not in own.mcp_servers]:
+        await mcp_servers.check_exist(connection, workspace_id, added_servers)
+
+
+async def _with_changed_agent(
+    connection: Connection, before: SessionBody, after: SessionBody, change: ChangeSessionBody
+) -> SessionBody:
+    """`after` with the agent and the overrides of the change, and what it then has from the agent."""
+    reference = inheritance.reference(before) if change.agent is UNSET else change.agent
+    inheritance.check_inherit(change, has_agent=reference is not None)
+    if reference is None:
+        return msgspec.structs.replace(after, agent=None, overrides=[])
+    agent = before.agent
+    if change.agent:
+        was_used = agent is not None and agent.agent_id == reference.agent_id
+        await agents.check_usable(connection, before.workspace_id, reference, was_used=was_used)
+    used = await agents.used_version(connection, before.workspace_id, reference)
+    if change.agent:
+        agent = SessionAgent(reference.agent_id, reference.version, used.name, used.version)
+    overrides = inheritance.changed_overrides(before, change)
+    values = inheritance.inherited(used.configuration, overrides)
+    return msgspec.structs.replace(after, agent=agent, overrides=overrides, **values)
 
 
 async def _locked(connection: Connection, models: ModelCatalog, workspace_id: UUID, session_id: UUID) -> SessionBody:
-    """The session under its lock. It may have been deleted while waiting for the lock."""
+    """The session as stored, under its lock. It may have been deleted while waiting for the lock."""
     await lock_session(connection, session_id)
-    return await _existing(connection, models, workspace_id, session_id)
-
-
-async def _existing(connection: Connection, models: ModelCatalog, workspace_id: UUID, session_id: UUID) -> SessionBody:
-    session = await store.get(connection, workspace_id, session_id, models.default)
-    if session is None:
-        raise errors.not_found("session")
-    return session
+    return await effective.stored(connection, models, workspace_id, session_id)

@@ -6,17 +6,26 @@ from uuid import UUID
 import msgspec
 from psycopg.types.json import Jsonb
 
-from quarterdeck.agents.configuration import Limits, SessionSkill
-from quarterdeck.agents.model import NO_OPTIONS, ModelOptions, ToolRule, ToolSpec
+from quarterdeck.agents.configuration import (
+    AgentConfiguration,
+    AgentReference,
+    ConfigurationField,
+    Limits,
+    SessionSkill,
+)
+from quarterdeck.agents.model import ModelOptions, ToolRule, ToolSpec
 from quarterdeck.agents.workspace.model import WorkspaceKind
-from quarterdeck.conversations.runs.model import RunSetup, RunState, Usage, UsedSkill
+from quarterdeck.conversations.runs.model import RunState, Usage
+from quarterdeck.conversations.sessions.inheritance import configuration_of
 from quarterdeck.conversations.sessions.model import (
     ActiveRun,
-    CreateSessionBody,
     ForkedFrom,
     LastRun,
     ListedSession,
+    NewSession,
+    SessionAgent,
     SessionBody,
+    StoredSettings,
 )
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
@@ -25,9 +34,10 @@ from quarterdeck.db.database import Connection
 
 _ADD = """
 INSERT INTO sessions
-    (id, workspace_id, title, model, instructions, settings, tool_policy, client_tools, limits, workspace,
-     created_by, forked_from_session_id, forked_from_event_id)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+    (model, instructions, settings, tool_policy, client_tools, limits, workspace, mcp_servers, output_schema,
+     agent_id, agent_version, overrides, id, workspace_id, title, created_by, forked_from_session_id,
+     forked_from_event_id)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 _ADD_SKILL = "INSERT INTO session_skills (session_id, position, skill_id, version) VALUES (%s, %s, %s, %s)"
 _DROP_SKILLS = """
@@ -35,20 +45,34 @@ DELETE FROM session_skills WHERE session_id IN (SELECT id FROM sessions WHERE wo
 """
 _CHANGE = """
 UPDATE sessions
-SET title = %s, model = %s, instructions = %s, settings = %s, tool_policy = %s, client_tools = %s, limits = %s,
-    workspace = %s, archived_at = %s, revision = %s
+SET model = %s, instructions = %s, settings = %s, tool_policy = %s, client_tools = %s, limits = %s, workspace = %s,
+    mcp_servers = %s, output_schema = %s, agent_id = %s, agent_version = %s, overrides = %s,
+    title = %s, archived_at = %s, revision = %s
 WHERE workspace_id = %s AND id = %s
 """
 _TOOL_POLICY = "SELECT tool_policy FROM sessions WHERE id = %s"
-_RUN_SETUP = "SELECT model, instructions, settings, client_tools, workspace FROM sessions WHERE id = %s"
+# Changes no revision: the session has not changed, but its agent.
+_FOLLOW_AGENT = """
+UPDATE sessions
+SET model = %s, instructions = %s, settings = %s, tool_policy = %s, client_tools = %s, limits = %s, workspace = %s,
+    mcp_servers = %s, output_schema = %s
+WHERE workspace_id = %s AND id = %s
+"""
+_SETTINGS = """
+SELECT workspace_id, model, instructions, settings, tool_policy, client_tools, limits, workspace, mcp_servers,
+       output_schema, agent_id, agent_version, overrides
+FROM sessions WHERE id = %s
+"""
+_SKILLS = "SELECT skill_id, version FROM session_skills WHERE session_id = %s ORDER BY position"
 # The weakest lock that conflicts with a deletion.
 _PREVENT_DELETION = "SELECT FROM sessions WHERE id = %s FOR KEY SHARE"
 _GET = """
 SELECT s.id, s.workspace_id, s.title, s.model, s.settings, used.skills, s.archived_at, s.revision,
+       a.id, s.agent_version, a.name, coalesce(s.agent_version, a.default_version, a.latest_version), s.overrides,
        u.id, u.display_name, u.email, s.instructions, s.tool_policy, s.client_tools, s.limits, s.workspace,
-       spent.input_tokens, spent.cached_tokens, spent.output_tokens, spent.cost_usd,
+       s.mcp_servers, s.output_schema, spent.input_tokens, spent.cached_tokens, spent.output_tokens, spent.cost_usd,
        s.forked_from_session_id, s.forked_from_event_id
-FROM sessions s JOIN users u ON u.id = s.created_by
+FROM sessions s JOIN users u ON u.id = s.created_by LEFT JOIN agents a ON a.id = s.agent_id
 CROSS JOIN LATERAL (
     SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
     FROM session_skills k WHERE k.session_id = s.id
@@ -70,9 +94,10 @@ def _list_query(page: str, *, newest_first: bool) -> str:
     # All parts of the statement are constants.
     return f"""
 SELECT s.id, s.workspace_id, s.title, s.model, s.settings, used.skills, s.archived_at, s.revision,
+       a.id, s.agent_version, a.name, coalesce(s.agent_version, a.default_version, a.latest_version), s.overrides,
        u.id, u.display_name, u.email, active.id, active.state, last.id, last.state, entry.created_at,
        s.forked_from_session_id, s.forked_from_event_id
-FROM ({page}) AS s JOIN users u ON u.id = s.created_by
+FROM ({page}) AS s JOIN users u ON u.id = s.created_by LEFT JOIN agents a ON a.id = s.agent_id
 CROSS JOIN LATERAL (
     SELECT json_agg(json_build_object('skill_id', k.skill_id, 'version', k.version) ORDER BY k.position) AS skills
     FROM session_skills k WHERE k.session_id = s.id
@@ -99,8 +124,8 @@ def _page_query(*, archived: bool, newest_first: bool) -> str:
     special meaning."""
     order = "DESC" if newest_first else "ASC"
     page = f"""
-    SELECT id, workspace_id, title, model, settings, archived_at, revision, created_by,
-           forked_from_session_id, forked_from_event_id
+    SELECT id, workspace_id, title, model, settings, archived_at, revision, created_by, agent_id, agent_version,
+           overrides, forked_from_session_id, forked_from_event_id
     FROM sessions
     WHERE (workspace_id, id) BETWEEN (%s, %s) AND (%s, %s) AND archived_at IS {"NOT NULL" if archived else "NULL"}
       AND (%s::text IS NULL OR strpos(lower(title), lower(%s::text)) > 0)
@@ -141,39 +166,57 @@ async def add(
     connection: Connection,
     session_id: UUID,
     workspace_id: UUID,
-    session: CreateSessionBody,
+    session: NewSession,
     user_id: UUID,
     forked_from: ForkedFrom | None = None,
 ) -> None:
-    values = (session_id, workspace_id, session.title, session.model, session.instructions)
+    columns = (*_columns(session.configuration), *_agent_columns(session.agent, session.overrides))
     origin = (None, None) if forked_from is None else (forked_from.session_id, forked_from.event_id)
-    settings = _stored(session.settings or NO_OPTIONS)
-    await connection.execute(_ADD, (*values, settings, *_tool_settings(session), user_id, *origin))
-    await _add_skills(connection, session_id, session.skills)
+    await connection.execute(_ADD, (*columns, session_id, workspace_id, session.title, user_id, *origin))
+    await _add_skills(connection, session_id, session.configuration.skills)
 
 
 async def change(connection: Connection, session: SessionBody) -> None:
-    settings = _stored(session.settings)
-    values = (session.title, session.model, session.instructions, settings, *_tool_settings(session))
-    state = (session.archived_at, session.revision)
-    await connection.execute(_CHANGE, (*values, *state, session.workspace_id, session.id))
-    await connection.execute(_DROP_SKILLS, (session.workspace_id, session.id))
-    await _add_skills(connection, session.id, session.skills)
+    agent = None if session.agent is None else AgentReference(session.agent.agent_id, session.agent.version)
+    columns = (*_columns(configuration_of(session)), *_agent_columns(agent, session.overrides))
+    state = (session.title, session.archived_at, session.revision)
+    await connection.execute(_CHANGE, (*columns, *state, session.workspace_id, session.id))
+    await _replace_skills(connection, session.workspace_id, session.id, session.skills)
+
+
+async def follow_agent(
+    connection: Connection, workspace_id: UUID, session_id: UUID, configuration: AgentConfiguration
+) -> None:
+    """Stores what the session has from its agent, but for the skills."""
+    await connection.execute(_FOLLOW_AGENT, (*_columns(configuration), workspace_id, session_id))
+
+
+async def follow_skills(
+    connection: Connection, workspace_id: UUID, session_id: UUID, skills: list[SessionSkill]
+) -> None:
+    """Writes nothing if the session has these."""
+    rows = await (await connection.execute(_SKILLS, (session_id,))).fetchall()
+    if [SessionSkill(*row) for row in rows] != skills:
+        await _replace_skills(connection, workspace_id, session_id, skills)
 
 
 async def get(connection: Connection, workspace_id: UUID, session_id: UUID, default_model: str) -> SessionBody | None:
+    """As stored: fields that follow an agent have the values of when they were stored."""
     row = await (await connection.execute(_GET, (workspace_id, session_id))).fetchone()
     if row is None:
         return None
+    instructions, tool_policy, client_tools, limits, workspace, mcp_servers, output_schema = row[16:23]
     return SessionBody(
-        **_fields(row[:11], default_model),
-        instructions=row[11],
-        tool_policy=msgspec.convert(row[12], dict[str, ToolRule]),
-        client_tools=msgspec.convert(row[13], list[ToolSpec]),
-        limits=msgspec.convert(row[14], Limits),
-        workspace=WorkspaceKind(row[15]),
-        usage=Usage(*row[16:20]),
-        forked_from=_origin(row[20], row[21]),
+        **_fields(row[:16], default_model),
+        instructions=instructions,
+        tool_policy=msgspec.convert(tool_policy, dict[str, ToolRule]),
+        client_tools=msgspec.convert(client_tools, list[ToolSpec]),
+        limits=msgspec.convert(limits, Limits),
+        workspace=WorkspaceKind(workspace),
+        mcp_servers=mcp_servers,
+        output_schema=output_schema,
+        usage=Usage(*row[23:27]),
+        forked_from=_origin(row[27], row[28]),
     )
 
 
@@ -232,21 +275,35 @@ async def tool_policy(connection: Connection, session_id: UUID) -> dict[str, Too
     return None if row is None else msgspec.convert(row[0], dict[str, ToolRule])
 
 
-async def run_setup(
-    connection: Connection, session_id: UUID, default_model: str, skills: list[UsedSkill]
-) -> RunSetup | None:
-    row = await (await connection.execute(_RUN_SETUP, (session_id,))).fetchone()
+async def settings(connection: Connection, session_id: UUID) -> StoredSettings | None:
+    row = await (await connection.execute(_SETTINGS, (session_id,))).fetchone()
     if row is None:
         return None
-    model, instructions, settings, client_tools, workspace = row
-    return RunSetup(
-        model=default_model if model is None else model,
-        settings=msgspec.convert(settings, ModelOptions),
-        instructions=instructions,
-        skills=skills,
-        client_tools=msgspec.convert(client_tools, list[ToolSpec]),
-        workspace=WorkspaceKind(workspace),
+    workspace_id, model, instructions, options, tool_policy, client_tools, limits, workspace, *rest = row
+    mcp_servers, output_schema, agent_id, agent_version, overrides = rest
+    return StoredSettings(
+        workspace_id=workspace_id,
+        configuration=AgentConfiguration(
+            model=model,
+            settings=msgspec.convert(options, ModelOptions),
+            instructions=instructions,
+            client_tools=msgspec.convert(client_tools, list[ToolSpec]),
+            mcp_servers=mcp_servers,
+            tool_policy=msgspec.convert(tool_policy, dict[str, ToolRule]),
+            limits=msgspec.convert(limits, Limits),
+            workspace=WorkspaceKind(workspace),
+            output_schema=output_schema,
+        ),
+        agent=None if agent_id is None else AgentReference(agent_id, agent_version),
+        overrides=[ConfigurationField(name) for name in overrides],
     )
+
+
+async def _replace_skills(
+    connection: Connection, workspace_id: UUID, session_id: UUID, skills: list[SessionSkill]
+) -> None:
+    await connection.execute(_DROP_SKILLS, (workspace_id, session_id))
+    await _add_skills(connection, session_id, skills)
 
 
 async def _add_skills(connection: Connection, session_id: UUID, skills: list[SessionSkill]) -> None:
@@ -255,14 +312,25 @@ async def _add_skills(connection: Connection, session_id: UUID, skills: list[Ses
         await connection.cursor().executemany(_ADD_SKILL, rows)
 
 
-def _tool_settings(session: CreateSessionBody | SessionBody) -> tuple[Jsonb, Jsonb, Jsonb, str]:
-    """The columns tool_policy, client_tools, limits and workspace."""
+def _columns(configuration: AgentConfiguration) -> tuple[Any, ...]:
+    """From `model` to `output_schema`."""
+    assert configuration.workspace is not None
     return (
-        Jsonb(session.tool_policy or {}),
-        Jsonb(msgspec.to_builtins(session.client_tools or [])),
-        Jsonb(msgspec.to_builtins(session.limits or Limits())),
-        session.workspace or WorkspaceKind.NONE,
+        configuration.model,
+        configuration.instructions,
+        _stored(configuration.settings),
+        Jsonb(configuration.tool_policy),
+        Jsonb(msgspec.to_builtins(configuration.client_tools)),
+        Jsonb(msgspec.to_builtins(configuration.limits)),
+        configuration.workspace,
+        configuration.mcp_servers,
+        None if configuration.output_schema is None else Jsonb(configuration.output_schema),
     )
+
+
+def _agent_columns(agent: AgentReference | None, overrides: list[ConfigurationField]) -> tuple[Any, ...]:
+    reference = (None, None) if agent is None else (agent.agent_id, agent.version)
+    return (*reference, [field.value for field in overrides])
 
 
 def _stored(settings: ModelOptions) -> Jsonb:
@@ -270,8 +338,8 @@ def _stored(settings: ModelOptions) -> Jsonb:
 
 
 def _listed(row: tuple[Any, ...], default_model: str) -> ListedSession:
-    fields = _fields(row[:11], default_model)
-    active_id, active_state, last_id, last_state, last_event_at, *origin = row[11:]
+    fields = _fields(row[:16], default_model)
+    active_id, active_state, last_id, last_state, last_event_at, *origin = row[16:]
     if active_id is not None:
         # The newest run may be a pending one.
         last_id, last_state = active_id, active_state
@@ -290,7 +358,8 @@ def _origin(session_id: UUID | None, event_id: int | None) -> ForkedFrom | None:
 
 
 def _fields(row: tuple[Any, ...], default_model: str) -> dict[str, Any]:
-    session_id, workspace_id, title, model, settings, skills, archived_at, revision, user_id, name, email = row
+    session_id, workspace_id, title, model, settings, skills, archived_at, revision = row[:8]
+    agent_id, agent_version, agent_name, current_version, overrides, user_id, name, email = row[8:]
     return {
         "id": session_id,
         "workspace_id": workspace_id,
@@ -299,6 +368,8 @@ def _fields(row: tuple[Any, ...], default_model: str) -> dict[str, Any]:
         "effective_model": default_model if model is None else model,
         "settings": msgspec.convert(settings, ModelOptions),
         "skills": msgspec.convert(skills or [], list[SessionSkill]),
+        "agent": None if agent_id is None else SessionAgent(agent_id, agent_version, agent_name, current_version),
+        "overrides": [ConfigurationField(field) for field in overrides],
         "created_at": created_at(session_id),
         "created_by": ActorBody(user_id, name, email),
         "archived_at": archived_at,

@@ -1,6 +1,6 @@
-"""Encryption of signing secrets in the database: AES-256-GCM, with the webhook's id as associated data. The keys are in
-a setting or in a file of the data folder, not in the database. The first key encrypts; every key decrypts. Settings and
-commands call this sealing.
+"""Encryption of secrets in the database: signing secrets of webhooks, and credentials. AES-256-GCM, with the id of the
+webhook or credential as associated data. The keys are in a setting or in a file of the data folder, not in the
+database. The first key encrypts; every key decrypts. Settings and commands call this sealing.
 """
 
 import base64
@@ -33,14 +33,14 @@ class SecretCipher:
         # By key id. The first one encrypts.
         self._keys: dict[bytes, AESGCM] = {}
 
-    def encrypt(self, webhook_id: UUID, secret: bytes) -> bytes:
+    def encrypt(self, owner_id: UUID, secret: bytes) -> bytes:
         if not self._keys:
             self._load(create=True)
         key_id, key = next(iter(self._keys.items()))
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        return key_id + nonce + key.encrypt(nonce, secret, webhook_id.bytes)
+        return key_id + nonce + key.encrypt(nonce, secret, owner_id.bytes)
 
-    def decrypt(self, webhook_id: UUID, encrypted: bytes) -> bytes:
+    def decrypt(self, owner_id: UUID, encrypted: bytes) -> bytes:
         key_id, rest = encrypted[:_KEY_ID_BYTES], encrypted[_KEY_ID_BYTES:]
         if key_id not in self._keys:
             # Another process may have created the file, or the operator added a key, since it was loaded.
@@ -49,7 +49,7 @@ class SecretCipher:
         if key is None:
             raise SecretKeyError(f"the key {key_id.hex()}, which encrypted this secret, is missing")
         try:
-            return key.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], webhook_id.bytes)
+            return key.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], owner_id.bytes)
         except InvalidTag:
             raise SecretKeyError(f"the secret was changed after it was encrypted with the key {key_id.hex()}") from None
 

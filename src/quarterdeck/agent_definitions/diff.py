@@ -1,0 +1,33 @@
+"""The differences between two versions of an agent."""
+
+from typing import Any
+
+import msgspec
+
+from quarterdeck.agent_definitions.model import AgentDiffBody, AgentVersionBody, FieldDiff
+from quarterdeck.agents.configuration import ConfigurationField
+from quarterdeck.skills.diff import unified_diff
+
+
+def compare(base: AgentVersionBody, head: AgentVersionBody) -> AgentDiffBody:
+    fields = []
+    for field in ConfigurationField:
+        before, after = (msgspec.to_builtins(getattr(version, field)) for version in (base, head))
+        if before != after:
+            fields.append(FieldDiff(field, before, after, _diff(field, before, after)))
+    return AgentDiffBody(base.version, head.version, fields)
+
+
+def _diff(field: ConfigurationField, before: Any, after: Any) -> str | None:
+    if field is ConfigurationField.INSTRUCTIONS:
+        return unified_diff(field, before, after)
+    if isinstance(before, dict | list) or isinstance(after, dict | list):
+        return unified_diff(field, _json(before), _json(after))
+    return None
+
+
+def _json(value: Any) -> str | None:
+    """Sorted, so that the order of names makes no difference."""
+    if value is None:
+        return None
+    return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2).decode() + "\n"

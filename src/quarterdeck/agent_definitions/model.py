@@ -1,0 +1,132 @@
+"""Agents and their versions: request and response bodies."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from quarterdeck.agents.configuration import (
+    AgentConfiguration,
+    ClientTools,
+    ConfigurationField,
+    Instructions,
+    Limits,
+    McpServers,
+    Model,
+    OutputSchema,
+    SessionWorkspace,
+    Skills,
+    ToolPolicy,
+)
+from quarterdeck.agents.model import ModelOptions
+from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.text_types import Line, Moment
+
+Number = Annotated[int, Meta(ge=1, le=2**31 - 1, extra_json_schema={"format": "int32"})]
+
+
+class CreateAgentBody(Struct, frozen=True):
+    name: Line
+    version: Annotated[
+        AgentConfiguration | None, Meta(description="The first version. null: the agent has no version yet.")
+    ] = None
+
+
+class AgentBody(Struct, frozen=True, kw_only=True):
+    id: UUID
+    workspace_id: UUID
+    name: str
+    latest_version: Annotated[int | None, Meta(description="null until a version is pushed.")]
+    default_version: Annotated[
+        int | None, Meta(description="Used by sessions that pin no version. null: the latest version.")
+    ]
+    model: Annotated[
+        str | None, Meta(description="Of the version that such sessions use. null: the default model, or no version.")
+    ]
+    revision: Annotated[int, Meta(description="Counts changes and pushes. The ETag is derived from it.")]
+    archived_at: Annotated[Moment | None, Meta(description="null unless archived.")]
+    created_at: Moment
+    created_by: ActorBody
+
+
+class AgentPage(Struct, frozen=True):
+    items: list[AgentBody]
+    next_cursor: UUID | None
+
+
+class ChangeAgentBody(Struct, frozen=True):
+    """What is left out stays as it is."""
+
+    name: Line | UnsetType = UNSET
+    default_version: Annotated[
+        Number | UnsetType | None, Meta(description="A version that was pushed. null: follow the latest again.")
+    ] = UNSET
+    archived: bool | UnsetType = UNSET
+
+
+class AgentState(Struct, frozen=True):
+    """The fields of an agent that can change, read while its row is locked."""
+
+    revision: int
+    name: str
+    latest_version: int
+    default_version: int | None
+    archived: bool
+
+
+class AgentVersionItem(Struct, frozen=True, kw_only=True):
+    """A version in a list. Without its content, which may be long."""
+
+    id: UUID
+    agent_id: UUID
+    version: Number
+    model: Model
+    created_at: Moment
+    created_by: ActorBody
+
+
+class AgentVersionBody(AgentVersionItem, frozen=True, kw_only=True):
+    """A version. It never changes."""
+
+    settings: ModelOptions
+    instructions: Instructions
+    skills: Skills
+    client_tools: ClientTools
+    mcp_servers: McpServers
+    tool_policy: ToolPolicy
+    limits: Limits
+    workspace: Annotated[SessionWorkspace | None, Meta(description="null: the default of the server.")]
+    output_schema: OutputSchema
+
+
+class AgentVersionPage(Struct, frozen=True):
+    items: list[AgentVersionItem]
+    next_cursor: UUID | None
+
+
+class FieldDiff(Struct, frozen=True):
+    field: ConfigurationField
+    before: Any
+    after: Any
+    diff: Annotated[
+        str | None,
+        Meta(
+            description="Unified diff of the instructions, or of the JSON of other fields with several values. null: "
+            "`before` and `after` are short."
+        ),
+    ]
+
+
+class AgentDiffBody(Struct, frozen=True):
+    base: Number
+    head: Number
+    fields: Annotated[list[FieldDiff], Meta(description="The fields that differ. Empty if none does.")]
+
+
+class UsedVersion(Struct, frozen=True):
+    """The version of an agent that a session uses now."""
+
+    agent_id: UUID
+    name: str
+    version: int
+    configuration: AgentConfiguration

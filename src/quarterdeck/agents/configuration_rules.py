@@ -1,0 +1,101 @@
+"""Checks of the parts of an agent that need no database. Used for versions of agents and for sessions."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from jsonschema import Draft202012Validator, SchemaError
+
+from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
+from quarterdeck.agents.catalog import ModelCatalog
+from quarterdeck.agents.configuration import AgentConfiguration, SessionSkill
+from quarterdeck.agents.model import ModelFailure, ToolSpec
+from quarterdeck.core import errors, json_values
+
+# Checking a schema takes about a millisecond for each object in it.
+_MAX_SCHEMA_BYTES = 64 * 1024
+_MAX_SCHEMA_PARTS = 500
+
+
+def check_json(client_tools: Sequence[ToolSpec], output_schema: dict[str, Any] | None) -> None:
+    """The fields with JSON of any shape. Checked before anything is done with the configuration: encoding what is
+    nested too deeply fails."""
+    names = [tool.name for tool in client_tools]
+    for tool in client_tools:
+        if names.count(tool.name) > 1:
+            raise errors.invalid(f"client_tools has two tools with the name {tool.name}.")
+        _check_parameters(f"parameters of the tool {tool.name}", tool.parameters)
+    if output_schema is not None:
+        _check_output_schema(output_schema)
+
+
+def check_configuration(models: ModelCatalog, configuration: AgentConfiguration) -> None:
+    check_model(models, configuration.model)
+    check_names_free(configuration.client_tools)
+    check_distinct_skills(configuration.skills)
+
+
+def check_model(models: ModelCatalog, name: str | None) -> None:
+    try:
+        if name is not None:
+            models.check(name)
+    except ModelFailure as fault:
+        raise errors.invalid(str(fault)) from None
+
+
+def check_names_free(tools: Sequence[ToolSpec]) -> None:
+    for tool in tools:
+        if tool.name in BUILT_IN_TOOLS:
+            raise errors.invalid(f"{tool.name} is the name of a built-in tool. Choose another name.")
+
+
+def check_distinct_skills(skills: Sequence[SessionSkill]) -> None:
+    if len({skill.skill_id for skill in skills}) < len(skills):
+        raise errors.invalid("A skill is named twice.")
+
+
+def check_distinct_servers(server_ids: Sequence[UUID]) -> None:
+    if len(set(server_ids)) < len(server_ids):
+        raise errors.invalid("An MCP server is named twice.")
+
+
+def _check_parameters(name: str, schema: dict[str, Any]) -> None:
+    """What all providers need. They check the rest themselves, each in its own way."""
+    json_values.check_storable(name, schema)
+    if schema.get("type") != "object":
+        raise errors.invalid(f'{name} must be a JSON Schema with "type": "object".')
+    properties = schema.get("properties", {})
+    if not isinstance(properties, dict) or not all(isinstance(one, dict | bool) for one in properties.values()):
+        raise errors.invalid(f"{name}: properties must be an object of JSON Schemas.")
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(one, str) for one in required):
+        raise errors.invalid(f"{name}: required must be a list of names.")
+
+
+def _check_output_schema(schema: dict[str, Any]) -> None:
+    json_values.check_storable("output_schema", schema)
+    parts = list(_parts(schema))
+    if len(parts) > _MAX_SCHEMA_PARTS or len(msgspec.json.encode(schema)) > _MAX_SCHEMA_BYTES:
+        raise errors.invalid(
+            f"output_schema is too large. {_MAX_SCHEMA_BYTES:,} bytes with {_MAX_SCHEMA_PARTS} objects and lists are "
+            "allowed."
+        )
+    for part in parts:
+        target = part.get("$ref") if isinstance(part, dict) else None
+        # A validator would fetch it.
+        if isinstance(target, str) and not target.startswith("#"):
+            raise errors.invalid("output_schema: $ref must refer to a part of the schema itself, such as #/$defs/name.")
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as fault:
+        place = "".join(f"/{part}" for part in fault.absolute_path)
+        raise errors.invalid(f"output_schema is no valid JSON Schema: {place[:200]} {fault.message[:300]}") from None
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """The objects and lists in it, itself included."""
+    if isinstance(value, dict | list):
+        yield value
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _parts(part)

@@ -1,0 +1,35 @@
+"""Lists the tools of servers, in an API process. A check has a connection of its own, which ends with it."""
+
+from uuid import UUID
+
+from quarterdeck.agents.mcp.connections import McpConnections
+from quarterdeck.agents.mcp.model import McpTarget, McpTool
+from quarterdeck.agents.sandbox.model import Sandbox
+from quarterdeck.core.ids import new_id
+from quarterdeck.core.places import Places, hold_place
+from quarterdeck.core.settings import McpSettings
+
+
+class McpChecks:
+    def __init__(self, settings: McpSettings) -> None:
+        self._settings = settings
+        self._places = Places(settings.connections, settings.checks_per_workspace)
+        self._connections: McpConnections | None = None
+
+    def open(self, sandbox: Sandbox | None) -> None:
+        """When the process starts, before it serves requests."""
+        self._connections = McpConnections(self._settings, sandbox)
+
+    async def list_tools(self, workspace_id: UUID, target: McpTarget) -> list[McpTool]:
+        """Raises McpFailure."""
+        assert self._connections is not None, "opened when the process starts"
+        owner = new_id()
+        async with hold_place(self._places, workspace_id, self._settings.connect_seconds, "checks of MCP servers"):
+            try:
+                return await self._connections.list_tools(target, owner)
+            finally:
+                await self._connections.close_owner(owner)
+
+    async def close(self) -> None:
+        if self._connections is not None:
+            await self._connections.close()

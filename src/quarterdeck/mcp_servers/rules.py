@@ -1,0 +1,75 @@
+"""Decisions about MCP servers, without I/O."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
+
+from quarterdeck.agents.mcp.definitions import definition_sha256, full_name
+from quarterdeck.agents.mcp.model import McpTool
+from quarterdeck.core import errors
+from quarterdeck.mcp_servers.model import ChangeMcpServerBody, McpCheckBody, McpServerBody, McpToolBody
+
+NAME_TAKEN = "This workspace already has an MCP server with this name."
+CHANGED_MEANWHILE = "The server was changed while it was being checked. Check it again."
+
+
+def too_many(limit: int) -> str:
+    return f"This workspace already has the maximum of {limit} MCP servers. Delete one first."
+
+
+def check_one_connection(url: str | None, command: str | None, credential_id: UUID | None) -> None:
+    if (url is None) == (command is None):
+        raise errors.invalid("Give either url or command.")
+    if command is not None and credential_id is not None:
+        raise errors.invalid("credential_id is for servers with a url. Commands get no credentials.")
+
+
+def changed(server: McpServerBody, body: ChangeMcpServerBody) -> McpServerBody:
+    given: dict[str, Any] = {name: value for name, value in asdict(body).items() if value is not UNSET}
+    if given.get("url") is not None:
+        given.setdefault("command", None)
+    elif given.get("command") is not None:
+        given.setdefault("url", None)
+    wanted = replace(server, **given)
+    check_one_connection(wanted.url, wanted.command, wanted.credential_id)
+    return wanted
+
+
+def check_distinct(ids: list[UUID]) -> None:
+    if len(set(ids)) != len(ids):
+        raise errors.invalid("mcp_servers names a server twice.")
+
+
+def tool_body(server_name: str, tool: McpTool) -> McpToolBody:
+    return McpToolBody(
+        name=tool.name,
+        full_name=full_name(server_name, tool.name),
+        description=tool.description,
+        parameters=tool.parameters,
+        read_only=tool.read_only,
+    )
+
+
+def unlike(known: dict[str, bytes], tools: list[McpTool]) -> set[str]:
+    """Names of the tools whose definition is not the known one. A tool that is not known counts too."""
+    return {tool.name for tool in tools if known.get(tool.name) != definition_sha256(tool)}
+
+
+def check_body(
+    server_name: str, known: dict[str, bytes], tools: list[McpTool], failure: str | None, now: datetime
+) -> McpCheckBody:
+    """`known`: the definitions from before the check."""
+    names = {tool.name for tool in tools}
+    added = names - known.keys()
+    return McpCheckBody(
+        ok=failure is None,
+        reason=failure,
+        checked_at=now,
+        tools=[tool_body(server_name, tool) for tool in tools],
+        added=sorted(added),
+        changed=sorted(unlike(known, tools) - added),
+        removed=sorted(known.keys() - names) if failure is None else [],
+    )
