@@ -19,7 +19,16 @@ from psycopg.conninfo import make_conninfo
 from quarterdeck.server import embedded_postgres
 from tests.fuzzing import cases
 from tests.owner_connections import close_owner_connections
-from tests.world import PATIENT, Server, World, clone_database, drop_database, migrate_for_tests, serving
+from tests.world import (
+    CLOSED_MCP_ADDRESS,
+    PATIENT,
+    Server,
+    World,
+    clone_database,
+    drop_database,
+    migrate_for_tests,
+    serving,
+)
 
 # No deadlines: the machine may be busy with other work.
 settings.register_profile(
@@ -89,8 +98,9 @@ def database_url(postgres_url: str, template: str) -> Iterator[str]:
 def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """`qd api` as a real process, shared by all tests. Each test has its own workspace."""
     url = clone_database(postgres_url, template)
-    # Generated requests create many webhooks in one workspace.
-    with serving(url, tmp_path_factory.mktemp("data"), WEBHOOK_PER_WORKSPACE=10_000, **PATIENT) as server:
+    # Generated requests create many webhooks and MCP servers in one workspace.
+    many = {"WEBHOOK_PER_WORKSPACE": 10_000, "MCP_PER_WORKSPACE": 10_000, "MCP_ALLOWED_ADDRESSES": CLOSED_MCP_ADDRESS}
+    with serving(url, tmp_path_factory.mktemp("data"), **many, **PATIENT) as server:
         yield server
     drop_database(postgres_url, url)
 

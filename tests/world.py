@@ -46,6 +46,10 @@ PATIENT = {
     "DATABASE_POOL_WAIT_SECONDS": 30,
 }
 
+# Allowed by `server`. Outside of the range of ports that systems give to connections.
+CLOSED_MCP_ADDRESS = "127.0.0.1:65533"
+CLOSED_MCP_URL = f"http://{CLOSED_MCP_ADDRESS}/mcp"
+
 # Tests send more requests in a second than the default limits expect of a team. Those about the limits set their own.
 UNLIMITED = {"QUARTERDECK_LIMIT_CREDENTIAL_PER_MINUTE": "0", "QUARTERDECK_LIMIT_WORKSPACE_PER_MINUTE": "0"}
 
@@ -212,6 +216,13 @@ class World:
         token: str = answer.json()["token"]
         return token
 
+    async def new_mcp_server(self, **fields: object) -> str:
+        """Nobody listens at its address, which the server of the tests allows."""
+        answer = await self.post("/v1/mcp-servers", {"name": f"s{uuid4().hex[:24]}", "url": CLOSED_MCP_URL} | fields)
+        assert answer.status_code == 201, answer.text
+        server_id: str = answer.json()["id"]
+        return server_id
+
     async def new_skill(self, name: str | None = None) -> str:
         """Without a name: the first of the workspace is called "demo"."""
         answer = await self.post("/v1/skills", {"name": name or "demo"})
@@ -226,6 +237,13 @@ class World:
         assert answer.status_code == 201, answer.text
         webhook_id: str = answer.json()["id"]
         return webhook_id
+
+    async def new_credential(self, secret: str = "a secret of a test", **fields: object) -> str:
+        body = {"name": f"credential {uuid4().hex}", "kind": "bearer", "secret": secret} | fields
+        answer = await self.post("/v1/credentials", body)
+        assert answer.status_code == 201, answer.text
+        credential_id: str = answer.json()["id"]
+        return credential_id
 
     async def upload(
         self, name: str, content: bytes, *, key: str | None = None, headers: dict[str, str] | None = None

@@ -23,11 +23,12 @@ from quarterdeck.conversations.actions.model import ResolveActionBody
 from quarterdeck.core import ids
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.text_types import Line
+from quarterdeck.mcp_servers.model import ChangeMcpServerBody, CreateMcpServerBody
 from tests.session_files import add_archive_as_file
 from tests.unit import archives
 from tests.waiting_runs import approval, tool_result, waiting_run
 from tests.workers import log_of
-from tests.world import EVERY_PERMISSION, World, bundle
+from tests.world import CLOSED_MCP_URL, EVERY_PERMISSION, World, bundle
 
 GZIP = "application/gzip"
 # One in this many.
@@ -42,8 +43,10 @@ _MARK_CHARACTERS = 8
 # What can be done to a record once is done to one of a crowd: those of the others are to last.
 _ONCE = {
     ("DELETE /v1/sessions/{session_id}", "session_id"): "session to delete",
+    ("DELETE /v1/mcp-servers/{mcp_server_id}", "mcp_server_id"): "MCP server to delete",
     ("DELETE /v1/skills/{skill_id}", "skill_id"): "skill to delete",
     ("DELETE /v1/files/{file_id}", "file_id"): "file to delete",
+    ("DELETE /v1/credentials/{credential_id}", "credential_id"): "credential to delete",
     ("DELETE /v1/webhooks/{webhook_id}", "webhook_id"): "webhook to delete",
     ("POST /v1/api-keys/{api_key_id}/rotate", "api_key_id"): "key to rotate",
     ("POST /v1/runs/{run_id}/retry", "run_id"): "run to retry",
@@ -107,8 +110,12 @@ async def create_records(world: World) -> Records:
         {
             "session_id": sessions,
             "session_token_id": tokens,
+            "credential_id": [await world.new_credential() for _ in range(3)],
+            "credential to delete": [await world.new_credential() for _ in range(30)],
             "webhook to delete": [await world.new_webhook() for _ in range(30)],
             "session to delete": [await world.new_session() for _ in range(30)],
+            "mcp_server_id": [await world.new_mcp_server() for _ in range(3)],
+            "MCP server to delete": [await world.new_mcp_server() for _ in range(30)],
             "skill to delete": [await world.new_skill() for _ in range(30)],
             "key to rotate": [str((await world.new_key_record(EVERY_PERMISSION))[1]) for _ in range(30)],
             "run to retry": [await _cancelled_run(world) for _ in range(30)],
@@ -177,6 +184,7 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         _set_client_tools(case)
         _set_model(case)
         _set_webhook(case, records)
+        _set_mcp_server(case)
         _set_answer(case)
         _set_client_tools(case)
         _set_days(case)
@@ -354,6 +362,23 @@ def _set_webhook(case: Case[Any], records: Records) -> None:
     webhooks, deliveries = records.by_parameter["webhook_id"], records.by_parameter["delivery_id"]
     if str((case.path_parameters or {}).get("delivery_id")).lower() in deliveries and webhook_id in webhooks:
         case.path_parameters["delivery_id"] = deliveries[webhooks.index(webhook_id)]
+
+
+def _set_mcp_server(case: Case[Any]) -> None:
+    """Names of their own, an address that is allowed, and neither a command nor a credential, which have to exist. What
+    is wrong on purpose stays wrong."""
+    if not case.operation.path.startswith("/v1/mcp-servers") or not isinstance(case.body, dict):
+        return
+    create = case.operation.method.upper() == "POST"
+    try:
+        msgspec.convert(case.body, CreateMcpServerBody if create else ChangeMcpServerBody)
+    except msgspec.ValidationError:
+        return
+    mark = crc32(repr(case.body).encode("utf-8", "replace"))
+    fitting: dict[str, Any] = {"url": f"{CLOSED_MCP_URL}/{mark}", "command": None, "credential_id": None}
+    if "name" in case.body:
+        fitting["name"] = f"n{mark:08x}{case.body['name']}"[:32]
+    case.body = case.body | {name: value for name, value in fitting.items() if create or name in case.body}
 
 
 def _set_answer(case: Case[Any]) -> None:

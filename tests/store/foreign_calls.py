@@ -9,6 +9,7 @@ from quarterdeck.activity.model import Window
 from quarterdeck.agent_definitions import store as agents
 from quarterdeck.agent_stats import store as agent_stats
 from quarterdeck.agents.configuration import AgentConfiguration, AgentReference, Limit, Limits
+from quarterdeck.agents.mcp.model import McpTool
 from quarterdeck.agents.model import NO_OPTIONS
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.api_keys import store as api_keys
@@ -27,7 +28,10 @@ from quarterdeck.conversations.sessions.model import SessionBody
 from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
 from quarterdeck.core.settings import SubmitSettings
+from quarterdeck.credentials import store as credentials
 from quarterdeck.files import store as files
+from quarterdeck.mcp_servers import store as mcp_servers
+from quarterdeck.mcp_servers.model import McpServerBody
 from quarterdeck.skills import store as skills
 from quarterdeck.usage import store as usage
 from quarterdeck.usage.model import UsageGroup
@@ -83,6 +87,25 @@ def webhook_of(webhook: Workspace) -> WebhookBody:
         previous_secret_expires_at=None,
         created_at=datetime.now(UTC),
         created_by=ActorBody(webhook.user, None, webhook.email),
+        revision=7,
+    )
+
+
+TAKEN_TOOL = McpTool(name="taken", description="taken", parameters={})
+
+
+def mcp_server_of(workspace: Workspace) -> McpServerBody:
+    return McpServerBody(
+        id=workspace.mcp_server,
+        name="taken",
+        url="https://taken.example.com/",
+        command=None,
+        credential_id=None,
+        checked_at=None,
+        check_failure=None,
+        tool_count=0,
+        created_at=datetime.now(UTC),
+        created_by=ActorBody(workspace.user, None, workspace.email),
         revision=7,
     )
 
@@ -180,6 +203,15 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(skills.is_in_use(c, a.workspace, b.skill), False)
     yield lambda c, a, b: skills.delete(c, a.workspace, b.skill)
 
+    yield lambda c, a, b: returns(credentials.count(c, a.workspace), 1)
+    yield lambda c, a, b: returns(credentials.is_name_taken(c, a.workspace, b.name), False)
+    yield lambda c, a, b: returns(credentials.get(c, a.workspace, b.credential), None)
+    yield lambda c, a, b: returns(credentials.stored(c, a.workspace, b.credential), None)
+    yield lambda c, a, b: returns(credentials.hold(c, a.workspace, b.credential), False)
+    yield lambda c, a, b: credentials.lock(c, a.workspace, b.credential)
+    yield lambda c, a, b: returns(credentials.is_used(c, a.workspace, b.credential), False)
+    yield lambda c, a, b: credentials.rotate(c, a.workspace, b.credential, b"taken")
+    yield lambda c, a, b: credentials.delete(c, a.workspace, b.credential)
     yield lambda c, a, b: returns(webhooks.count(c, a.workspace), 1)
     yield lambda c, a, b: returns(webhooks.get(c, a.workspace, b.webhook), None)
     yield lambda c, a, b: webhooks.lock(c, a.workspace, b.webhook)
@@ -190,6 +222,20 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(deliveries.get(c, a.workspace, b.webhook, b.delivery), None)
     yield lambda c, a, b: returns(deliveries.get(c, a.workspace, a.webhook, b.delivery), None)
     yield lambda c, a, b: deliveries.send_again(c, a.webhook, b.delivery)
+
+    yield lambda c, a, b: returns(mcp_servers.count(c, a.workspace), 1)
+    yield lambda c, a, b: returns(mcp_servers.is_name_taken(c, a.workspace, b.name), False)
+    yield lambda c, a, b: returns(mcp_servers.get(c, a.workspace, b.mcp_server), None)
+    yield lambda c, a, b: returns(mcp_servers.get_all(c, a.workspace, [b.mcp_server]), {})
+    yield lambda c, a, b: returns(mcp_servers.existing(c, a.workspace, [b.mcp_server]), set())
+    yield lambda c, a, b: returns(mcp_servers.lock(c, a.workspace, b.mcp_server), False)
+    yield lambda c, a, b: mcp_servers.change(c, a.workspace, mcp_server_of(b))
+    yield lambda c, a, b: mcp_servers.delete(c, a.workspace, b.mcp_server)
+    yield lambda c, a, b: mcp_servers.note_check(c, a.workspace, b.mcp_server, "taken")
+    yield lambda c, a, b: returns(mcp_servers.tools(c, a.workspace, b.mcp_server), [])
+    yield lambda c, a, b: returns(mcp_servers.hashes(c, a.workspace, b.mcp_server), {})
+    yield lambda c, a, b: mcp_servers.forget_tools(c, a.workspace, b.mcp_server)
+    yield lambda c, a, b: mcp_servers.add_tools(c, a.workspace, b.mcp_server, [TAKEN_TOOL])
 
     yield lambda c, a, b: workspaces.lock_workspace(c, a.workspace)
     yield lambda c, a, b: workspaces.change(c, a.workspace, "taken", 1, a.user, Limit())
@@ -230,7 +276,9 @@ def _pages(*, newest_first: bool) -> Iterator[StoreCall]:
             c, a.agent, s or b.agent_version, 9, **order
         )
         yield lambda c, a, b, s=start: skills.versions(c, a.skill, s or b.version, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: credentials.page(c, a.workspace, s or b.credential, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: webhooks.page(c, a.workspace, s or b.webhook, 9, **order)  # type: ignore[misc]
+        yield lambda c, a, b, s=start: mcp_servers.page(c, a.workspace, s or b.mcp_server, 9, **order)  # type: ignore[misc]
         yield lambda c, a, b, s=start: workspaces.members(c, a.workspace, s or b.user, 9, **order)  # type: ignore[misc]
         for state in (None, DeliveryState.PENDING):
             yield lambda c, a, b, s=start, of=state: deliveries.page(  # type: ignore[misc]

@@ -41,9 +41,13 @@ from quarterdeck.conversations.sessions.model import NewSession
 from quarterdeck.conversations.workspace_files import store as session_files
 from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import HIGHEST_ID, new_id
+from quarterdeck.credentials import store as credentials
+from quarterdeck.credentials.model import CredentialType, Parameters, StoredCredential
 from quarterdeck.db.migrate import is_current
 from quarterdeck.files import store as files
 from quarterdeck.files.model import Upload
+from quarterdeck.mcp_servers import store as mcp_servers
+from quarterdeck.mcp_servers.model import NewMcpServer
 from quarterdeck.skills import blocks_store as blocks
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import delivery_store as deliveries
@@ -72,6 +76,7 @@ def with_own_ids() -> Iterator[StoreCall]:
     yield from _own_forks()
     yield from _own_files()
     yield from _own_deliveries()
+    yield from _own_mcp_servers()
 
 
 def _own_credentials() -> Iterator[StoreCall]:
@@ -222,6 +227,20 @@ def _own_files() -> Iterator[StoreCall]:
     yield lambda c, a, b: session_files.purge(c, a.session, 9)
 
 
+def _own_mcp_servers() -> Iterator[StoreCall]:
+    server = NewMcpServer(
+        id=new_id(),
+        workspace_id=ALPHA.workspace,
+        name="x",
+        url=None,
+        command="x",
+        credential_id=None,
+        created_by=ALPHA.user,
+    )
+    yield lambda c, a, b: mcp_servers.lock_workspace(c, a.workspace)
+    yield lambda c, a, b: mcp_servers.add(c, server)
+
+
 def _own_deliveries() -> Iterator[StoreCall]:
     a = ALPHA
     claimed = Claimed(a.delivery, a.webhook, "run.succeeded", b"x", 0, 1)
@@ -236,6 +255,12 @@ def _own_deliveries() -> Iterator[StoreCall]:
     yield lambda c, a, b: deliveries.add(c, [NewDelivery(new_id(), a.webhook, "run.failed", a.run, b"x")])
     yield lambda c, a, b: deliveries.give_up(c, [a.delivery], "x")
     yield lambda c, a, b: deliveries.forget(c, [a.delivery])
+    credential = StoredCredential(
+        id=new_id(), kind=CredentialType.BEARER, parameters=Parameters(), secret=b"x", revision=1
+    )
+    yield lambda c, a, b: credentials.lock_workspace(c, a.workspace)
+    yield lambda c, a, b: credentials.add(c, a.workspace, a.user, "x", credential)
+    yield lambda c, a, b: credentials.set_secret(c, a.credential, b"x")
     yield lambda c, a, b: webhooks.lock_workspace(c, a.workspace)
     yield lambda c, a, b: webhooks.add(c, webhook)
     yield lambda c, a, b: webhooks.receivers(c, [a.webhook])
@@ -277,6 +302,7 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: events.notify(c, ["x"])
     yield lambda c, a, b: forks.new_event_ids(c, 2)
     yield lambda c, a, b: forks.add_no_words(c)
+    yield lambda c, a, b: credentials.encrypted_secrets(c)
     yield lambda c, a, b: webhooks.encrypted_secrets(c)
     yield lambda c, a, b: workspaces.all_workspaces(c)
     yield lambda c, a, b: workspaces.lock_first_start(c)

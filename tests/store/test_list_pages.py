@@ -21,7 +21,9 @@ from quarterdeck.conversations.runs import store as runs
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
+from quarterdeck.credentials import store as credentials
 from quarterdeck.db.database import Connection
+from quarterdeck.mcp_servers import store as mcp_servers
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import delivery_store
 from quarterdeck.webhooks import store as webhooks
@@ -53,8 +55,11 @@ INSERT INTO skills (id, workspace_id, name, created_by, archived_at)
 SELECT id, owner, 's' || n, '{one}', CASE WHEN n %% 50 = 7 THEN now() END FROM rows;
 INSERT INTO webhooks (id, workspace_id, url, host, events, secret, created_by)
 SELECT id, owner, 'u', 'h', '{{}}', '', '{one}' FROM rows;
+INSERT INTO credentials (id, workspace_id, name, kind, secret, created_by)
+SELECT id, owner, 'c' || n, 'bearer', '', '{one}' FROM rows;
 INSERT INTO webhook_deliveries (id, webhook_id, event, payload, state)
 SELECT id, owner, 'e', '', CASE WHEN n %% 50 = 7 THEN 'failed' ELSE 'delivered' END FROM rows;
+INSERT INTO mcp_servers (id, workspace_id, name, url, created_by) SELECT id, owner, 'm' || n, 'u', '{one}' FROM rows;
 INSERT INTO session_tokens (id, session_id, api_key_id, secret_hash, prefix, expires_at)
 SELECT id, owner, id, sha256(id::text::bytea), 'p', now() FROM rows;
 INSERT INTO audit_events (id, workspace_id, action, object_type, object_id, user_id, detail)
@@ -112,8 +117,10 @@ LISTS: dict[str, tuple[str, Page]] = {
     "sessions": ("sessions", plain(sessions.page, default_model="demo", archived=False, search=None)),
     "archived sessions": ("sessions", plain(sessions.page, default_model="demo", archived=True, search=None)),
     "skills": ("skills", plain(skills.page, archived=False)),
+    "MCP servers": ("mcp_servers", plain(mcp_servers.page)),
     "archived skills": ("skills", plain(skills.page, archived=True)),
     "webhooks": ("webhooks", plain(webhooks.page)),
+    "credentials": ("credentials", plain(credentials.page)),
     "deliveries": ("webhook_deliveries", deliveries(None)),
     "delivered": ("webhook_deliveries", deliveries(DeliveryState.DELIVERED)),
     "failed": ("webhook_deliveries", deliveries(DeliveryState.FAILED)),

@@ -40,9 +40,11 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     "a lock: returns and changes nothing": (
         "auth/store _BLOCK",
         "events/log _LOCK",
+        "mcp_servers/store _LOCK_WORKSPACE",
         "changes/store _LOCK",
         "runs/lifecycle_store _LOCK_WORKSPACE_LIMIT",
         "sessions/store _PREVENT_DELETION",
+        "credentials/store _LOCK_WORKSPACE",
         "webhooks/store _LOCK_WORKSPACE",
     ),
     "finds the workspace of the session: the check itself": (
@@ -55,6 +57,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "api_keys/store _ADD",
         "audit/store _ADD",
         "changes/store _SAVE",
+        "credentials/store _ADD",
         "runs/creation_store _ADD",
         "runs/creation_store _FIND_ATTACHMENTS",
         "runs/creation_store _STORE_ATTACHMENTS",
@@ -62,6 +65,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "sessions/store _ADD",
         "sessions/store _ADD_SKILL",
         "files/store _ADD",
+        "mcp_servers/store _ADD",
         "skills/store _ADD",
         "agent_definitions/store _ADD",
         "agent_definitions/store _ADD_VERSION",
@@ -137,6 +141,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "webhooks/store _DISABLE",
         "webhooks/store _DISABLE_FAILING",
         "webhooks/store _SET_SECRETS",
+        "credentials/store _SET_SECRET",
     ),
     "the files of a session that was checked, or of a worker's run": (
         "workspace_files/store _DELETE",
@@ -214,6 +219,7 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
     "a worker claims due deliveries": ("webhooks/delivery_store _CLAIM",),
     "notifies every process about sessions": ("events/store _NOTIFY",),
     "for the operator": (
+        "credentials/store _SECRETS",
         "webhooks/store _SECRETS",
         "workspaces/store _ALL",
         "workspaces/store _LOCK_FIRST_START",

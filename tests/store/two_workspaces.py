@@ -38,8 +38,10 @@ class Workspace(Struct, frozen=True):
     skill: UUID
     version: UUID
     webhook: UUID
+    credential: UUID
     delivery: UUID
     audit_event: UUID
+    mcp_server: UUID
     input: UUID
     action: UUID
     file: UUID
@@ -134,6 +136,11 @@ VALUES (%(agent_version)s, %(agent)s, 1, jsonb_build_object('instructions', %(na
 INSERT INTO agent_version_skills (agent_version_id, skill_id) VALUES (%(agent_version)s, %(skill)s);
 UPDATE sessions SET agent_id = %(agent)s WHERE id = %(waiting_session)s;
 UPDATE runs SET agent_id = %(agent)s, agent_version = 1 WHERE id = %(run)s;
+INSERT INTO mcp_servers (id, workspace_id, name, url, created_by)
+VALUES (%(mcp_server)s, %(workspace)s, %(name)s, %(url)s, %(user)s);
+INSERT INTO mcp_tools (server_id, name, definition, definition_sha256)
+VALUES (%(mcp_server)s, %(name)s, jsonb_build_object('name', %(name)s::text, 'description', '', 'parameters',
+        '{}'::jsonb), %(key_hash)s);
 INSERT INTO files (id, workspace_id, name, media_type, sha256, bytes, created_by)
 VALUES (%(file)s, %(workspace)s, %(name)s, 'text/plain', %(bundle)s, 1, %(user)s);
 INSERT INTO session_files (session_id, path, kind, sha256, bytes, mode, modified_at)
@@ -141,6 +148,8 @@ VALUES (%(session)s, %(name)s, 'file', %(bundle)s, 1, 420, now());
 INSERT INTO session_attachments (session_id, sha256) VALUES (%(session)s, %(bundle)s);
 INSERT INTO webhooks (id, workspace_id, url, host, events, description, secret, created_by)
 VALUES (%(webhook)s, %(workspace)s, %(url)s, %(name)s, '{run.succeeded}', %(name)s, %(key_hash)s, %(user)s);
+INSERT INTO credentials (id, workspace_id, name, kind, secret, created_by)
+VALUES (%(credential)s, %(workspace)s, %(name)s, 'bearer', %(key_hash)s, %(user)s);
 INSERT INTO webhook_deliveries (id, webhook_id, event, run_id, payload, next_attempt_at)
 VALUES (%(delivery)s, %(webhook)s, 'run.succeeded', %(run)s, %(key_hash)s, now() + %(due_in)s::interval);
 INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALUES

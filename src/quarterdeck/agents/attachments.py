@@ -1,4 +1,4 @@
-"""Attachments as models get them. Pure functions, no I/O.
+"""Attachments of inputs and images in results, as models get them. Pure functions, no I/O.
 
 A text is part of the prompt, an image or a PDF is sent as it is, and other files are only mentioned. How much of a
 request they may use is bounded: beyond that, older ones are only mentioned.
@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from quarterdeck.agents.model import Attachment, Content, Turn, UserTurn
+from quarterdeck.agents.model import Attachment, Content, ResultImage, ToolResult, Turn, UserTurn
 from quarterdeck.core.settings import ModelSettings
 from quarterdeck.core.text_types import storable
 
@@ -58,19 +58,30 @@ def _matches(media_type: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(plain, pattern) for pattern in patterns)
 
 
-def attachment_tokens(turn: UserTurn) -> int:
-    return _LABEL_TOKENS * len(turn.attachments) + sum(content.tokens for content in turn.contents)
+def attachment_tokens(turn: UserTurn | ToolResult) -> int:
+    return _LABEL_TOKENS * len(_files(turn)) + sum(content.tokens for content in turn.contents)
+
+
+def _files(turn: Turn) -> Sequence[Attachment | ResultImage]:
+    match turn:
+        case UserTurn():
+            return turn.attachments
+        case ToolResult():
+            return turn.images
+        case _:
+            return ()
 
 
 def with_selection(turns: Sequence[Turn], model_name: str, settings: ModelSettings, context_tokens: int) -> list[Turn]:
-    """Decides for each attachment whether the model gets its content, newest first."""
+    """Decides for each attachment and image whether the model gets its content, newest first."""
     left_bytes = settings.attachment_bytes
     left_tokens = int(context_tokens * _CONTEXT_SHARE)
     selected: list[Turn] = []
     for turn in reversed(turns):
-        if isinstance(turn, UserTurn) and turn.attachments:
+        files = _files(turn)
+        if files and isinstance(turn, UserTurn | ToolResult):
             contents = []
-            for attachment in turn.attachments:
+            for attachment in files:
                 size, tokens = _cost(attachment, settings)
                 if not takes(model_name, attachment.media_type):
                     contents.append(Content(note=_NOT_TAKEN))
@@ -86,7 +97,7 @@ def with_selection(turns: Sequence[Turn], model_name: str, settings: ModelSettin
     return selected
 
 
-def _cost(attachment: Attachment, settings: ModelSettings) -> tuple[int, int]:
+def _cost(attachment: Attachment | ResultImage, settings: ModelSettings) -> tuple[int, int]:
     """Bytes and estimated tokens in a request."""
     if is_text(attachment.media_type):
         size = min(attachment.bytes, settings.attachment_text_bytes)
@@ -100,8 +111,8 @@ def wanted(turns: Iterable[Turn]) -> dict[str, int]:
     """The contents to be loaded, by SHA-256, with the number of bytes from their start."""
     found: dict[str, int] = {}
     for turn in turns:
-        if isinstance(turn, UserTurn):
-            for attachment, content in zip(turn.attachments, turn.contents, strict=False):
+        if isinstance(turn, UserTurn | ToolResult):
+            for attachment, content in zip(_files(turn), turn.contents, strict=False):
                 if content.wanted_bytes is not None:
                     found[attachment.sha256] = max(found.get(attachment.sha256, 0), content.wanted_bytes)
     return found
@@ -109,12 +120,15 @@ def wanted(turns: Iterable[Turn]) -> dict[str, int]:
 
 def with_contents(turns: Iterable[Turn], loaded: Mapping[str, bytes]) -> list[Turn]:
     """The turns with the contents that were loaded. The model is told about those that could not be read."""
-    return [_with_contents(turn, loaded) if isinstance(turn, UserTurn) and turn.contents else turn for turn in turns]
+    return [
+        _with_contents(turn, loaded) if isinstance(turn, UserTurn | ToolResult) and turn.contents else turn
+        for turn in turns
+    ]
 
 
-def _with_contents(turn: UserTurn, loaded: Mapping[str, bytes]) -> UserTurn:
+def _with_contents(turn: UserTurn | ToolResult, loaded: Mapping[str, bytes]) -> UserTurn | ToolResult:
     contents = []
-    for attachment, content in zip(turn.attachments, turn.contents, strict=True):
+    for attachment, content in zip(_files(turn), turn.contents, strict=True):
         if content.wanted_bytes is None:
             contents.append(content)
         elif (data := loaded.get(attachment.sha256)) is None:
@@ -129,6 +143,13 @@ def text_of(attachment: Attachment, content: Content) -> str | None:
     if content.data is None or not is_text(attachment.media_type):
         return None
     return storable(content.data.decode("utf-8", "replace"))
+
+
+def image_note(image: ResultImage, content: Content) -> str:
+    """What the text of a result says about one of its images. Empty: the model gets the image."""
+    if content.data is not None:
+        return ""
+    return f"[Image ({image.media_type}, {image.bytes} bytes). {content.note or _MISSING}]"
 
 
 def block(attachment: Attachment, content: Content) -> str:

@@ -32,7 +32,7 @@ def turn_tokens(turn: Turn) -> int:
         case UserTurn():
             return TURN_TOKENS + estimate_tokens(turn.text) + attachment_tokens(turn)
         case ToolResult():
-            size = _bytes(turn.content)
+            return TURN_TOKENS + estimate_tokens(turn.content) + attachment_tokens(turn)
         case AssistantTurn():
             # The record contains text and calls, and opaque data of the provider.
             size = len(msgspec.json.encode(turn.record or (turn.text, turn.tool_calls)))

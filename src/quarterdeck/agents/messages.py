@@ -25,7 +25,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_core import PydanticSerializationError
 
 from quarterdeck.agents.arguments import MAX_LEVELS, is_deeper, read_arguments
-from quarterdeck.agents.attachments import block, is_text
+from quarterdeck.agents.attachments import block, image_note, is_text
 from quarterdeck.agents.context import with_results
 from quarterdeck.agents.model import AssistantTurn, Content, ToolCall, ToolResult, ToolSpec, Turn, UserTurn
 from quarterdeck.core.text_types import storable
@@ -57,7 +57,7 @@ def to_messages(turns: Sequence[Turn], instructions: str, model_name: str) -> li
             case UserTurn():
                 inputs.append(turn)
             case ToolResult():
-                results.append(ToolReturnPart(turn.name, turn.content, turn.call_id))
+                results.append(ToolReturnPart(turn.name, _result(turn), turn.call_id))
             case AssistantTurn():
                 close_request()
                 messages += _answer(turn, model_name)
@@ -81,6 +81,14 @@ def _prompt(inputs: Sequence[UserTurn]) -> str | list[UserContent]:
     if not parts:
         return "\n\n".join(texts)
     return [*parts, "\n\n".join(texts)] if texts else parts
+
+
+def _result(turn: ToolResult) -> str | list[str | BinaryContent]:
+    contents = turn.contents or (Content(),) * len(turn.images)
+    pairs = list(zip(turn.images, contents, strict=True))
+    text = "\n".join([turn.content, *filter(None, (image_note(*pair) for pair in pairs))])
+    images = [BinaryContent(one.data, media_type=image.media_type) for image, one in pairs if one.data is not None]
+    return [text, *images] if images else text
 
 
 def _answer(turn: AssistantTurn, model_name: str) -> list[ModelMessage]:

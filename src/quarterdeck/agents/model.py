@@ -63,10 +63,22 @@ class AssistantTurn(Struct, frozen=True):
     record: Any = None
 
 
+class ResultImage(Struct, frozen=True, kw_only=True):
+    """An image in the result of a call. Also part of the event tool.result."""
+
+    # In hex.
+    sha256: str
+    media_type: str
+    bytes: int
+
+
 class ToolResult(Struct, frozen=True):
     call_id: str
     name: str
     content: str
+    images: tuple[ResultImage, ...] = ()
+    # Of the images, in their order. Empty until a request is prepared: see attachments.py.
+    contents: tuple[Content, ...] = ()
 
 
 Turn = UserTurn | AssistantTurn | ToolResult

@@ -34,11 +34,17 @@ class CallContext(Struct, frozen=True):
     on_output: Callable[[str], None] = _ignore
 
 
+class NewImage(Struct, frozen=True):
+    data: bytes
+    media_type: str
+
+
 class Output(Struct, frozen=True):
     """The result of a call, with the files that it changed: both are stored in one transaction, or neither is."""
 
     text: str
     changes: FileChanges | None = None
+    images: tuple[NewImage, ...] = ()
 
 
 # Raises Refusal if the call had no effect. After any other exception the outcome counts as unknown.
@@ -53,8 +59,14 @@ class Tool(Struct, frozen=True, kw_only=True):
     # Whether two calls with the same key have one effect. True of tools whose only effects are changed files: those of
     # a call without a stored result are undone.
     honours_key: bool = False
-    # The policy's default rule for these is a setting.
+    # The policy's default rule for these is a setting. All of a run work in one folder.
     is_sandboxed: bool = False
+    # Of a tool of an MCP server, in hex. What a person allowed for the session holds for this definition only.
+    definition_sha256: str | None = None
+    # The definition is not a known one, so the policy's `allow` does not hold for it.
+    is_changed: bool = False
+    # Whose tool it is, for those who are asked. Empty: one of ours or of the caller.
+    origin: str = ""
 
     @property
     def name(self) -> str:

@@ -37,7 +37,8 @@ class Event(Struct, frozen=True):
     type: str
     """One of `session.forked`, `input.accepted`, `input.consumed`, `input.discarded`, `run.started`,
     `run.requeued`, `message`, `tool.call`, `tool.started`, `tool.result`, `action.required`, `action.resolved`,
-    `note`, `context.trimmed`, `run.succeeded`, `run.failed`, `run.cancelled`; newer releases may add others."""
+    `note`, `mcp.unavailable`, `context.trimmed`, `run.succeeded`, `run.failed`, `run.cancelled`; newer releases may
+    add others."""
     created_at: datetime
     data: dict[str, Any]
 
@@ -1044,6 +1045,7 @@ class EventType(StrEnum):
     ACTION_REQUIRED = "action.required"
     ACTION_RESOLVED = "action.resolved"
     NOTE = "note"
+    MCP_UNAVAILABLE = "mcp.unavailable"
     CONTEXT_TRIMMED = "context.trimmed"
     RUN_SUCCEEDED = "run.succeeded"
     RUN_FAILED = "run.failed"

@@ -126,6 +126,7 @@ async def delete_mcp_server(request: Request, changes: Changes) -> Answer:
         "succeeds, these definitions become the known ones: the tool policy applies to them as they are now."
     ),
     permission=Permission.AGENT_MANAGE,
+    reads=True,
     success_type=McpCheckBody,
     success="The result of the check.",
     conditional=True,

@@ -53,23 +53,19 @@ def tool_body(server_name: str, tool: McpTool) -> McpToolBody:
     )
 
 
-def unlike(known: dict[str, bytes], tools: list[McpTool]) -> set[str]:
-    """Names of the tools whose definition is not the known one. A tool that is not known counts too."""
-    return {tool.name for tool in tools if known.get(tool.name) != definition_sha256(tool)}
-
-
 def check_body(
     server_name: str, known: dict[str, bytes], tools: list[McpTool], failure: str | None, now: datetime
 ) -> McpCheckBody:
     """`known`: the definitions from before the check."""
     names = {tool.name for tool in tools}
     added = names - known.keys()
+    changed = {tool.name for tool in tools if known.get(tool.name) != definition_sha256(tool)} - added
     return McpCheckBody(
         ok=failure is None,
         reason=failure,
         checked_at=now,
         tools=[tool_body(server_name, tool) for tool in tools],
         added=sorted(added),
-        changed=sorted(unlike(known, tools) - added),
+        changed=sorted(changed),
         removed=sorted(known.keys() - names) if failure is None else [],
     )

@@ -135,6 +135,8 @@ async def check_mcp_server(
     async def find(
         connection: Connection, principal: Principal, server: McpServerBody
     ) -> tuple[UUID, McpServerBody, McpTarget]:
+        if not principal.may(Permission.WORKSPACE_READ):
+            raise errors.forbidden(Permission.WORKSPACE_READ)
         target = await _target(connection, cipher, tokens, principal.workspace_id, server)
         return principal.workspace_id, server, target
 
@@ -158,7 +160,7 @@ async def check_mcp_server(
         shown = rules.check_body(server.name, known, tools, failure, datetime.now(UTC))
         return Made.plain(shown, server_id, server.name, ok=shown.ok, tools=len(tools))
 
-    return await _perform_on(changes, call, "check_mcp_server", server_id, effect)
+    return await _perform_on(changes, call, "check_mcp_server", server_id, effect, reads=True)
 
 
 async def check_exist(connection: Connection, workspace_id: UUID, ids: list[UUID]) -> None:
@@ -192,16 +194,17 @@ async def known_tools(connection: Connection, workspace_id: UUID, server_id: UUI
 
 async def note_first_seen(
     connection: Connection, workspace_id: UUID, server_id: UUID, tools: list[McpTool], limit: int
-) -> set[str]:
-    """Remember the tools that are not known yet, up to `limit` of a server. Returns the names of those whose definition
-    is not the known one: a person has to be asked about them. Tools beyond the limit are among them."""
+) -> dict[str, bytes]:
+    """Remember the tools that are not known yet, up to `limit` of a server. Returns the hashes of the known definitions
+    by name. A tool beyond the limit has an empty hash, so that it counts as changed: a server that invents names would
+    otherwise fill the table."""
     known = await store.hashes(connection, workspace_id, server_id)
     added = [tool for tool in tools if tool.name not in known][: max(0, limit - len(known))]
     # The lock orders this after a check or a deletion, and two runs after each other.
     if added and await store.lock(connection, workspace_id, server_id):
         await store.add_tools(connection, workspace_id, server_id, added)
         known = await store.hashes(connection, workspace_id, server_id)
-    return rules.unlike(known, tools)
+    return {tool.name: b"" for tool in tools} | known
 
 
 async def replace_known(connection: Connection, workspace_id: UUID, server_id: UUID, tools: list[McpTool]) -> None:

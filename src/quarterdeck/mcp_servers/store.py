@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from psycopg.types.json import Jsonb
 
-from quarterdeck.agents.mcp.definitions import definition_sha256
+from quarterdeck.agents.mcp.definitions import definition, definition_sha256
 from quarterdeck.agents.mcp.model import McpTool
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
@@ -176,7 +176,7 @@ async def forget_tools(connection: Connection, workspace_id: UUID, server_id: UU
 async def add_tools(connection: Connection, workspace_id: UUID, server_id: UUID, added: list[McpTool]) -> None:
     """A tool that is known keeps its definition."""
     names = [tool.name for tool in added]
-    definitions = [Jsonb(msgspec.to_builtins(tool)) for tool in added]
+    definitions = [Jsonb(definition(tool)) for tool in added]
     sha256s = [definition_sha256(tool) for tool in added]
     await connection.execute(_ADD_TOOLS, (names, definitions, sha256s, workspace_id, server_id))
 

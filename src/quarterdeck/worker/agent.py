@@ -10,7 +10,7 @@ from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.context import fit_turns
 from quarterdeck.agents.current_time import current_time
-from quarterdeck.agents.model import ContextExceeded, Model, OnText, Step, ToolSpec, Turn
+from quarterdeck.agents.model import ContextExceeded, Model, OnText, Step, Turn
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.agents.retry import step_with_retries
 from quarterdeck.agents.skill_files import DELETED, SessionSkill, by_unique_name, skill_instructions, skill_tools
@@ -35,6 +35,8 @@ from quarterdeck.skills.archive import Take
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.model import ManifestFile, StoredBundle, UsableVersion
 from quarterdeck.worker.attachment_loader import AttachmentLoader
+from quarterdeck.worker.mcp_tools import McpTools
+from quarterdeck.worker.result_images import ResultImages
 from quarterdeck.worker.workspaces import Workspaces
 
 # A model that rejects even this much is misconfigured; a shorter conversation would not help.
@@ -50,9 +52,11 @@ class Agent:
         settings: ModelSettings,
         place: Place | None,
         attachments: AttachmentLoader,
+        images: ResultImages,
     ) -> None:
         self._model = model
         self._attachments = attachments
+        self.images = images
         self._instructions = instructions
         self.tools = tools
         self._place = place
@@ -121,8 +125,10 @@ class AgentLoader:
         model_settings: ModelSettings,
         sandbox_settings: SandboxSettings,
         workspaces: Workspaces | None,
+        mcp_tools: McpTools,
     ) -> None:
         """`workspaces` is None if the worker has no sandbox."""
+        self._mcp_tools = mcp_tools
         self._database = database
         self._blobs = blobs
         self._sandbox_settings = sandbox_settings
@@ -141,20 +147,23 @@ class AgentLoader:
         session_skills = await self._skills(lease.workspace_id, setup.skills) if setup.skills else []
         model = await self._models.resolve(setup.model, setup.settings)
         has_workspace = setup.workspace is WorkspaceKind.SANDBOX
+        of_servers = await self._mcp_tools.load(lease)
         place = self._place(lease, session_skills) if has_workspace else None
         instructions = [
             setup.instructions or "",
             workspace_instructions(self._sandbox_settings) if has_workspace else "",
             skill_instructions(session_skills, _folders(session_skills) if has_workspace else None),
+            of_servers.instructions,
         ]
         own = workspace_tools(place, self._sandbox_settings) if has_workspace else []
         return Agent(
             model,
             "\n\n".join(filter(None, instructions)),
-            self._toolbox(lease, session_skills, setup.client_tools, own),
+            self._toolbox(lease, session_skills, own, of_servers.tools),
             self._model_settings,
             place,
             AttachmentLoader(self._database, self._blobs),
+            ResultImages(self._database, self._blobs, lease.workspace_id),
         )
 
     def _place(self, lease: Lease, session_skills: list[SessionSkill]) -> Place | None:
@@ -185,7 +194,7 @@ class AgentLoader:
         return [_session_skill(one, found.get(one.skill_id)) for one in used]
 
     def _toolbox(
-        self, lease: Lease, session_skills: list[SessionSkill], client_tools: list[ToolSpec], of_workspace: list[Tool]
+        self, lease: Lease, session_skills: list[SessionSkill], of_workspace: list[Tool], of_servers: list[Tool]
     ) -> Toolbox:
         list_files = partial(self._list_files, lease.workspace_id)
         read_file = partial(self._read_file, lease.workspace_id)
@@ -197,7 +206,7 @@ class AgentLoader:
         ]
         assert all(tool.name in BUILT_IN_TOOLS for tool in built_in), "callers could have tools of the same name"
         # First: a tool that a later release adds must not take the place of the caller's tool of that name.
-        return Toolbox([*map(client_tool, client_tools), *built_in])
+        return Toolbox([*map(client_tool, lease.setup.client_tools), *built_in, *of_servers])
 
     async def _store_note(self, lease: Lease, text: str, key: str) -> None:
         await calls.append(self._database, lease, NewEvent(EventType.NOTE, {"text": text, "key": key}))

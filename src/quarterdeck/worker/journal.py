@@ -6,7 +6,9 @@ The log is the journal: after a crash the next attempt reads from it how far the
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from quarterdeck.agents.model import AssistantTurn, Step, ToolCall, ToolResult, Turn, UserTurn
+import msgspec
+
+from quarterdeck.agents.model import AssistantTurn, ResultImage, Step, ToolCall, ToolResult, Turn, UserTurn
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs.model import Entry, attachments_of
 
@@ -29,7 +31,9 @@ def entries_of(step: Step) -> list[NewEvent]:
 
 
 def entry_of(result: ToolResult) -> NewEvent:
-    return NewEvent(EventType.TOOL_RESULT, {"call_id": result.call_id, "name": result.name, "text": result.content})
+    data = {"call_id": result.call_id, "name": result.name, "text": result.content}
+    images = {"images": msgspec.to_builtins(result.images)} if result.images else {}
+    return NewEvent(EventType.TOOL_RESULT, data | images)
 
 
 def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
@@ -58,7 +62,8 @@ def turns_of(log: Iterable[Entry], run_id: UUID) -> list[Turn]:
             case EventType.TOOL_CALL if answer is not None:
                 answer.tool_calls.append(ToolCall(data["call_id"], data["name"], data["arguments"]))
             case EventType.TOOL_RESULT if answer is not None:
-                add_result(turns, ToolResult(data["call_id"], data["name"], data["text"]))
+                images = msgspec.convert(data.get("images", ()), tuple[ResultImage, ...])
+                add_result(turns, ToolResult(data["call_id"], data["name"], data["text"], images))
             case EventType.TOOL_STARTED | EventType.ACTION_REQUIRED:
                 begun.add(data["call_id"])
     if answered_by != run_id:

@@ -15,8 +15,8 @@ from psycopg.conninfo import make_conninfo
 from quarterdeck.agents.model import ToolRule
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.agents.sandbox.choice import find_sandbox
-from quarterdeck.agents.sandbox.model import SandboxUnavailable
-from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
+from quarterdeck.agents.sandbox.model import Sandbox, SandboxUnavailable
+from quarterdeck.blobs.blob_store import open_blob_store
 from quarterdeck.conversations.actions.sweep import expire_actions, release_actions
 from quarterdeck.conversations.runs.recovery import recover
 from quarterdeck.conversations.runs.turns import runs_to_leave
@@ -31,6 +31,7 @@ from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.sender import Sender
 from quarterdeck.worker.agent import AgentLoader
+from quarterdeck.worker.mcp_tools import McpTools
 from quarterdeck.worker.queue_store import TurnsJobManager
 from quarterdeck.worker.run_driver import RunDriver
 from quarterdeck.worker.workspaces import Workspaces
@@ -64,8 +65,10 @@ async def _work(settings: Settings) -> None:
     bundles = open_blob_store(settings.bundle.store_url, settings.data_dir)
     models = ModelRegistry(settings.model)
     files = BundleFiles(database, bundles, settings.bundle, settings.data_dir, _READ_THREADS)
-    workspaces = await _open_workspaces(database, bundles, settings)
-    agents = AgentLoader(database, bundles, files, models, settings.model, settings.sandbox, workspaces)
+    sandbox = await _find_sandbox(settings)
+    workspaces = None if sandbox is None else Workspaces(database, bundles, sandbox, settings)
+    mcp_tools = McpTools(database, settings, sandbox)
+    agents = AgentLoader(database, bundles, files, models, settings.model, settings.sandbox, workspaces, mcp_tools)
     rule = ToolRule(settings.sandbox.rule)
     driver = RunDriver(database, agents, settings.run, settings.action, settings.worker, rule)
     await database.open()
@@ -93,6 +96,7 @@ async def _work(settings: Settings) -> None:
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
+        await mcp_tools.close()
         await models.close()
         files.close()
         await database.close()
@@ -100,13 +104,12 @@ async def _work(settings: Settings) -> None:
             await workspaces.close()
 
 
-async def _open_workspaces(database: Database, blobs: BlobStore, settings: Settings) -> Workspaces | None:
-    """None: there is no sandbox. Calls of the tools that need one are refused then."""
+async def _find_sandbox(settings: Settings) -> Sandbox | None:
+    """None: there is none. Calls of the tools that need one are refused then."""
     try:
-        sandbox = await find_sandbox(settings.sandbox, settings.workspace, settings.data_dir)
+        return await find_sandbox(settings.sandbox, settings.workspace, settings.data_dir)
     except SandboxUnavailable as fault:
         raise SettingsError(f"QUARTERDECK_SANDBOX_KIND={settings.sandbox.kind}: {fault}") from fault
-    return None if sandbox is None else Workspaces(database, blobs, sandbox, settings)
 
 
 async def _process_jobs(

@@ -245,6 +245,7 @@ class _Attempt:
             tell_unknown_outcome=self._settings.unknown_outcome == "tell_model",
             result_bytes=agent.result_bytes,
             workspace=agent.workspace,
+            images=agent.images,
             sandbox_rule=self._sandbox_rule,
             delta_seconds=self._settings.delta_seconds,
         )

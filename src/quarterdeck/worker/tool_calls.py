@@ -9,9 +9,10 @@ from uuid import UUID, uuid5
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from quarterdeck.agents.model import MALFORMED_ARGUMENTS, ToolCall, ToolRule
-from quarterdeck.agents.tools import Tool
+from quarterdeck.agents.tools import NewImage, Tool
 from quarterdeck.agents.workspace.model import FileChanges
 from quarterdeck.conversations.actions.model import ActionKind, ActionState, CallAction, Decision, NewAction
 from quarterdeck.skills.model import shown
@@ -34,6 +35,7 @@ class Answer(Struct, frozen=True):
     content: str
     # To be stored with it.
     changes: FileChanges | None = None
+    images: tuple[NewImage, ...] = ()
 
 
 class Wait(Struct, frozen=True):
@@ -95,7 +97,7 @@ def decide(call: ToolCall, step: int, tool: Tool | None, rules: Rules, state: Ca
         return Answer(f'Error: there is no tool "{shown(call.name)}".')
     if MALFORMED_ARGUMENTS in call.arguments:
         return Answer("Error: the arguments of this call are not a JSON object. Call the tool again.")
-    refused = _refusal(call, step, rules, state)
+    refused = _refusal(call, step, tool, rules, state)
     if refused is not None:
         return refused
     arguments = _arguments(call, state)
@@ -105,7 +107,7 @@ def decide(call: ToolCall, step: int, tool: Tool | None, rules: Rules, state: Ca
     return CarryOut(arguments, notice)
 
 
-def _refusal(call: ToolCall, step: int, rules: Rules, state: CallState) -> NextStep | None:
+def _refusal(call: ToolCall, step: int, tool: Tool, rules: Rules, state: CallState) -> NextStep | None:
     """None: the call may be carried out."""
     if rules.rule is ToolRule.DENY:
         denied = "Denied: the policy of this session does not allow this tool."
@@ -116,7 +118,9 @@ def _refusal(call: ToolCall, step: int, rules: Rules, state: CallState) -> NextS
         return _denial(approval)
     if rules.rule is ToolRule.ALLOW or rules.is_remembered:
         return None
-    return Wait(_action(ActionKind.APPROVAL, call, step, call.arguments, f"The model wants to call {call.name}."))
+    origin = f" {tool.origin}" if tool.origin else ""
+    action = _action(ActionKind.APPROVAL, call, step, call.arguments, f"The model wants to call {call.name}{origin}.")
+    return Wait(replace(action, tool_definition=tool.definition_sha256))
 
 
 def _denial(approval: CallAction) -> Answer | None:

@@ -2,18 +2,18 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quarterdeck.agents.model import ToolCall, ToolResult, ToolRule
+from quarterdeck.agents.model import ResultImage, ToolCall, ToolResult, ToolRule
 from quarterdeck.agents.policy import rule_of
 from quarterdeck.agents.tools import CallContext, Effect, Output, Refusal, Tool, Toolbox, bounded_result
 from quarterdeck.agents.workspace.model import FileChanges
 from quarterdeck.agents.workspace.rules import PathConflict
 from quarterdeck.agents.workspace.workspace import Workspace
-from quarterdeck.conversations.actions.model import NewAction
+from quarterdeck.conversations.actions.model import NewAction, RememberedTool
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs import calls as call_log
 from quarterdeck.conversations.runs.calls import CallStates
@@ -24,12 +24,15 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.worker import journal
 from quarterdeck.worker.deltas import DeltaSender
+from quarterdeck.worker.result_images import ResultImages
 from quarterdeck.worker.tool_calls import Answer, CarryOut, NextStep, Rules, Wait, decide, key_of, state_of
 
 _MIN_PAUSE_SECONDS = 0.2
 _MAX_PAUSE_SECONDS = 5.0
 # For storing a result after the worker was told to stop.
 _STOP_SECONDS = 5.0
+# Calls of one answer that are carried out at the same time, if all of them only read.
+_READS_AT_ONCE = 8
 CONFLICT = (
     "Error: the call was undone. A file was attached meanwhile, and the call made a folder at its path, or a file at "
     "the path of its folder. Try again."
@@ -43,6 +46,11 @@ class _Known(Struct, frozen=True):
     policy: dict[str, ToolRule]
 
 
+class _Done(Struct, frozen=True):
+    results: list[ToolResult]
+    actions: list[NewAction]
+
+
 class ToolRunner:
     def __init__(
         self,
@@ -53,35 +61,69 @@ class ToolRunner:
         tell_unknown_outcome: bool,
         result_bytes: int,
         workspace: Workspace | None = None,
+        images: ResultImages | None = None,
         sandbox_rule: ToolRule = ToolRule.ALLOW,
         delta_seconds: float = 1.0,
     ) -> None:
-        """`workspace`: the one that the tools change."""
+        """`workspace`: the one that the tools change. `images`: None if no tool returns any."""
         self._database = database
         self._lease = lease
         self._tools = tools
         self._tell_unknown_outcome = tell_unknown_outcome
         self._result_bytes = result_bytes
         self._workspace = workspace
+        self._images = images
+        # All tools of the workspace use one folder. The first of an attempt fills it, and one that fails discards it:
+        # those that only read take turns, too.
+        self._folder = asyncio.Lock()
         self._sandbox_rule = sandbox_rule
         self._delta_seconds = delta_seconds
 
     async def run(self, calls: Sequence[ToolCall], step: int) -> tuple[list[ToolResult], list[NewAction]]:
         """The results, which are stored, and the actions that the other calls need. Each result is stored by itself:
-        after a crash only the calls without a stored result are looked at again."""
-        results: list[ToolResult] = []
-        actions: list[NewAction] = []
-        for call in calls:
-            known = await self._read(call, step)
-            next_step = self._decide(call, step, known)
-            if isinstance(next_step, CarryOut):
-                next_step = await self._carry_out(call, step, next_step, known)
-            if isinstance(next_step, Wait):
-                actions.append(next_step.action)
-                continue
-            assert isinstance(next_step, Answer)
-            results.append(await self._store(call, next_step))
-        return results, actions
+        after a crash only the calls without a stored result are looked at again.
+
+        Calls that all only read are carried out in parallel. Their results are stored in the order of the calls."""
+        done = _Done([], [])
+        if len(calls) < 2 or not all(map(self._only_reads, calls)):
+            for call in calls:
+                await self._add(done, call, await self._settle(call, step))
+            return done.results, done.actions
+        places = asyncio.Semaphore(_READS_AT_ONCE)
+
+        async def settle(call: ToolCall) -> Answer | Wait:
+            async with places:
+                return await self._settle(call, step)
+
+        # Not a TaskGroup, which would hide an error in a group.
+        tasks = [asyncio.create_task(settle(call)) for call in calls]
+        try:
+            for call, task in zip(calls, tasks, strict=True):
+                await self._add(done, call, await task)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return done.results, done.actions
+
+    def _only_reads(self, call: ToolCall) -> bool:
+        tool = self._tools.find(call.name)
+        return tool is not None and tool.effect is Effect.READS
+
+    async def _settle(self, call: ToolCall, step: int) -> Answer | Wait:
+        """Carries out the call, if it may be. The answer is not stored."""
+        known = await self._read(call, step)
+        next_step = self._decide(call, step, known)
+        if isinstance(next_step, CarryOut):
+            next_step = await self._carry_out(call, step, next_step, known)
+        assert not isinstance(next_step, CarryOut)
+        return next_step
+
+    async def _add(self, done: _Done, call: ToolCall, settled: Answer | Wait) -> None:
+        if isinstance(settled, Wait):
+            done.actions.append(settled.action)
+        else:
+            done.results.append(await self._store(call, settled))
 
     async def _read(self, call: ToolCall, step: int) -> _Known:
         async def read(connection: Connection) -> _Known:
@@ -96,7 +138,7 @@ class ToolRunner:
         tool = self._tools.find(call.name)
         rules = Rules(
             ToolRule.DENY if tool is None else rule_of(tool, known.policy, self._sandbox_rule),
-            call.name in known.states.remembered,
+            tool is not None and RememberedTool(tool.name, tool.definition_sha256) in known.states.remembered,
             self._tell_unknown_outcome,
         )
         return decide(call, step, tool, rules, state_of(call.id, known.states.started, known.states.actions))
@@ -113,13 +155,14 @@ class ToolRunner:
             states = replace(known.states, started=known.states.started | {call.id: self._lease.attempt})
             return self._decide(call, step, replace(known, states=states))
         text = output.text if order.notice is None else f"{order.notice}\n\n{output.text}"
-        return Answer(text, output.changes)
+        return Answer(text, output.changes, output.images)
 
     async def _output(self, tool: Tool, order: CarryOut, context: CallContext) -> Output | None:
         """None: the tool failed, and may have taken effect."""
         assert tool.carry_out is not None
         try:
-            output = await tool.carry_out(order.arguments, context)
+            async with self._folder if tool.is_sandboxed else nullcontext():
+                output = await tool.carry_out(order.arguments, context)
             return Output(output) if isinstance(output, str) else output
         except Refusal as refusal:
             return Output(f"Error: {refusal}")
@@ -137,14 +180,24 @@ class ToolRunner:
     async def _store(self, call: ToolCall, answer: Answer) -> ToolResult:
         """A lost result is an unknown outcome. So a worker that is being stopped stores it before it hands the run
         back, unless the database is not available."""
-        result = ToolResult(call.id, call.name, bounded_result(answer.content, self._result_bytes))
-        storing = asyncio.ensure_future(self._store_when_possible(result, answer.changes))
+        storing = asyncio.ensure_future(self._store_answer(call, answer))
         try:
             return await asyncio.shield(storing)
         except asyncio.CancelledError:
             with suppress(Superseded, ServiceError, TimeoutError):
                 await asyncio.wait_for(storing, _STOP_SECONDS)
             raise
+
+    async def _store_answer(self, call: ToolCall, answer: Answer) -> ToolResult:
+        content = bounded_result(answer.content, self._result_bytes)
+        images: tuple[ResultImage, ...] | None = ()
+        if answer.images:
+            assert self._images is not None
+            images = await self._images.put(answer.images)
+        if images is None:
+            content, images = f"{content}\n[Its images could not be stored.]", ()
+        result = ToolResult(call.id, call.name, content, images)
+        return await self._store_when_possible(result, answer.changes)
 
     async def _store_when_possible(self, result: ToolResult, changes: FileChanges | None) -> ToolResult:
         """Tries until the database is back or another attempt has the run."""

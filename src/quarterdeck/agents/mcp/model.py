@@ -50,6 +50,11 @@ class McpResult(Struct, frozen=True, kw_only=True):
 class McpFailure(Exception):
     """The server did not do what it was asked. The text is for the model and for people: bounded, without secrets."""
 
+    def __init__(self, reason: str, *, was_sent: bool = False) -> None:
+        """`was_sent`: the call was on its way, so it may have taken effect."""
+        super().__init__(reason)
+        self.was_sent = was_sent
+
 
 class PinnedTool(Struct, frozen=True, kw_only=True):
     """A tool that a run offers in all its attempts."""
@@ -62,3 +67,24 @@ class PinnedTool(Struct, frozen=True, kw_only=True):
     definition_sha256: str
     # The definition is not the one that was first seen by a run, or last seen by a check.
     is_changed: bool = False
+
+
+class UnavailableServer(Struct, frozen=True, kw_only=True):
+    """A server whose tools a run does not have."""
+
+    server_id: UUID
+    # None: it was deleted.
+    name: str | None
+    # For people. May quote the server.
+    reason: str
+
+    @property
+    def label(self) -> str:
+        return self.name or str(self.server_id)
+
+
+class PinnedTools(Struct, frozen=True):
+    """What a run has of its servers in all its attempts."""
+
+    tools: list[PinnedTool] = []
+    unavailable: list[UnavailableServer] = []

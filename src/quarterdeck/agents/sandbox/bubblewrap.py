@@ -4,18 +4,28 @@ import asyncio
 import os
 import platform
 import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import IO
 
-from quarterdeck.agents.sandbox.bwrap_arguments import MADE_UP_FILES, RESERVED, bwrap_arguments, look_at_host
+from quarterdeck.agents.sandbox.bwrap_arguments import (
+    MADE_UP_FILES,
+    RESERVED,
+    bwrap_arguments,
+    look_at_host,
+    service_arguments,
+)
 from quarterdeck.agents.sandbox.bwrap_process import BwrapProcess, start_bwrap
 from quarterdeck.agents.sandbox.bwrap_program import Program
 from quarterdeck.agents.sandbox.cgroups import Cgroup, Parents, create_cgroup, find_parents
 from quarterdeck.agents.sandbox.descriptors import finish, memory_file
-from quarterdeck.agents.sandbox.model import Command, Outcome, SandboxUnavailable
+from quarterdeck.agents.sandbox.model import Command, Outcome, Pipes, SandboxUnavailable, Service
 from quarterdeck.agents.sandbox.rlimits import limited
+from quarterdeck.agents.sandbox.service_pipes import open_pipes
 from quarterdeck.agents.sandbox.syscall_filter import syscall_filter
 from quarterdeck.agents.sandbox.trial import try_sandbox
-from quarterdeck.agents.sandbox.watcher import Watcher, outcome_of
+from quarterdeck.agents.sandbox.watcher import ServiceWatcher, Watcher, outcome_of
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 
 # Since then, the number of processes is counted per user namespace.
@@ -46,18 +56,38 @@ class Bubblewrap:
         await try_sandbox(self, "bubblewrap")
 
     async def run(self, command: Command) -> Outcome:
-        cgroup = None
-        if self._cgroups is not None:
-            cgroup = await asyncio.to_thread(create_cgroup, self._cgroups, self._settings)
-        try:
+        async with self._cgroup() as cgroup:
             return await self._run(command, cgroup)
+
+    @asynccontextmanager
+    async def serve(self, service: Service) -> AsyncIterator[Pipes]:
+        async with self._cgroup() as cgroup, open_pipes(service.buffer_bytes) as (pipes, descriptor, close_descriptor):
+            process = self._start_service(service, descriptor, cgroup is not None)
+            close_descriptor()
+            try:
+                pid = await process.started()
+                if cgroup is not None:
+                    cgroup.add(pid)
+                process.release()
+                async with ServiceWatcher(service, self._settings, pid, cgroup).watching(process.kill):
+                    yield pipes
+            finally:
+                await process.close()
+
+    @asynccontextmanager
+    async def _cgroup(self) -> AsyncIterator[Cgroup | None]:
+        if self._cgroups is None:
+            yield None
+            return
+        cgroup = await asyncio.to_thread(create_cgroup, self._cgroups, self._settings)
+        try:
+            yield cgroup
         finally:
-            if cgroup is not None:
-                await finish(asyncio.to_thread(cgroup.remove))
+            await finish(asyncio.to_thread(cgroup.remove))
 
     async def _run(self, command: Command, cgroup: Cgroup | None) -> Outcome:
         _prepare_mount_points(command)
-        process = self._start(command, cgroup is not None)
+        process = self._start_command(command, cgroup is not None)
         try:
             pid = await process.started()
             if cgroup is not None:
@@ -68,17 +98,42 @@ class Bubblewrap:
         finally:
             await process.close()
 
-    def _start(self, command: Command, has_cgroup: bool) -> BwrapProcess:
+    def _start_command(self, command: Command, has_cgroup: bool) -> BwrapProcess:
+        limited_command = limited(
+            command.arguments, self._settings, self._workspace, command.seconds, has_cgroup=has_cgroup
+        )
+        return self._start(
+            lambda files, filter_fd: bwrap_arguments(self._view, command, self._settings, files, filter_fd),
+            limited_command,
+            command.output,
+            has_cgroup=has_cgroup,
+        )
+
+    def _start_service(self, service: Service, pipes: int, has_cgroup: bool) -> BwrapProcess:
+        return self._start(
+            lambda files, filter_fd: service_arguments(self._view, service, self._settings, files, filter_fd),
+            limited(service.arguments, self._settings, self._workspace, None, has_cgroup=has_cgroup),
+            service.errors,
+            has_cgroup=has_cgroup,
+            pipes=pipes,
+        )
+
+    def _start(
+        self,
+        arguments: Callable[[Mapping[str, int], int], list[str]],
+        command: Sequence[str],
+        output: IO[bytes],
+        *,
+        has_cgroup: bool,
+        pipes: int | None = None,
+    ) -> BwrapProcess:
         assert self._program is not None, "check() comes first"
         files = {path: memory_file(data) for path, data in MADE_UP_FILES.items()}
         filter_fd = memory_file(syscall_filter(platform.machine(), has_cgroup=has_cgroup))
         descriptors = [*files.values(), filter_fd]
         try:
-            arguments = bwrap_arguments(self._view, command, self._settings, files, filter_fd)
-            limited_command = limited(
-                command.arguments, self._settings, self._workspace, command.seconds, has_cgroup=has_cgroup
-            )
-            return start_bwrap(self._program, arguments, limited_command, descriptors, command.output, self.user_id)
+            options = arguments(files, filter_fd)
+            return start_bwrap(self._program, options, command, descriptors, output, self.user_id, pipes)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

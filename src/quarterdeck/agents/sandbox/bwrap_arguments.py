@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from quarterdeck.agents.sandbox.model import Command
+from quarterdeck.agents.sandbox.model import Command, Service
 from quarterdeck.core.settings import SandboxSettings
 
 # Inside. The user of the host is another one.
@@ -99,31 +99,57 @@ def bwrap_arguments(
 ) -> list[str]:
     """`files` are descriptors with the contents of files, by path."""
     return [
-        *_isolation(settings),
-        *(() if filter_fd is None else ("--seccomp", str(filter_fd))),
-        *_environment(),
+        *_isolation(settings.network, filter_fd),
+        *_environment({}),
         *_system(view, files),
+        *_own_folders(settings),
+        *("--bind", str(command.folder), "/workspace", "--chdir", "/workspace"),
+        *_read_only(command.read_only),
+        *_READ_ONLY_REST,
+    ]
+
+
+def service_arguments(
+    view: HostView, service: Service, settings: SandboxSettings, files: Mapping[str, int], filter_fd: int | None
+) -> list[str]:
+    readable = [*map(str, service.readable), *(("/etc/resolv.conf",) if service.network else ())]
+    return [
+        *_isolation(service.network, filter_fd),
+        *_environment(service.environment),
+        *_system(view, files),
+        # After the hidden folders: the operator named these for this service.
+        *(part for path in readable for part in ("--ro-bind-try", path, path)),
+        *_own_folders(settings),
+        *_memory_folder("/workspace", settings.temporary_bytes),
+        *("--chdir", "/workspace"),
+        *_READ_ONLY_REST,
+    ]
+
+
+# Both are in memory and would have no bound.
+_READ_ONLY_REST = ("--remount-ro", "/dev", "--remount-ro", "/")
+
+
+def _own_folders(settings: SandboxSettings) -> list[str]:
+    return [
         *("--proc", "/proc", "--dev", "/dev"),
         *_memory_folder("/tmp", settings.temporary_bytes),  # noqa: S108 (in the sandbox)
         *_memory_folder("/dev/shm", settings.temporary_bytes),  # noqa: S108 (in the sandbox)
-        *("--bind", str(command.folder), "/workspace", "--chdir", "/workspace"),
-        *_read_only(command.read_only),
-        # Both are in memory and would have no bound.
-        *("--remount-ro", "/dev", "--remount-ro", "/"),
     ]
 
 
-def _isolation(settings: SandboxSettings) -> list[str]:
+def _isolation(network: bool, filter_fd: int | None) -> list[str]:
     return [
         *("--unshare-all", "--unshare-user", "--disable-userns"),
-        *(("--share-net",) if settings.network else ()),
+        *(("--share-net",) if network else ()),
         *("--uid", _USER, "--gid", _USER, "--hostname", "sandbox"),
         *("--cap-drop", "ALL", "--new-session", "--die-with-parent"),
+        *(() if filter_fd is None else ("--seccomp", str(filter_fd))),
     ]
 
 
-def _environment() -> list[str]:
-    pairs = (("--setenv", name, value) for name, value in ENVIRONMENT.items())
+def _environment(own: Mapping[str, str]) -> list[str]:
+    pairs = (("--setenv", name, value) for name, value in {**ENVIRONMENT, **own}.items())
     return ["--clearenv", *(part for pair in pairs for part in pair)]
 
 

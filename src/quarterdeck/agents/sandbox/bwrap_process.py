@@ -55,6 +55,12 @@ class BwrapProcess:
         os.close(self._blocker)
         self._blocker = None
 
+    def kill(self) -> None:
+        """Ends every process of the sandbox. `close` is still needed."""
+        assert self._init is not None, "started() comes first"
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._init, signal.SIGKILL)
+
     async def wait(self) -> int:
         """The exit code of the command. What it left in the background is ended by `close`."""
         await readable(self._outer)
@@ -98,7 +104,9 @@ def start_bwrap(
     descriptors: Sequence[int],
     output: IO[bytes],
     user_id: int | None,
+    pipes: int | None = None,
 ) -> BwrapProcess:
+    """`pipes` becomes stdin and stdout, if it is given. Otherwise there is no stdin, and stdout is `output`."""
     with _pipe() as (status_reader, status_writer), _pipe() as (block_reader, block_writer):
         # Not as arguments of the process: /proc/1/cmdline can be read inside.
         options = memory_file("".join(f"{argument}\0" for argument in arguments).encode())
@@ -110,8 +118,8 @@ def start_bwrap(
                     *("--json-status-fd", str(status_writer), "--block-fd", str(block_reader)),
                     *("--args", str(options), "--", *command),
                 ],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdin=subprocess.DEVNULL if pipes is None else pipes,
+                stdout=output if pipes is None else pipes,
                 stderr=output,
                 cwd="/",
                 env=program.environment,

@@ -5,14 +5,15 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 
 from quarterdeck.agents.sandbox.bwrap_arguments import ENVIRONMENT, RESERVED
 from quarterdeck.agents.sandbox.descriptors import finish
-from quarterdeck.agents.sandbox.model import Command, Outcome, SandboxUnavailable
+from quarterdeck.agents.sandbox.model import Command, Outcome, Pipes, SandboxUnavailable, Service
 from quarterdeck.agents.sandbox.output_tail import last_line
 from quarterdeck.agents.sandbox.rlimits import OPEN_FILES
+from quarterdeck.agents.sandbox.service_pipes import open_pipes
 from quarterdeck.agents.sandbox.trial import try_sandbox
 from quarterdeck.agents.sandbox.watcher import Watcher, in_units, outcome_of, stopped
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings, variable
@@ -26,6 +27,8 @@ _OWN_PROCESSES = 2
 # A worker that was killed cannot end its container, which then ends so long after its time.
 _GRACE_SECONDS = 5
 _MOUNT_POINTS_BYTES = 1024 * 1024
+# The container ends with this shell: when the command ends, and at the end of stdin, as after the death of the worker.
+_SERVICE_SCRIPT = '{ cat; kill -KILL $$; } | { "$@"; kill -KILL $$; }'
 
 
 class Container:
@@ -45,7 +48,7 @@ class Container:
         await try_sandbox(self, "the container")
 
     async def run(self, command: Command) -> Outcome:
-        name = f"quarterdeck-sandbox-{secrets.token_hex(8)}"
+        name = _new_name()
         process = await self._engine(
             *run_arguments(self._settings, self._workspace, command, name, os.geteuid()), output=command.output.fileno()
         )
@@ -61,6 +64,20 @@ class Container:
             return Outcome(_KILLED, stopped(f"it was killed, probably since it used more than {memory} of memory"))
         return outcome
 
+    @asynccontextmanager
+    async def serve(self, service: Service) -> AsyncIterator[Pipes]:
+        name = _new_name()
+        arguments = serve_arguments(self._settings, self._workspace, service, name, os.geteuid())
+        async with open_pipes(service.buffer_bytes) as (pipes, descriptor, close_descriptor):
+            process = await self._engine(
+                *arguments, output=service.errors.fileno(), pipes=descriptor, environment=service.environment
+            )
+            close_descriptor()
+            try:
+                yield pipes
+            finally:
+                await finish(self._remove(name, process))
+
     async def _remove(self, name: str, process: asyncio.subprocess.Process) -> None:
         """Until the client has ended, it may still be creating the container."""
         while process.returncode is None:
@@ -68,16 +85,23 @@ class Container:
             with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), 1)
 
-    async def _engine(self, *arguments: str, output: int) -> asyncio.subprocess.Process:
+    async def _engine(
+        self, *arguments: str, output: int, pipes: int | None = None, environment: Mapping[str, str] | None = None
+    ) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             self._settings.container_command,
             *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
+            stdin=asyncio.subprocess.DEVNULL if pipes is None else pipes,
+            stdout=output if pipes is None else pipes,
             stderr=output,
+            env=None if environment is None else {**os.environ, **environment},
             # It must end the container also when the terminal of the worker interrupts its processes.
             start_new_session=True,
         )
+
+
+def _new_name() -> str:
+    return f"quarterdeck-sandbox-{secrets.token_hex(8)}"
 
 
 def run_arguments(
@@ -85,20 +109,57 @@ def run_arguments(
 ) -> list[str]:
     """`user_id` is that of the worker."""
     assert settings.container_image is not None, "check() comes first"
-    user = settings.user_id if user_id == 0 else user_id
-    is_rootless_podman = user_id != 0 and os.path.basename(settings.container_command) == "podman"
     return [
-        *("run", "--rm", "--init", "--pull", "never", "--name", name, "--hostname", "sandbox"),
-        *(() if settings.network else ("--network", "none")),
-        *("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
-        *("--user", f"{user}:{user}"),
-        *(("--userns", "keep-id") if is_rootless_podman else ()),
+        *("run", *_isolation(settings, name, user_id, network=settings.network)),
         *_limits(settings, workspace),
-        *_mounts(settings, command),
-        *(part for key, value in ENVIRONMENT.items() if key != "PATH" for part in ("--env", f"{key}={value}")),
+        *_temporary(settings),
+        *_mounts(command),
+        *_environment(()),
         *("--workdir", "/workspace", "--entrypoint", "timeout", settings.container_image),
         *("-s", "KILL", str(math.ceil(command.seconds) + _GRACE_SECONDS), *command.arguments),
     ]
+
+
+def serve_arguments(
+    settings: SandboxSettings, workspace: WorkspaceSettings, service: Service, name: str, user_id: int
+) -> list[str]:
+    """Without the values of the environment: every user of the host can read arguments. The engine takes them from its
+    own environment."""
+    assert settings.container_image is not None, "check() comes first"
+    readable = (("--mount", f"type=bind,source={path},target={path},readonly") for path in service.readable)
+    return [
+        *("run", "--interactive", *_isolation(settings, name, user_id, network=service.network)),
+        *_limits(settings, workspace),
+        *_temporary(settings),
+        *("--tmpfs", f"/workspace:rw,nosuid,nodev,mode=1777,size={settings.temporary_bytes}"),
+        *(part for mount in readable for part in mount),
+        *_environment(service.environment),
+        *("--workdir", "/workspace", "--entrypoint", "bash", settings.container_image),
+        *("-c", _SERVICE_SCRIPT, "bash", *service.arguments),
+    ]
+
+
+def _isolation(settings: SandboxSettings, name: str, user_id: int, *, network: bool) -> list[str]:
+    user = settings.user_id if user_id == 0 else user_id
+    is_rootless_podman = user_id != 0 and os.path.basename(settings.container_command) == "podman"
+    return [
+        *("--rm", "--init", "--pull", "never", "--name", name, "--hostname", "sandbox"),
+        *(() if network else ("--network", "none")),
+        *("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+        *("--user", f"{user}:{user}"),
+        *(("--userns", "keep-id") if is_rootless_podman else ()),
+    ]
+
+
+def _environment(names: Collection[str]) -> list[str]:
+    """The image has a PATH of its own."""
+    own = [f"{key}={value}" for key, value in ENVIRONMENT.items() if key != "PATH" and key not in names]
+    return [part for entry in (*own, *names) for part in ("--env", entry)]
+
+
+def _temporary(settings: SandboxSettings) -> Iterator[str]:
+    yield from ("--tmpfs", f"/tmp:rw,nosuid,nodev,mode=1777,size={settings.temporary_bytes}")  # noqa: S108
+    yield from ("--shm-size", str(settings.temporary_bytes))
 
 
 def _limits(settings: SandboxSettings, workspace: WorkspaceSettings) -> Iterator[str]:
@@ -111,9 +172,7 @@ def _limits(settings: SandboxSettings, workspace: WorkspaceSettings) -> Iterator
         yield from ("--ulimit", f"{name}={value}:{value}")
 
 
-def _mounts(settings: SandboxSettings, command: Command) -> Iterator[str]:
-    yield from ("--tmpfs", f"/tmp:rw,nosuid,nodev,mode=1777,size={settings.temporary_bytes}")  # noqa: S108
-    yield from ("--shm-size", str(settings.temporary_bytes))
+def _mounts(command: Command) -> Iterator[str]:
     yield from ("--mount", f"type=bind,source={command.folder},target=/workspace")
     # Owned by root, so that only the mount points in it can be used.
     for name in sorted({RESERVED, *(path.split("/")[0] for path in command.read_only)}):

@@ -1,6 +1,8 @@
 """What the tools need of a sandbox. An adapter is one file with a class that has these methods."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -29,6 +31,27 @@ class Outcome(Struct, frozen=True):
     stopped: str | None = None
 
 
+class Service(Struct, frozen=True, kw_only=True):
+    """A command that runs until its caller ends it. Its folder is empty, in memory, and of its own."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    # The setting for commands does not count: a service has the network only if this says so.
+    network: bool
+    # Folders of the host that it can read, under the same paths, besides those that every command can read.
+    readable: Sequence[Path]
+    # Receives stderr.
+    errors: IO[bytes]
+    # Of the output that is read ahead.
+    buffer_bytes: int
+
+
+class Pipes(Struct, frozen=True):
+    stdin: asyncio.StreamWriter
+    # At its end when the service has ended.
+    stdout: asyncio.StreamReader
+
+
 class Sandbox(Protocol):
     @property
     def user_id(self) -> int | None:
@@ -41,3 +64,9 @@ class Sandbox(Protocol):
         """Runs one command. When this returns or is cancelled, no process of it is left.
 
         An adapter for a remote sandbox copies the folder there before, and back after the command."""
+
+    def serve(self, service: Service) -> AbstractAsyncContextManager[Pipes]:
+        """Runs a service while the block is entered. When the block has been left, or this process has died, no process
+        of the service is left. Raises SandboxUnavailable.
+
+        A service that exceeds a bound is ended, and the reason is the last line of `errors`."""

@@ -23,21 +23,22 @@ def limited(
     arguments: Sequence[str],
     settings: SandboxSettings,
     workspace: WorkspaceSettings,
-    seconds: float,
+    seconds: float | None,
     *,
     has_cgroup: bool,
 ) -> list[str]:
-    """A command that sets the limits and becomes the given one."""
+    """A command that sets the limits and becomes the given one. Without `seconds` it may use any processor time."""
     limits = {
         "u": settings.processes + OWN_PROCESSES + (_BEHIND_CGROUP if has_cgroup else 0),
         # In KiB.
         "f": math.ceil(workspace.file_bytes / 1024),
-        # Only effective if the worker stands still: otherwise it ends the command in time.
-        "t": math.ceil(seconds) * (os.cpu_count() or 1) + 1,
         "n": OPEN_FILES,
         "c": 0,
         "q": 0,
     }
+    if seconds is not None:
+        # Only effective if the worker stands still: otherwise it ends the command in time.
+        limits["t"] = math.ceil(seconds) * (os.cpu_count() or 1) + 1
     if not has_cgroup:
         # In KiB, of one process. It counts the stacks of threads in full, so it is used only where nothing better is.
         limits["d"] = math.ceil(settings.memory_bytes / 1024)

@@ -7,21 +7,23 @@ Looks are taken in threads. The pauses between them grow with their cost, so tha
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from msgspec import Struct
 
 from quarterdeck.agents.sandbox.cgroups import Cgroup
 from quarterdeck.agents.sandbox.folder_size import MAX_DEPTH, FolderBounds, folder_size
-from quarterdeck.agents.sandbox.model import Command, Outcome
+from quarterdeck.agents.sandbox.model import Command, Outcome, Service
 from quarterdeck.agents.sandbox.rlimits import OWN_PROCESSES
 from quarterdeck.agents.sandbox.sandbox_usage import deleted_bytes, usage
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 
 _PAUSE_SECONDS = 0.1
+# There may be hundreds of services, for hours.
+_SERVICE_PAUSE_SECONDS = 2.0
 # As a shell reports SIGKILL.
 _KILLED = 137
 # Of the pause after a look to the look.
@@ -101,6 +103,45 @@ class Watcher(Struct, frozen=True):
         return stopped(f"its output exceeded {in_units(self.workspace.file_bytes)}")
 
 
+class ServiceWatcher(Struct, frozen=True):
+    """Of a service only its processes: its folders have a size, and the kernel bounds what a cgroup counts."""
+
+    service: Service
+    settings: SandboxSettings
+    pid: int
+    cgroup: Cgroup | None
+
+    @asynccontextmanager
+    async def watching(self, kill: Callable[[], None]) -> AsyncIterator[None]:
+        if self.cgroup is not None:
+            yield
+            return
+        task = asyncio.create_task(self._watch(kill))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _watch(self, kill: Callable[[], None]) -> None:
+        try:
+            reason = await _repeat(self._look, _SERVICE_PAUSE_SECONDS)
+        except Exception:
+            # A service that cannot be watched is not left running.
+            log.exception("the watcher of a service failed")
+            reason = stopped("its resources could not be measured")
+        os.write(self.service.errors.fileno(), f"\n{reason}\n".encode())
+        kill()
+
+    def _look(self) -> str | None:
+        found = usage(self.pid, self.settings.memory_bytes)
+        if found.memory_bytes > self.settings.memory_bytes:
+            return stopped(f"it used more than {in_units(self.settings.memory_bytes)} of memory")
+        if found.processes >= self.settings.processes + OWN_PROCESSES:
+            return stopped(f"it started more than {self.settings.processes} processes or threads")
+        return None
+
+
 async def outcome_of(end: Coroutine[Any, Any, int], watcher: Watcher, seconds: float) -> Outcome:
     """Of a command whose `end` gives its exit code. If the outcome is `stopped`, the caller has to end it."""
     ended = asyncio.create_task(end)
@@ -127,15 +168,15 @@ def _reason(exceeded: asyncio.Task[str]) -> str:
     return stopped("its resources could not be measured")
 
 
-async def _repeat(look: Callable[[], str | None]) -> str:
-    pause_seconds = _PAUSE_SECONDS
+async def _repeat(look: Callable[[], str | None], least_pause_seconds: float = _PAUSE_SECONDS) -> str:
+    pause_seconds = least_pause_seconds
     while True:
         await asyncio.sleep(pause_seconds)
         began = time.monotonic()
         reason = await asyncio.to_thread(look)
         if reason is not None:
             return reason
-        pause_seconds = max(_PAUSE_SECONDS, _PAUSE_SHARE * (time.monotonic() - began))
+        pause_seconds = max(least_pause_seconds, _PAUSE_SHARE * (time.monotonic() - began))
 
 
 def stopped(reason: str) -> str:

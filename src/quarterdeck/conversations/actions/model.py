@@ -146,6 +146,16 @@ class NewAction(Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any] | None = None
     attempt: int | None = None
     reached: ReachedLimit | None = None
+    # In hex. Of a tool of an MCP server.
+    tool_definition: str | None = None
+
+
+class RememberedTool(Struct, frozen=True):
+    """A tool that a person has allowed for the rest of the session."""
+
+    name: str
+    # In hex. Of a tool of an MCP server: only this definition of it is allowed.
+    definition: str | None = None
 
 
 class CallAction(Struct, frozen=True):

@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from quarterdeck.conversations.actions import rules, store
-from quarterdeck.conversations.actions.model import ActionBody, ActionData, CallAction, NewAction
+from quarterdeck.conversations.actions.model import ActionBody, ActionData, CallAction, NewAction, RememberedTool
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.events.notifications import event_payloads, notify
@@ -51,8 +51,7 @@ async def actions_of_call(connection: Connection, run_id: UUID, step: int, call_
     return await store.of_call(connection, run_id, step, call_id)
 
 
-async def remembered_tools(connection: Connection, session_id: UUID) -> frozenset[str]:
-    """The tools that a person has allowed for the rest of the session."""
+async def remembered_tools(connection: Connection, session_id: UUID) -> frozenset[RememberedTool]:
     return await store.remembered_tools(connection, session_id)
 
 

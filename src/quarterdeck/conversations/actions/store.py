@@ -16,6 +16,7 @@ from quarterdeck.conversations.actions.model import (
     CallAction,
     NewAction,
     ReachedLimit,
+    RememberedTool,
 )
 from quarterdeck.core.actors import Caller
 from quarterdeck.core.ids import created_at
@@ -24,8 +25,10 @@ from quarterdeck.db.database import Connection
 
 _ADD = """
 INSERT INTO actions
-    (id, workspace_id, session_id, run_id, kind, step, call_id, tool, arguments, attempt, reached, reason, expires_at)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))
+    (id, workspace_id, session_id, run_id, kind, step, call_id, tool, arguments, attempt, reached, tool_definition,
+     reason, expires_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, decode(%s, 'hex'), %s,
+        clock_timestamp() + make_interval(secs => %s))
 RETURNING id, session_id, run_id, kind, state, call_id, tool, arguments, reached, reason, expires_at, resolved_at,
           resolved_by, resolution
 """
@@ -129,7 +132,7 @@ SELECT kind, state, call_id, attempt, resolution FROM actions
 WHERE run_id = %s AND step = %s AND call_id = %s ORDER BY id
 """
 _REMEMBERED = """
-SELECT DISTINCT tool FROM actions
+SELECT DISTINCT tool, encode(tool_definition, 'hex') FROM actions
 WHERE session_id = %s AND resolution->>'remember' = 'session' AND resolution->>'decision' = 'allow'
   AND kind = 'approval' AND state = 'resolved'
 """
@@ -155,7 +158,8 @@ async def add(
     expiry_seconds: int,
 ) -> ActionBody:
     call = (new.step, new.call_id, new.tool, _jsonb(new.arguments), new.attempt, _jsonb(new.reached))
-    values = (action_id, workspace_id, session_id, run_id, new.kind, *call, new.reason, expiry_seconds)
+    rest = (new.tool_definition, new.reason, expiry_seconds)
+    values = (action_id, workspace_id, session_id, run_id, new.kind, *call, *rest)
     row = await (await connection.execute(_ADD, values)).fetchone()
     assert row is not None
     return _body(row)
@@ -243,9 +247,9 @@ async def of_call(connection: Connection, run_id: UUID, step: int, call_id: str)
     return [CallAction(ActionKind(kind), ActionState(state), *rest) for kind, state, *rest in rows]
 
 
-async def remembered_tools(connection: Connection, session_id: UUID) -> frozenset[str]:
+async def remembered_tools(connection: Connection, session_id: UUID) -> frozenset[RememberedTool]:
     rows = await (await connection.execute(_REMEMBERED, (session_id,))).fetchall()
-    return frozenset(tool for (tool,) in rows)
+    return frozenset(RememberedTool(*row) for row in rows)
 
 
 async def cancel(connection: Connection, run_id: UUID) -> list[ActionBody]:

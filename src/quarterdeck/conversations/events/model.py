@@ -24,6 +24,8 @@ class EventType(StrEnum):
     ACTION_REQUIRED = "action.required"
     ACTION_RESOLVED = "action.resolved"
     NOTE = "note"
+    # An MCP server could not be reached when the run began: the run goes on without its tools.
+    MCP_UNAVAILABLE = "mcp.unavailable"
     CONTEXT_TRIMMED = "context.trimmed"
     RUN_SUCCEEDED = "run.succeeded"
     RUN_FAILED = "run.failed"

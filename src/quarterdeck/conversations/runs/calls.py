@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from quarterdeck.agents.workspace.model import FileChanges
 from quarterdeck.conversations.actions import records as actions
-from quarterdeck.conversations.actions.model import CallAction
+from quarterdeck.conversations.actions.model import CallAction, RememberedTool
 from quarterdeck.conversations.events import log as events
 from quarterdeck.conversations.events.model import NewEvent
 from quarterdeck.conversations.events.notifications import event_payloads, notify
@@ -25,8 +25,7 @@ class CallStates(Struct, frozen=True):
     started: dict[str, int]
     # Of this call only: their answers hold up to a megabyte each.
     actions: list[CallAction]
-    # Tools that a person has allowed for the rest of the session.
-    remembered: frozenset[str]
+    remembered: frozenset[RememberedTool]
 
 
 async def states(connection: Connection, lease: Lease, step: int, call_id: str) -> CallStates:
@@ -68,7 +67,7 @@ async def record_result(
     database: Database, lease: Lease, entry: NewEvent, changes: FileChanges | None = None
 ) -> int | None:
     """Stores the result of a call of the last answer, unless it is stored, together with the files that the call
-    changed, whose contents are in the store already.
+    changed. Their contents and the images of the result are in the store already.
 
     Returns the new revision of the files. If it is not the next one after the revision of the caller's folder, an input
     has added files meanwhile. None: the caller does not know whether its folder has the stored files, because there
@@ -83,6 +82,8 @@ async def record_result(
         if await store.has_result(connection, lease.session_id, lease.run_id, entry.data["call_id"]):
             return None
         await _log(connection, lease, entry)
+        if images := entry.data.get("images"):
+            await workspace_files.keep_contents(connection, lease.session_id, [image["sha256"] for image in images])
         return None if changes is None else await workspace_files.apply_changes(connection, lease.session_id, changes)
 
     return await database.transaction(work, repeatable=True)

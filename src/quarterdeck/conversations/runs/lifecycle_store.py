@@ -128,15 +128,18 @@ UPDATE runs
 SET state = 'waiting', waiting_since = clock_timestamp(), barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
-# A run that has ended needs no setup, which may hold a megabyte: a session with many runs is deleted in one statement.
+# A run that has ended needs no setup and no tools of servers, which may hold megabytes: a session with many runs is
+# deleted in one statement.
 # Besides the session's lock: an input that was accepted since the last take keeps the run active.
 _SUCCEED = """
-UPDATE runs SET state = 'succeeded', setup = NULL, finished_at = clock_timestamp(), updated_at = clock_timestamp()
+UPDATE runs
+SET state = 'succeeded', setup = NULL, mcp_tools = NULL, finished_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running' AND consumed_through = last_input
 """
 _FAIL = """
 UPDATE runs
-SET state = 'failed', failure = %s, setup = NULL, finished_at = clock_timestamp(), updated_at = clock_timestamp()
+SET state = 'failed', failure = %s, setup = NULL, mcp_tools = NULL, finished_at = clock_timestamp(),
+    updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = %s
 RETURNING last_input, consumed_through
 """
@@ -153,7 +156,8 @@ WHERE id = %s OR id IN (
 """
 _CANCEL = """
 UPDATE runs
-SET state = 'cancelled', parked = false, waiting_since = NULL, setup = NULL, finished_at = clock_timestamp(),
+SET state = 'cancelled', parked = false, waiting_since = NULL, setup = NULL, mcp_tools = NULL,
+    finished_at = clock_timestamp(),
     waited_seconds = waited_seconds + greatest(extract(epoch FROM clock_timestamp() - waiting_since)::float8, 0),
     updated_at = clock_timestamp()
 WHERE id = %s AND state IN ('pending', 'queued', 'running', 'waiting')

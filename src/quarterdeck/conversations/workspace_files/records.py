@@ -1,6 +1,7 @@
 """The files of a session in the transactions of others: a tool call ends, an input brings attachments, a session is
 forked or deleted. Each function is a part of its caller's transaction."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from quarterdeck.agents.workspace import rules
@@ -36,6 +37,11 @@ async def _check_folders(connection: Connection, session_id: UUID, written: list
     await store.delete_filled_folders(connection, session_id, paths)
     if await store.has_file_as_folder(connection, session_id, paths):
         raise PathConflict("A file would have the path of a folder.")
+
+
+async def keep_contents(connection: Connection, session_id: UUID, sha256s: Sequence[str]) -> None:
+    """For contents that an event of the session names, besides its files. They are in the store."""
+    await store.keep_contents(connection, session_id, sha256s)
 
 
 async def read_manifest(connection: Connection, session_id: UUID) -> Manifest | None:

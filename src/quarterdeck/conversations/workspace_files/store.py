@@ -65,6 +65,10 @@ SELECT %s, path, kind, sha256, bytes, mode, target, modified_at FROM session_fil
 _COPY_ATTACHMENTS = """
 INSERT INTO session_attachments (session_id, sha256) SELECT %s, sha256 FROM session_attachments WHERE session_id = %s
 """
+_KEEP_CONTENTS = """
+INSERT INTO session_attachments (session_id, sha256) SELECT %s, decode(sha256, 'hex') FROM unnest(%s::text[]) AS sha256
+ON CONFLICT DO NOTHING
+"""
 # By ctid: with IN (SELECT …), PostgreSQL may read the whole table to join it.
 _PURGE_FILES = """
 DELETE FROM session_files
@@ -137,6 +141,10 @@ async def copy_rows(connection: Connection, from_session: UUID, to_session: UUID
     files = (await connection.execute(_COPY_FILES, (to_session, from_session))).rowcount
     await connection.execute(_COPY_ATTACHMENTS, (to_session, from_session))
     return files
+
+
+async def keep_contents(connection: Connection, session_id: UUID, sha256s: Sequence[str]) -> None:
+    await connection.execute(_KEEP_CONTENTS, (session_id, list(sha256s)))
 
 
 async def purge(connection: Connection, session_id: UUID, batch: int) -> int:

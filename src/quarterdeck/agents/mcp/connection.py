@@ -1,0 +1,180 @@
+"""One connection to an MCP server, held open by a task of its own."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Literal
+
+import mcp_types as types
+from mcp.client._transport import TransportStreams
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter, ValidationError
+
+from quarterdeck import __version__
+from quarterdeck.agents.mcp.cleaning import clean_line
+from quarterdeck.agents.mcp.guarded_streams import Problem, guarded
+from quarterdeck.agents.mcp.model import KEY_META, McpFailure, McpResult, McpTarget, McpTool
+from quarterdeck.agents.mcp.results import to_result
+from quarterdeck.agents.mcp.tool_list import read_tools
+from quarterdeck.core.logging import log
+from quarterdeck.core.settings import McpSettings
+
+# `auto` asks for the newest protocol first. Over HTTP a server that does not know it answers with an error. Over stdio
+# some servers end after a request that they do not know.
+Mode = Literal["auto", "legacy"]
+
+_CALL_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+# Errors that the SDK makes up when there is no answer.
+_NO_ANSWER = frozenset({types.CONNECTION_CLOSED, types.PARSE_ERROR, types.REQUEST_TIMEOUT})
+_CLOSE_SECONDS = 5.0
+_ERROR_CHARACTERS = 500
+_SENT = "The call may have taken effect."
+
+# They log what servers send, without a bound. Failures reach the log of the run.
+for _name in ("mcp.client", "mcp.shared"):
+    logging.getLogger(_name).propagate = False
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
+OpenTransport = Callable[[Problem], AbstractAsyncContextManager[TransportStreams]]
+
+
+class LostSession(McpFailure):
+    """The server has forgotten the MCP session, so the request had no effect and can be repeated."""
+
+
+class Connection:
+    def __init__(self, target: McpTarget, settings: McpSettings, transport: OpenTransport, mode: Mode) -> None:
+        self._target = target
+        self._settings = settings
+        self._problem = Problem()
+        self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        # Otherwise asyncio reports a failure that nobody waited for.
+        self._ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
+        self._stop = asyncio.Event()
+        self._task = asyncio.create_task(self._run(transport, mode))
+
+    @property
+    def is_broken(self) -> bool:
+        return self._problem.text is not None or self._stop.is_set() or self._task.done()
+
+    async def _run(self, transport: OpenTransport, mode: Mode) -> None:
+        """The scopes of the SDK must be entered and left in one task."""
+        try:
+            info = types.Implementation(name="quarterdeck", version=__version__)
+            client = Client(self._guarded(transport), mode=mode, client_info=info, cache=None)
+            async with client:
+                # A server that does not know the newest protocol answers with an error status first.
+                self._problem.text = None
+                self._ready.set_result(client)
+                await self._stop.wait()
+        except Exception as fault:
+            self._problem.found(_reason(fault))
+        finally:
+            if not self._ready.done():
+                self._ready.set_exception(
+                    McpFailure(self._redacted(self._problem.text or "The connection was closed."))
+                )
+
+    @asynccontextmanager
+    async def _guarded(self, transport: OpenTransport) -> AsyncIterator[TransportStreams]:
+        async with transport(self._problem) as streams:
+            yield guarded(streams, self._problem)
+
+    async def connected(self) -> None:
+        """Raises McpFailure."""
+        try:
+            async with asyncio.timeout(self._settings.connect_seconds):
+                await asyncio.shield(self._ready)
+        except TimeoutError:
+            self._stop.set()
+            self._task.cancel()
+            seconds = self._settings.connect_seconds
+            raise McpFailure(
+                self._redacted(self._problem.text or f"No connection within {seconds:g} seconds.")
+            ) from None
+
+    async def list_tools(self) -> list[McpTool]:
+        session = (await self._ready).session
+
+        async def fetch(cursor: str | None) -> types.ListToolsResult:
+            params = types.PaginatedRequestParams(cursor=cursor)
+            return await session.send_request(types.ListToolsRequest(params=params), types.ListToolsResult)
+
+        async with self._failures(self._settings.connect_seconds, ""):
+            return await read_tools(fetch, self._target.name, self._settings, self._redact)
+        raise AssertionError("unreachable")
+
+    async def call(self, tool: str, arguments: dict[str, Any], key: str) -> McpResult:
+        session = (await self._ready).session
+        # Not `session.call_tool`: it checks results against schemas of the server, whose patterns may take forever.
+        meta: dict[str, Any] = {KEY_META: key}
+        params = types.CallToolRequestParams.model_validate({"name": tool, "arguments": arguments, "_meta": meta})
+        async with self._failures(self._settings.call_seconds, f" {_SENT}"):
+            try:
+                found = await session.send_request(types.CallToolRequest(params=params), _CALL_RESULT)
+            except MCPError as fault:
+                if fault.code in _NO_ANSWER or self._problem.text is not None:
+                    raise
+                return McpResult(text=self._error(fault), is_error=True)
+            if isinstance(found, types.InputRequiredResult):
+                return McpResult(text="The server asked for input, which is not supported.", is_error=True)
+            return to_result(found, self._settings.image_bytes, self._redact)
+        raise AssertionError("unreachable")
+
+    @asynccontextmanager
+    async def _failures(self, seconds: float, note: str) -> AsyncIterator[None]:
+        """A connection on which a request failed is not used again."""
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            text = f"The server did not answer within {seconds:g} seconds."
+            raise self._failure(text, note) from None
+        except MCPError as fault:
+            # The task may not have stored the reason yet.
+            await asyncio.wait([self._task], timeout=0 if self._problem.text else 0.1)
+            raise self._failure(self._error(fault), note) from None
+        except ValidationError as fault:
+            raise self._failure("The server sent an invalid answer.", note) from fault
+
+    def _failure(self, text: str, note: str) -> McpFailure:
+        if self._problem.is_lost_session:
+            return LostSession("The server has closed the session.")
+        self._problem.found(text)
+        assert self._problem.text is not None
+        return McpFailure(self._redacted(self._problem.text) + note)
+
+    def _error(self, fault: MCPError) -> str:
+        return f"The server answered with an error: {clean_line(self._redact(fault.message), _ERROR_CHARACTERS)}"
+
+    def _redact(self, text: str) -> str:
+        authorization = self._target.authorization
+        return text if authorization is None else authorization.redact(text)
+
+    def _redacted(self, text: str) -> str:
+        return self._redact(clean_line(text, _ERROR_CHARACTERS))
+
+    async def close(self) -> None:
+        """Ends the process of the server, or its MCP session."""
+        self._stop.set()
+        await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+def _reason(fault: BaseException) -> str:
+    """Of a connection that could not be opened, or that ended by itself."""
+    if isinstance(fault, BaseExceptionGroup):
+        return _reason(fault.exceptions[0])
+    if isinstance(fault, McpFailure):
+        return str(fault)
+    if isinstance(fault, MCPError):
+        return f"The server answered with an error: {fault.message[:_ERROR_CHARACTERS]}"
+    if isinstance(fault, ValidationError):
+        return "The server sent an invalid answer."
+    log.error("a connection to an MCP server failed", exc_info=fault)
+    return "The connection failed."

@@ -1,0 +1,102 @@
+"""Turns the result of a call into text and images."""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Callable
+from typing import Any
+
+import mcp_types as types
+import msgspec
+
+from quarterdeck.agents.mcp.cleaning import clean_line, clean_text
+from quarterdeck.agents.mcp.model import McpImage, McpResult
+
+# Those that model providers take.
+_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+# Of one result.
+_IMAGES = 10
+_NAME_CHARACTERS = 500
+
+
+class _Parts:
+    def __init__(self, image_bytes: int) -> None:
+        self._image_bytes = image_bytes
+        self.texts: list[str] = []
+        self.images: list[McpImage] = []
+        # What the texts say is complete without the structured content.
+        self.plain: list[str] = []
+
+    def add(self, block: types.ContentBlock) -> None:
+        if isinstance(block, types.TextContent):
+            self.plain.append(block.text)
+            self.texts.append(block.text)
+        elif isinstance(block, types.ImageContent):
+            self._add_image(block.data, block.mime_type)
+        elif isinstance(block, types.EmbeddedResource):
+            self._add_resource(block.resource)
+        elif isinstance(block, types.ResourceLink):
+            self.texts.append(f"[Resource {_line(block.name)}: {_line(str(block.uri))}]")
+        else:
+            self.texts.append(f"[Audio of the type {_line(block.mime_type)} was left out.]")
+
+    def _add_resource(self, resource: types.TextResourceContents | types.BlobResourceContents) -> None:
+        uri = _line(str(resource.uri))
+        if isinstance(resource, types.TextResourceContents):
+            self.texts.append(f"[Resource {uri}]\n{resource.text}")
+        elif resource.mime_type in _IMAGE_TYPES:
+            self._add_image(resource.blob, resource.mime_type)
+        else:
+            kind = _line(resource.mime_type or "unknown")
+            self.texts.append(f"[The resource {uri} of the type {kind} was left out: it is not text.]")
+
+    def _add_image(self, data: str, media_type: str) -> None:
+        reason = None
+        if media_type not in _IMAGE_TYPES:
+            reason = f"its type is {_line(media_type)}"
+        elif len(self.images) >= _IMAGES:
+            reason = f"a result has at most {_IMAGES}"
+        # Base64 is a third longer.
+        elif len(data) * 3 // 4 > self._image_bytes + 3:
+            reason = f"it is larger than {self._image_bytes} bytes"
+        if reason is None:
+            try:
+                decoded = b64decode(data, validate=True)
+            except (binascii.Error, ValueError):
+                reason = "it is not valid base64"
+            else:
+                if len(decoded) <= self._image_bytes:
+                    self.images.append(McpImage(decoded, media_type))
+                    return
+                reason = f"it is larger than {self._image_bytes} bytes"
+        self.texts.append(f"[An image was left out: {reason}.]")
+
+    def add_structured(self, content: Any) -> None:
+        """Servers should repeat it as text. What they repeated is not given to the model twice."""
+        if any(_is_same(text, content) for text in self.plain):
+            return
+        # Also encodes NaN, which is no JSON, as null.
+        self.texts.append(msgspec.json.encode(content).decode())
+
+
+def to_result(found: types.CallToolResult, image_bytes: int, redact: Callable[[str], str]) -> McpResult:
+    parts = _Parts(image_bytes)
+    for block in found.content:
+        parts.add(block)
+    if found.structured_content is not None:
+        parts.add_structured(found.structured_content)
+    # Redacted before and after: a secret may hold what is cleaned away, and what is cleaned may form a secret.
+    text = redact(clean_text(redact("\n".join(parts.texts))))
+    return McpResult(text=text, images=tuple(parts.images), is_error=found.is_error)
+
+
+def _is_same(text: str, content: Any) -> bool:
+    if content == {"result": text}:
+        return True
+    try:
+        return bool(msgspec.json.decode(text) == content)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _line(text: str) -> str:
+    return clean_line(text, _NAME_CHARACTERS)

@@ -1,0 +1,90 @@
+"""The tools of MCP servers, for the runs of one worker process."""
+
+import asyncio
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from msgspec import Struct
+
+from quarterdeck.agents.mcp.connections import McpConnections
+from quarterdeck.agents.mcp.model import McpFailure, McpResult, McpTarget, PinnedTools, UnavailableServer
+from quarterdeck.agents.mcp.tools import mcp_tool, unavailable_instructions
+from quarterdeck.agents.sandbox.model import Sandbox
+from quarterdeck.agents.tools import Tool
+from quarterdeck.conversations.runs import mcp_tools
+from quarterdeck.conversations.runs.lifecycle import Lease
+from quarterdeck.conversations.runs.mcp_tools import ListedServer
+from quarterdeck.core.logging import fields, log
+from quarterdeck.core.secret_encryption import SecretCipher
+from quarterdeck.core.settings import Settings
+from quarterdeck.core.text_types import storable
+from quarterdeck.credentials.oauth import OAuthTokens
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.mcp_servers import service as mcp_servers
+from quarterdeck.mcp_servers.model import FoundTargets
+
+_DELETED = "It was deleted."
+
+
+class RunTools(Struct, frozen=True):
+    tools: list[Tool]
+    # About servers that are not available. Empty: all are.
+    instructions: str
+
+
+class McpTools:
+    def __init__(self, database: Database, settings: Settings, sandbox: Sandbox | None) -> None:
+        self._database = database
+        self._max_known = settings.mcp.tools
+        self._connections = McpConnections(settings.mcp, sandbox)
+        self._cipher = SecretCipher(settings.webhook, settings.data_dir)
+        self._tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
+
+    async def load(self, lease: Lease) -> RunTools:
+        """Connects only if no attempt at the run has listed the tools."""
+        if not lease.setup.mcp_servers:
+            return RunTools([], "")
+        pinned = await mcp_tools.stored(self._database, lease) or await self._pin(lease)
+        call_server = partial(self._call, lease)
+        return RunTools(
+            [mcp_tool(tool, call_server) for tool in pinned.tools], unavailable_instructions(pinned.unavailable)
+        )
+
+    async def close(self) -> None:
+        await self._connections.close()
+        self._tokens.close()
+
+    async def _pin(self, lease: Lease) -> PinnedTools:
+        found = await self._targets(lease, lease.setup.mcp_servers)
+        results = await asyncio.gather(*(self._list(target, lease) for target in found.targets))
+        listed = [one for one in results if isinstance(one, ListedServer)]
+        unavailable = [one for one in results if isinstance(one, UnavailableServer)]
+        unavailable += [UnavailableServer(server_id=one, name=None, reason=_DELETED) for one in found.deleted]
+        return await mcp_tools.pin(self._database, lease, listed, unavailable, self._max_known)
+
+    async def _list(self, target: McpTarget, lease: Lease) -> ListedServer | UnavailableServer:
+        try:
+            tools = await self._connections.list_tools(target, lease.session_id)
+        except McpFailure as failure:
+            return UnavailableServer(server_id=target.server_id, name=target.name, reason=storable(str(failure)))
+        except Exception as fault:
+            # Whatever a server sends, the run goes on without its tools.
+            log.warning("listing tools failed", exc_info=fault, extra=fields(server_id=target.server_id))
+            return UnavailableServer(server_id=target.server_id, name=target.name, reason="Its tools cannot be listed.")
+        return ListedServer(target.server_id, target.name, tools)
+
+    async def _call(self, lease: Lease, server_id: UUID, tool: str, arguments: dict[str, Any], key: str) -> McpResult:
+        # Read for each call: a credential that was rotated during the run is used at once.
+        found = await self._targets(lease, [server_id])
+        if not found.targets:
+            raise McpFailure("the MCP server was deleted.")
+        return await self._connections.call(found.targets[0], lease.session_id, tool, arguments, key)
+
+    async def _targets(self, lease: Lease, server_ids: list[UUID]) -> FoundTargets:
+        async def read(connection: Connection) -> FoundTargets:
+            return await mcp_servers.targets(
+                connection, self._cipher, self._tokens, lease.workspace_id, list(server_ids)
+            )
+
+        return await self._database.read(read)
