@@ -98,7 +98,7 @@ class Receiver:
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
-                self.received.append(await _read(reader))
+                self.received.append(await read_request(reader))
                 behave = self.behaviours.pop(0) if len(self.behaviours) > 1 else self.behaviours[0]
                 await behave(writer)
         finally:
@@ -130,7 +130,7 @@ async def receiving(*behaviours: Behaviour, tls: ssl.SSLContext | None = None) -
         await server.wait_closed()
 
 
-async def _read(reader: asyncio.StreamReader) -> Received:
+async def read_request(reader: asyncio.StreamReader) -> Received:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

@@ -118,3 +118,9 @@ print(cipher.encrypt(UUID(int=1), b"secret").hex())
     cipher = SecretCipher(WebhookSettings(), tmp_path)
     assert {cipher.decrypt(UUID(int=1), bytes.fromhex(output)) for output in outputs} == {b"secret"}
     assert [path.name for path in tmp_path.iterdir()] == [KEY_FILE]
+
+
+def test_a_digest_depends_on_the_secret_and_on_the_key() -> None:
+    one, other = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2))
+    assert with_keys(one, other).digest("secret") == with_keys(one).digest("secret")
+    assert len({with_keys(one).digest("secret"), with_keys(other).digest("secret"), with_keys(one).digest("x")}) == 3

@@ -60,9 +60,11 @@ class Changes:
         hold: Hold = Hold.SHARED,
         reads: bool = False,
         lock: Callable[[Connection], Awaitable[None]] | None = None,
+        compared: Callable[[Body], Body] | None = None,
     ) -> Answer:
         """`reads` is for responses that show what was stored before the change: they need `workspace.read` too. `lock`
-        is for receipts that others write under a lock of their own: it is taken before the receipt is looked up."""
+        is for receipts that others write under a lock of their own: it is taken before the receipt is looked up.
+        `compared` is for bodies with secrets: the receipt has a hash of what it returns."""
         # Response and receipt of our first attempt, if `work` runs a second time.
         first_attempt: tuple[bytes, bytes] | None = None
 
@@ -76,7 +78,8 @@ class Changes:
                 await lock(connection)
             claim = None
             if call.idempotency_key is not None:
-                claim = Claim(principal.scope_id, operation, call.idempotency_key, fingerprint(resource, body))
+                seen = body if compared is None else compared(body)
+                claim = Claim(principal.scope_id, operation, call.idempotency_key, fingerprint(resource, seen))
                 await store.lock(connection, claim)
                 receipt = await store.find(connection, claim)
                 if receipt is not None:

@@ -230,7 +230,11 @@ def reseal_secrets(as_json: AsJson = False, data: Data = None) -> None:
 def backup(
     file: BackupFile,
     webhook_keys: Annotated[
-        bool, typer.Option("--webhook-keys/--no-webhook-keys", help="Include the keys that encrypt webhook secrets.")
+        bool,
+        typer.Option(
+            "--webhook-keys/--no-webhook-keys",
+            help="Include the keys that encrypt the secrets of webhooks and credentials.",
+        ),
     ] = True,
     as_json: AsJson = False,
     data: Data = None,
@@ -248,7 +252,7 @@ def backup(
     )
     _show({"file": file, "bytes": file_bytes, **counts}, text, as_json=as_json)
     if made.keys is not None:
-        note("The backup contains the keys of webhook secrets. Store it safely, or use --no-webhook-keys.")
+        note("The backup contains the keys that encrypt secrets. Store it safely, or use --no-webhook-keys.")
 
 
 @app.command()
@@ -264,7 +268,7 @@ def restore(file: BackupFile, as_json: AsJson = False, data: Data = None) -> Non
     counts = {"rows": made.rows, "archives": len(made.archives), "webhook_keys": made.keys is not None}
     _show({"release": made.release, "created_at": made.created_at, **counts}, text, as_json=as_json)
     if made.keys is None and made.has_webhooks:
-        note("The backup has no keys of webhook secrets. Copy webhook.keys or set QUARTERDECK_WEBHOOK_SEALING_KEYS.")
+        note("The backup has no keys that encrypt secrets. Copy webhook.keys or set QUARTERDECK_WEBHOOK_SEALING_KEYS.")
 
 
 def _settings(data: str | None) -> "Settings":

@@ -6,6 +6,7 @@ database. The first key encrypts; every key decrypts. Settings and commands call
 import base64
 import binascii
 import hashlib
+import hmac
 import os
 import secrets
 from pathlib import Path
@@ -32,6 +33,7 @@ class SecretCipher:
         self._file = data_dir / KEY_FILE
         # By key id. The first one encrypts.
         self._keys: dict[bytes, AESGCM] = {}
+        self._digest_key = b""
 
     def encrypt(self, owner_id: UUID, secret: bytes) -> bytes:
         if not self._keys:
@@ -53,6 +55,12 @@ class SecretCipher:
         except InvalidTag:
             raise SecretKeyError(f"the secret was changed after it was encrypted with the key {key_id.hex()}") from None
 
+    def digest(self, secret: str) -> str:
+        """To recognise the same secret again. Without the key, not even a weak secret can be guessed from it."""
+        if not self._keys:
+            self._load(create=True)
+        return hmac.new(self._digest_key, secret.encode(), hashlib.sha256).hexdigest()
+
     def is_current(self, encrypted: bytes) -> bool:
         """Whether the first key encrypted it."""
         if not self._keys:
@@ -64,10 +72,12 @@ class SecretCipher:
             texts, source = self._setting.split(","), "QUARTERDECK_WEBHOOK_SEALING_KEYS"
         else:
             texts, source = self._read_file(create=create).split(), str(self._file)
-        keys = [_decoded(text.strip()) for text in texts]
-        if not keys or None in keys:
+        decoded = [_decoded(text.strip()) for text in texts]
+        keys = [key for key in decoded if key is not None]
+        if not keys or len(keys) < len(decoded):
             raise SecretKeyError(f"{source} must contain base64-encoded keys of {_KEY_BYTES} bytes")
-        self._keys = {hashlib.sha256(key).digest()[:_KEY_ID_BYTES]: AESGCM(key) for key in keys if key is not None}
+        self._keys = {hashlib.sha256(key).digest()[:_KEY_ID_BYTES]: AESGCM(key) for key in keys}
+        self._digest_key = hmac.new(keys[0], b"digest", hashlib.sha256).digest()
 
     def _read_file(self, *, create: bool) -> str:
         try:

@@ -8,6 +8,8 @@ from urllib.parse import quote, quote_plus
 from quarterdeck.credentials.model import MIN_SECRET_CHARACTERS
 
 REPLACEMENT = "[redacted]"
+# What libraries leave as it is when they percent-encode: nothing, a path, and encodeURIComponent of JavaScript.
+_UNQUOTED = ("", "/", "!*'()")
 
 
 def forms(secret: str) -> set[str]:
@@ -16,7 +18,8 @@ def forms(secret: str) -> set[str]:
     parts = [part for part in secret.split(" ") if len(part) >= MIN_SECRET_CHARACTERS]
     for text in {secret, *parts}:
         raw = text.encode()
-        found |= {text, quote(text, safe=""), quote_plus(text), json.dumps(text)[1:-1], raw.hex(), raw.hex().upper()}
+        found |= {text, json.dumps(text)[1:-1], raw.hex(), raw.hex().upper(), quote_plus(text)}
+        found |= {quote(text, safe=unquoted) for unquoted in _UNQUOTED}
         for encoded in _in_base64(raw):
             found |= {encoded, encoded.replace("+", "-").replace("/", "_")}
     return found

@@ -2,6 +2,8 @@
 
 from uuid import UUID
 
+import msgspec
+
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.auth.access import Access, Lookup, visible_workspace
 from quarterdeck.changes.perform import Changes, Made
@@ -77,6 +79,7 @@ async def create_credential(
         resource=(),
         about=ObjectType.CREDENTIAL,
         effect=effect,
+        compared=lambda body: msgspec.structs.replace(body, secret=_digest(cipher, body.secret)),
     )
 
 
@@ -104,6 +107,7 @@ async def rotate_credential(
         resource=(credential_id,),
         about=ObjectType.CREDENTIAL,
         effect=effect,
+        compared=lambda body: msgspec.structs.replace(body, secret=_digest(cipher, body.secret)),
     )
 
 
@@ -184,4 +188,15 @@ def _encrypt(cipher: SecretCipher, credential_id: UUID, secret: str) -> bytes:
     try:
         return cipher.encrypt(credential_id, secret.encode())
     except SecretKeyError as fault:
-        raise errors.unavailable("Secrets cannot be encrypted. The server's log has the reason.") from fault
+        raise _no_key() from fault
+
+
+def _digest(cipher: SecretCipher, secret: str) -> str:
+    try:
+        return cipher.digest(secret)
+    except SecretKeyError as fault:
+        raise _no_key() from fault
+
+
+def _no_key() -> errors.ServiceError:
+    return errors.unavailable("Secrets cannot be encrypted. The server's log has the reason.")
