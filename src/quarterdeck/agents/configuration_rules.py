@@ -5,7 +5,6 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from jsonschema import Draft202012Validator, SchemaError
 
 from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
@@ -86,6 +85,9 @@ def _check_output_schema(schema: dict[str, Any]) -> None:
         # A validator would fetch it.
         if isinstance(target, str) and not target.startswith("#"):
             raise errors.invalid("output_schema: $ref must refer to a part of the schema itself, such as #/$defs/name.")
+    # Imported here: it can take seconds, which every start of a process would pay.
+    from jsonschema import Draft202012Validator, SchemaError
+
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as fault:
