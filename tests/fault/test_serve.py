@@ -16,10 +16,10 @@ from tests.world import free_port
 
 
 def logins(data: Path) -> set[str]:
-    # A connection that is being opened has no name yet.
+    # Without those that have not signed in yet.
     query = (
-        "SELECT usename::text FROM pg_stat_activity"
-        " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND usename IS NOT NULL"
+        "SELECT usename::text FROM pg_stat_activity "
+        "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND usename IS NOT NULL"
     )
     with psycopg.connect(Cluster(data).url) as connection:
         return {name for (name,) in connection.execute(query.encode()).fetchall()}
