@@ -10,8 +10,15 @@ import httpx
 import msgspec
 import pytest
 
+from quarterdeck.agents.configuration import ToolPolicy
+from quarterdeck.agents.mcp.commands import read_commands
+from quarterdeck.agents.model import ToolRule
+from quarterdeck.core.settings import McpSettings
+from quarterdeck.mcp_servers.model import CreateMcpServerBody
+from quarterdeck.mcp_servers.offer import McpOffer
 from tests.cli.command import qd_here
 from tests.mcp_server import mcp_server
+from tests.pages import blocks_of, texts_of
 from tests.sandboxes import sandbox_host
 from tests.world import PATIENT, World, error_of, serving
 
@@ -156,3 +163,15 @@ def test_an_unusable_file_of_commands_is_told_at_the_start(
     done = qd_here(process, MCP_COMMANDS_FILE=str(commands), DATABASE_URL=url, SERVER_DATA_DIR=str(tmp_path / "data"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert f"QUARTERDECK_MCP_COMMANDS_FILE: {commands} {reason}" in done.stderr
+
+
+def test_the_file_and_the_requests_in_the_docs_are_right(tmp_path: Path) -> None:
+    (text,) = texts_of(blocks_of("docs/mcp.md", "yaml"))
+    commands = tmp_path / "commands.yaml"
+    commands.write_text(text)
+    assert sorted(read_commands(str(commands))) == ["search", "time"]
+    requests = [json.loads(each) for each in texts_of(blocks_of("docs/mcp.md", "json"))]
+    assert [msgspec.convert(one, CreateMcpServerBody).name for one in requests[:2]] == ["tickets", "clock"]
+    McpOffer(McpSettings(commands_file=str(commands))).check(requests[0]["url"], requests[1]["command"])
+    policy = msgspec.convert(requests[2]["tool_policy"], ToolPolicy)
+    assert policy["tickets__find"] is ToolRule.ALLOW

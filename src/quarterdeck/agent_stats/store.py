@@ -9,14 +9,15 @@ _RUN_AT = """
 SELECT id FROM runs WHERE (agent_id, id) >= (%s, %s) AND (agent_id, id) < (%s, %s) AND workspace_id = %s
 ORDER BY agent_id DESC, id DESC OFFSET %s LIMIT 1
 """
-# A run has begun if it has an agent, so that started_at is set.
+# A run with an agent has begun, so that started_at is set. greatest() ignores NULL.
 _VERSIONS = """
 SELECT agent_version, count(*), count(*) FILTER (WHERE state = 'failed'), sum(input_tokens)::bigint,
        sum(cached_tokens)::bigint, sum(output_tokens)::bigint, sum(cost_usd)::float8, avg(seconds)::float8,
        percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY seconds)
 FROM (
     SELECT agent_version, state, input_tokens, cached_tokens, output_tokens, cost_usd,
-           greatest(0, date_part('epoch', finished_at - started_at) - waited_seconds) AS seconds
+           CASE WHEN finished_at IS NOT NULL
+                THEN greatest(0, date_part('epoch', finished_at - started_at) - waited_seconds) END AS seconds
     FROM runs WHERE (agent_id, id) >= (%s, %s) AND (agent_id, id) < (%s, %s) AND workspace_id = %s
     ORDER BY agent_id DESC, id DESC LIMIT %s
 ) AS newest

@@ -3,9 +3,10 @@
 from uuid import UUID
 
 from quarterdeck.agents.mcp.connections import McpConnections
-from quarterdeck.agents.mcp.model import McpTarget, McpTool
+from quarterdeck.agents.mcp.model import McpFailure, McpTarget, McpTool
 from quarterdeck.agents.sandbox.model import Sandbox
 from quarterdeck.core.ids import new_id
+from quarterdeck.core.logging import fields, log
 from quarterdeck.core.places import Places, hold_place
 from quarterdeck.core.settings import McpSettings
 
@@ -27,6 +28,14 @@ class McpChecks:
         async with hold_place(self._places, workspace_id, self._settings.connect_seconds, "checks of MCP servers"):
             try:
                 return await self._connections.list_tools(target, owner)
+            except McpFailure:
+                raise
+            except Exception as fault:
+                # Whatever a server sends, the caller gets an answer.
+                log.warning(
+                    "the check of an MCP server failed", exc_info=fault, extra=fields(server_id=target.server_id)
+                )
+                raise McpFailure("The tools of the server cannot be listed.") from fault
             finally:
                 await self._connections.close_owner(owner)
 

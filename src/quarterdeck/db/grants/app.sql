@@ -57,7 +57,7 @@ GRANT SELECT, INSERT ON app.agent_version_skills TO {role};
 GRANT SELECT, INSERT, UPDATE (secret, revision, rotated_at), DELETE ON app.credentials TO {role};
 GRANT SELECT, INSERT, UPDATE (name, url, command, credential_id, revision, checked_at, check_failure), DELETE
     ON app.mcp_servers TO {role};
-GRANT SELECT, INSERT, UPDATE (definition, definition_sha256), DELETE ON app.mcp_tools TO {role};
+GRANT SELECT, INSERT, DELETE ON app.mcp_tools TO {role};
 GRANT SELECT, INSERT, UPDATE (touched_at), DELETE ON app.bundles TO {role};
 GRANT SELECT, INSERT, DELETE ON app.condemned_bundles TO {role};
 -- UPDATE: a file is locked while it is being attached.
