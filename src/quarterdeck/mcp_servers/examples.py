@@ -37,7 +37,8 @@ _TOOL = McpToolBody(
 )
 
 EXAMPLES = (
-    CreateMcpServerBody("tickets", _URL, None, CREDENTIAL),
+    # Without a credential: generated tests send it as it is.
+    CreateMcpServerBody("tickets", _URL),
     ChangeMcpServerBody(name="issues"),
     _SERVER,
     _TOOL,
