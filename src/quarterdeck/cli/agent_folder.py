@@ -1,4 +1,4 @@
-"""The folder of an agent: `agent.yaml` and `instructions.md`. Reads it and reports as many errors at once as possible."""
+"""Reads the folder of an agent: `agent.yaml` and `instructions.md`. Reports as many errors at once as possible."""
 
 import difflib
 import json
@@ -15,6 +15,7 @@ from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.cli import find
 from quarterdeck.cli.agent_template import AGENT_YAML, INSTRUCTIONS
 from quarterdeck.cli.exit_codes import CliError, ExitCode
+from quarterdeck.cli.session_options import split_version
 from quarterdeck.core.text_types import Line
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def configuration(client: "Client", found: AgentFolder) -> dict[str, Any]:
         "model": found.file.model,
         "settings": found.file.settings,
         "instructions": found.instructions,
-        "skills": [session_skill(client, given) for given in found.file.skills],
+        "skills": [_session_skill(client, given) for given in found.file.skills],
         "client_tools": found.client_tools,
         "mcp_servers": [find.mcp_server_id(client, given) for given in found.file.mcp_servers],
         "tool_policy": found.file.tool_policy,
@@ -110,16 +111,10 @@ def configuration(client: "Client", found: AgentFolder) -> dict[str, Any]:
     }
 
 
-def session_skill(client: "Client", given: str) -> SessionSkill:
+def _session_skill(client: "Client", given: str) -> SessionSkill:
     """SKILL or SKILL@VERSION."""
     name, version = split_version(given)
     return SessionSkill(find.skill(client, name).id, version)
-
-
-def split_version(given: str) -> tuple[str, int | None]:
-    name, at, version = given.rpartition("@")
-    is_number = version.isascii() and version.isdigit() and len(version) < 10 and int(version) > 0
-    return (name, int(version)) if at and is_number else (given, None)
 
 
 def _text(path: Path) -> str:
