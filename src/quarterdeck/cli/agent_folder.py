@@ -43,7 +43,7 @@ class _Limits(Limits, frozen=True, forbid_unknown_fields=True):
 class AgentFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """agent.yaml. Its fields are those of a version, without the instructions."""
 
-    model: Annotated[Line, Meta(pattern=r"^(demo$|[^:\s]+:\S)")] | None = None
+    model: Annotated[str, Meta(pattern=r"^(demo$|[^:\s]+:\S)", max_length=200)] | None = None
     settings: _Settings = _Settings()
     # Names or IDs, with or without @VERSION.
     skills: list[Line] = []

@@ -175,14 +175,14 @@ def _say_changes(found: "McpCheckBody") -> None:
 
 def _row(server: "McpServerBody") -> list[str]:
     target = server.url or f"command {server.command}"
-    return [str(server.id), server.name, cell(target), str(server.tool_count), _check_text(server)]
+    return [str(server.id), server.name, cell(target), str(server.tool_count), cell(_check_text(server))]
 
 
 def _check_text(server: "McpServerBody") -> str:
     if server.checked_at is None:
         return "never"
     outcome = "ok" if server.check_failure is None else f"failed: {server.check_failure}"
-    return cell(f"{date_text(server.checked_at)} {outcome}")
+    return f"{date_text(server.checked_at)} {outcome}"
 
 
 def _tool_row(tool: "McpToolBody") -> list[str]:
