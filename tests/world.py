@@ -100,6 +100,12 @@ def free_port() -> int:
         return port
 
 
+def is_listening(port: int) -> bool:
+    """Cheaper than a request, for a loop that waits for a server."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextmanager
 def serving(
     database_url: str, data_dir: Path, command: Sequence[str] = ("-m", "quarterdeck", "api"), /, **settings: object
@@ -139,11 +145,12 @@ def _wait_until_up(url: str, process: "subprocess.Popen[bytes]", log: Path) -> N
         if process.poll() is not None:
             raise AssertionError(f"qd api ended with {process.returncode}: {log.read_text()}")
         try:
-            httpx.get(f"{url}/healthz", timeout=5)
+            if is_listening(httpx.URL(url).port or 0):
+                httpx.get(f"{url}/healthz", timeout=5)
+                return
         except httpx.TransportError:
-            time.sleep(0.05)
-        else:
-            return
+            pass
+        time.sleep(0.05)
     raise AssertionError(f"qd api did not start: {log.read_text()}")
 
 

@@ -59,6 +59,7 @@ async def call_everything(world: World, answers: list[httpx.Response]) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.slowest
 async def test_no_secret_is_kept_shown_again_or_logged(database_url: str, tmp_path: Path) -> None:
     answers: list[httpx.Response] = []
 
