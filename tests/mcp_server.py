@@ -44,7 +44,10 @@ class Fixture:
         self._cancelled = 0
 
     def app(self) -> Any:
-        server = Server("fixture", on_list_tools=self._list, on_call_tool=self._call)
+        # Without the schema, the SDK's server lists its tools for each call.
+        server = Server(
+            "fixture", on_list_tools=self._list, on_call_tool=self._call, get_tool_input_schema=lambda name: _NOTHING
+        )
         server.middleware.append(self._count)
         routes = [Route("/state", self._state), Route("/change", self._change, methods=["POST"])]
         return server.streamable_http_app(custom_starlette_routes=routes)

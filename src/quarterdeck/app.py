@@ -15,6 +15,7 @@ from quarterdeck.api.docs_page import serve_docs
 from quarterdeck.api.endpoint import Endpoint, Executor, Respond
 from quarterdeck.api.health import healthz, readyz
 from quarterdeck.api.health_listener import HealthListener
+from quarterdeck.api.mcp_endpoint.endpoint import McpEndpoint
 from quarterdeck.api.openapi import openapi_document, serve_document
 from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.api.shutdown import on_shutdown_signal
@@ -53,7 +54,9 @@ def load_app(settings: Settings) -> ASGIApp:
     configure_logs(settings.log.level)
     services = Services(settings)
     router = Router(services.routes(), redirect_slashes=False, default=_not_found, lifespan=services.lifespan())
-    return Middleware(router, settings.http)
+    app = Middleware(router, settings.http)
+    services.mcp_endpoint.app = app
+    return app
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,6 +86,7 @@ class Services:
         self.mcp_checks = McpChecks(settings.mcp)
         self.mcp_offer = McpOffer(settings.mcp)
         self.shutdown = asyncio.Event()
+        self.mcp_endpoint = McpEndpoint(settings.mcp, settings.http, self.shutdown)
 
     def routes(self) -> list[Route]:
         executor = Executor(self.settings.http, self.rate_limiter, self._provided())
@@ -94,6 +98,7 @@ class Services:
         endpoints = {
             **{path: executor.endpoint(operations) for path, operations in paths.items()},
             **{path: Endpoint({"GET": check}) for path, check in self._health_checks().items()},
+            "/mcp": Endpoint({"POST": self.mcp_endpoint.respond}),
             "/": Endpoint({"GET": console.page()}),
             "/assets/{hash}/{name:path}": Endpoint({"GET": console.asset()}),
             "/openapi.json": Endpoint({"GET": serve_document(document)}),

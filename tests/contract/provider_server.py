@@ -257,3 +257,19 @@ ANTHROPIC = Dialect(
     2,
     lambda kind, message: {"type": "error", "error": {"type": kind, "message": message}},
 )
+GROQ = Dialect(
+    "groq:test-model",
+    "/openai/v1/chat/completions",
+    lambda *pieces: _of_groq(_chat_text(*pieces)),
+    lambda text, *calls: _of_groq(_chat_calls(text, *calls)),
+    3,
+    OPENAI.error,
+)
+
+
+def _of_groq(events: list[Event]) -> list[Event]:
+    """Its last chunk has the usage in a field of its own."""
+    return [
+        (name, data | {"x_groq": {"id": "r", "usage": data["usage"]}} if "usage" in data else data)
+        for name, data in events
+    ]

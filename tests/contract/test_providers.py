@@ -34,9 +34,11 @@ from quarterdeck.agents.model import (
 from quarterdeck.agents.pricing import cost_usd
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.agents.retry import step_with_retries
+from quarterdeck.core.setting_types import Endpoints
 from quarterdeck.core.settings import ModelSettings
 from tests.contract.provider_server import (
     ANTHROPIC,
+    GROQ,
     OPENAI,
     Dialect,
     Provider,
@@ -127,6 +129,40 @@ async def test_cost_by_list_prices(dialect: Dialect, model: str, cost: str, monk
     monkeypatch.setattr("httpx2.get", lambda *_, **__: pytest.fail("prices were fetched"))
     async with talking(msgspec.structs.replace(dialect, model=model), streams(dialect.text("Hello"))) as talk:
         assert (await talk.step()).cost_usd == Decimal(cost)
+
+
+async def test_groq_and_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider that pydantic-ai finds by its name, and a server of the setting `endpoints`, with a key each."""
+    replies = [
+        streams(GROQ.calls("Let me look.", ("call_1", "read", '{"path": "a"}'))),
+        refuses(401, GROQ.error("invalid_api_key", f"Wrong key {KEY}")),
+        refuses(429, GROQ.error("rate_limit", "Slow down.")),
+        streams(GROQ.text("Hel", "lo")),
+        streams(OPENAI.text("Hello")),
+    ]
+    async with provider(*replies) as served:
+        monkeypatch.setenv("GROQ_API_KEY", KEY)
+        monkeypatch.setenv("GROQ_BASE_URL", served.url)
+        monkeypatch.setenv("MY_GPU_API_KEY", "another")
+        endpoints = Endpoints.parse(f"my-gpu={served.url}/v1")
+        settings = ModelSettings(endpoints=endpoints, retry_base_seconds=0.01)
+        models = ModelRegistry(settings)
+        talk = Talk(await models.resolve(GROQ.model, ModelOptions(0.5, 77)), served, settings)
+        turn = (await talk.step()).turn
+        assert (turn.text, turn.tool_calls) == ("Let me look.", [ToolCall("call_1", "read", {"path": "a"})])
+        with pytest.raises(ModelFailure, match=r"status 401: Wrong key \[redacted\]\."):
+            await talk.step()
+        step = await talk.step([*HELLO, turn, ToolResult("call_1", "read", "content")])
+        assert (step.turn.text, step.input_tokens, step.output_tokens) == ("Hello", 11, 7)
+        of_endpoint = Talk(await models.resolve("my-gpu:llama3.2:3b"), served, settings)
+        assert (await of_endpoint.step()).turn.text == "Hello"
+        await models.close()
+    assert [request.path for request in served.requests] == [GROQ.path] * 4 + [OPENAI.path]
+    keys = [request.headers["authorization"] for request in served.requests]
+    assert keys == [f"Bearer {KEY}"] * 4 + ["Bearer another"]
+    first, *_, last = (request.body for request in served.requests)
+    assert (first["model"], first["temperature"], first["stream"]) == ("test-model", 0.5, True)
+    assert last["model"] == "llama3.2:3b"
 
 
 def test_contradictory_usage_has_no_cost() -> None:

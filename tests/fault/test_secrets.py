@@ -15,6 +15,8 @@ from tests.contract.test_callers import Objects, request
 from tests.workers import at_rest, working
 from tests.world import EVERY_PERMISSION, World, serving
 
+# Each operation gets objects of its own.
+MANY = {f"{section}_PER_WORKSPACE": 10_000 for section in ("CREDENTIAL", "MCP", "WEBHOOK")}
 # In answers, these fields hold what is shown once.
 SHOWN_ONCE = ("secret", "token")
 
@@ -68,7 +70,7 @@ async def test_no_secret_is_kept_shown_again_or_logged(database_url: str, tmp_pa
         answers.append(answer)
 
     with (
-        serving(database_url, tmp_path, LOG_LEVEL="debug", WEBHOOK_PER_WORKSPACE=10_000) as server,
+        serving(database_url, tmp_path, LOG_LEVEL="debug", **MANY) as server,
         working(database_url, tmp_path, LOG_LEVEL="debug") as worker,
     ):
         async with httpx.AsyncClient(base_url=server.url, timeout=30, event_hooks={"response": [take]}) as http:

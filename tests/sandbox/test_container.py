@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.agents.sandbox.choice import find_sandbox
-from quarterdeck.agents.sandbox.container import Container, run_arguments
-from quarterdeck.agents.sandbox.model import Command, SandboxUnavailable
+from quarterdeck.agents.sandbox.container import Container, run_arguments, serve_arguments
+from quarterdeck.agents.sandbox.model import Command, SandboxUnavailable, Service
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 from tests.sandbox.accounts import account, run
 
@@ -46,6 +46,27 @@ def test_the_command_line(tmp_path: Path) -> None:
     )
     assert "--userns keep-id" in " ".join(as_other)
     assert "--user 1234:1234" in " ".join(as_other)
+
+
+def test_the_command_line_of_a_service(tmp_path: Path) -> None:
+    with (tmp_path / "errors").open("wb") as errors:
+        service = Service(
+            arguments=["node", "server.js"],
+            environment={"TOKEN": "the secret", "HOME": "/workspace"},
+            network=True,
+            readable=[Path("/opt/servers")],
+            errors=errors,
+            buffer_bytes=_MIB,
+        )
+        text = " ".join(
+            serve_arguments(SandboxSettings(container_image="tools:1"), WorkspaceSettings(), service, "name-1", 0)
+        )
+    assert text.startswith("run --interactive --rm --init --pull never --name name-1 --hostname sandbox --read-only ")
+    assert "--mount type=bind,source=/opt/servers,target=/opt/servers,readonly" in text
+    assert "--env TOKEN --env HOME " in text
+    assert "--network" not in text
+    assert "the secret" not in text
+    assert text.endswith("bash node server.js")
 
 
 async def test_what_is_missing_is_named() -> None:
@@ -108,6 +129,30 @@ def _copy_program(image: Path, program: str) -> None:
         shutil.copy(library, image / library[1:])
 
 
+async def _try_services(sandbox: Container, readable: Path) -> None:
+    script = (
+        """echo "$PWD $SECRET $(ls -A) $(cat "$1"/SKILL.md)"; touch kept; read -r line; echo "got $line"; sleep 1000"""
+    )
+    for is_closed in (True, False):
+        with tempfile.TemporaryFile() as errors:
+            service = Service(
+                arguments=["bash", "-c", script, "bash", str(readable)],
+                environment={"SECRET": "of the operator"},
+                network=False,
+                readable=[readable],
+                errors=errors,
+                buffer_bytes=_MIB,
+            )
+            async with sandbox.serve(service) as pipes:
+                assert await pipes.stdout.readline() == b"/workspace of the operator  read me\n"
+                pipes.stdin.write(b"one\n")
+                assert await pipes.stdout.readline() == b"got one\n"
+                if is_closed:
+                    # As after the death of the worker.
+                    pipes.stdin.write_eof()
+                    assert await pipes.stdout.read() == b""
+
+
 @pytest.mark.long
 async def test_commands_in_containers(engine: SandboxSettings, tmp_path: Path) -> None:
     with account("root") as worker:
@@ -139,6 +184,7 @@ async def test_commands_in_containers(engine: SandboxSettings, tmp_path: Path) -
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        await _try_services(sandbox, skill)
         listed = subprocess.run([engine.container_command, "ps", "-aq"], check=True, capture_output=True)
         assert listed.stdout == b""
         assert worker.processes() == []

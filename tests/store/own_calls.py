@@ -8,6 +8,7 @@ import msgspec
 
 from quarterdeck.agent_definitions import store as agents
 from quarterdeck.agents.configuration import AgentConfiguration, SessionSkill
+from quarterdeck.agents.mcp.model import PinnedTools
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.api_keys import store as api_keys
 from quarterdeck.api_keys.model import NewApiKey
@@ -28,6 +29,7 @@ from quarterdeck.conversations.runs import calls_store as calls
 from quarterdeck.conversations.runs import creation_store as creation
 from quarterdeck.conversations.runs import discards_store as discards
 from quarterdeck.conversations.runs import lifecycle_store as lifecycle
+from quarterdeck.conversations.runs import mcp_tools_store as mcp_tools
 from quarterdeck.conversations.runs import recovery_store as recovery
 from quarterdeck.conversations.runs import turns_store as turns
 from quarterdeck.conversations.runs.discards_store import InputEvent
@@ -110,6 +112,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: log.lock_session(c, a.session)
     yield lambda c, a, b: log.append(c, a.session, a.run, [event])
     yield lambda c, a, b: events.page(c, a.session, 0, 9, 1 << 20)
+    yield lambda c, a, b: events.id_before_last(c, a.session, 1)
     yield lambda c, a, b: events.heads(c, [a.session])
     yield lambda c, a, b: receipts.lock(c, claim)
     yield lambda c, a, b: receipts.save(c, claim, b"{}")
@@ -168,6 +171,8 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: calls.hold(c, a.run, 1)
     yield lambda c, a, b: calls.started_calls(c, a.session, a.run)
     yield lambda c, a, b: calls.has_result(c, a.session, a.run, "x")
+    yield lambda c, a, b: mcp_tools.get(c, a.run)
+    yield lambda c, a, b: mcp_tools.set_tools(c, a.run, 1, PinnedTools())
     yield lambda c, a, b: lifecycle.succeed(c, a.run, 1)
     yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "running", "x")
     yield lambda c, a, b: lifecycle.leave_out_refused(c, a.session, a.ended_run)
@@ -224,6 +229,7 @@ def _own_files() -> Iterator[StoreCall]:
     yield lambda c, a, b: session_files.links(c, a.session)
     yield lambda c, a, b: session_files.title(c, a.session)
     yield lambda c, a, b: session_files.copy_rows(c, a.session, a.waiting_session)
+    yield lambda c, a, b: session_files.keep_contents(c, a.waiting_session, [a.bundle.hex()])
     yield lambda c, a, b: session_files.purge(c, a.session, 9)
 
 

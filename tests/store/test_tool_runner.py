@@ -32,7 +32,7 @@ from quarterdeck.worker import journal
 from quarterdeck.worker.session_files import SessionFiles
 from quarterdeck.worker.tool_runner import CONFLICT, ToolRunner
 from tests.workers import eventually, log_of, resolve_setup
-from tests.world import Server, World, app_url
+from tests.world import START_SECONDS, Server, World, app_url
 
 
 class Begun(Struct, frozen=True):
@@ -225,3 +225,73 @@ async def test_files_are_stored_with_the_result_or_not_at_all(world: World, begu
     assert [file.path for file in (await stored.manifest()).files] == ["a/b", "c", "d"]
     assert await results_of(world, begun.session_id) == {"a": CONFLICT, "c": "written", "d": "written"}
     await folders.close()
+
+
+class Turns:
+    """Tools that tell how many of them ran at the same time."""
+
+    def __init__(self) -> None:
+        self.running: list[str] = []
+        self.most = 0
+
+    def tool(self, name: str, effect: Effect = Effect.READS, *, is_sandboxed: bool = False) -> Tool:
+        async def carry_out(arguments: dict[str, Any], context: CallContext) -> str:
+            self.running.append(name)
+            self.most = max(self.most, len(self.running))
+            # Long enough for another call to begin, if it may.
+            await asyncio.sleep(0.05)
+            self.running.remove(name)
+            return name
+
+        return Tool(spec=ToolSpec(name, "", {}), effect=effect, carry_out=carry_out, is_sandboxed=is_sandboxed)
+
+
+def reading(name: str, carry_out: CarryOut) -> Tool:
+    return Tool(spec=ToolSpec(name, "", {}), effect=Effect.READS, carry_out=carry_out)
+
+
+def calls_of(*names: str) -> list[ToolCall]:
+    return [ToolCall(f"{name}{at}", name, {}) for at, name in enumerate(names)]
+
+
+async def test_calls_that_only_read_run_at_the_same_time(world: World, begun: Begun) -> None:
+    """Their results are stored in the order of the calls. After a failure, those before it are stored."""
+    is_done, left = asyncio.Event(), 0
+
+    async def waits_for_second(arguments: dict[str, Any], context: CallContext) -> str:
+        await asyncio.wait_for(is_done.wait(), START_SECONDS)
+        return "first"
+
+    async def second(arguments: dict[str, Any], context: CallContext) -> str:
+        is_done.set()
+        return "second"
+
+    tools = Toolbox([reading("first", waits_for_second), reading("second", second)])
+    results, _ = await runner_of(begun, tools).run(calls_of("first", "second"), 1)
+    assert [result.content for result in results] == ["first", "second"]
+    assert await results_of(world, begun.session_id) == {"first0": "first", "second1": "second"}
+
+    async def never(arguments: dict[str, Any], context: CallContext) -> str:
+        nonlocal left
+        left += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left -= 1
+        return "never"
+
+    broken = reading("broken", raising(errors.unavailable()))
+    tools = Toolbox([reading("second", second), broken, reading("never", never)])
+    with pytest.raises(ServiceError):
+        await runner_of(begun, tools).run(calls_of("second", "broken", "never"), 1)
+    assert list(await results_of(world, begun.session_id)) == ["first0", "second1", "second0"]
+    assert left == 0, "a call that is left over has ended"
+
+
+async def test_calls_that_take_turns(begun: Begun) -> None:
+    """Beside a call that writes, and in the one folder of the workspace."""
+    turns = Turns()
+    tools = Toolbox([turns.tool("read"), turns.tool("write", Effect.WRITES), turns.tool("file", is_sandboxed=True)])
+    await runner_of(begun, tools).run(calls_of("read", "read", "write"), 1)
+    await runner_of(begun, tools).run(calls_of("file", "file", "file"), 1)
+    assert turns.most == 1

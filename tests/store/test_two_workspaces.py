@@ -51,7 +51,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "conversations/visibility_store _WORKSPACE_OF",
         "events/store _HEADS",
     ),
-    "part of a session that was checked": ("events/store _PAGE", "events/log _APPEND"),
+    "part of a session that was checked": ("events/store _PAGE", "events/store _BEFORE_LAST", "events/log _APPEND"),
     "adds a row whose ids were created or checked before": (
         "actions/store _ADD",
         "api_keys/store _ADD",
@@ -93,6 +93,8 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "runs/calls_store _HOLD",
         "runs/calls_store _STARTED_CALLS",
         "runs/calls_store _HAS_RESULT",
+        "runs/mcp_tools_store _GET",
+        "runs/mcp_tools_store _SET",
         "runs/lifecycle_store _PROGRESS",
         "runs/lifecycle_store _REACHED_LIMIT",
         "runs/lifecycle_store _SUCCEED",
@@ -157,6 +159,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "workspace_files/store _TITLE",
         "workspace_files/store _COPY_FILES",
         "workspace_files/store _COPY_ATTACHMENTS",
+        "workspace_files/store _KEEP_CONTENTS",
     ),
     "the deleted session whose log is being removed": (
         "workspace_files/store _PURGE_FILES",

@@ -43,7 +43,10 @@ def turns(*attachments: Attachment) -> list[Turn]:
 def test_what_models_take(media_type: str, is_taken: bool, text: bool) -> None:
     for model in ("demo", "openai:gpt-5", "openai-chat:gpt-5", "anthropic:claude-sonnet-5"):
         assert takes(model, media_type) is is_taken
-    assert not takes("unknown:model", media_type)
+    # A model of an endpoint. It refuses what it does not take.
+    assert takes("gpu:model", media_type) is is_taken
+    assert takes("groq:model", media_type) is (is_taken and media_type != "application/pdf")
+    assert takes("cohere:model", media_type) is text
     assert is_text(media_type) is text
 
 
@@ -58,7 +61,7 @@ def test_the_newest_are_sent_within_the_limit() -> None:
     assert wanted(with_selection(sent, "demo", SETTINGS, 100_000)) == {"log.txt": 100, "new.png": 800}
     # An image counts as 1,600 tokens, and attachments have half of the context.
     assert wanted(with_selection(sent, "demo", SETTINGS, 3000)) == {"log.txt": 100}
-    assert wanted(with_selection(sent, "unknown:model", SETTINGS, 100_000)) == {}
+    assert wanted(with_selection(sent, "cohere:model", SETTINGS, 100_000)) == {"log.txt": 100}
 
 
 def test_they_count_towards_the_context() -> None:

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from quarterdeck.agents.model import AssistantTurn, Step, ToolCall, ToolResult, Turn, UserTurn
+from quarterdeck.agents.model import AssistantTurn, ResultImage, Step, ToolCall, ToolResult, Turn, UserTurn
 from quarterdeck.conversations.events.model import NewEvent
 from quarterdeck.conversations.runs.model import Entry
 from quarterdeck.worker.journal import (
@@ -104,9 +104,14 @@ def test_a_log_may_begin_anywhere(beginning: int) -> None:
 
 def test_entries_are_read_as_written() -> None:
     turn = AssistantTurn("text", [ToolCall("1", "tool", {"x": 1}), ToolCall("2", "tool", {})], {"raw": [1]})
-    written: list[NewEvent] = [*entries_of(Step(turn, 1, 2)), entry_of(ToolResult("1", "tool", "done"))]
+    results = [
+        ToolResult("1", "tool", "done"),
+        ToolResult("2", "tool", "", (ResultImage(sha256="ab", media_type="image/png", bytes=3),)),
+    ]
+    written: list[NewEvent] = [*entries_of(Step(turn, 1, 2)), *map(entry_of, results)]
     log = [*START, *(Entry(RUN, event.type, event.data, event.record) for event in written)]
-    assert turns_of(log, RUN) == [UserTurn("text of i", RUN), turn, ToolResult("1", "tool", "done")]
+    assert turns_of(log, RUN) == [UserTurn("text of i", RUN), turn, *results]
+    assert "images" not in written[-2].data
 
 
 def test_a_result_goes_behind_its_calls() -> None:

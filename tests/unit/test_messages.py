@@ -1,10 +1,21 @@
-"""Answers of models as turns: what they write may be nested without end."""
+"""Turns as messages of providers, and back: what models write may be nested without end."""
 
 import pytest
-from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.messages import BinaryContent, ModelResponse, ToolCallPart, ToolReturnPart
 
-from quarterdeck.agents.messages import to_turn
-from quarterdeck.agents.model import MALFORMED_ARGUMENTS
+from quarterdeck.agents.attachments import wanted, with_contents, with_selection
+from quarterdeck.agents.context import turn_tokens
+from quarterdeck.agents.messages import to_messages, to_turn
+from quarterdeck.agents.model import (
+    MALFORMED_ARGUMENTS,
+    AssistantTurn,
+    ResultImage,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserTurn,
+)
+from quarterdeck.core.settings import ModelSettings
 
 
 def nested(levels: int) -> str:
@@ -25,3 +36,26 @@ def test_arguments_are_kept_as_they_are() -> None:
 def test_arguments_that_others_could_not_read_back_are_text(levels: int) -> None:
     """A worker may read 980 levels where an API process, called from deeper down, can only read 950."""
     assert list(arguments_of(nested(levels))) == [MALFORMED_ARGUMENTS]
+
+
+def result_sent(model_name: str, loaded: dict[str, bytes], settings: ModelSettings | None = None) -> object:
+    """What a request contains of a result with an image of four bytes."""
+    image = ResultImage(sha256="ab", media_type="image/png", bytes=4)
+    turns: list[Turn] = [
+        UserTurn("Draw."),
+        AssistantTurn("", [ToolCall("1", "draw", {})]),
+        ToolResult("1", "draw", "A chart.", (image,)),
+    ]
+    selected = with_selection(turns, model_name, settings or ModelSettings(), 100_000)
+    assert (turn_tokens(selected[2]) > 1600) == (wanted(selected) == {"ab": 4})
+    [part] = to_messages(with_contents(selected, loaded), "", model_name)[-1].parts
+    assert isinstance(part, ToolReturnPart)
+    return part.content
+
+
+def test_images_of_results() -> None:
+    assert result_sent("openai:m", {"ab": b"png!"}) == ["A chart.", BinaryContent(b"png!", media_type="image/png")]
+    left_out = "A chart.\n[Image (image/png, 4 bytes). "
+    assert result_sent("deepseek:m", {"ab": b"png!"}) == f"{left_out}You cannot be shown this kind of file.]"
+    assert result_sent("openai:m", {}) == f"{left_out}Its content could not be read.]"
+    assert str(result_sent("openai:m", {"ab": b"png!"}, ModelSettings(attachment_bytes=3))).startswith(left_out)

@@ -1,13 +1,21 @@
 """Finding a session's model, and how long a failed request waits."""
 
-import pytest
+import tomllib
+from importlib.metadata import metadata
 
+import pytest
+from pydantic_ai.providers import infer_provider_class
+
+from quarterdeck.agents.catalog import ListedModel, ModelCatalog, ModelList
 from quarterdeck.agents.demo import DemoModel
+from quarterdeck.agents.known_providers import KNOWN_PROVIDERS
 from quarterdeck.agents.model import ModelFailure, Step, TransientFailure
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.agents.retry import pause_before_retry, step_with_retries
+from quarterdeck.core.setting_types import Endpoints, ModelNames
 from quarterdeck.core.settings import ModelSettings
 from quarterdeck.core.text_types import storable
+from tests.pages import ROOT
 
 
 async def resolved(name: str | None, **settings: str) -> str:
@@ -48,11 +56,53 @@ async def test_keys_of_other_programs_are_ignored(monkeypatch: pytest.MonkeyPatc
             await resolved(name)
 
 
+def test_every_known_provider_is_one_of_the_library() -> None:
+    """And has an extra of ours, if the server does not bring its package."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    library = metadata("pydantic-ai-slim").get_all("Provides-Extra") or []
+    for name, needs in KNOWN_PROVIDERS.items():
+        assert needs.extra in extras, name
+        if needs.missing({}) is None or "is not installed" not in str(needs.missing({})):
+            assert infer_provider_class(name) is not None
+        if needs.extra != "server":
+            assert extras[needs.extra] == [f"pydantic-ai-slim[{needs.extra}]>=2.66,<3"]
+            assert needs.extra in library
+    with pytest.raises(ValueError, match="Unknown provider"):
+        infer_provider_class("nobody")
+
+
+def test_what_a_provider_lacks_is_one_line() -> None:
+    catalog = ModelCatalog(ModelSettings(), {"MISTRAL_API_KEY": "k", "GROQ_API_KEY": " \n", "OPENROUTER_API_KEY": "k"})
+    assert catalog.check("openrouter:a/b") == "openrouter"
+    for name, missing in [
+        ("mistral:m", "Its package is not installed on the server: pip install 'quarterdeck[server,mistral]'."),
+        ("groq:llama", "GROQ_API_KEY is not set on the server."),
+        ("alibaba:qwen", "ALIBABA_API_KEY or DASHSCOPE_API_KEY is not set on the server."),
+    ]:
+        with pytest.raises(ModelFailure) as failed:
+            catalog.check(name)
+        assert str(failed.value) == f'Unknown model "{name}". {missing} Use openrouter:NAME or demo.'
+
+
+def test_endpoints_are_providers() -> None:
+    endpoints = Endpoints.parse("gpu=http://127.0.0.1:1/v1, groq=https://proxy.example.com/v1")
+    settings = ModelSettings(endpoints=endpoints, names=ModelNames.parse("gpu:llama, mistral:m"))
+    catalog = ModelCatalog(settings, {"GPU_API_KEY": "k\n"})
+    assert catalog.listed() == ModelList(
+        "demo", ["demo", "gpu", "groq"], [ListedModel("demo", "demo"), ListedModel("gpu:llama", "gpu")]
+    )
+    assert [catalog.check(name) for name in ("gpu:a:b", "groq:x")] == ["gpu", "groq"], "in place of the provider"
+    assert (catalog.api_key("gpu"), catalog.api_key("groq")) == ("k", None)
+    for wrong in ("gpu", "Gpu=http://a", "demo=http://a", "a=ftp://b", "a=http://b, a=http://c", "=http://a", ""):
+        with pytest.raises(ValueError, match=r"is not a|is there twice"):
+            Endpoints.parse(wrong)
+
+
 async def test_own_server_needs_no_key() -> None:
     assert await resolved("openai:llama3.2:3b", openai_base_url="http://127.0.0.1:1/v1") == "openai:llama3.2:3b"
 
 
-@pytest.mark.parametrize("name", ["", "gpt", "openai:", "openai: ", ":gpt", "Demo", "demo:x", "mistral:x", "openai:\n"])
+@pytest.mark.parametrize("name", ["", "gpt", "openai:", "openai: ", ":gpt", "Demo", "demo:x", "nobody:x", "openai:\n"])
 async def test_unknown_model_is_reported(name: str) -> None:
     with pytest.raises(ModelFailure, match=r'^Unknown model ".*"\. Use openai:NAME or openai-chat:NAME or demo\.$'):
         await resolved(name, openai_api_key="k")

@@ -226,6 +226,12 @@ def test_rule_of_a_tool(policy: dict[str, ToolRule], reads: ToolRule, writes: To
     assert (rule_of(READS, policy), rule_of(WRITES, policy), rule_of(CLIENTS, policy)) == (reads, writes, clients)
 
 
+def test_a_changed_definition_is_not_allowed() -> None:
+    changed = msgspec.structs.replace(WRITES, is_changed=True)
+    for policy, expected in (({"*": ALLOW}, ASK), ({}, ASK), ({"*": DENY}, DENY)):
+        assert rule_of(changed, policy) is expected
+
+
 def test_the_documented_policy() -> None:
     [block] = blocks_of("docs/tools.md", "json")
     policy = msgspec.json.decode(block.text, type=CreateSessionBody).tool_policy

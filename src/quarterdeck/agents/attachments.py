@@ -22,10 +22,13 @@ TEXTS = (
 )
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PDF = "application/pdf"
-# By the first part of a model's name. A self-hosted model behind `openai` may take less: then it refuses the request.
-MEDIA_TYPES: Mapping[str, Sequence[str]] = dict.fromkeys(
-    ("demo", "openai", "openai-chat", "anthropic"), (*TEXTS, *IMAGES, PDF)
-)
+# A model may take less than its provider: then it refuses the request.
+_ALL = (*TEXTS, *IMAGES, PDF)
+# By the first part of a model's name. Providers and endpoints that are not here take all.
+_LESS: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("azure", "groq", "huggingface", "mistral", "together", "xai"), (*TEXTS, *IMAGES)),
+    **dict.fromkeys(("cohere", "deepseek"), TEXTS),
+}
 
 # Providers count an image by its size in pixels, up to about this much.
 _IMAGE_TOKENS = 1600
@@ -41,8 +44,13 @@ _NOT_TAKEN = "You cannot be shown this kind of file."
 _LEFT_OUT = "Its content is left out of this request, because the attachments are too large."
 
 
+def taken_by(provider: str) -> Sequence[str]:
+    """Patterns of media types."""
+    return _LESS.get(provider, _ALL)
+
+
 def takes(model_name: str, media_type: str) -> bool:
-    return _matches(media_type, MEDIA_TYPES.get(model_name.partition(":")[0], ()))
+    return _matches(media_type, taken_by(model_name.partition(":")[0]))
 
 
 def is_text(media_type: str) -> bool:
@@ -50,7 +58,8 @@ def is_text(media_type: str) -> bool:
 
 
 def description_of_taken(model_name: str) -> str:
-    return "text, images (PNG, JPEG, GIF, WebP) and PDF" if takes(model_name, PDF) else "no files"
+    images = ["images (PNG, JPEG, GIF, WebP)"] if takes(model_name, IMAGES[0]) else []
+    return " and ".join(["text", *images, *(["PDF"] if takes(model_name, PDF) else [])])
 
 
 def _matches(media_type: str, patterns: Iterable[str]) -> bool:

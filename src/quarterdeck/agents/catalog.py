@@ -1,17 +1,22 @@
-"""Which models can be used, from the settings alone: the API checks names with it, and the worker connects with it.
+"""Which models can be used, from settings and environment: the API checks names with it, the worker connects with it.
 
 Imports no provider library.
 """
 
+import os
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from quarterdeck.agents.demo import DEMO
+from quarterdeck.agents.known_providers import KNOWN_PROVIDERS, endpoint_key
 from quarterdeck.agents.model import ModelFailure
 from quarterdeck.core.settings import ModelSettings, variable
 from quarterdeck.skills.model import shown
 
 OPENAI, OPENAI_CHAT, ANTHROPIC = "openai", "openai-chat", "anthropic"
-_PROVIDERS = (OPENAI, OPENAI_CHAT, ANTHROPIC)
+# Their keys are settings of ours.
+_CONFIGURED = (OPENAI, OPENAI_CHAT, ANTHROPIC)
 _MAX_NAME_CHARACTERS = 200
 
 
@@ -27,8 +32,11 @@ class ModelList(Struct, frozen=True):
 
 
 class ModelCatalog:
-    def __init__(self, settings: ModelSettings) -> None:
+    def __init__(self, settings: ModelSettings, environment: Mapping[str, str] | None = None) -> None:
+        """`environment`: with the keys of providers that have no setting of ours. None: that of the process."""
         self._settings = settings
+        self._environment = os.environ if environment is None else environment
+        self._endpoints: Mapping[str, str] = settings.endpoints or {}
 
     @property
     def default(self) -> str:
@@ -39,8 +47,9 @@ class ModelCatalog:
         return self.default if name is None else name
 
     def providers(self) -> list[str]:
-        """Those with the settings they need. The model `demo` needs none."""
-        return [DEMO, *(provider for provider in _PROVIDERS if self._is_configured(provider))]
+        """Those with everything they need. The model `demo` needs nothing."""
+        names = dict.fromkeys((*self._endpoints, *_CONFIGURED, *KNOWN_PROVIDERS))
+        return [DEMO, *(name for name in names if self._missing(name) is None)]
 
     def listed(self) -> ModelList:
         """The default model first, then those of the setting `model.names`. A provider may serve others too."""
@@ -55,36 +64,52 @@ class ModelCatalog:
             return DEMO
         provider, colon, model = name.partition(":")
         is_written_well = colon and model.strip() and len(name) <= _MAX_NAME_CHARACTERS and name.isprintable()
-        if not is_written_well or provider not in _PROVIDERS:
+        is_known = provider in self._endpoints or provider in _CONFIGURED or provider in KNOWN_PROVIDERS
+        if not is_written_well or not is_known:
             raise ModelFailure(f'Unknown model "{shown(name)}". {self._advice()}')
-        try:
-            self.api_key(provider)
-        except ModelFailure as fault:
-            raise ModelFailure(f'Unknown model "{shown(name)}". {fault} {self._advice()}') from None
+        missing = self._missing(provider)
+        if missing is not None:
+            raise ModelFailure(f'Unknown model "{shown(name)}". {missing} {self._advice()}')
         return provider
 
+    def endpoint(self, provider: str) -> str | None:
+        """The base URL if the provider is a configured endpoint."""
+        return self._endpoints.get(provider)
+
     def api_key(self, provider: str) -> str | None:
-        """None: the provider needs none. Raises ModelFailure if it is missing or malformed."""
-        if provider == ANTHROPIC:
-            key, setting, needed = self._settings.anthropic_api_key, "anthropic_api_key", True
+        """Of an endpoint, or of a provider with a setting of ours. None: it needs none. Raises ModelFailure if it is
+        missing or malformed."""
+        if provider in self._endpoints:
+            name = endpoint_key(provider)
+            key, needed = self._environment.get(name), False
+        elif provider == ANTHROPIC:
+            name = variable("model", "anthropic_api_key")
+            key, needed = self._settings.anthropic_api_key, True
         else:
+            name = variable("model", "openai_api_key")
             # Self-hosted servers often need no key.
-            needed = self._settings.openai_base_url is None
-            key, setting = self._settings.openai_api_key, "openai_api_key"
+            key, needed = self._settings.openai_api_key, self._settings.openai_base_url is None
         # A key read from a file often ends with a line break.
         key = (key or "").strip()
         if needed and not key:
-            raise ModelFailure(f"{variable('model', setting)} is not set on the server.")
+            raise ModelFailure(f"{name} is not set on the server.")
         if not (key.isascii() and key.isprintable()):
-            raise ModelFailure(f"{variable('model', setting)} holds characters that no key has.")
+            raise ModelFailure(f"{name} holds characters that no key has.")
         return key or None
 
-    def _is_configured(self, provider: str) -> bool:
+    def secrets(self, provider: str) -> tuple[str, ...]:
+        """Of a provider that reads its keys from the environment."""
+        return KNOWN_PROVIDERS[provider].secret_values(self._environment)
+
+    def _missing(self, provider: str) -> str | None:
+        """What the operator has to do before the provider can be used. None: nothing."""
+        if provider not in self._endpoints and provider not in _CONFIGURED:
+            return KNOWN_PROVIDERS[provider].missing(self._environment)
         try:
             self.api_key(provider)
-        except ModelFailure:
-            return False
-        return True
+        except ModelFailure as fault:
+            return str(fault)
+        return None
 
     def _advice(self) -> str:
         others = [f"{provider}:NAME" for provider in self.providers() if provider != DEMO]

@@ -10,8 +10,25 @@ from genai_prices import calc_price
 from quarterdeck.agents.catalog import ANTHROPIC, OPENAI, OPENAI_CHAT
 from quarterdeck.core.logging import fields, log
 
-# Also with a base URL: proxies and gateways mostly keep the names of the models behind them.
-_PRICE_LISTS = {OPENAI: "openai", OPENAI_CHAT: "openai", ANTHROPIC: "anthropic"}
+# Also with a base URL: proxies and gateways mostly keep the names of the models behind them. Endpoints have no prices.
+_PRICE_LISTS = {
+    OPENAI: "openai",
+    OPENAI_CHAT: "openai",
+    ANTHROPIC: "anthropic",
+    "azure": "azure",
+    "bedrock": "aws",
+    "cohere": "cohere",
+    "deepseek": "deepseek",
+    "fireworks": "fireworks",
+    "google": "google",
+    "google-cloud": "google",
+    "groq": "groq",
+    "mistral": "mistral",
+    "moonshotai": "moonshotai",
+    "openrouter": "openrouter",
+    "together": "together",
+    "xai": "x-ai",
+}
 
 
 def cost_usd(model: str, usage: object) -> Decimal | None:

@@ -1,5 +1,4 @@
-"""Models of OpenAI, Anthropic and compatible servers, called through pydantic-ai. One streamed request per step,
-without retries: see `retry.py`.
+"""Models of all providers, called through pydantic-ai. One streamed request per step, without retries: see `retry.py`.
 
 Imported only when such a model is used. Each provider's library is imported with its first model.
 """
@@ -40,6 +39,7 @@ from pydantic_ai.messages import (
     ThinkingPartDelta,
     ToolCallPartDelta,
 )
+from pydantic_ai.providers import infer_provider
 from pydantic_ai.settings import ModelSettings
 
 from quarterdeck.agents.messages import to_definition, to_messages, to_turn
@@ -67,7 +67,7 @@ _REASON_CHARACTERS = 500
 # OpenAI's own: the common setting is not sent to models that pydantic-ai does not know, such as self-hosted ones.
 _OPENAI_EFFORT = "openai_reasoning_effort"
 # The common one: pydantic-ai turns it into the form that the model takes, an effort or a budget of tokens.
-_ANTHROPIC_EFFORT = "thinking"
+_COMMON_EFFORT = "thinking"
 _TRANSIENT = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
 _ABOUT_THE_ACCOUNT = (ModelQuotaExceededError, ModelAuthenticationError, ModelNotFoundError)
 _FINAL = (ModelRequestRejectedError, ModelQuotaExceededError)
@@ -89,7 +89,8 @@ class Connection(Struct, frozen=True):
 
     model: Callable[[str], library.Model]
     close: Callable[[], Awaitable[None]]
-    api_key: str | None
+    # Keys, which no message may contain.
+    secrets: tuple[str, ...]
     # The setting of pydantic-ai that takes the reasoning effort.
     effort_setting: str
 
@@ -103,12 +104,13 @@ def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool) -> 
 
     # Both are always given: otherwise the library reads its own environment variables.
     client = AsyncOpenAI(api_key=api_key or "no-key", base_url=base_url or OPENAI_URL, max_retries=0)
+    secrets = (api_key,) if api_key else ()
     if base_url is not None:
         other = OpenAICompatibleProvider("openai-compatible", openai_client=client)
-        return Connection(lambda name: OpenAIChatModel(name, provider=other), client.close, api_key, _OPENAI_EFFORT)
+        return Connection(lambda name: OpenAIChatModel(name, provider=other), client.close, secrets, _OPENAI_EFFORT)
     provider = OpenAIProvider(openai_client=client)
     kind = OpenAIChatModel if chat else OpenAIResponsesModel
-    return Connection(lambda name: kind(name, provider=provider), client.close, api_key, _OPENAI_EFFORT)
+    return Connection(lambda name: kind(name, provider=provider), client.close, secrets, _OPENAI_EFFORT)
 
 
 def connect_anthropic(api_key: str, base_url: str | None) -> Connection:
@@ -118,14 +120,36 @@ def connect_anthropic(api_key: str, base_url: str | None) -> Connection:
 
     client = AsyncAnthropic(api_key=api_key, base_url=base_url or ANTHROPIC_URL, max_retries=0)
     provider = AnthropicProvider(anthropic_client=client)
-    return Connection(lambda name: AnthropicModel(name, provider=provider), client.close, api_key, _ANTHROPIC_EFFORT)
+    return Connection(lambda name: AnthropicModel(name, provider=provider), client.close, (api_key,), _COMMON_EFFORT)
+
+
+def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> Connection:
+    """Any other provider of pydantic-ai, which reads keys and addresses from the environment."""
+    try:
+        provider = infer_provider(provider_name)
+    except (ImportError, UserError, ValueError) as fault:
+        # The catalog has checked what is needed: the package is there, but too old or broken, or a value is wrong.
+        raise ModelFailure(f"{provider_name} cannot be used: {_clean(str(fault), secrets)}") from None
+    # OpenAI's and Groq's libraries retry by themselves.
+    if hasattr(provider.client, "max_retries"):
+        provider.client.max_retries = 0
+
+    async def close() -> None:
+        # Leaving the context closes the HTTP client that the provider has made.
+        async with provider:
+            pass
+
+    def model(name: str) -> library.Model:
+        return library.infer_model(f"{provider_name}:{name}", lambda _: provider)
+
+    return Connection(model, close, secrets, _COMMON_EFFORT)
 
 
 class ProviderModel:
     def __init__(self, name: str, connection: Connection, stall_seconds: float) -> None:
         self.name = name
         self._model = connection.model(name.partition(":")[2])
-        self._api_key = connection.api_key
+        self._secrets = connection.secrets
         self._effort_setting = connection.effort_setting
         self._stall_seconds = stall_seconds
         self._settings: ModelSettings = {}
@@ -153,7 +177,7 @@ class ProviderModel:
         except ModelAPIError as fault:
             # Without its cause: the traceback would contain the provider's unredacted message, perhaps with the key.
             raise self._failure(fault) from None
-        except UserError as fault:
+        except (UserError, NotImplementedError) as fault:
             raise ModelFailure(f"The request cannot be put to {self.name}: {self._reason(fault)}") from fault
         except (UnexpectedModelBehavior, httpx2.HTTPError, httpx2.StreamError) as fault:
             raise TransientFailure(f"The answer of {self.name} broke off: {self._reason(fault)}") from fault
@@ -209,12 +233,16 @@ class ProviderModel:
     def _reason(self, fault: Exception) -> str:
         """One sentence of bounded length, without secrets."""
         message = _provider_message(fault.body) if isinstance(fault, ModelAPIError) else None
-        text = " ".join((message or str(_root(fault)) or type(_root(fault)).__name__).split())
-        if self._api_key:
-            text = text.replace(self._api_key, "[redacted]")
-        text = storable(redact(text))
-        text = text if len(text) <= _REASON_CHARACTERS else f"{text[:_REASON_CHARACTERS]}…"
-        return text if text.endswith((".", "…", "!", "?")) else f"{text}."
+        return _clean(message or str(_root(fault)) or type(_root(fault)).__name__, self._secrets)
+
+
+def _clean(message: str, secrets: Sequence[str]) -> str:
+    text = " ".join(message.split())
+    for secret in secrets:
+        text = text.replace(secret, "[redacted]")
+    text = storable(redact(text))
+    text = text if len(text) <= _REASON_CHARACTERS else f"{text[:_REASON_CHARACTERS]}…"
+    return text if text.endswith((".", "…", "!", "?")) else f"{text}."
 
 
 def _is_complete(response: ModelResponse) -> bool:

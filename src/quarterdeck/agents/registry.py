@@ -6,7 +6,7 @@ Provider libraries are slow to import. They are imported in a thread when the fi
 import asyncio
 from typing import TYPE_CHECKING
 
-from quarterdeck.agents.catalog import ANTHROPIC, OPENAI_CHAT, ModelCatalog
+from quarterdeck.agents.catalog import ANTHROPIC, OPENAI, OPENAI_CHAT, ModelCatalog
 from quarterdeck.agents.demo import DEMO, DemoModel
 from quarterdeck.agents.model import NO_OPTIONS, Model, ModelOptions
 from quarterdeck.core.settings import ModelSettings
@@ -55,17 +55,23 @@ class ModelRegistry:
     async def _connection(self, provider: str) -> "Connection":
         if provider in self._connections:
             return self._connections[provider]
-        api_key = self._catalog.api_key(provider)
         async with self._connecting:
             if provider not in self._connections:
                 # Imports take seconds and would block the event loop.
-                self._connections[provider] = await asyncio.to_thread(self._connect, provider, api_key)
+                self._connections[provider] = await asyncio.to_thread(self._connect, provider)
             return self._connections[provider]
 
-    def _connect(self, provider: str, api_key: str | None) -> "Connection":
+    def _connect(self, provider: str) -> "Connection":
         from quarterdeck.agents import providers
 
+        endpoint = self._catalog.endpoint(provider)
+        if endpoint is not None:
+            return providers.connect_openai(self._catalog.api_key(provider), endpoint, chat=True)
         if provider == ANTHROPIC:
+            api_key = self._catalog.api_key(provider)
             assert api_key is not None
             return providers.connect_anthropic(api_key, self._settings.anthropic_base_url)
-        return providers.connect_openai(api_key, self._settings.openai_base_url, chat=provider == OPENAI_CHAT)
+        if provider in (OPENAI, OPENAI_CHAT):
+            api_key = self._catalog.api_key(provider)
+            return providers.connect_openai(api_key, self._settings.openai_base_url, chat=provider == OPENAI_CHAT)
+        return providers.connect_by_name(provider, self._catalog.secrets(provider))

@@ -37,8 +37,8 @@ class Event(Struct, frozen=True):
     type: str
     """One of `session.forked`, `input.accepted`, `input.consumed`, `input.discarded`, `run.started`,
     `run.requeued`, `message`, `tool.call`, `tool.started`, `tool.result`, `action.required`, `action.resolved`,
-    `note`, `mcp.unavailable`, `context.trimmed`, `run.succeeded`, `run.failed`, `run.cancelled`; newer releases may
-    add others."""
+    `note`, `mcp.unavailable`, `context.trimmed`, `context.compacted`, `run.succeeded`, `run.failed`,
+    `run.cancelled`; newer releases may add others."""
     created_at: datetime
     data: dict[str, Any]
 
@@ -1047,6 +1047,7 @@ class EventType(StrEnum):
     NOTE = "note"
     MCP_UNAVAILABLE = "mcp.unavailable"
     CONTEXT_TRIMMED = "context.trimmed"
+    CONTEXT_COMPACTED = "context.compacted"
     RUN_SUCCEEDED = "run.succeeded"
     RUN_FAILED = "run.failed"
     RUN_CANCELLED = "run.cancelled"

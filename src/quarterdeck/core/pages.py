@@ -25,6 +25,8 @@ class LogPageRequest(Struct, frozen=True):
 
     limit: int = DEFAULT_LIMIT
     after: int = 0
+    # Entries before the last this many are left out.
+    last: int | None = None
 
 
 class PathPageRequest(Struct, frozen=True):

@@ -20,6 +20,7 @@ Burst = Annotated[int, Meta(ge=1, le=1_000_000)]
 # Browsers send origins in lower case.
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?", re.ASCII)
 _HOST_AND_PORT = re.compile(r"[a-z0-9._-]+:[1-9][0-9]{0,4}", re.ASCII)
+_ENDPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}", re.ASCII)
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -70,6 +71,24 @@ class ModelNames(tuple[str, ...]):
             if name != "demo" and re.fullmatch(r"[^:]+:.+", name) is None:
                 raise ValueError(f"{name!r} is not provider:name or demo")
         return cls(names)
+
+
+class Endpoints(dict[str, str]):
+    """Base URLs by name, separated by commas: `gpu=http://10.0.0.5:8000/v1, proxy=https://models.example.com/v1`."""
+
+    @classmethod
+    def parse(cls, text: str) -> "Endpoints":
+        endpoints = cls()
+        for part in text.split(","):
+            name, _, url = (half.strip() for half in part.partition("="))
+            if _ENDPOINT_NAME.fullmatch(name) is None or name == "demo":
+                raise ValueError(f"{name!r} is not a name of letters in lower case, digits and hyphens")
+            if name in endpoints:
+                raise ValueError(f"{name!r} is there twice")
+            if re.fullmatch(r"https?://\S+", url) is None:
+                raise ValueError(f"{name}: {url!r} is not a URL with http or https")
+            endpoints[name] = url
+        return endpoints
 
 
 class Folders(tuple[Path, ...]):

@@ -16,6 +16,7 @@ from quarterdeck.core.setting_types import (
     Burst,
     Bytes,
     Count,
+    Endpoints,
     Folders,
     ModelNames,
     Networks,
@@ -276,6 +277,8 @@ class ModelSettings(Struct, frozen=True):
     openai_base_url: Annotated[str, Meta(pattern=r"^https?://")] | None = None
     anthropic_api_key: str | None = None
     anthropic_base_url: Annotated[str, Meta(pattern=r"^https?://")] | None = None
+    # OpenAI-compatible servers, by the first part of the names of their models. The key of `gpu` is in GPU_API_KEY.
+    endpoints: Endpoints | None = None
     request_retries: Annotated[int, Meta(ge=0)] = 4
     retry_base_seconds: Seconds = 0.5
     retry_max_seconds: Seconds = 30.0
@@ -284,6 +287,12 @@ class ModelSettings(Struct, frozen=True):
     # Estimated tokens of a request. Context windows start at 128,000; the rest is for the answer and the estimation
     # error.
     context_tokens: Annotated[int, Meta(ge=1000)] = 100_000
+    # What happens to the older part of a conversation that is longer than that.
+    compaction: Literal["summarise", "trim"] = "summarise"
+    # Of one summary, estimated. At most a quarter of the context is used.
+    summary_tokens: Annotated[int, Meta(ge=100)] = 4_000
+    # Further answers in a row, after one that does not match the output schema of the session.
+    output_retries: Annotated[int, Meta(ge=0, le=20)] = 2
     tool_result_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
     # Attachments in one request. Base64 makes them a third larger, and providers refuse requests of more than 32 MB.
     attachment_bytes: Bytes = 16 * 1024 * 1024
@@ -357,6 +366,8 @@ class McpSettings(Struct, frozen=True):
     message_bytes: Annotated[int, Meta(ge=64 * 1024)] = 16 * 1024 * 1024
     # Of one image in a result. Larger ones are left out.
     image_bytes: Bytes = 4 * 1024 * 1024
+    # The longest time that a tool of our own endpoint /mcp waits for a run.
+    wait_seconds: Annotated[float, Meta(gt=0, le=3600)] = 300.0
 
 
 class LogSettings(Struct, frozen=True):

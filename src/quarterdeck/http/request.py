@@ -158,7 +158,10 @@ class Request:
         number = DEFAULT_LIMIT if limit is None else self._limit(limit)
         start = 0 if after is None else self._event_id("after", [after])
         last_seen = self._headers("last-event-id")
-        return LogPageRequest(number, self._event_id("Last-Event-ID", last_seen) if last_seen else start)
+        if last_seen:
+            start = self._event_id("Last-Event-ID", last_seen)
+        last = self._query_value("last")
+        return LogPageRequest(number, start, None if last is None else self._number("last", last, most=MAX_LIMIT))
 
     def prefers(self, media_type: str, default: str = JSON) -> bool:
         """Whether the caller prefers this media type to the default."""

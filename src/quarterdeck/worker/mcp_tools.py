@@ -78,7 +78,7 @@ class McpTools:
         # Read for each call: a credential that was rotated during the run is used at once.
         found = await self._targets(lease, [server_id])
         if not found.targets:
-            raise McpFailure("the MCP server was deleted.")
+            raise McpFailure("The MCP server was deleted.")
         return await self._connections.call(found.targets[0], lease.session_id, tool, arguments, key)
 
     async def _targets(self, lease: Lease, server_ids: list[UUID]) -> FoundTargets:

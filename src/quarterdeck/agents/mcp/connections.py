@@ -1,6 +1,7 @@
 """Open connections to MCP servers. A connection belongs to one session and is kept warm between its runs."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -27,11 +28,19 @@ _Answer = TypeVar("_Answer")
 class McpConnections:
     """One for a process. Connections are never shared between owners; an owner is a session, or one check."""
 
-    def __init__(self, settings: McpSettings, sandbox: Sandbox | None, *, resolve: Resolve | None = None) -> None:
+    def __init__(
+        self,
+        settings: McpSettings,
+        sandbox: Sandbox | None,
+        *,
+        resolve: Resolve | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._settings = settings
         self._sandbox = sandbox
         self._resolver = Resolver(_RESOLVERS)
         self._resolve = resolve or self._resolver
+        self._tls = tls
         # In the order of their last use.
         self._entries: dict[_Key, _Entry] = {}
         self._connector: HttpConnector | None = None
@@ -116,7 +125,7 @@ class McpConnections:
         from quarterdeck.agents.mcp.http_transport import HttpConnector
 
         if self._connector is None:
-            self._connector = HttpConnector(self._settings, self._resolve)
+            self._connector = HttpConnector(self._settings, self._resolve, self._tls)
         return self._connector
 
     def _stdio(self, name: str) -> "OpenTransport":

@@ -2,9 +2,9 @@
 origins, compression, and the size and the time of responses."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import httpcore2
 import httpx2
@@ -34,7 +34,7 @@ _ERROR_BYTES = 64 * 1024
 class HttpConnector:
     """What the HTTP connections of a process share."""
 
-    def __init__(self, settings: McpSettings, resolve: Resolve, tls: Any = None) -> None:
+    def __init__(self, settings: McpSettings, resolve: Resolve, tls: ssl.SSLContext | None) -> None:
         self._settings = settings
         self._policy = AddressPolicy(exceptions=settings.allowed_addresses)
         self._backend = CheckedBackend(self._policy, resolve, timeout_seconds=settings.connect_seconds)
@@ -79,7 +79,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         settings: McpSettings,
         problem: Problem,
         backend: CheckedBackend,
-        tls: Any,
+        tls: ssl.SSLContext | None,
     ) -> None:
         self._origin = (target.scheme, target.host, target.port)
         self._authorization = authorization

@@ -48,12 +48,8 @@ class McpResult(Struct, frozen=True, kw_only=True):
 
 
 class McpFailure(Exception):
-    """The server did not do what it was asked. The text is for the model and for people: bounded, without secrets."""
-
-    def __init__(self, reason: str, *, was_sent: bool = False) -> None:
-        """`was_sent`: the call was on its way, so it may have taken effect."""
-        super().__init__(reason)
-        self.was_sent = was_sent
+    """The server did not do what it was asked. The text is for the model and for people: bounded, without secrets. It
+    says if a call may have taken effect."""
 
 
 class PinnedTool(Struct, frozen=True, kw_only=True):

@@ -4,17 +4,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
-from quarterdeck.agents.attachments import IMAGES
 from quarterdeck.agents.mcp.definitions import server_name
 from quarterdeck.agents.mcp.model import McpFailure, McpResult, PinnedTool, UnavailableServer
 from quarterdeck.agents.model import ToolSpec
-from quarterdeck.agents.tools import CallContext, Effect, NewImage, Output, Refusal, Tool
-from quarterdeck.core.text_types import storable
+from quarterdeck.agents.tools import CallContext, Effect, NewImage, Output, Tool
 
 # Server, tool as the server calls it, arguments, key. Raises McpFailure.
 CallServer = Callable[[UUID, str, dict[str, Any], str], Awaitable[McpResult]]
-
-_MAY_HAVE_TAKEN_EFFECT = "The call may have taken effect."
 
 
 def mcp_tool(pinned: PinnedTool, call_server: CallServer) -> Tool:
@@ -24,9 +20,8 @@ def mcp_tool(pinned: PinnedTool, call_server: CallServer) -> Tool:
         try:
             result = await call_server(pinned.server_id, pinned.tool.name, arguments, context.key)
         except McpFailure as failure:
-            if not failure.was_sent:
-                raise Refusal(str(failure)) from failure
-            return Output(f"Error: {failure} {_MAY_HAVE_TAKEN_EFFECT}")
+            # Not an unknown outcome, about which a person would be asked: the model knows what was going on.
+            return Output(f"Error: {failure}")
         return _output(result)
 
     return Tool(
@@ -52,13 +47,9 @@ def _origin(pinned: PinnedTool) -> str:
 
 
 def _output(result: McpResult) -> Output:
-    images = [image for image in result.images if image.media_type in IMAGES]
-    left_out = [image.media_type for image in result.images if image.media_type not in IMAGES]
-    notes = [f"[Left out: {storable(media_type)}, which is no image that models take.]" for media_type in left_out]
-    text = "\n".join(filter(None, [storable(result.text), *notes]))
-    if not text:
-        text = f"{len(images)} image{'s' * (len(images) > 1)}." if images else "The tool returned nothing."
+    count = len(result.images)
+    text = result.text or (f"{count} image{'s' * (count > 1)}." if count else "The tool returned nothing.")
     return Output(
         f"Error: {text}" if result.is_error else text,
-        images=tuple(NewImage(image.data, image.media_type) for image in images),
+        images=tuple(NewImage(image.data, image.media_type) for image in result.images),
     )

@@ -13,8 +13,9 @@ from quarterdeck.conversations.events.page_loader import PageLoader
 from quarterdeck.conversations.events.stream_places import StreamPlaces
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
+from quarterdeck.core.pages import MAX_LIMIT
 from quarterdeck.core.settings import StreamSettings
-from quarterdeck.http.operation import Refusal, operation
+from quarterdeck.http.operation import Query, Refusal, operation
 from quarterdeck.http.request import Request
 from quarterdeck.http.sse import EVENT_STREAM, EventStream
 
@@ -31,6 +32,13 @@ _HEARTBEAT = b": still here\n\n"
     success_type=EventPage,
     success="One page. next_cursor is null at the current end; continue later with the ID of the last event.",
     log=True,
+    queries=(
+        Query(
+            "last",
+            {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT},
+            "Leaves out all events before the last this many. Pages only.",
+        ),
+    ),
     session_token=True,
     refusals=(
         Refusal(

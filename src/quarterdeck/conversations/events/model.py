@@ -27,6 +27,9 @@ class EventType(StrEnum):
     # An MCP server could not be reached when the run began: the run goes on without its tools.
     MCP_UNAVAILABLE = "mcp.unavailable"
     CONTEXT_TRIMMED = "context.trimmed"
+    # The model summarised the older part of the conversation. Data: dropped_turns (how many turns are left out in all),
+    # kept_answers (how many answers before this event are still sent), summary.
+    CONTEXT_COMPACTED = "context.compacted"
     RUN_SUCCEEDED = "run.succeeded"
     RUN_FAILED = "run.failed"
     RUN_CANCELLED = "run.cancelled"

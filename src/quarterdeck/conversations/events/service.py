@@ -29,7 +29,10 @@ async def list_session_events(
     access: Access, call: Call[None], session_id: UUID, request: LogPageRequest, page_bytes: int = _PAGE_BYTES
 ) -> EventPage:
     async def show(connection: Connection, _: Principal, __: UUID) -> EventPage:
-        events, more = await store.page(connection, session_id, request.after, request.limit, page_bytes)
+        after = request.after
+        if request.last is not None:
+            after = max(after, await store.id_before_last(connection, session_id, request.last))
+        events, more = await store.page(connection, session_id, after, request.limit, page_bytes)
         return EventPage(events, events[-1].id if more else None)
 
     lookup = visible_session(call.workspace_id, session_id, own_token=True)

@@ -7,6 +7,7 @@ from quarterdeck.conversations.events.model import EventBody, Head
 from quarterdeck.db.database import Connection
 
 _PAGE = "SELECT event_id, run_id, type, created_at, data, followed FROM read_log(%s, %s, %s, %s)"
+_BEFORE_LAST = "SELECT id FROM session_events WHERE session_id = %s ORDER BY id DESC OFFSET %s LIMIT 1"
 _HEADS = """
 SELECT s.id, s.workspace_id, (SELECT max(e.id) FROM session_events e WHERE e.session_id = s.id)
 FROM sessions s WHERE s.id = ANY (%s::uuid[])
@@ -22,6 +23,12 @@ async def page(
     rows = await (await connection.execute(_PAGE, (session_id, after, count, page_bytes))).fetchall()
     events = [EventBody(event_id, session_id, *rest) for event_id, *rest, _ in rows]
     return events, bool(rows) and rows[-1][-1]
+
+
+async def id_before_last(connection: Connection, session_id: UUID, count: int) -> int:
+    """The id of the event before the last `count` events. 0 if there is none."""
+    row = await (await connection.execute(_BEFORE_LAST, (session_id, count))).fetchone()
+    return 0 if row is None else row[0]
 
 
 async def heads(connection: Connection, session_ids: Iterable[UUID]) -> dict[UUID, Head]:

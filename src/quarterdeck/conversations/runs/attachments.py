@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from quarterdeck.agents.attachments import MEDIA_TYPES, description_of_taken
+from quarterdeck.agents.attachments import description_of_taken, taken_by
+from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.conversations.runs.model import AttachmentRequest, InputEvent, Verdict
 from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
@@ -16,7 +17,8 @@ class AttachmentRules:
         self._default_model = models.default
         # The patterns of LIKE.
         self._media_types = {
-            provider: [pattern.replace("*", "%") for pattern in patterns] for provider, patterns in MEDIA_TYPES.items()
+            provider: [pattern.replace("*", "%") for pattern in taken_by(provider)]
+            for provider in ModelCatalog(models).providers()
         }
 
     def request(self, event: InputEvent) -> AttachmentRequest | None:

@@ -1,0 +1,127 @@
+"""Services: commands that run until their caller ends them, with pipes."""
+
+import asyncio
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quarterdeck.agents.sandbox.model import Pipes, Sandbox, Service
+from quarterdeck.agents.sandbox.output_tail import last_line
+from tests.sandbox.accounts import ACCOUNTS, Account, account, bubblewrap, left_cgroups
+
+_MIB = 1024 * 1024
+# What is visible, and then every line of stdin. A process stays in the background.
+_SCRIPT = """
+    sleep 1000 &
+    trap '' TERM HUP
+    echo "$PWD|$(ls -A)|$GREETING|$HOME|$(id -u)"
+    touch file; ls -A; cat "$1/reference.txt"
+    (echo > /dev/tcp/127.0.0.1/22) 2>/dev/null && echo connected
+    while read -r line; do echo "got $line"; done
+    sleep 1000
+"""
+
+
+def service(script: str, errors: Any, readable: Path | None = None) -> Service:
+    return Service(
+        arguments=["/bin/bash", "-c", script, "bash", str(readable)],
+        environment={"GREETING": "hello there", "HOME": "/workspace"},
+        network=False,
+        readable=[readable] if readable else [],
+        errors=errors,
+        buffer_bytes=_MIB,
+    )
+
+
+async def lines(pipes: Pipes, number: int) -> list[str]:
+    return [(await pipes.stdout.readline()).decode().rstrip("\n") for _ in range(number)]
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_a_service_has_pipes_and_a_folder_of_its_own_and_ends_with_its_block(name: str) -> None:
+    async def work(worker: Account, readable: Path) -> None:
+        sandbox = await bubblewrap(worker.settings())
+        for _ in range(2):
+            with tempfile.TemporaryFile() as errors:
+                async with sandbox.serve(service(_SCRIPT, errors, readable)) as pipes:
+                    pipes.stdin.write(b"one\ntwo\n")
+                    assert await lines(pipes, 5) == [
+                        "/workspace||hello there|/workspace|1000",
+                        "file",
+                        "reference",
+                        "got one",
+                        "got two",
+                    ]
+        # Ends by itself: the background process does not keep the pipe open.
+        with tempfile.TemporaryFile() as errors:
+            async with sandbox.serve(service("sleep 1000 & echo why >&2; echo last", errors)) as pipes:
+                assert await pipes.stdout.read() == b"last\n"
+            assert last_line(errors) == "why"
+
+    with account(name) as worker:
+        readable = worker.new_folder("readable")
+        (readable / "reference.txt").write_text("reference\n")
+        worker.run(lambda: work(worker, readable))
+        assert worker.processes() == []
+        assert left_cgroups() == []
+
+
+def test_a_service_beyond_its_memory_is_ended() -> None:
+    async def work(worker: Account) -> None:
+        sandbox = await bubblewrap(worker.settings(memory_bytes=64 * _MIB))
+        # Where there are cgroups, the kernel does it.
+        sandbox._cgroups = None
+        # No file alone exceeds a bound.
+        script = "head -c 40M /dev/zero > /tmp/a; head -c 40M /dev/zero > /dev/shm/a; sleep 1000"
+        with tempfile.TemporaryFile() as errors:
+            async with sandbox.serve(service(script, errors)) as pipes:
+                assert await pipes.stdout.read() == b""
+            assert last_line(errors) == "The command was stopped because it used more than 64 MiB of memory."
+
+    with account("root" if os.geteuid() == 0 else "ordinary") as worker:
+        worker.run(lambda: work(worker))
+        assert worker.processes() == []
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_killed_worker_takes_its_services_along(name: str) -> None:
+    async def work(worker: Account, started: Path) -> None:
+        sandbox = await bubblewrap(worker.settings())
+        with tempfile.TemporaryFile() as errors:
+            async with sandbox.serve(service("echo up; setsid sleep 1000 & sleep 1000", errors)) as pipes:
+                assert await lines(pipes, 1) == ["up"]
+                started.touch()
+                await asyncio.Event().wait()
+
+    with account(name) as worker:
+        started = worker.new_folder("signs") / "started"
+        child = worker.fork(lambda: work(worker, started))
+        while not started.exists():
+            time.sleep(0.05)
+        assert worker.processes() != []
+        child.kill(signal.SIGKILL)
+        # Nobody waits for its children but process 1 of the host, whenever that does.
+        while not all("zombie" in process for process in worker.processes()):
+            time.sleep(0.05)
+
+
+async def test_a_service_that_cannot_start_says_why() -> None:
+    with account("root" if os.geteuid() == 0 else "ordinary") as worker:
+        sandbox: Sandbox = await bubblewrap(worker.settings())
+        with tempfile.TemporaryFile() as errors:
+            broken = Service(
+                arguments=["/no/such/program"],
+                environment={},
+                network=False,
+                readable=[],
+                errors=errors,
+                buffer_bytes=_MIB,
+            )
+            async with sandbox.serve(broken) as pipes:
+                assert await pipes.stdout.read() == b""
+            assert "No such file" in last_line(errors)
