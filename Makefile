@@ -6,7 +6,7 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-ver
 
 ARGS ?=
 
-.PHONY: setup serve test test-all coverage planted-bugs fault model availability soak fuzz browser screenshots bench bench-smoke bench-peers costs check audit sbom format openapi client vendor lock clean
+.PHONY: setup serve test test-all coverage planted-bugs fault model availability soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs check audit sbom format openapi client vendor lock clean
 
 setup: .venv/.runtime
 
@@ -20,7 +20,7 @@ test: .venv/.dev
 	$(PYTEST) -m "not long" $(ARGS)
 
 # Those of `make test` and the long ones: every fault, some planted bugs, every console page, docs.
-test-all: .venv/.dev .venv/.generator
+test-all: .venv/.dev .venv/.generator mcp-servers
 	$(PYTEST) -m "not planted and not brief" $(ARGS)
 
 # Plants each bug of tests/fleet/planted_bugs.py, one after another, and checks that a fault run catches it. About five minutes.
@@ -48,6 +48,10 @@ fuzz: .venv/.dev
 # Chromium and axe-core for the console tests, as root on Debian. Without them these tests are skipped.
 browser:
 	tests/console/install.sh
+
+# MCP servers from npm, for the tests that connect to them. Without npm these tests are skipped.
+mcp-servers:
+	tests/mcp/install.sh
 
 # The pictures of docs/console.md, anew. About two minutes.
 screenshots: .venv/.dev browser

@@ -1,11 +1,11 @@
-"""An MCP server over streamable HTTP that does what no server should, by the path of its URL. Written without a library,
-which would not send such responses."""
+"""An MCP server over streamable HTTP that does what no server should, by the path of its URL. It uses no library: none
+would send such responses."""
 
 import asyncio
 import gzip
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -24,9 +24,10 @@ class Seen(Struct, frozen=True):
 
 
 class Exchange:
-    def __init__(self, seen: Seen, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, seen: Seen, writer: asyncio.StreamWriter, headers: list[str]) -> None:
         self.seen = seen
         self.writer = writer
+        self._headers = headers
 
     @property
     def id(self) -> Any:
@@ -37,8 +38,8 @@ class Exchange:
         await self.writer.drain()
 
     async def respond(self, status: int, body: bytes = b"", *headers: str, kind: str = "application/json") -> None:
-        lines = [f"HTTP/1.1 {status} Any", f"Content-Type: {kind}", f"Content-Length: {len(body)}", *headers, "", ""]
-        await self.send("\r\n".join(lines).encode() + body)
+        lines = [f"HTTP/1.1 {status} Any", f"Content-Type: {kind}", f"Content-Length: {len(body)}", *headers]
+        await self.send("\r\n".join([*lines, *self._headers, "", ""]).encode() + body)
 
     async def result(self, result: Any, **changed: Any) -> None:
         await self.respond(200, msgspec.json.encode({"jsonrpc": "2.0", "id": self.id, "result": result, **changed}))
@@ -57,24 +58,40 @@ Behaviour = Callable[[Exchange], Awaitable[None]]
 
 
 class HostileServer:
-    def __init__(self, behaviours: dict[str, Behaviour]) -> None:
+    def __init__(self, behaviours: Mapping[str, Behaviour]) -> None:
         """Of requests, by path or by path and method of JSON-RPC: `/flood tools/call`."""
         self._behaviours = behaviours
         self.seen: list[Seen] = []
+        # Of every response.
+        self.headers: list[str] = []
         self.port = 0
+        # Of open connections.
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def url(self, path: str, scheme: str = "http", host: str = "127.0.0.1") -> str:
         return f"{scheme}://{host}:{self.port}{path}"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
             while True:
                 seen = await _read(reader)
                 self.seen.append(seen)
                 method = seen.message.get("method", "")
                 behaviour = self._behaviours.get(f"{seen.path} {method}") or self._behaviours.get(seen.path) or polite
-                await behaviour(Exchange(seen, writer))
-        writer.transport.abort()
+                await behaviour(Exchange(seen, writer, self.headers))
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            writer.transport.abort()
+        finally:
+            self._tasks.discard(task)
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks)
 
 
 async def _read(reader: asyncio.StreamReader) -> Seen:
@@ -87,7 +104,7 @@ async def _read(reader: asyncio.StreamReader) -> Seen:
 
 @asynccontextmanager
 async def hostile_server(
-    behaviours: dict[str, Behaviour], tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0
+    behaviours: Mapping[str, Behaviour], tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0
 ) -> AsyncIterator[HostileServer]:
     found = HostileServer(behaviours)
     server = await asyncio.start_server(found.serve, host, port, ssl=tls)
@@ -96,10 +113,11 @@ async def hostile_server(
         yield found
     finally:
         server.close()
+        await found.close()
 
 
 async def polite(exchange: Exchange) -> None:
-    """A server of the protocol before 2026, without MCP sessions."""
+    """A server of a protocol before 2026, without MCP sessions."""
     method = exchange.seen.message.get("method")
     if method == "initialize":
         info = {"name": "x", "version": "1"}
@@ -132,6 +150,10 @@ async def requests(exchange: Exchange) -> None:
     params = {"messages": [], "maxTokens": 1}
     for number in range(100_000):
         await exchange.event({"id": number, "method": "sampling/createMessage", "params": params})
+
+
+async def hang(exchange: Exchange) -> None:
+    await asyncio.Event().wait()
 
 
 async def one_gib(exchange: Exchange) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 from uuid import UUID, uuid4
 
-import mcp_server_time
 import msgspec
 import pytest
 
@@ -47,7 +46,7 @@ def python_module(name: str, *arguments: str) -> dict[str, Any]:
         python = Path("/usr/bin") / f"python{sys.version_info[0]}.{sys.version_info[1]}"
     if not python.exists():
         pytest.skip("the sandbox cannot read this Python, and the system has none of this version")
-    packages = str(Path(mcp_server_time.__file__).parent.parent)
+    packages = str(Path(msgspec.__file__).parent.parent)
     return {
         "command": [str(python), "-m", name, *arguments],
         "environment": {"PYTHONPATH": packages},

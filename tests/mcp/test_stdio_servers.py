@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -31,7 +31,7 @@ _RECORDING = {"command": ["/bin/bash", "-c", (HERE / "recording_server.sh").read
 
 
 @pytest.fixture
-def worker() -> Account:
+def worker() -> Iterator[Account]:
     with account("root" if os.geteuid() == 0 else "ordinary") as worker:
         yield worker
 

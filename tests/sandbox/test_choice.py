@@ -1,9 +1,11 @@
 """Which sandbox is used, and what happens if it does not work."""
 
+import asyncio
 import ctypes
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from quarterdeck.agents.sandbox.cgroups import version_2_parents
 from quarterdeck.agents.sandbox.choice import find_sandbox, why_no_sandbox
-from quarterdeck.agents.sandbox.model import Outcome, SandboxUnavailable
+from quarterdeck.agents.sandbox.model import Outcome, SandboxUnavailable, Service
 from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 from tests.pages import blocks_of, texts_of
 from tests.sandbox.accounts import account, run
@@ -101,6 +103,16 @@ async def test_the_adapter_in_the_documentation(tmp_path: Path) -> None:
     assert (ran.outcome, ran.output) == (Outcome(4), "said\n")
     assert sorted(os.listdir(folder)) == ["kept"]
     assert not (tmp_path / "machine").exists()
+    with tempfile.TemporaryFile() as errors:
+        service = Service(
+            arguments=["cat"], environment={}, network=False, readable=[], errors=errors, buffer_bytes=1024
+        )
+        async with remote.serve(service) as pipes:
+            pipes.stdin.write(b"line\n")
+            assert await pipes.stdout.readline() == b"line\n"
+            pipes.stdin.close()
+            assert await pipes.stdout.read() == b""
+    assert not (tmp_path / "machine").exists()
 
 
 class _Service:
@@ -112,8 +124,16 @@ class _Service:
     async def ping(self) -> None:
         pass
 
-    async def create_machine(self, max_seconds: float) -> "_Service":
+    async def create_machine(self, max_seconds: float | None, network: bool = False) -> "_Service":
         return self
+
+    async def start(
+        self, arguments: list[str], environment: dict[str, str], folder: str, limit: int, write: Any
+    ) -> tuple[asyncio.StreamWriter | None, asyncio.StreamReader | None]:
+        (self._root / folder[1:]).mkdir(parents=True)
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*arguments, stdin=pipe, stdout=pipe, limit=limit)
+        return process.stdin, process.stdout
 
     async def upload(self, source: Path, target: str) -> None:
         self._copy(source, self._root / target[1:])

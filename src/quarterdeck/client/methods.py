@@ -1353,8 +1353,8 @@ class Methods(Connection):
     ) -> McpServerBody:
         """Change an MCP server.
 
-        Changes only the given fields. The next run of a session uses the new values. The known tools stay, so that a
-        tool with another definition is noticed.
+        Changes only the given fields. A new URL, command or credential applies to the next call, a new name to the next
+        run. The known tools stay, so that a tool with another definition is noticed.
         """
         return self._call(
             CHANGE_MCP_SERVER,
