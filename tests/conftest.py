@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 
 from quarterdeck.server import embedded_postgres
 from tests.fuzzing import cases
+from tests.owner_connections import close_owner_connections
 from tests.world import (
     CLOSED_MCP_ADDRESS,
     PATIENT,
@@ -50,6 +51,26 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Each httpx client would load the CA certificates again, which takes longer than most tests.
     patch("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context)).start()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A parallel run ends with its last test, so the slowest ones must not be the last to begin. Each process gets an
+    equal part of the list in this order, and begins with some of them. After -m has removed others."""
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    slowest = [item for item in items if item.get_closest_marker("slowest")]
+    others = [item for item in items if not item.get_closest_marker("slowest")]
+    items.clear()
+    for number in range(count):
+        own = slowest[number::count]
+        size = (len(slowest) + len(others)) // count
+        items += own + others[: size - len(own)]
+        del others[: size - len(own)]
+    items += others
+
+
+def pytest_unconfigure() -> None:
+    close_owner_connections()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -24,17 +24,16 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from quarterdeck.api_keys.model import CreateApiKeyBody
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.settings import AuditSettings, DatabaseSettings
-from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
 from quarterdeck.workspaces import service as workspaces
+from tests.owner_connections import AS_OWNER as AS_OWNER
+from tests.owner_connections import close_owner_connections, connect_as_owner, owner_connection
 
 EVERY_PERMISSION = tuple(Permission)
 # The login of API and workers. It owns nothing and is only a member of the service's role. One for each process of a
 # parallel run, in case they share a server.
 LOGIN = f"quarterdeck_test_{os.environ.get('PYTEST_XDIST_WORKER', 'only')}"
 LOGIN_PASSWORD = "for tests only"
-# The service's connection options, but with the rights of the owner.
-AS_OWNER = f"{connection_options(DatabaseSettings(lock_wait_seconds=60, statement_seconds=80))} -c role=none"
 # Only a failure takes this long, also on a busy machine. Below the timeout of a test.
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
@@ -88,6 +87,7 @@ def clone_database(postgres_url: str, template: str) -> str:
 
 
 def drop_database(postgres_url: str, url: str) -> None:
+    close_owner_connections(url)
     name = str(conninfo_to_dict(url)["dbname"])
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
@@ -98,6 +98,12 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def is_listening(port: int) -> bool:
+    """Cheaper than a request, for a loop that waits for a server."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
@@ -139,11 +145,12 @@ def _wait_until_up(url: str, process: "subprocess.Popen[bytes]", log: Path) -> N
         if process.poll() is not None:
             raise AssertionError(f"qd api ended with {process.returncode}: {log.read_text()}")
         try:
-            httpx.get(f"{url}/healthz", timeout=5)
+            if is_listening(httpx.URL(url).port or 0):
+                httpx.get(f"{url}/healthz", timeout=5)
+                return
         except httpx.TransportError:
-            time.sleep(0.05)
-        else:
-            return
+            pass
+        time.sleep(0.05)
     raise AssertionError(f"qd api did not start: {log.read_text()}")
 
 
@@ -159,16 +166,17 @@ class World:
     @classmethod
     async def create(cls, database_url: str, http: httpx.AsyncClient) -> Self:
         world = cls(database_url, http)
-        async with await world.connect() as connection:
+        async with owner_connection(world.database_url) as connection:
             world.workspace_id = await workspaces.create_workspace(connection, "Test", f"{uuid4().hex}@example.com")
             world.key, _ = await world._create_key(connection, CreateApiKeyBody("test", list(EVERY_PERMISSION), None))
         return world
 
     async def connect(self) -> "AsyncConnection[tuple[Any, ...]]":
-        return await AsyncConnection.connect(self.database_url, autocommit=True, options=AS_OWNER)
+        """One that stays open until the caller closes it."""
+        return await connect_as_owner(self.database_url)
 
     async def fetch(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        async with await self.connect() as connection:
+        async with owner_connection(self.database_url) as connection:
             return await (await connection.execute(query.encode(), values)).fetchall()
 
     async def new_key(self, *permissions: Permission, expires_at: datetime | None = None, label: str = "test") -> str:
@@ -179,7 +187,7 @@ class World:
         self, permissions: tuple[Permission, ...], expires_at: datetime | None = None, label: str = "test"
     ) -> tuple[str, UUID]:
         body = CreateApiKeyBody(label, list(permissions), expires_at)
-        async with await self.connect() as connection:
+        async with owner_connection(self.database_url) as connection:
             return await self._create_key(connection, body)
 
     async def _create_key(
@@ -200,7 +208,7 @@ class World:
         return secret
 
     async def execute(self, statement: str, *values: object) -> None:
-        async with await self.connect() as connection:
+        async with owner_connection(self.database_url) as connection:
             await connection.execute(statement.encode(), values)
 
     async def new_session(self) -> str:

@@ -16,7 +16,7 @@ import httpx
 from msgspec import Struct
 
 from quarterdeck.cli.main import run
-from tests.world import free_port
+from tests.world import free_port, is_listening
 
 QD = (sys.executable, "-m", "quarterdeck")
 # Far longer than needed, for a busy machine.
@@ -88,7 +88,8 @@ def _wait_until_ready(serving: Serving) -> None:
     while time.monotonic() < deadline:
         assert serving.process.poll() is None, serving.output.read_text()
         try:
-            if httpx.get(f"{serving.url}/readyz", timeout=5).status_code == 200:
+            is_up = is_listening(httpx.URL(serving.url).port or 0)
+            if is_up and httpx.get(f"{serving.url}/readyz", timeout=5).status_code == 200:
                 return
         except httpx.TransportError:
             pass

@@ -72,6 +72,7 @@ def prepare(copy: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
+@pytest.mark.slowest
 def test_documented_steps_touch_only_the_named_files(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     for name in ("src", "tests", "docs", "bench", "codegen", "requirements"):

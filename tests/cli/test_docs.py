@@ -29,6 +29,7 @@ PAGE = ROOT / "docs" / "cli.md"
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
+@pytest.mark.slowest
 def test_the_commands_run_from_top_to_bottom(tmp_path: Path) -> None:
     with shell(tmp_path, MODEL_DEMO_PAUSE_SECONDS="0.01") as at:
         shown = "\n".join(at.run(texts_of(blocks_of("docs/cli.md", "sh"))))

@@ -1,4 +1,5 @@
-"""The client and the commands for users work without the server's dependencies."""
+"""The client and the commands for users work without the server's dependencies. Servers start without those that only
+some of their work needs."""
 
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import pytest
 from tests.cli.command import environment
 
 SERVER_PACKAGES = ("psycopg", "psycopg_pool", "pydantic_ai", "starlette", "procrastinate", "obstore", "granian")
+# Each takes as long to import as the rest of a process, or longer.
+SLOW_PACKAGES = ("jsonschema", "mcp", "pydantic_ai")
 BLOCKED = f"""
 import sys
 for name in {SERVER_PACKAGES}:
@@ -57,3 +60,9 @@ def test_a_server_command_names_the_extra(tmp_path: Path, command: list[str]) ->
         2,
         "qd: This command needs the server: pip install 'quarterdeck[server]'\n",
     )
+
+
+def test_processes_start_without_slow_packages() -> None:
+    started = "import quarterdeck.cli.serve, quarterdeck.worker.process, sys"
+    done = run(f"{started}; print([name for name in {SLOW_PACKAGES} if name in sys.modules])")
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

@@ -34,7 +34,7 @@ def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Constraints cannot have hashes where the wheel itself has none.
     lines = (ROOT / "requirements" / "runtime.lock").read_text("utf-8").splitlines()
     lock.write_text("\n".join(line.removesuffix("\\") for line in lines if "--hash" not in line))
-    subprocess.run([*PIP, "--python", python, "install", "--quiet", "-c", lock, wheel], check=True)
+    subprocess.run([*PIP, "--python", python, "install", "--quiet", "--no-compile", "-c", lock, wheel], check=True)
     return folder / "bin"
 
 

@@ -45,6 +45,7 @@ class Explored(Struct):
 @pytest.mark.long
 # Half a minute when the machine is idle, and several minutes beside other work.
 @pytest.mark.timeout(600 * max(1, TIMES))
+@pytest.mark.slowest
 async def test_server_and_document_agree(world: World, server: Server) -> None:
     records = await create_records(world)
     explored = await asyncio.to_thread(_explore, str(world.http.base_url), records)

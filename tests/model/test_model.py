@@ -33,6 +33,7 @@ def machine(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathF
 
 # Only a failure takes this long, while Hypothesis shrinks it.
 @pytest.mark.timeout(900 + SEQUENCES * STEPS)
+@pytest.mark.slowest
 def test_the_api_behaves_like_the_model(machine: type[Machine]) -> None:
     chosen = int(os.environ.get("MODEL_SEED") or random.randrange(2**32))
     print(f"MODEL_SEED={chosen} MODEL_SEQUENCES={SEQUENCES} MODEL_STEPS={STEPS} make model")  # noqa: T201

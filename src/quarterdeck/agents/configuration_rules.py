@@ -5,13 +5,11 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from jsonschema import Draft202012Validator, SchemaError
 
 from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.configuration import AgentConfiguration, SessionSkill
 from quarterdeck.agents.model import ModelFailure, ToolSpec
-from quarterdeck.agents.output_schema import unsupported
 from quarterdeck.core import errors, json_values
 
 # Checking a schema takes about a millisecond for each object in it.
@@ -75,6 +73,11 @@ def _check_parameters(name: str, schema: dict[str, Any]) -> None:
 
 
 def _check_output_schema(schema: dict[str, Any]) -> None:
+    # Imported here: jsonschema can take seconds, which every start of a process would pay.
+    from jsonschema import Draft202012Validator, SchemaError
+
+    from quarterdeck.agents.output_schema import unsupported
+
     json_values.check_storable("output_schema", schema)
     parts = list(_parts(schema))
     if len(parts) > _MAX_SCHEMA_PARTS or len(msgspec.json.encode(schema)) > _MAX_SCHEMA_BYTES:

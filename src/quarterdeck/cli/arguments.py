@@ -59,3 +59,37 @@ WebhookId = Annotated[
         autocompletion=completion.webhooks,
     ),
 ]
+AgentId = Annotated[
+    str,
+    typer.Argument(
+        parser=text, metavar="AGENT", help="ID, ID prefix or name of the agent.", autocompletion=completion.agents
+    ),
+]
+AgentOption = Annotated[
+    str | None,
+    typer.Option(
+        "--agent",
+        parser=text,
+        metavar="AGENT[@VERSION]",
+        help="ID or name of the agent that the session uses.",
+        autocompletion=completion.agents,
+    ),
+]
+McpServerId = Annotated[
+    str,
+    typer.Argument(
+        parser=text,
+        metavar="SERVER",
+        help="ID, ID prefix or name of the MCP server.",
+        autocompletion=completion.mcp_servers,
+    ),
+]
+CredentialId = Annotated[
+    str,
+    typer.Argument(
+        parser=text,
+        metavar="CREDENTIAL",
+        help="ID, ID prefix or name of the credential.",
+        autocompletion=completion.credentials,
+    ),
+]

@@ -1,16 +1,19 @@
 """`qd chat` and `qd watch`: a session in the terminal."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
-from quarterdeck.cli import completion, find
-from quarterdeck.cli.arguments import SESSION_HELP, SessionId
+from quarterdeck.cli import completion, find, session_options
+from quarterdeck.cli.arguments import SESSION_HELP, AgentOption, SessionId
 from quarterdeck.cli.connection import ConnectionInfo, client_for, connect
 from quarterdeck.cli.exit_codes import UsageError
 from quarterdeck.cli.options import Profile, line, text
 from quarterdeck.core.ids import parse_id
+
+if TYPE_CHECKING:
+    from quarterdeck.client.models import AgentReference
 
 
 def chat_command(
@@ -23,6 +26,7 @@ def chat_command(
             autocompletion=completion.sessions,
         ),
     ] = None,
+    agent: AgentOption = None,
     title: Annotated[str | None, typer.Option(parser=line, metavar="TITLE", help="Title of the new session.")] = None,
     model: Annotated[
         str | None,
@@ -36,15 +40,16 @@ def chat_command(
     profile: Profile = None,
 ) -> None:
     """Chat in a session. A message starts a run, or steers the current one."""
-    if session is not None and (title is not None or model is not None):
-        raise UsageError("--title and --model are for new sessions only")
+    if session is not None and any(given is not None for given in (agent, title, model)):
+        raise UsageError("--agent, --title and --model are for new sessions only")
     import asyncio
 
     from quarterdeck.cli.chat_runner import chat
 
     info = connect(profile)
     session_id = None if session is None else _session_id(info, session)
-    raise typer.Exit(asyncio.run(chat(info, session_id, title=title, model=model)))
+    reference = None if agent is None else _agent(info, agent)
+    raise typer.Exit(asyncio.run(chat(info, session_id, agent=reference, title=title, model=model)))
 
 
 def watch_command(
@@ -61,6 +66,11 @@ def watch_command(
 
     info = connect(profile)
     asyncio.run(watch(info, _session_id(info, session), after, as_json=as_json, until_idle=until_idle))
+
+
+def _agent(info: ConnectionInfo, given: str) -> "AgentReference":
+    with client_for(info) as client:
+        return session_options.agent(client, given)
 
 
 def _session_id(info: ConnectionInfo, given: str) -> UUID:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 from uuid import UUID
 
+from msgspec import UNSET
+
 from quarterdeck.cli.chat_pipe import ChatPipe
 from quarterdeck.cli.chat_session import ChatSession, open_client
 from quarterdeck.cli.chat_terminal import ChatTerminal
@@ -14,6 +16,7 @@ from quarterdeck.cli.connection import ConnectionInfo
 from quarterdeck.cli.conversation import input_blocks
 from quarterdeck.cli.conversation_parts import Block, Kind, Stage
 from quarterdeck.client import AsyncClient
+from quarterdeck.client.models import AgentReference
 
 _BLOCKS_SHOWN = 20
 
@@ -28,11 +31,20 @@ class Screen(Protocol):
         ...
 
 
-async def chat(info: ConnectionInfo, session_id: UUID | None, *, title: str | None, model: str | None) -> int:
+async def chat(
+    info: ConnectionInfo,
+    session_id: UUID | None,
+    *,
+    agent: AgentReference | None,
+    title: str | None,
+    model: str | None,
+) -> int:
     async with open_client(info) as client:
         screen: Screen = ChatTerminal() if _is_terminal() else ChatPipe()
         if session_id is None:
-            session_id = (await client.create_session(title=title, model=model)).id
+            # A model that is not given is that of the agent.
+            given = UNSET if model is None else model
+            session_id = (await client.create_session(title=title, agent=agent or UNSET, model=given)).id
             session = ChatSession(client, session_id, screen.show)
             session.was_reached = True
             screen.show([Block(Kind.NOTE, f"New session. Resume with: qd chat {session_id}")])

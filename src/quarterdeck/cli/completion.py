@@ -66,9 +66,28 @@ def actions(ctx: typer.Context, incomplete: str) -> Completions:
 
 def skills(ctx: typer.Context, incomplete: str) -> Completions:
     def fetch(client: "Client") -> Completions:
-        found = client.list_skills(limit=_MAX_ITEMS).items
-        names = [(one.name, str(one.id)) for one in found if _SAFE_NAME.fullmatch(one.name)]
-        return names + (_ids((one.id, one.name) for one in found) if incomplete else [])
+        return _names(((one.id, one.name) for one in client.list_skills(limit=_MAX_ITEMS).items), incomplete)
+
+    return _complete(ctx, incomplete, fetch)
+
+
+def agents(ctx: typer.Context, incomplete: str) -> Completions:
+    def fetch(client: "Client") -> Completions:
+        return _names(((one.id, one.name) for one in client.list_agents(limit=_MAX_ITEMS).items), incomplete)
+
+    return _complete(ctx, incomplete, fetch)
+
+
+def mcp_servers(ctx: typer.Context, incomplete: str) -> Completions:
+    def fetch(client: "Client") -> Completions:
+        return _names(((one.id, one.name) for one in client.list_mcp_servers(limit=_MAX_ITEMS).items), incomplete)
+
+    return _complete(ctx, incomplete, fetch)
+
+
+def credentials(ctx: typer.Context, incomplete: str) -> Completions:
+    def fetch(client: "Client") -> Completions:
+        return _names(((one.id, one.name) for one in client.list_credentials(limit=_MAX_ITEMS).items), incomplete)
 
     return _complete(ctx, incomplete, fetch)
 
@@ -128,6 +147,13 @@ def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:
 
 def _ids(found: Iterable[tuple[UUID, str]]) -> Completions:
     return [(str(identifier), name) for identifier, name in found]
+
+
+def _names(found: Iterable[tuple[UUID, str]], incomplete: str) -> Completions:
+    """Names, and the IDs once something is typed."""
+    items = list(found)
+    names = [(name, str(identifier)) for identifier, name in items if _SAFE_NAME.fullmatch(name)]
+    return names + (_ids(items) if incomplete else [])
 
 
 def _before(incomplete: str) -> UUID | None:

@@ -73,7 +73,9 @@ class Conversation:
             EventType.ACTION_REQUIRED: self._action_required,
             EventType.ACTION_RESOLVED: self._action_resolved,
             EventType.NOTE: self._note,
+            EventType.MCP_UNAVAILABLE: self._mcp_unavailable,
             EventType.CONTEXT_TRIMMED: self._context_trimmed,
+            "context.compacted": self._context_compacted,
             EventType.RUN_SUCCEEDED: self._run_succeeded,
             EventType.RUN_FAILED: self._run_failed,
             EventType.RUN_CANCELLED: self._run_cancelled,
@@ -274,6 +276,14 @@ class Conversation:
     def _context_trimmed(self, event: Event) -> list[Block]:
         dropped = _count(event.data.get("dropped_turns", 0), "earlier turn")
         return [Block(Kind.NOTE, f"{dropped} no longer fit in the model's context.")]
+
+    def _context_compacted(self, event: Event) -> list[Block]:
+        dropped = _count(event.data.get("dropped_turns", 0), "earlier turn")
+        return [Block(Kind.NOTE, f"{dropped} summarised to fit in the model's context.")]
+
+    def _mcp_unavailable(self, event: Event) -> list[Block]:
+        name, reason = event.data.get("name", ""), event.data.get("reason", "")
+        return [Block(Kind.WARNING, f"The tools of {name} are not available: {reason}")]
 
     def _run_succeeded(self, event: Event) -> list[Block]:
         return [*self._end_run(event), Block(Kind.PROGRESS, "Completed.")]

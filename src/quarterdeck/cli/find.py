@@ -18,7 +18,7 @@ from quarterdeck.core.ids import LOWEST_ID, parse_id
 
 if TYPE_CHECKING:
     from quarterdeck.client import Client
-    from quarterdeck.client.models import ActionBody, SkillBody
+    from quarterdeck.client.models import ActionBody, AgentBody, SkillBody
     from quarterdeck.client.pages import Page
 
 _PREFIX = re.compile("[0-9a-f]{4,32}")
@@ -97,6 +97,30 @@ def skill_or_none(client: "Client", given: str) -> "SkillBody | None":
     return _only(given, matches, listings.skill_name) if matches else None
 
 
+def agent(client: "Client", given: str, *, archived: bool | None = None) -> "AgentBody":
+    """`archived` as for `skill`."""
+    found = parse_id(given)
+    lists = listings.agents(client)
+    return client.get_agent(found) if found else _find(given, *(lists if archived is None else lists[archived:][:1]))
+
+
+def agent_or_none(client: "Client", given: str) -> "AgentBody | None":
+    """For `--create`: None if there is no such agent."""
+    found = parse_id(given)
+    if found:
+        return client.get_agent(found)
+    matches = _matches(given, listings.agents(client)[0])
+    return _only(given, matches, listings.skill_name) if matches else None
+
+
+def mcp_server_id(client: "Client", given: str) -> UUID:
+    return parse_id(given) or _find(given, listings.mcp_servers(client)).id
+
+
+def credential_id(client: "Client", given: str) -> UUID:
+    return parse_id(given) or _find(given, listings.credentials(client)).id
+
+
 def key_id(client: "Client", given: str, workspace_id: UUID | str | None) -> UUID:
     return parse_id(given) or _find(given, listings.keys(client, workspace_id or client.get_workspace().id)).id
 
@@ -155,6 +179,9 @@ def audited_id(client: "Client", given: str, type_: str | None) -> UUID:
     lists: dict[str, Callable[[], Iterable[Listing[Any]]]] = {
         "session": lambda: listings.sessions(client, given),
         "skill": lambda: listings.skills(client),
+        "agent": lambda: listings.agents(client),
+        "mcp_server": lambda: [listings.mcp_servers(client)],
+        "credential": lambda: [listings.credentials(client)],
         "webhook": lambda: [listings.webhooks(client)],
         "api_key": lambda: [listings.keys(client, client.get_workspace().id)],
         "member": lambda: [listings.users(client)],

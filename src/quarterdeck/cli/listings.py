@@ -73,6 +73,33 @@ def skills(client: "Client") -> tuple[Listing[Any], ...]:
     return listing(archived=False), listing(archived=True)
 
 
+def agents(client: "Client") -> tuple[Listing[Any], ...]:
+    def listing(*, archived: bool) -> Listing[Any]:
+        return Listing(
+            "agent",
+            lambda limit, after, order: client.list_agents(archived=archived, limit=limit, after=after, order=order),
+            lambda agent: agent.name,
+        )
+
+    return listing(archived=False), listing(archived=True)
+
+
+def mcp_servers(client: "Client") -> Listing[Any]:
+    return Listing(
+        "MCP server",
+        lambda limit, after, order: client.list_mcp_servers(limit=limit, after=after, order=order),
+        lambda server: server.name,
+    )
+
+
+def credentials(client: "Client") -> Listing[Any]:
+    return Listing(
+        "credential",
+        lambda limit, after, order: client.list_credentials(limit=limit, after=after, order=order),
+        lambda credential: credential.name,
+    )
+
+
 def keys(client: "Client", workspace_id: UUID | str) -> Listing[Any]:
     return Listing(
         "API key",

@@ -1,4 +1,4 @@
-"""Options of `qd sessions create` and `edit` for the workspace, tools and limits."""
+"""Options of `qd sessions create` and `edit` for the agent, workspace, tools and limits."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -6,11 +6,13 @@ import msgspec
 import typer
 from msgspec import UNSET, UnsetType
 
+from quarterdeck.cli import find
 from quarterdeck.cli.exit_codes import UsageError
 from quarterdeck.cli.options import file_name, usd
 
 if TYPE_CHECKING:
-    from quarterdeck.client.models import SessionBody, SetLimits, ToolRule, ToolSpec, WorkspaceKind
+    from quarterdeck.client import Client
+    from quarterdeck.client.models import AgentReference, SessionBody, SetLimits, ToolRule, ToolSpec, WorkspaceKind
 
 _RULES = ("allow", "ask", "deny")
 _MAX_TOKENS = 2**53
@@ -72,6 +74,28 @@ Workspace = Annotated[
         help="sandbox: the agent has files and runs commands in a sandbox. none: it does not.",
     ),
 ]
+
+
+def split_version(given: str) -> tuple[str, int | None]:
+    """NAME or NAME@VERSION."""
+    name, at, version = given.rpartition("@")
+    is_number = version.isascii() and version.isdigit() and len(version) < 10 and int(version) > 0
+    return (name, int(version)) if at and is_number else (given, None)
+
+
+def agent(client: "Client", given: str) -> "AgentReference":
+    from quarterdeck.client.models import AgentReference
+
+    name, version = split_version(given)
+    return AgentReference(find.agent(client, name).id, version)
+
+
+def agent_text(session: "SessionBody") -> str | None:
+    if session.agent is None:
+        return None
+    if session.agent.version is not None:
+        return f"{session.agent.name} version {session.agent.version}"
+    return f"{session.agent.name} (now version {session.agent.current_version})"
 
 
 def workspace(given: Literal["none", "sandbox"] | None) -> "WorkspaceKind | UnsetType":

@@ -9,7 +9,7 @@ import typer
 from msgspec import UNSET, UnsetType
 
 from quarterdeck.cli import completion, find, runs, session_history, session_options
-from quarterdeck.cli.arguments import SessionId
+from quarterdeck.cli.arguments import AgentOption, SessionId
 from quarterdeck.cli.connection import open_client
 from quarterdeck.cli.exit_codes import UsageError
 from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text
@@ -121,6 +121,7 @@ def list_(
 
 @app.command()
 def create(
+    agent: AgentOption = None,
     title: Title = None,
     model: Model = None,
     instructions: Instructions = None,
@@ -139,7 +140,7 @@ def create(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a session and print its ID."""
+    """Create a session and print its ID. With --agent, other options replace what the agent says."""
     from quarterdeck.client.models import ModelOptions
 
     limits = GivenLimits(max_cost_usd, max_tokens, session_max_cost_usd, session_max_tokens)
@@ -147,13 +148,14 @@ def create(
     instructions = _instructions(instructions, instructions_file)
     settings = ModelOptions(temperature, max_output_tokens, reasoning_effort.value if reasoning_effort else None)
     with open_client(profile) as client:
-        skills = [_skill(client, each) for each in skill or []]
         session = client.create_session(
             title=title,
-            model=model,
-            instructions=instructions,
-            skills=skills,
-            settings=settings,
+            agent=UNSET if agent is None else session_options.agent(client, agent),
+            # What is not given comes from the agent.
+            model=_or_unset(model),
+            instructions=_or_unset(instructions),
+            skills=[_skill(client, each) for each in skill] if skill else UNSET,
+            settings=UNSET if settings == ModelOptions() else settings,
             workspace=session_options.workspace(workspace),
             tool_policy=session_options.policy(policy) if policy else UNSET,
             client_tools=client_tools,
@@ -182,6 +184,8 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
         [
             ("session", str(session.id)),
             ("title", session.title),
+            ("agent", session_options.agent_text(session)),
+            ("set here", ", ".join(session.overrides) or None),
             ("model", _model(session)),
             ("settings", "\n".join(_settings(session.settings)) or None),
             ("workspace", session.workspace),
@@ -322,10 +326,8 @@ app.command()(session_history.discard)
 def _skill(client: "Client", given: str) -> "SessionSkill":
     from quarterdeck.client.models import SessionSkill
 
-    name, at, version = given.rpartition("@")
-    if at and version.isascii() and version.isdigit():
-        return SessionSkill(find.skill(client, name).id, int(version))
-    return SessionSkill(find.skill(client, given).id)
+    name, version = session_options.split_version(given)
+    return SessionSkill(find.skill(client, name).id, version)
 
 
 def _either(one: tuple[str, object], other: tuple[str, object]) -> None:
