@@ -231,6 +231,14 @@ class World:
         skill_id: str = answer.json()["id"]
         return skill_id
 
+    async def new_agent(self, *, versions: int = 1) -> str:
+        answer = await self.post("/v1/agents", {"name": f"agent {uuid4().hex}"})
+        assert answer.status_code == 201, answer.text
+        agent_id: str = answer.json()["id"]
+        for _ in range(versions):
+            assert (await self.post(f"/v1/agents/{agent_id}/versions", {})).status_code == 201
+        return agent_id
+
     async def new_webhook(self, url: str = "https://example.com/hook", *events: str) -> str:
         answer = await self.post("/v1/webhooks", {"url": url, "events": events or ["run.succeeded", "run.failed"]})
         assert answer.status_code == 201, answer.text

@@ -85,8 +85,8 @@ class Services:
         self.oauth_tokens = OAuthTokens(settings.credential, settings.mcp.allowed_addresses)
         self.mcp_checks = McpChecks(settings.mcp)
         self.mcp_offer = McpOffer(settings.mcp)
-        self.mcp_endpoint = McpEndpoint(settings.mcp, settings.http)
         self.shutdown = asyncio.Event()
+        self.mcp_endpoint = McpEndpoint(settings.mcp, settings.http, self.shutdown)
 
     def routes(self) -> list[Route]:
         executor = Executor(self.settings.http, self.rate_limiter, self._provided())

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Struct
 from schemathesis import Case, HookContext
 
-from quarterdeck.agents.configuration import ClientTools
+from quarterdeck.agents.configuration import ClientTools, ConfigurationField, McpServers
 from quarterdeck.conversations.actions.model import ResolveActionBody
 from quarterdeck.core import ids
 from quarterdeck.core.actors import Permission
@@ -60,9 +60,10 @@ class Records(Struct, frozen=True):
 
     secret: str
     own_key_id: str
-    # The one skill that may be archived: the others are given to sessions.
+    # The one skill and the one agent that may be archived: the others are given to sessions.
     shelf_id: str
-    # Of the first two versions of each skill.
+    shelved_agent_id: str
+    # Of the first two versions of each skill and of each agent.
     version_ids: dict[str, list[str]]
     by_parameter: dict[str, list[str]]
     # The session of the inputs that are discarded, and the first events of the sessions.
@@ -93,6 +94,10 @@ async def create_records(world: World) -> Records:
     tokens = [(await world.post(f"/v1/sessions/{one}/tokens", {})).json()["id"] for one in sessions]
     skills = [await world.new_skill() for _ in range(3)]
     version_ids = {skill_id: [await _pushed(world, skill_id, name) for name in ("one", "two")] for skill_id in skills}
+    agents = [await world.new_agent(versions=2) for _ in range(3)]
+    for agent_id in agents:
+        page = await world.get(f"/v1/agents/{agent_id}/versions")
+        version_ids[agent_id] = [version["id"] for version in page.json()["items"]]
     for session_id in sessions:
         await add_archive_as_file(world, session_id, "SKILL.md")
     webhooks = [await world.new_webhook() for _ in range(3)]
@@ -106,6 +111,7 @@ async def create_records(world: World) -> Records:
         secret,
         str(own_key_id),
         await world.new_skill(),
+        await world.new_agent(versions=0),
         version_ids,
         {
             "session_id": sessions,
@@ -125,6 +131,7 @@ async def create_records(world: World) -> Records:
             "action to resolve": (await waiting_run(world, *[approval() for _ in range(30)]))[2],
             "input_id": [entry["data"]["input_id"] for entry in logs[talking_id]],
             "skill_id": skills,
+            "agent_id": agents,
             "file_id": [await world.new_file() for _ in range(3)],
             "file to delete": [await world.new_file() for _ in range(30)],
             "api_key_id": keys,
@@ -178,15 +185,15 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         _set_skill_cursor(case, records)
         _set_versions(case)
         _set_skill_change(case, records)
+        _set_agent_change(case, records)
         _set_expiry(case)
-        _set_skills(case, records)
         _set_attachments(case, records)
-        _set_client_tools(case)
-        _set_model(case)
+        case.body = _fitting_configuration(case.body, records)
+        _set_first_version(case, records)
+        _set_session_agent(case, records)
         _set_webhook(case, records)
         _set_mcp_server(case)
         _set_answer(case)
-        _set_client_tools(case)
         _set_days(case)
         if isinstance(case.body, Junk):
             # Setting it is what tells schemathesis that this body is not a valid one.
@@ -275,14 +282,15 @@ def _set_member_cursor(case: Case[Any], records: Records) -> None:
 
 
 def _set_skill_cursor(case: Case[Any], records: Records) -> None:
-    """So have the skills, and the versions of each."""
-    path, skill_id = case.operation.path, str((case.path_parameters or {}).get("skill_id")).lower()
+    """So have the skills, and the versions of each and of each agent."""
+    path, names = case.operation.path, case.path_parameters or {}
+    owner_id = str(names.get("skill_id") or names.get("agent_id")).lower()
     if str(case.query.get("after")).lower() not in records.by_parameter["after"]:
         return
     if path == "/v1/skills":
         case.query["after"] = records.by_parameter["skill_id"][0]
-    elif path.endswith("/versions") and skill_id in records.version_ids:
-        case.query["after"] = records.version_ids[skill_id][0]
+    elif path.endswith("/versions") and owner_id in records.version_ids:
+        case.query["after"] = records.version_ids[owner_id][0]
 
 
 def _set_versions(case: Case[Any]) -> None:
@@ -302,13 +310,53 @@ def _set_versions(case: Case[Any]) -> None:
 
 def _set_skill_change(case: Case[Any], records: Records) -> None:
     body: Any = case.body
-    if case.operation.method.upper() != "PATCH" or not isinstance(body, dict):
+    if case.operation.label != "PATCH /v1/skills/{skill_id}" or not isinstance(body, dict):
         return
     has_versions = str((case.path_parameters or {}).get("skill_id")).lower() in records.version_ids
     if has_versions and body.get("archived") is True:
         case.path_parameters["skill_id"], has_versions = records.shelf_id, False
     if _is_number(body.get("default_version")):
         case.body = body | {"default_version": 1 if has_versions else None}
+
+
+def _set_agent_change(case: Case[Any], records: Records) -> None:
+    body: Any = case.body
+    if case.operation.label != "PATCH /v1/agents/{agent_id}" or not isinstance(body, dict):
+        return
+    has_versions = str((case.path_parameters or {}).get("agent_id")).lower() in records.version_ids
+    if has_versions and body.get("archived") is True:
+        case.path_parameters["agent_id"], has_versions = records.shelved_agent_id, False
+    if _is_number(body.get("default_version")):
+        case.body = body | {"default_version": 1 if has_versions else None}
+
+
+def _fitting_configuration(body: Any, records: Records) -> Any:
+    """Skills, servers and models that exist, and schemas that are valid. What is wrong on purpose stays wrong."""
+    if not isinstance(body, dict):
+        return body
+    body = _with_servers(_with_skills(_with_model(_with_client_tools(body)), records), records)
+    return body | {"output_schema": {"type": "object"}} if isinstance(body.get("output_schema"), dict) else body
+
+
+def _set_first_version(case: Case[Any], records: Records) -> None:
+    if case.operation.label == "POST /v1/agents" and isinstance(case.body, dict) and "version" in case.body:
+        case.body = case.body | {"version": _fitting_configuration(case.body["version"], records)}
+
+
+def _set_session_agent(case: Case[Any], records: Records) -> None:
+    """An agent with versions. `inherit` needs one, and no field that is set too."""
+    body: Any = case.body
+    if not case.operation.path.startswith("/v1/sessions") or not isinstance(body, dict):
+        return
+    agent, version = body.get("agent"), None
+    if isinstance(agent, dict) and isinstance(agent.get("agent_id"), str) and ids.parse_id(agent["agent_id"]):
+        if _is_number(agent.get("version")):
+            version = {"version": 1 + int(agent["version"]) % 2}
+        case.body = body = body | {"agent": agent | {"agent_id": records.by_parameter["agent_id"][0]} | (version or {})}
+    inherit = body.get("inherit")
+    if isinstance(inherit, list) and all(one in list(ConfigurationField) for one in inherit):
+        given = set(inherit) if not isinstance(agent, dict) else set(body)
+        case.body = body | {"inherit": [one for one in inherit if one not in given]}
 
 
 def _is_number(value: Any) -> bool:
@@ -318,14 +366,21 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and value == int(value) and 1 <= value < 2**31
 
 
-def _set_skills(case: Case[Any], records: Records) -> None:
-    """Skills that exist, each once, without a version. What is wrong on purpose stays wrong."""
-    body: Any = case.body
-    skills = body.get("skills") if isinstance(body, dict) else None
+def _with_skills(body: dict[str, Any], records: Records) -> dict[str, Any]:
+    """Each once, without a version."""
+    skills = body.get("skills")
     if not isinstance(skills, list) or len(skills) > 100 or not all(map(_is_skill, skills)):
-        return
+        return body
     pairs = zip(skills, records.by_parameter["skill_id"], strict=False)
-    case.body = body | {"skills": [one | {"skill_id": skill_id, "version": None} for one, skill_id in pairs]}
+    return body | {"skills": [one | {"skill_id": skill_id, "version": None} for one, skill_id in pairs]}
+
+
+def _with_servers(body: dict[str, Any], records: Records) -> dict[str, Any]:
+    try:
+        number = len(msgspec.convert(body.get("mcp_servers"), McpServers))
+    except msgspec.ValidationError:
+        return body
+    return body | {"mcp_servers": records.by_parameter["mcp_server_id"][:number]}
 
 
 def _set_attachments(case: Case[Any], records: Records) -> None:
@@ -336,16 +391,13 @@ def _set_attachments(case: Case[Any], records: Records) -> None:
         case.body = body | {"attachments": records.by_parameter["file_id"][: len(given)]}
 
 
-def _set_model(case: Case[Any]) -> None:
+def _with_model(body: dict[str, Any]) -> dict[str, Any]:
     """A model that can be used, for any text of the right form."""
-    body: Any = case.body
-    model = body.get("model") if isinstance(body, dict) else None
     try:
-        msgspec.convert(model, Line)
+        model = msgspec.convert(body.get("model"), Line)
     except msgspec.ValidationError:
-        return
-    if isinstance(model, str):
-        case.body = body | {"model": "demo" if len(model) % 2 else f"openai:m{crc32(model.encode('utf-8', 'replace'))}"}
+        return body
+    return body | {"model": "demo" if len(model) % 2 else f"openai:m{crc32(model.encode('utf-8', 'replace'))}"}
 
 
 def _set_webhook(case: Case[Any], records: Records) -> None:
@@ -392,15 +444,14 @@ def _set_answer(case: Case[Any]) -> None:
     case.body = {"decision": "allow"} if answer.message is UNSET else {"decision": "deny", "message": answer.message}
 
 
-def _set_client_tools(case: Case[Any]) -> None:
-    """Each with a name and parameters that all providers take. What is wrong on purpose stays wrong."""
-    body: Any = case.body
-    tools: Any = body.get("client_tools") if isinstance(body, dict) else None
+def _with_client_tools(body: dict[str, Any]) -> dict[str, Any]:
+    """Each with a name and parameters that all providers take."""
+    tools: Any = body.get("client_tools")
     try:
         number = len(msgspec.convert(tools, ClientTools))
     except msgspec.ValidationError:
-        return
-    case.body = body | {
+        return body
+    return body | {
         "client_tools": [
             tools[place] | {"name": f"tool_{place}", "parameters": {"type": "object"}} for place in range(number)
         ]
@@ -412,7 +463,7 @@ def _set_days(case: Case[Any]) -> None:
     today = datetime.now(UTC).date()
     for name, day in (("from", today - timedelta(days=9)), ("to", today)):
         given = case.query.get(name)
-        if case.operation.path == "/v1/usage" and isinstance(given, str) and _is_day(given):
+        if case.operation.path.endswith(("/usage", "/stats")) and isinstance(given, str) and _is_day(given):
             case.query[name] = day.isoformat()
 
 

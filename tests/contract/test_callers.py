@@ -28,6 +28,9 @@ BODIES: dict[str, Any] = {
     "change_session": {"title": "x"},
     "change_workspace": {"limits": {"day": {"max_tokens": 1000000000}}},
     "fork_session": {},
+    "create_agent": {"name": "x"},
+    "change_agent": {"name": "y"},
+    "push_agent_version": {},
     "create_mcp_server": {"name": "x", "url": "https://example.com/mcp"},
     "change_mcp_server": {"name": "y"},
     "create_session_token": {},
@@ -69,6 +72,7 @@ class Objects(Struct, frozen=True):
                 "action_id": action_id,
                 "input_id": accepted["data"]["input_id"],
                 "skill_id": skill_id,
+                "agent_id": await world.new_agent(),
                 "mcp_server_id": await world.new_mcp_server(),
                 "version": "1",
                 "api_key_id": created["id"],
@@ -98,6 +102,7 @@ QUERIES: dict[str, dict[str, str]] = {
     "download_skill_file": {"path": "SKILL.md"},
     "upload_file": {"name": "notes.txt"},
     "diff_skill_versions": {"base": "1", "head": "1"},
+    "diff_agent_versions": {"base": "1", "head": "1"},
     "download_session_file": {"path": "a.txt"},
 }
 

@@ -104,6 +104,18 @@ async def test_fifty_by_default_oldest_first(world: World) -> None:
     assert await page(world, session_id, "?after=000") == first
 
 
+async def test_the_last_events(world: World) -> None:
+    session_id = await world.new_session()
+    assert (await page(world, session_id, "?last=5"))["items"] == []
+    await add_events(world, session_id, 10)
+    every = await walk(world, session_id)
+    assert await page(world, session_id, "?last=3") == {"items": every[-3:], "next_cursor": None}
+    assert (await page(world, session_id, "?last=200"))["items"] == every
+    assert await page(world, session_id, "?last=3&limit=2") == {"items": every[-3:-1], "next_cursor": every[-2]["id"]}
+    assert (await page(world, session_id, f"?last=3&after={every[-2]['id']}"))["items"] == every[-1:]
+    assert (await page(world, session_id, f"?last=3&after={every[0]['id']}"))["items"] == every[-3:]
+
+
 async def test_last_page_has_no_cursor_and_can_be_continued_later(world: World) -> None:
     session_id = await world.new_session()
     assert await page(world, session_id) == {"items": [], "next_cursor": None}
@@ -153,7 +165,7 @@ BAD_NUMBERS = ["", "x", "-1", "+1", "1.0", "1_0", "9223372036854775808", "999999
 BAD_QUERIES = [
         *(f"?after={bad.replace('+', '%2B')}" for bad in BAD_NUMBERS), "?after=%201", "?after=１",
         f"?after={LOWEST_ID}", "?after=1&after=1", "?limit=0", "?limit=201", "?limit=x", "?limit=", "?limit=５",
-        "?limit=1&limit=1", "?after=%ff",
+        "?limit=1&limit=1", "?last=0", "?last=201", "?last=x", "?after=%ff",
 ]  # fmt: skip
 
 

@@ -112,6 +112,7 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: log.lock_session(c, a.session)
     yield lambda c, a, b: log.append(c, a.session, a.run, [event])
     yield lambda c, a, b: events.page(c, a.session, 0, 9, 1 << 20)
+    yield lambda c, a, b: events.id_before_last(c, a.session, 1)
     yield lambda c, a, b: events.heads(c, [a.session])
     yield lambda c, a, b: receipts.lock(c, claim)
     yield lambda c, a, b: receipts.save(c, claim, b"{}")

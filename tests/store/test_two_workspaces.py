@@ -51,7 +51,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "conversations/visibility_store _WORKSPACE_OF",
         "events/store _HEADS",
     ),
-    "part of a session that was checked": ("events/store _PAGE", "events/log _APPEND"),
+    "part of a session that was checked": ("events/store _PAGE", "events/store _BEFORE_LAST", "events/log _APPEND"),
     "adds a row whose ids were created or checked before": (
         "actions/store _ADD",
         "api_keys/store _ADD",

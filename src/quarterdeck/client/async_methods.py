@@ -191,7 +191,13 @@ class AsyncMethods(AsyncConnection):
         )
 
     async def list_session_events(
-        self, session_id: Id, *, limit: int | None = None, after: int | None = None, workspace_id: Id | None = None
+        self,
+        session_id: Id,
+        *,
+        last: int | None = None,
+        limit: int | None = None,
+        after: int | None = None,
+        workspace_id: Id | None = None,
     ) -> EventPage:
         """Read the log of a session.
 
@@ -202,7 +208,7 @@ class AsyncMethods(AsyncConnection):
             LIST_SESSION_EVENTS,
             EventPage,
             {"session_id": session_id},
-            {"limit": limit, "after": after},
+            {"last": last, "limit": limit, "after": after},
             workspace_id=workspace_id,
         )
 
@@ -1355,8 +1361,8 @@ class AsyncMethods(AsyncConnection):
     ) -> McpServerBody:
         """Change an MCP server.
 
-        Changes only the given fields. The next run of a session uses the new values. The known tools stay, so that a
-        tool with another definition is noticed.
+        Changes only the given fields. A new URL, command or credential applies to the next call, a new name to the next
+        run. The known tools stay, so that a tool with another definition is noticed.
         """
         return await self._call(
             CHANGE_MCP_SERVER,

@@ -191,7 +191,13 @@ class Methods(Connection):
         )
 
     def list_session_events(
-        self, session_id: Id, *, limit: int | None = None, after: int | None = None, workspace_id: Id | None = None
+        self,
+        session_id: Id,
+        *,
+        last: int | None = None,
+        limit: int | None = None,
+        after: int | None = None,
+        workspace_id: Id | None = None,
     ) -> EventPage:
         """Read the log of a session.
 
@@ -202,7 +208,7 @@ class Methods(Connection):
             LIST_SESSION_EVENTS,
             EventPage,
             {"session_id": session_id},
-            {"limit": limit, "after": after},
+            {"last": last, "limit": limit, "after": after},
             workspace_id=workspace_id,
         )
 
@@ -1347,8 +1353,8 @@ class Methods(Connection):
     ) -> McpServerBody:
         """Change an MCP server.
 
-        Changes only the given fields. The next run of a session uses the new values. The known tools stay, so that a
-        tool with another definition is noticed.
+        Changes only the given fields. A new URL, command or credential applies to the next call, a new name to the next
+        run. The known tools stay, so that a tool with another definition is noticed.
         """
         return self._call(
             CHANGE_MCP_SERVER,

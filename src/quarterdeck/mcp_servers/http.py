@@ -87,8 +87,8 @@ async def get_mcp_server(request: Request, access: Access) -> McpServerDetailBod
 @operation(
     summary="Change an MCP server",
     description=(
-        "Changes only the given fields. The next run of a session uses the new values. The known tools stay, so that a "
-        "tool with another definition is noticed."
+        "Changes only the given fields. A new URL, command or credential applies to the next call, a new name to the "
+        "next run. The known tools stay, so that a tool with another definition is noticed."
     ),
     permission=Permission.AGENT_MANAGE,
     reads=True,

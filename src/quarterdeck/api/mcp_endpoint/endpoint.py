@@ -2,7 +2,7 @@
 
 import asyncio
 import importlib
-from typing import Any
+from functools import partial
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,8 +19,10 @@ _NOT_REPEATED = frozenset({b"content-length", b"x-request-id"})
 class McpEndpoint:
     """POST only: without state there is no stream to GET and no session to DELETE."""
 
-    def __init__(self, mcp: McpSettings, http: HttpSettings) -> None:
+    def __init__(self, mcp: McpSettings, http: HttpSettings, stopping: asyncio.Event) -> None:
+        """`stopping` is set when the process is about to end."""
         self._mcp = mcp
+        self._stopping = stopping
         self._http = http
         # The whole app, whose operations are called. Set when it exists.
         self.app: ASGIApp | None = None
@@ -36,24 +38,20 @@ class McpEndpoint:
         # In a thread: the import takes long, and only once.
         server = await asyncio.to_thread(importlib.import_module, _SERVER)
         body = await RequestBody(receive, None, self._http.json_body_bytes, self._http).read()
-        return _Exchange(server, api, self._mcp.wait_seconds, body)
+        serve = partial(server.serve, api, self._mcp.wait_seconds, self._stopping, max(1, len(body)))
+        return _Exchange(serve, body)
 
 
 class _Exchange(Response):
-    def __init__(self, server: Any, api: OwnApi, max_wait_seconds: float, body: bytes) -> None:
-        self._server = server
-        self._api = api
-        self._max_wait_seconds = max_wait_seconds
-        self._body = body
+    def __init__(self, serve: ASGIApp, body: bytes) -> None:
+        self._serve = serve
+        self._body = [body]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body: list[bytes] = [self._body]
-
         async def receive_again() -> Message:
-            if body:
-                return {"type": "http.request", "body": body.pop(), "more_body": False}
+            if self._body:
+                return {"type": "http.request", "body": self._body.pop(), "more_body": False}
             # The next message says that the client has left.
             return await receive()
 
-        limit_bytes = max(1, len(self._body))
-        await self._server.serve(self._api, self._max_wait_seconds, limit_bytes, scope, receive_again, send)
+        await self._serve(scope, receive_again, send)

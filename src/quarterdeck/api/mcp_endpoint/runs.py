@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from msgspec import Struct
+
 from quarterdeck.api.mcp_endpoint.own_api import ApiError, Json, OwnApi
 
 _ENDED = frozenset({"succeeded", "failed", "cancelled"})
@@ -12,6 +14,7 @@ _AT_REST = _ENDED | {"waiting"}
 _TURNING_POINTS = frozenset({"run.succeeded", "run.failed", "run.cancelled", "action.required"})
 # Among these, the answer is looked for.
 _LAST_EVENTS = 50
+_PAUSE_SECONDS = 1.0
 # Clients with a timeout of their own wait longer as long as there is progress.
 _PROGRESS_SECONDS = 10.0
 
@@ -23,24 +26,43 @@ async def last_event_id(api: OwnApi, session_id: str) -> int:
     return events[-1]["id"] if events else 0
 
 
-async def await_run(api: OwnApi, run_id: str, after: int, seconds: float, report: ReportProgress) -> Json:
-    """The run when it has ended or waits for an answer, or after `seconds`. `after`: an event before its end."""
+class WaitLimits(Struct, frozen=True):
+    """How long to wait for a run."""
+
+    seconds: float
+    # The process is about to end.
+    stopping: asyncio.Event
+    report_progress: ReportProgress
+
+
+async def await_run(api: OwnApi, run_id: str, after: int, limits: WaitLimits) -> Json:
+    """The run when it has ended or waits for an answer, or when the time is up. `after`: an event before its end."""
     run = await api.get(f"/v1/runs/{run_id}")
-    if run["state"] in _AT_REST or seconds <= 0:
+    if run["state"] in _AT_REST or limits.seconds <= 0:
         return run
-    reporting = asyncio.create_task(_report(report))
+    reporting = asyncio.create_task(_report(limits.report_progress))
     try:
-        async with asyncio.timeout(seconds), api.events(run["session_id"], after) as events:
-            async for event in events:
-                if event["run_id"] == run_id and event["type"] in _TURNING_POINTS:
-                    run = await api.get(f"/v1/runs/{run_id}")
-                    if run["state"] in _AT_REST:
-                        return run
+        async with asyncio.timeout(limits.seconds):
+            while run["state"] not in _AT_REST and not limits.stopping.is_set():
+                after = await _turning_point(api, run, after)
+                run = await api.get(f"/v1/runs/{run_id}")
     except TimeoutError:
-        pass
+        run = await api.get(f"/v1/runs/{run_id}")
     finally:
         reporting.cancel()
-    return await api.get(f"/v1/runs/{run_id}")
+    return run
+
+
+async def _turning_point(api: OwnApi, run: Json, after: int) -> int:
+    """Return when the run may have come to rest: the id of the last event that was seen."""
+    async with api.events(run["session_id"], after) as events:
+        async for event in events:
+            after = event["id"]
+            if event["run_id"] == run["id"] and event["type"] in _TURNING_POINTS:
+                return after
+    # The stream was refused, because there are too many, or the API has ended it.
+    await asyncio.sleep(_PAUSE_SECONDS)
+    return after
 
 
 async def outcome(api: OwnApi, run: Json) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The tools as a server of the official MCP SDK. Importing the SDK takes a second and tens of megabytes, so this module
 is imported by the first request to /mcp."""
 
+import asyncio
 from importlib.metadata import version
 from typing import Any
 
@@ -12,6 +13,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
 from quarterdeck.api.mcp_endpoint.own_api import ApiError, OwnApi
+from quarterdeck.api.mcp_endpoint.runs import WaitLimits
 from quarterdeck.api.mcp_endpoint.tools import TOOLS, Context
 
 _INSTRUCTIONS = (
@@ -32,7 +34,13 @@ _LISTED = types.ListToolsResult(
 
 
 async def serve(
-    api: OwnApi, max_wait_seconds: float, max_body_bytes: int, scope: Scope, receive: Receive, send: Send
+    api: OwnApi,
+    max_wait_seconds: float,
+    stopping: asyncio.Event,
+    max_body_bytes: int,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
 ) -> None:
     """One HTTP request. Nothing is kept between requests: its tasks end with it, also when the client leaves."""
 
@@ -45,7 +53,9 @@ async def serve(
         async def report(seconds: float) -> None:
             await request.session.report_progress(seconds, None, "The run has not ended yet.")
 
-        return await _call(Context(api, report, max_wait_seconds), params.name, params.arguments or {})
+        return await _call(
+            Context(api, WaitLimits(max_wait_seconds, stopping, report)), params.name, params.arguments or {}
+        )
 
     server = Server(
         "quarterdeck",

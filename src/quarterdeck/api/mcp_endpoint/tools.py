@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.agents.configuration import AgentReference
 from quarterdeck.api.mcp_endpoint.own_api import Json, OwnApi
-from quarterdeck.api.mcp_endpoint.runs import ReportProgress, await_run, last_event_id, outcome
+from quarterdeck.api.mcp_endpoint.runs import WaitLimits, await_run, last_event_id, outcome
 from quarterdeck.conversations.actions.model import ActionState, ResolveActionBody
 from quarterdeck.conversations.runs.model import Delivery
 from quarterdeck.conversations.sessions.model import SearchIn
@@ -55,7 +55,7 @@ class SendInput(Struct, forbid_unknown_fields=True):
 class ReadLog(Struct, forbid_unknown_fields=True):
     session_id: UUID
     after: Annotated[
-        int | None, Meta(ge=0, description="Events after this id, oldest first. null: the last events.")
+        Annotated[int, Meta(ge=0)] | None, Meta(description="Events after this id, oldest first. null: the last ones.")
     ] = None
     limit: Limit = _LOG_EVENTS
 
@@ -81,9 +81,7 @@ class Context(Struct, frozen=True):
     """Of one call."""
 
     api: OwnApi
-    report_progress: ReportProgress
-    # The operator's limit.
-    max_wait_seconds: float
+    wait: WaitLimits
 
 
 class Tool(Struct, frozen=True):
@@ -146,8 +144,8 @@ async def _resolve_action(context: Context, given: ResolveAction) -> Json:
 
 
 async def _awaited(context: Context, run_id: str, after: int, wait_seconds: float) -> Json:
-    seconds = min(wait_seconds, context.max_wait_seconds)
-    return await await_run(context.api, run_id, after, seconds, context.report_progress)
+    limits = msgspec.structs.replace(context.wait, seconds=min(wait_seconds, context.wait.seconds))
+    return await await_run(context.api, run_id, after, limits)
 
 
 TOOLS = {
