@@ -190,7 +190,7 @@ async def test_the_fingerprint_of_a_body_without_an_agent_is_that_of_earlier_rel
     """A key that was used before an upgrade still finds its receipt."""
     headers = {"Idempotency-Key": "before"}
     answer = await world.post("/v1/sessions", {"title": "x"}, headers=headers)
-    earlier = {"title": "x", "model": None, "instructions": None, "skills": []}
+    earlier: dict[str, Any] = {"title": "x", "model": None, "instructions": None, "skills": []}
     query = """
         SELECT r.fingerprint FROM receipts r JOIN api_keys k ON k.lineage_id = r.scope_id
         WHERE k.workspace_id = %s AND r.key = 'before'

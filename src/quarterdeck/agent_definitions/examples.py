@@ -15,15 +15,15 @@ from quarterdeck.agent_definitions.model import (
     CreateAgentBody,
     FieldDiff,
 )
-from quarterdeck.agents.configuration import AgentConfiguration, ConfigurationField, Limit, Limits, SessionSkill
+from quarterdeck.agents.configuration import AgentConfiguration, ConfigurationField, Limit, Limits
 from quarterdeck.agents.model import ModelOptions, ToolRule
-from quarterdeck.core.example_ids import ADA, AGENT, MORNING, SKILL, WORKSPACE
+from quarterdeck.core.example_ids import ADA, AGENT, MORNING, WORKSPACE
 
+# Can be sent as it is: no skill or server of the workspace is named.
 _CONFIGURATION = AgentConfiguration(
-    model="openai:gpt-5",
+    model="demo",
     settings=ModelOptions(temperature=0.2),
     instructions="You write incident reports.",
-    skills=[SessionSkill(SKILL)],
     tool_policy={"add_note": ToolRule.ALLOW},
     limits=Limits(run=Limit(max_cost_usd=2.0)),
 )
@@ -33,7 +33,7 @@ _AGENT = AgentBody(
     name="incident-writer",
     latest_version=2,
     default_version=1,
-    model="openai:gpt-5",
+    model="demo",
     revision=4,
     archived_at=None,
     created_at=MORNING,
@@ -43,7 +43,7 @@ _VERSION = AgentVersionItem(
     id=UUID("0192f0de-5d18-7a92-8c47-3e7b5d9f1a14"),
     agent_id=AGENT,
     version=1,
-    model="openai:gpt-5",
+    model="demo",
     created_at=MORNING,
     created_by=ADA,
 )
@@ -60,7 +60,7 @@ EXAMPLES = (
         base=1,
         head=2,
         fields=[
-            FieldDiff(ConfigurationField.MODEL, "openai:gpt-5", None, None),
+            FieldDiff(ConfigurationField.MODEL, "demo", None, None),
             FieldDiff(
                 ConfigurationField.INSTRUCTIONS,
                 "Write reports.\n",

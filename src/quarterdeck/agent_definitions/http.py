@@ -27,12 +27,6 @@ _NAME_TAKEN = Refusal(
     "Another active agent of the workspace has this name.",
     "Choose another name, or push a version to that agent.",
 )
-_NO_VERSION = Refusal(
-    "no_version",
-    errors.not_found("agent version"),
-    "The agent has no version with this number.",
-    "List the versions of the agent.",
-)
 
 
 @operation(
@@ -142,7 +136,6 @@ async def list_agent_versions(request: Request, access: Access) -> AgentVersionP
     permission=Permission.WORKSPACE_READ,
     success_type=AgentVersionBody,
     success="The version.",
-    refusals=(_NO_VERSION,),
 )
 async def get_agent_version(request: Request, access: Access) -> AgentVersionBody:
     agent_id, number = request.path_id("agent_id"), request.path_number("version")
@@ -159,7 +152,14 @@ async def get_agent_version(request: Request, access: Access) -> AgentVersionBod
         Query("base", NUMBER, "Number of the old version.", required=True, example=1),
         Query("head", NUMBER, "Number of the new version.", required=True, example=2),
     ),
-    refusals=(_NO_VERSION,),
+    refusals=(
+        Refusal(
+            "no_version",
+            errors.not_found("agent version"),
+            "The agent has no version with one of these numbers.",
+            "List the versions of the agent.",
+        ),
+    ),
 )
 async def diff_agent_versions(request: Request, access: Access) -> AgentDiffBody:
     agent_id = request.path_id("agent_id")

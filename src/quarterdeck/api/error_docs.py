@@ -49,12 +49,6 @@ _UNSATISFIABLE_RANGE = Refusal(
     "Range starts after the end. Content-Range shows the size.",
     "Request an existing range, or omit Range.",
 )
-_NO_VERSION = Refusal(
-    "no_version",
-    errors.not_found("skill version"),
-    "The skill has no version with this number.",
-    "List the versions of the skill.",
-)
 _TOO_SLOW = Refusal(
     "too_slow",
     errors.too_slow("The request body arrived too slowly."),
@@ -96,7 +90,7 @@ def refusals(operation: Operation) -> list[Refusal]:
     found += _lacks_permission(operation)
     found.append(_unseen(operation))
     if operation.path_numbers:
-        found.append(_NO_VERSION)
+        found.append(_no_version(operation.path_ids[0].removesuffix("_id")))
     if operation.idempotent:
         found.append(_KEY_REUSED)
     if operation.method != "GET" and _CONTENDED.name not in (refusal.name for refusal in operation.refusals):
@@ -178,6 +172,16 @@ def _too_large(operation: Operation) -> Refusal:
         errors.too_large(limit),
         f"The body is too large. The default limit is {limit // 1024**2} MiB. The connection is closed.",
         "Send a smaller body.",
+    )
+
+
+def _no_version(owner: str) -> Refusal:
+    """`owner`: skill or agent."""
+    return Refusal(
+        "no_version",
+        errors.not_found(f"{owner} version"),
+        f"The {owner} has no version with this number.",
+        f"List the versions of the {owner}.",
     )
 
 

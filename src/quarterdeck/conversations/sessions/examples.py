@@ -2,7 +2,7 @@
 
 from msgspec.structs import asdict
 
-from quarterdeck.agents.configuration import AgentReference, ConfigurationField, Limit, Limits
+from quarterdeck.agents.configuration import ConfigurationField, Limit, Limits
 from quarterdeck.agents.model import ModelOptions, ToolRule
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.conversations.runs.model import RunState, Usage
@@ -37,7 +37,7 @@ _SUMMARY = SessionSummary(
 )
 
 EXAMPLES = (
-    CreateSessionBody("Incident review", agent=AgentReference(AGENT)),
+    CreateSessionBody("Incident review"),
     ChangeSessionBody(title="Incident review, week 9"),
     ForkSessionBody(before_event_id=120),
     SessionBody(
