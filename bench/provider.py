@@ -11,6 +11,8 @@ import msgspec
 ANSWER_SECONDS = 8.0
 # Whoever says this gets an answer at once.
 QUICKLY = "Quickly."
+# Whoever says this gets so many calls of `current_time`, one at a time, and then the answer. At once, too.
+STEP_BY_STEP, STEPS = "Step by step.", 20
 _PIECES = 16
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _CHUNK = {"id": "bench", "object": "chat.completion.chunk", "created": 1, "model": "bench"}
@@ -41,15 +43,40 @@ async def _answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = int(head.partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0])
-            quickly = QUICKLY.encode() in await reader.readexactly(length)
+            body = await reader.readexactly(length)
+            calls = _calls_until_now(body) if STEP_BY_STEP.encode() in body else STEPS
+            if calls < STEPS:
+                writer.write(_HEAD + _call(f"call_{calls}") + _end())
+                continue
+            quickly = QUICKLY.encode() in body or STEP_BY_STEP.encode() in body
             writer.write(_HEAD + _chunk({"role": "assistant", "content": ""}))
             for _ in range(_PIECES):
                 await asyncio.sleep(0 if quickly else ANSWER_SECONDS / _PIECES)
                 writer.write(_chunk({"content": "A piece of the answer. "}))
-            usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
-            end = _event(msgspec.json.encode(_CHUNK | {"choices": [], "usage": usage})) + _event(b"[DONE]")
-            writer.write(_chunk({}, "stop") + end + b"0\r\n\r\n")
+            writer.write(_chunk({}, "stop") + _end())
     writer.close()
+
+
+def _calls_until_now(body: bytes) -> int:
+    """The calls after the last message of the user."""
+    count = 0
+    for message in reversed(msgspec.json.decode(body)["messages"]):
+        if message["role"] == "user":
+            break
+        count += message["role"] == "tool"
+    return count
+
+
+def _call(call_id: str) -> bytes:
+    function = {"name": "current_time", "arguments": "{}"}
+    call = {"index": 0, "id": call_id, "type": "function", "function": function}
+    return _chunk({"role": "assistant", "content": "", "tool_calls": [call]}) + _chunk({}, "tool_calls")
+
+
+def _end() -> bytes:
+    usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
+    last = _event(msgspec.json.encode(_CHUNK | {"choices": [], "usage": usage}))
+    return last + _event(b"[DONE]") + b"0\r\n\r\n"
 
 
 def _chunk(delta: dict[str, Any], finish_reason: str | None = None) -> bytes:

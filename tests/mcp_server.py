@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
+import mcp_types as types
 import uvicorn
-from mcp import types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from starlette.requests import Request
