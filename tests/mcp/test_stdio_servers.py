@@ -99,8 +99,8 @@ async def test_cancelled_and_killed_calls(sandbox: Sandbox, worker: Account, tmp
         assert "'second'" not in await call(found, target, owner, "seen")
         # Another revision is another connection.
         changed = msgspec.structs.replace(target, revision="2")
-        await call(found, changed, owner, "seen", key="third")
-        assert "'third'" in await call(found, changed, owner, "seen")
+        await call(found, target, owner, "seen", key="of-the-first-revision")
+        assert "of-the-first-revision" not in await call(found, changed, owner, "seen")
         await found.close_owner(owner)
         assert worker.processes() == []
 

@@ -5,6 +5,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 
 import httpcore2
 import httpx2
@@ -26,6 +27,7 @@ from quarterdeck.outbound.urls import Target, read_url
 # Calls of one answer that run at the same time, and what the SDK sends beside them.
 _CONNECTIONS = 20
 _REDIRECTS = 5
+_PORTS = {"http": 80, "https": 443}
 # A server may end the stream of a call and ask the client to connect again, without a pause.
 _RESUME_SECONDS = 1.0
 _ERROR_BYTES = 64 * 1024
@@ -98,7 +100,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         if request.method == "GET":
             if LAST_EVENT_ID not in request.headers:
                 # Messages outside of calls are not used. As a server that does not offer them.
-                return httpx2.Response(405)
+                return httpx2.Response(HTTPStatus.METHOD_NOT_ALLOWED)
             await asyncio.sleep(_RESUME_SECONDS)
         try:
             return await self._exchange(request)
@@ -115,7 +117,11 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
     async def _exchange(self, request: httpx2.Request) -> httpx2.Response:
         authorization = await self._authorization.headers() if self._authorization else {}
         response = await self._send(request, authorization)
-        if response.status == 401 and self._authorization and await self._authorization.renew(authorization):
+        if (
+            response.status == HTTPStatus.UNAUTHORIZED
+            and self._authorization
+            and await self._authorization.renew(authorization)
+        ):
             await response.aclose()
             response = await self._send(request, await self._authorization.headers())
         try:
@@ -146,7 +152,9 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         headers = httpx2.Headers(response.headers)
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise self._problem.found("The server sent a compressed response.")
-        location = headers.get("location") if 300 <= response.status < 400 else None
+        location = (
+            headers.get("location") if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST else None
+        )
         if location is not None and self._origin_of(request.url.join(location)) != self._origin:
             raise self._problem.found("The server redirects to another origin.")
         stream = _BoundedStream(response, self._settings, self._problem)
@@ -155,17 +163,19 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
             and int(headers.get("content-length", "0")) > stream.max_bytes
         ):
             raise stream.too_long()
-        if response.status < 400 or request.method == "DELETE":
+        if response.status < HTTPStatus.BAD_REQUEST or request.method == "DELETE":
             return httpx2.Response(response.status, headers=headers, stream=stream, extensions=response.extensions)
         body = await stream.start()
         await response.aclose()
         if not _is_protocol_error(body):
-            self._problem.is_lost_session = response.status == 404 and MCP_SESSION_ID in request.headers
+            self._problem.is_lost_session = (
+                response.status == HTTPStatus.NOT_FOUND and MCP_SESSION_ID in request.headers
+            )
             self._problem.found(f"The server answered with the HTTP status {response.status}.")
         return httpx2.Response(response.status, headers=headers, content=body)
 
     def _origin_of(self, url: httpx2.URL) -> tuple[str, str, int]:
-        port = url.port or {"http": 80, "https": 443}.get(url.scheme, 0)
+        port = url.port or _PORTS.get(url.scheme, 0)
         return url.scheme, url.raw_host.decode("ascii", "replace").strip("[]").lower(), port
 
     async def aclose(self) -> None:

@@ -1,6 +1,5 @@
 """What the tools need of a sandbox. An adapter is one file with a class that has these methods."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -46,10 +45,28 @@ class Service(Struct, frozen=True, kw_only=True):
     buffer_bytes: int
 
 
+class PipeWriter(Protocol):
+    """As asyncio.StreamWriter."""
+
+    def write(self, data: bytes) -> None: ...
+
+    async def drain(self) -> None: ...
+
+    def write_eof(self) -> None: ...
+
+
+class PipeReader(Protocol):
+    """As asyncio.StreamReader."""
+
+    async def readline(self) -> bytes: ...
+
+    async def read(self, n: int = -1) -> bytes: ...
+
+
 class Pipes(Struct, frozen=True):
-    stdin: asyncio.StreamWriter
+    stdin: PipeWriter
     # At its end when the service has ended.
-    stdout: asyncio.StreamReader
+    stdout: PipeReader
 
 
 class Sandbox(Protocol):
