@@ -7,18 +7,16 @@ is bounded.
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError, best_match
-from jsonschema.validators import extend
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 from pydantic_core import ValidationError as PatternMismatch
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from quarterdeck.agents.model import ModelFailure
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
 
 # Of keywords, for one answer. About a second.
 _MAX_CHECKS = 50_000
@@ -37,6 +35,11 @@ _INSTRUCTIONS = (
 
 class OutputSchema:
     def __init__(self, schema: dict[str, Any]) -> None:
+        # Imported here: it can take seconds, and most runs have no schema.
+        from jsonschema import Draft202012Validator
+        from jsonschema.validators import extend
+        from referencing import Registry
+
         self.schema = schema
         self._checks = 0
         keywords = {name: self._counted(check) for name, check in Draft202012Validator.VALIDATORS.items()}
@@ -52,6 +55,9 @@ class OutputSchema:
 
     def mismatch(self, answer: str) -> str | None:
         """Why the answer does not match, in one sentence. None: it does. Raises ModelFailure if that cannot be told."""
+        from jsonschema.exceptions import best_match
+        from referencing.exceptions import Unresolvable
+
         if len(answer.encode("utf-8", "replace")) > _MAX_ANSWER_BYTES:
             return f"It is longer than {_MAX_ANSWER_BYTES} bytes."
         try:
@@ -65,8 +71,8 @@ class OutputSchema:
             raise ModelFailure(f"output_schema cannot be applied: {_short(str(fault))}.") from None
         return None if error is None else f"{error.json_path[:200]}: {_short(error.message)}."
 
-    def _counted(self, check: Callable[..., Any]) -> Callable[..., Iterator[ValidationError]]:
-        def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    def _counted(self, check: Callable[..., Any]) -> "Callable[..., Iterator[ValidationError]]":
+        def counted(validator: Any, value: Any, instance: Any, schema: Any) -> "Iterator[ValidationError]":
             self._checks += 1
             if self._checks > _MAX_CHECKS:
                 raise ModelFailure("output_schema cannot be applied: it needs too many checks for this answer.")
@@ -109,7 +115,9 @@ def _refuse(*_: object) -> None:
     raise ModelFailure(f"output_schema cannot be applied: {', '.join(_UNSUPPORTED)} are not supported.")
 
 
-def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
+def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> "Iterator[ValidationError]":
+    from jsonschema.exceptions import ValidationError
+
     if not isinstance(instance, str):
         return
     try:
