@@ -34,9 +34,10 @@ from quarterdeck.conversations.runs.input_batcher import InputBatcher
 from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.conversations.workspace_files.archive import Archives
 from quarterdeck.core import errors
+from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.secret_encryption import SecretCipher
-from quarterdeck.core.settings import CredentialSettings, McpSettings, Settings
+from quarterdeck.core.settings import CredentialSettings, Settings
 from quarterdeck.credentials.oauth import OAuthTokens
 from quarterdeck.db.database import Database
 from quarterdeck.files.uploads import FileUploads

@@ -8,7 +8,8 @@ from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.conversations.runs.model import RunSetup
 from quarterdeck.conversations.sessions.service import run_setup
-from quarterdeck.core.settings import DatabaseSettings, ModelSettings, RunSettings
+from quarterdeck.core.agent_settings import ModelSettings
+from quarterdeck.core.settings import DatabaseSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
 from tests.world import World, app_url
 

@@ -13,7 +13,7 @@ import pytest
 from quarterdeck.agents.configuration import ToolPolicy
 from quarterdeck.agents.mcp.commands import read_commands
 from quarterdeck.agents.model import ToolRule
-from quarterdeck.core.settings import McpSettings
+from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.mcp_servers.model import CreateMcpServerBody
 from quarterdeck.mcp_servers.offer import McpOffer
 from tests.cli.command import qd_here

@@ -15,8 +15,13 @@ from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.setting_types import AddressExceptions
 from quarterdeck.core.settings import CredentialSettings, WebhookSettings
 from quarterdeck.credentials import service
-from quarterdeck.credentials.authorization import Authorization, AuthorizationError
-from quarterdeck.credentials.model import CredentialType, Parameters, StoredCredential
+from quarterdeck.credentials.model import (
+    Authorization,
+    AuthorizationError,
+    CredentialType,
+    Parameters,
+    StoredCredential,
+)
 from quarterdeck.credentials.oauth import OAuthAuthorization, OAuthTokens
 from tests.token_server import TokenServer, token_server
 from tests.world import Server, World, error_of

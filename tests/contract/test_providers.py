@@ -34,8 +34,8 @@ from quarterdeck.agents.model import (
 from quarterdeck.agents.pricing import cost_usd
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.agents.retry import step_with_retries
+from quarterdeck.core.agent_settings import ModelSettings
 from quarterdeck.core.setting_types import Endpoints
-from quarterdeck.core.settings import ModelSettings
 from tests.contract.provider_server import (
     ANTHROPIC,
     GROQ,

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from quarterdeck.core.settings import WebhookSettings
-from quarterdeck.outbound.addresses import IpAddress
 from quarterdeck.outbound.network_backend import UnreachableError
+from quarterdeck.outbound.rules import IpAddress
 from quarterdeck.webhooks.sender import Sender, SendError
 from tests.receivers import Behaviour, Receiver, answering, babbling, hanging, receiving, resetting, trickling
 

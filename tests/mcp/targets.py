@@ -14,9 +14,9 @@ import pytest
 from quarterdeck.agents.mcp.connections import McpConnections
 from quarterdeck.agents.mcp.model import McpTarget
 from quarterdeck.agents.sandbox.model import Sandbox
+from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.setting_types import AddressExceptions
-from quarterdeck.core.settings import McpSettings
-from quarterdeck.credentials.authorization import Authorization
+from quarterdeck.credentials.model import Authorization
 
 HERE = Path(__file__).parent
 LOCAL = AddressExceptions.parse("127.0.0.1/32")

@@ -13,7 +13,7 @@ import pytest
 
 from quarterdeck.agents.mcp.model import McpFailure
 from quarterdeck.credentials.authorizations import StaticAuthorization
-from quarterdeck.outbound.addresses import IpAddress
+from quarterdeck.outbound.rules import IpAddress
 from tests.contract.test_webhook_sender import certificate
 from tests.mcp import hostile_server as hostile
 from tests.mcp.hostile_server import Exchange

@@ -24,7 +24,7 @@ from quarterdeck.agents.sandbox import cgroups
 from quarterdeck.agents.sandbox.bubblewrap import Bubblewrap
 from quarterdeck.agents.sandbox.bwrap_program import Program
 from quarterdeck.agents.sandbox.model import Command, Outcome, Sandbox
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 
 ACCOUNTS = ("root", "ordinary")
 _PR_SET_DUMPABLE = 4

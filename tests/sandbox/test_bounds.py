@@ -11,7 +11,7 @@ import pytest
 
 from quarterdeck.agents.sandbox.bubblewrap import Bubblewrap
 from quarterdeck.agents.sandbox.cgroups import find_parents
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 from tests.sandbox.accounts import ACCOUNTS, Account, Ran, account, bubblewrap, left_cgroups, run
 
 _MIB = 1024 * 1024

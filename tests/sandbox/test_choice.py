@@ -14,7 +14,7 @@ import pytest
 from quarterdeck.agents.sandbox.cgroups import version_2_parents
 from quarterdeck.agents.sandbox.choice import find_sandbox, why_no_sandbox
 from quarterdeck.agents.sandbox.model import Outcome, SandboxUnavailable, Service
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 from tests.pages import blocks_of, texts_of
 from tests.sandbox.accounts import account, run
 

@@ -13,7 +13,7 @@ import pytest
 from quarterdeck.agents.sandbox.choice import find_sandbox
 from quarterdeck.agents.sandbox.container import Container, run_arguments, serve_arguments
 from quarterdeck.agents.sandbox.model import Command, SandboxUnavailable, Service
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 from tests.sandbox.accounts import account, run
 
 _MIB = 1024 * 1024

@@ -26,6 +26,7 @@ from quarterdeck.conversations.events import log
 from quarterdeck.conversations.events import store as events
 from quarterdeck.conversations.events.model import EventType, NewEvent
 from quarterdeck.conversations.runs import calls_store as calls
+from quarterdeck.conversations.runs import conversation_store
 from quarterdeck.conversations.runs import creation_store as creation
 from quarterdeck.conversations.runs import discards_store as discards
 from quarterdeck.conversations.runs import lifecycle_store as lifecycle
@@ -180,7 +181,7 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.cancel(c, a.run)
     yield lambda c, a, b: lifecycle.give_back(c, a.run, 1)
     yield lambda c, a, b: lifecycle.continue_in(c, a.ended_run, new_id())
-    yield lambda c, a, b: lifecycle.conversation(c, a.session, 9)
+    yield lambda c, a, b: conversation_store.conversation(c, a.session, 9)
     yield lambda c, a, b: lifecycle.enqueue(c, a.waiting_session, a.parked_run)
     yield lambda c, a, b: lifecycle.enqueue_after(c, a.waiting_session, a.parked_run, 10)
     yield lambda c, a, b: lifecycle.lock_workspace_limit(c, a.workspace)

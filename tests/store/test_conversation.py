@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from quarterdeck.agents.model import AssistantTurn, ToolResult, UserTurn
 from quarterdeck.conversations.runs import conversation_store
 from quarterdeck.conversations.runs import lifecycle_store as store
-from quarterdeck.conversations.runs.lifecycle_store import ENTRY_BYTES
+from quarterdeck.conversations.runs.model import ENTRY_BYTES
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db.database import Connection, connection_options

@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 from psycopg import AsyncConnection
 
-from quarterdeck.agents.mcp.definitions import definition_sha256
-from quarterdeck.agents.mcp.model import McpTool
+from quarterdeck.agents.mcp.model import McpTool, definition_sha256
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.secret_encryption import SecretCipher

@@ -25,8 +25,9 @@ from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.conversations.runs.recovery import recover
 from quarterdeck.conversations.workspace_files import records
 from quarterdeck.core import errors
+from quarterdeck.core.agent_settings import WorkspaceSettings
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.settings import ActionSettings, DatabaseSettings, RunSettings, WorkspaceSettings
+from quarterdeck.core.settings import ActionSettings, DatabaseSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.worker import journal
 from quarterdeck.worker.session_files import SessionFiles

@@ -15,7 +15,7 @@ from quarterdeck.agents.model import (
     Turn,
     UserTurn,
 )
-from quarterdeck.core.settings import ModelSettings
+from quarterdeck.core.agent_settings import ModelSettings
 
 
 def nested(levels: int) -> str:

@@ -12,8 +12,8 @@ from quarterdeck.agents.known_providers import KNOWN_PROVIDERS
 from quarterdeck.agents.model import ModelFailure, Step, TransientFailure
 from quarterdeck.agents.registry import ModelRegistry
 from quarterdeck.agents.retry import pause_before_retry, step_with_retries
+from quarterdeck.core.agent_settings import ModelSettings
 from quarterdeck.core.setting_types import Endpoints, ModelNames
-from quarterdeck.core.settings import ModelSettings
 from quarterdeck.core.text_types import storable
 from tests.pages import ROOT
 

@@ -7,7 +7,7 @@ import pytest
 
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.setting_types import AddressExceptions
-from quarterdeck.outbound.addresses import AddressPolicy, is_public
+from quarterdeck.outbound.rules import AddressPolicy, is_public
 from quarterdeck.outbound.urls import Target, read_url
 
 STRICT = AddressPolicy()

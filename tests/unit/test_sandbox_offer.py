@@ -6,8 +6,8 @@ import pytest
 
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
+from quarterdeck.core.agent_settings import WorkspaceSettings
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.settings import WorkspaceSettings
 
 NONE, SANDBOX = WorkspaceKind.NONE, WorkspaceKind.SANDBOX
 

@@ -25,7 +25,7 @@ from quarterdeck.agents.workspace.skill_folders import folder_names
 from quarterdeck.agents.workspace.workspace import Workspace
 from quarterdeck.blobs.blob_store import BlobStore, open_blob_store
 from quarterdeck.blobs.service import NewBlob
-from quarterdeck.core.settings import WorkspaceSettings
+from quarterdeck.core.agent_settings import WorkspaceSettings
 
 SECRET = b"outside of the folder\n"
 SWAPS = 3_000

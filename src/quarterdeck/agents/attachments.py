@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from quarterdeck.agents.model import Attachment, Content, ResultImage, ToolResult, Turn, UserTurn
-from quarterdeck.core.settings import ModelSettings
+from quarterdeck.core.agent_settings import ModelSettings
 from quarterdeck.core.text_types import storable
 
 # As in files/rules.py: a file has one of these types only if it is UTF-8.

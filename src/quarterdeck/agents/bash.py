@@ -16,7 +16,7 @@ from quarterdeck.agents.workspace.beneath import descriptor, make_folders, repla
 from quarterdeck.agents.workspace.folders import Folder
 from quarterdeck.agents.workspace.place import WORKSPACE, Place
 from quarterdeck.blobs.model import PIECE_BYTES
-from quarterdeck.core.settings import SandboxSettings
+from quarterdeck.core.agent_settings import SandboxSettings
 from quarterdeck.core.text_types import storable
 
 BASH = "bash"

@@ -11,7 +11,8 @@ from msgspec import Struct
 from quarterdeck.agents.demo import DEMO
 from quarterdeck.agents.known_providers import KNOWN_PROVIDERS, endpoint_key
 from quarterdeck.agents.model import ModelFailure
-from quarterdeck.core.settings import ModelSettings, variable
+from quarterdeck.core.agent_settings import ModelSettings
+from quarterdeck.core.settings import variable
 from quarterdeck.skills.model import shown
 
 OPENAI, OPENAI_CHAT, ANTHROPIC = "openai", "openai-chat", "anthropic"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MAX_CHECKS = 50_000
 _MAX_ANSWER_BYTES = 1024 * 1024
 _MAX_ERRORS = 50
-_REASON_CHARACTERS = 400
+_REASON_CHARACTERS = 500
 _FENCED = re.compile(r"```[a-zA-Z0-9]*[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
 # Python would match their patterns, in exponential time.
 _UNSUPPORTED = ("patternProperties", "unevaluatedProperties", "$dynamicRef")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from quarterdeck.agents.catalog import ANTHROPIC, OPENAI, OPENAI_CHAT, ModelCatalog
 from quarterdeck.agents.demo import DEMO, DemoModel
 from quarterdeck.agents.model import NO_OPTIONS, Model, ModelOptions
-from quarterdeck.core.settings import ModelSettings
+from quarterdeck.core.agent_settings import ModelSettings
 
 if TYPE_CHECKING:
     from quarterdeck.agents.providers import Connection, ProviderModel

@@ -7,8 +7,8 @@ from itertools import count
 from typing import Any
 
 from quarterdeck.agents.model import Model, ModelFailure, OnText, Step, ToolSpec, TransientFailure, Turn
+from quarterdeck.core.agent_settings import ModelSettings
 from quarterdeck.core.logging import fields, log
-from quarterdeck.core.settings import ModelSettings
 
 
 async def step_with_retries(

@@ -9,7 +9,7 @@ from quarterdeck.agents.tools import Tool
 from quarterdeck.agents.workspace.place import WORKSPACE, Place
 from quarterdeck.agents.workspace.scan import RESERVED
 from quarterdeck.agents.write_file import WRITE_FILE, write_file
-from quarterdeck.core.settings import SandboxSettings
+from quarterdeck.core.agent_settings import SandboxSettings
 
 
 def workspace_tools(place: Place | None, settings: SandboxSettings) -> list[Tool]:

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 Text = Annotated[str, Meta(pattern=r"^[^\u0000]*$", description="Text without U+0000.")]
 MAX_LINE_LENGTH = 200
+MAX_URL_CHARACTERS = 2000
 # `$` alone would also match before a final newline.
 Line = Annotated[
     str,

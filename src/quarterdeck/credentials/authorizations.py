@@ -4,8 +4,7 @@ from uuid import UUID
 
 from quarterdeck.core.logging import fields, log
 from quarterdeck.credentials import redaction
-from quarterdeck.credentials.authorization import Authorization, AuthorizationError
-from quarterdeck.credentials.model import CredentialType, StoredCredential
+from quarterdeck.credentials.model import Authorization, AuthorizationError, CredentialType, StoredCredential
 from quarterdeck.credentials.oauth import OAuthAuthorization, OAuthTokens
 
 

@@ -1,14 +1,13 @@
 """Records of credentials. No response has the secret, and no `repr` shows it."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Protocol
 from uuid import UUID
 
 from msgspec import Meta, Struct
 
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.text_types import Line, Moment
-from quarterdeck.credentials.authorization import Authorization
 
 MIN_SECRET_CHARACTERS = 8
 
@@ -40,6 +39,22 @@ TokenUrl = Annotated[
 ]
 # Scopes and client ids are printable ASCII (RFC 6749, appendix A).
 OAuthText = Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^[\x20-\x7e]+(?![\s\S])")]
+
+
+class Authorization(Protocol):
+    async def headers(self) -> dict[str, str]:
+        """For one request. Fetches or refreshes a token first if that is needed. Raises AuthorizationError."""
+
+    async def renew(self, refused: dict[str, str]) -> bool:
+        """A request with the headers `refused` was answered 401. True: `headers` will give others, so the request can
+        be repeated, once. False: the secret is not accepted. Many callers with the same headers cause one refresh."""
+
+    def redact(self, text: str) -> str:
+        """The text without the secrets: a server may send back what it was sent."""
+
+
+class AuthorizationError(Exception):
+    """The text is for people: without secrets."""
 
 
 class CredentialType(StrEnum):

@@ -16,11 +16,10 @@ from msgspec import Struct
 
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.setting_types import AddressExceptions
-from quarterdeck.credentials.authorization import AuthorizationError
-from quarterdeck.credentials.model import Parameters
-from quarterdeck.outbound.addresses import AddressPolicy
+from quarterdeck.credentials.model import AuthorizationError, Parameters
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
 from quarterdeck.outbound.resolver import Resolve, Resolver
+from quarterdeck.outbound.rules import AddressPolicy
 from quarterdeck.outbound.urls import Target, read_url
 
 _ANSWER_BYTES = 64 * 1024
@@ -100,7 +99,7 @@ class TokenEndpoint:
         form = {name: value for name, value in form.items() if value is not None}
         client = (parameters.client_id or "", secret)
         status, answer = await self._exchange(target, form, {"Authorization": _basic(*client)})
-        if status in (400, 401) and answer is not None and answer.get("error") == "invalid_client":
+        if status != 200 and answer is not None and answer.get("error") == "invalid_client":
             form |= {"client_id": client[0], "client_secret": client[1]}
             status, answer = await self._exchange(target, form, {})
         return status, answer

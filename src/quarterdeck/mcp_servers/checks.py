@@ -5,10 +5,10 @@ from uuid import UUID
 from quarterdeck.agents.mcp.connections import McpConnections
 from quarterdeck.agents.mcp.model import McpFailure, McpTarget, McpTool
 from quarterdeck.agents.sandbox.model import Sandbox
+from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.places import Places, hold_place
-from quarterdeck.core.settings import McpSettings
 
 
 class McpChecks:

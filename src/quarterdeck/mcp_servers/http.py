@@ -4,9 +4,9 @@ from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission
+from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.call import Answer
 from quarterdeck.core.secret_encryption import SecretCipher
-from quarterdeck.core.settings import McpSettings
 from quarterdeck.credentials.oauth import OAuthTokens
 from quarterdeck.http.operation import Refusal, operation
 from quarterdeck.http.request import Request

@@ -7,8 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.agents.mcp.model import McpTarget
 from quarterdeck.core.actors import ActorBody
-from quarterdeck.core.text_types import Line, Moment
-from quarterdeck.outbound.urls import MAX_URL_CHARACTERS
+from quarterdeck.core.text_types import MAX_URL_CHARACTERS, Line, Moment
 
 McpServerName = Annotated[
     str,

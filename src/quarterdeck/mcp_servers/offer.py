@@ -2,8 +2,8 @@
 
 from quarterdeck.agents.mcp.commands import read_commands
 from quarterdeck.core import errors
-from quarterdeck.core.settings import McpSettings
-from quarterdeck.outbound.addresses import AddressPolicy
+from quarterdeck.core.agent_settings import McpSettings
+from quarterdeck.outbound.rules import AddressPolicy
 from quarterdeck.outbound.urls import read_url
 
 

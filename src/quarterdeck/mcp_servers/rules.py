@@ -7,8 +7,7 @@ from uuid import UUID
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from quarterdeck.agents.mcp.definitions import definition_sha256, full_name
-from quarterdeck.agents.mcp.model import McpTool
+from quarterdeck.agents.mcp.model import McpTool, definition_sha256, full_name
 from quarterdeck.core import errors
 from quarterdeck.mcp_servers.model import ChangeMcpServerBody, McpCheckBody, McpServerBody, McpToolBody
 

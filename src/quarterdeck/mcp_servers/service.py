@@ -13,14 +13,14 @@ from quarterdeck.auth.access import Access, Lookup, visible_workspace
 from quarterdeck.changes.perform import Changes, Effect, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.secret_encryption import SecretCipher
-from quarterdeck.core.settings import McpSettings
 from quarterdeck.core.text_types import storable
 from quarterdeck.credentials import service as credentials
-from quarterdeck.credentials.authorization import Authorization
+from quarterdeck.credentials.model import Authorization
 from quarterdeck.credentials.oauth import OAuthTokens
 from quarterdeck.db.database import Connection
 from quarterdeck.mcp_servers import rules, store

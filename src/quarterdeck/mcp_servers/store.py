@@ -6,8 +6,7 @@ from uuid import UUID
 import msgspec
 from psycopg.types.json import Jsonb
 
-from quarterdeck.agents.mcp.definitions import definition, definition_sha256
-from quarterdeck.agents.mcp.model import McpTool
+from quarterdeck.agents.mcp.model import McpTool, definition, definition_sha256
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
 from quarterdeck.core.pages import bounds

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import httpcore2
 
-from quarterdeck.outbound.addresses import AddressPolicy, IpAddress
 from quarterdeck.outbound.resolver import Resolve
+from quarterdeck.outbound.rules import AddressPolicy, IpAddress
 
 _TRIED_ADDRESSES = 3
 _DETAIL_CHARACTERS = 300

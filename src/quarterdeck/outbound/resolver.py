@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 
-from quarterdeck.outbound.addresses import IpAddress
+from quarterdeck.outbound.rules import IpAddress
 
 # Returns the addresses of a host, in the order to try them. Raises OSError.
 Resolve = Callable[[str, int], Awaitable[list[IpAddress]]]

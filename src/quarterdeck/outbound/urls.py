@@ -8,9 +8,8 @@ import idna
 from msgspec import Struct
 
 from quarterdeck.core import errors
-from quarterdeck.outbound.addresses import AddressPolicy, IpAddress
-
-MAX_URL_CHARACTERS = 2000
+from quarterdeck.core.text_types import MAX_URL_CHARACTERS
+from quarterdeck.outbound.rules import AddressPolicy, IpAddress
 
 _URL = re.compile(r"(https?)://([^/?#]*)((?:/[^?#]*)?(?:\?[^#]*)?)", re.IGNORECASE | re.ASCII)
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@]+)(?::([0-9]{1,5}))?", re.IGNORECASE | re.ASCII)

@@ -8,8 +8,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.core.actors import ActorBody
-from quarterdeck.core.text_types import Line, Moment
-from quarterdeck.outbound.urls import MAX_URL_CHARACTERS
+from quarterdeck.core.text_types import MAX_URL_CHARACTERS, Line, Moment
 
 _DAY_SECONDS = 24 * 3600
 

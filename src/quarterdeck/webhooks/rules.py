@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 from quarterdeck.core.settings import WebhookSettings
-from quarterdeck.outbound.addresses import AddressPolicy
+from quarterdeck.outbound.rules import AddressPolicy
 from quarterdeck.webhooks.model import WebhookEvent
 
 _RETRY_AFTER_SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)

@@ -34,8 +34,8 @@ from quarterdeck.conversations.runs import calls
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.conversations.runs.model import RunSetup, UsedSkill
 from quarterdeck.conversations.sessions import service as sessions
+from quarterdeck.core.agent_settings import ModelSettings, SandboxSettings
 from quarterdeck.core.logging import fields, log
-from quarterdeck.core.settings import ModelSettings, SandboxSettings
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.skills import service as skills
 from quarterdeck.skills.archive import Take

@@ -12,8 +12,8 @@ from uuid import UUID
 from quarterdeck.agents.mcp.commands import CommandsError, read_commands
 from quarterdeck.agents.mcp.model import McpFailure, McpResult, McpTarget, McpTool
 from quarterdeck.agents.sandbox.model import Sandbox
+from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.logging import log
-from quarterdeck.core.settings import McpSettings
 from quarterdeck.outbound.resolver import Resolve, Resolver
 
 if TYPE_CHECKING:

@@ -1,34 +1,14 @@
 """The definitions of tools of MCP servers: the names that models use, and their comparison with known definitions."""
 
-import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any
 from uuid import UUID
 
-import msgspec
-
-from quarterdeck.agents.mcp.model import SEPARATOR, McpTool, PinnedTool
-
-
-def full_name(server_name: str, tool_name: str) -> str:
-    """As models call it. The names of models' tools have no dots."""
-    return f"{server_name}{SEPARATOR}{tool_name.replace('.', '_')}"
+from quarterdeck.agents.mcp.model import SEPARATOR, McpTool, PinnedTool, definition_sha256, full_name
 
 
 def server_name(name: str) -> str:
     """Of a full name: the names of servers have no separator."""
     return name.partition(SEPARATOR)[0]
-
-
-def definition(tool: McpTool) -> dict[str, Any]:
-    """As it is stored and compared: everything that the model and people are told about the tool."""
-    built: dict[str, Any] = msgspec.to_builtins(tool)
-    return built
-
-
-def definition_sha256(tool: McpTool) -> bytes:
-    # Sorted: a server may list the keys of a schema in another order each time.
-    return hashlib.sha256(msgspec.json.encode(definition(tool), order="deterministic")).digest()
 
 
 def pin(server_id: UUID, name: str, tools: Iterable[McpTool], known: Mapping[str, bytes]) -> list[PinnedTool]:

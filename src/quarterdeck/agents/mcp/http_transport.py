@@ -15,13 +15,13 @@ from mcp.client.streamable_http import LAST_EVENT_ID, MCP_SESSION_ID, streamable
 
 from quarterdeck import __version__
 from quarterdeck.agents.mcp.guarded_streams import Problem
+from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
-from quarterdeck.core.settings import McpSettings
-from quarterdeck.credentials.authorization import Authorization, AuthorizationError
-from quarterdeck.outbound.addresses import AddressPolicy
+from quarterdeck.credentials.model import Authorization, AuthorizationError
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
 from quarterdeck.outbound.resolver import Resolve
+from quarterdeck.outbound.rules import AddressPolicy
 from quarterdeck.outbound.urls import Target, read_url
 
 # Calls of one answer that run at the same time, and what the SDK sends beside them.

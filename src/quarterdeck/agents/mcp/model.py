@@ -1,12 +1,14 @@
 """The tools of MCP servers as a run sees them. Whatever a server sends is bounded and made storable before it gets
 here."""
 
+import hashlib
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
 
-from quarterdeck.credentials.authorization import Authorization
+from quarterdeck.credentials.model import Authorization
 
 # Between the names of a server and of its tool.
 SEPARATOR = "__"
@@ -84,3 +86,19 @@ class PinnedTools(Struct, frozen=True):
 
     tools: list[PinnedTool] = []
     unavailable: list[UnavailableServer] = []
+
+
+def full_name(server_name: str, tool_name: str) -> str:
+    """As models call it. The names of models' tools have no dots."""
+    return f"{server_name}{SEPARATOR}{tool_name.replace('.', '_')}"
+
+
+def definition(tool: McpTool) -> dict[str, Any]:
+    """As it is stored and compared: everything that the model and people are told about the tool."""
+    built: dict[str, Any] = msgspec.to_builtins(tool)
+    return built
+
+
+def definition_sha256(tool: McpTool) -> bytes:
+    # Sorted: a server may list the keys of a schema in another order each time.
+    return hashlib.sha256(msgspec.json.encode(definition(tool), order="deterministic")).digest()

@@ -19,7 +19,7 @@ from quarterdeck.agents.mcp.commands import StdioCommand
 from quarterdeck.agents.mcp.guarded_streams import Problem
 from quarterdeck.agents.sandbox.model import Pipes, Sandbox, SandboxUnavailable, Service
 from quarterdeck.agents.sandbox.output_tail import last_line
-from quarterdeck.core.settings import McpSettings
+from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.credentials import redaction
 from quarterdeck.credentials.model import MIN_SECRET_CHARACTERS
 

@@ -8,10 +8,9 @@ import mcp_types as types
 import msgspec
 
 from quarterdeck.agents.mcp.cleaning import clean_json, clean_line, clean_text
-from quarterdeck.agents.mcp.definitions import full_name
-from quarterdeck.agents.mcp.model import McpTool
+from quarterdeck.agents.mcp.model import McpTool, full_name
+from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.logging import fields, log
-from quarterdeck.core.settings import McpSettings
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 # Of the name that the model uses.

@@ -26,7 +26,7 @@ from quarterdeck.agents.sandbox.service_pipes import open_pipes
 from quarterdeck.agents.sandbox.syscall_filter import syscall_filter
 from quarterdeck.agents.sandbox.trial import try_sandbox
 from quarterdeck.agents.sandbox.watcher import ServiceWatcher, Watcher, outcome_of
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 
 # Since then, the number of processes is counted per user namespace.
 _KERNEL = (5, 14)

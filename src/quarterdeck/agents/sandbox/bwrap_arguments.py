@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from quarterdeck.agents.sandbox.model import Command, Service
-from quarterdeck.core.settings import SandboxSettings
+from quarterdeck.core.agent_settings import SandboxSettings
 
 # Inside. The user of the host is another one.
 _USER = "1000"

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from quarterdeck.agents.sandbox.rlimits import OWN_PROCESSES
-from quarterdeck.core.settings import SandboxSettings
+from quarterdeck.core.agent_settings import SandboxSettings
 
 _PREFIX = "quarterdeck-sandbox-"
 # Half of a group that says nothing.

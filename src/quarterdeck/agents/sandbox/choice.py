@@ -5,8 +5,8 @@ from pathlib import Path
 from quarterdeck.agents.sandbox.bubblewrap import Bubblewrap
 from quarterdeck.agents.sandbox.container import Container
 from quarterdeck.agents.sandbox.model import Sandbox, SandboxUnavailable
+from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 from quarterdeck.core.logging import log
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 
 
 async def find_sandbox(settings: SandboxSettings, workspace: WorkspaceSettings, data_dir: Path) -> Sandbox | None:

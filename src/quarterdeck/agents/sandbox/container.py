@@ -16,7 +16,8 @@ from quarterdeck.agents.sandbox.rlimits import OPEN_FILES
 from quarterdeck.agents.sandbox.service_pipes import open_pipes
 from quarterdeck.agents.sandbox.trial import try_sandbox
 from quarterdeck.agents.sandbox.watcher import Watcher, in_units, outcome_of, stopped
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings, variable
+from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.settings import variable
 
 _KILLED = 137
 # The engine could not start the command. A command may end with it too.

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Sequence
 
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
+from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 
 # Process 1 of the namespace, which belongs to bubblewrap.
 OWN_PROCESSES = 1

@@ -18,8 +18,8 @@ from quarterdeck.agents.sandbox.folder_size import MAX_DEPTH, FolderBounds, fold
 from quarterdeck.agents.sandbox.model import Command, Outcome, Service
 from quarterdeck.agents.sandbox.rlimits import OWN_PROCESSES
 from quarterdeck.agents.sandbox.sandbox_usage import deleted_bytes, usage
+from quarterdeck.core.agent_settings import SandboxSettings, WorkspaceSettings
 from quarterdeck.core.logging import log
-from quarterdeck.core.settings import SandboxSettings, WorkspaceSettings
 
 _PAUSE_SECONDS = 0.1
 # There may be hundreds of services, for hours.

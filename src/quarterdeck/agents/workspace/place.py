@@ -12,7 +12,7 @@ from quarterdeck.agents.workspace.beneath import descriptor, reported
 from quarterdeck.agents.workspace.scan import RESERVED
 from quarterdeck.agents.workspace.skill_folders import MountedSkills
 from quarterdeck.agents.workspace.workspace import Workspace
-from quarterdeck.core.settings import SandboxSettings
+from quarterdeck.core.agent_settings import SandboxSettings
 from quarterdeck.skills.model import shown
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from quarterdeck.agents.sandbox.folder_size import MAX_DEPTH
 from quarterdeck.agents.workspace.beneath import descriptor
 from quarterdeck.agents.workspace.model import FileKind, StoredFile
 from quarterdeck.agents.workspace.rules import InvalidPath, check_path, check_target
-from quarterdeck.core.settings import WorkspaceSettings
+from quarterdeck.core.agent_settings import WorkspaceSettings
 from quarterdeck.skills.model import shown
 
 # Of the skills of the session. Not part of the workspace.

@@ -23,7 +23,7 @@ from quarterdeck.agents.workspace.scan import (
 )
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.service import NewBlob
-from quarterdeck.core.settings import WorkspaceSettings
+from quarterdeck.core.agent_settings import WorkspaceSettings
 
 T = TypeVar("T")
 

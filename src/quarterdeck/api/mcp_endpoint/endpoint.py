@@ -8,7 +8,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarterdeck.api.mcp_endpoint.own_api import OwnApi
-from quarterdeck.core.settings import HttpSettings, McpSettings
+from quarterdeck.core.agent_settings import McpSettings
+from quarterdeck.core.settings import HttpSettings
 from quarterdeck.http.request_body import RequestBody
 
 _SERVER = "quarterdeck.api.mcp_endpoint.server"

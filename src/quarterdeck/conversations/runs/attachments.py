@@ -6,8 +6,9 @@ from quarterdeck.agents.attachments import description_of_taken, taken_by
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.conversations.runs.model import AttachmentRequest, InputEvent, Verdict
 from quarterdeck.core import errors
+from quarterdeck.core.agent_settings import ModelSettings, WorkspaceSettings
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.settings import FileSettings, ModelSettings, WorkspaceSettings
+from quarterdeck.core.settings import FileSettings
 
 
 class AttachmentRules:

@@ -3,8 +3,7 @@
 from uuid import UUID
 
 from quarterdeck.conversations.events.model import EventType
-from quarterdeck.conversations.runs.lifecycle_store import ENTRY_BYTES
-from quarterdeck.conversations.runs.model import Entry
+from quarterdeck.conversations.runs.model import ENTRY_BYTES, Entry
 from quarterdeck.db.database import Connection
 
 # Far more than the turns that fit into a context. It bounds the time to read a log that holds other events only.

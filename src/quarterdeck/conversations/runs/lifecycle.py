@@ -20,7 +20,7 @@ from quarterdeck.conversations.events.notifications import event_payloads, notif
 from quarterdeck.conversations.runs import conversation_store
 from quarterdeck.conversations.runs import lifecycle_store as store
 from quarterdeck.conversations.runs import store as run_store
-from quarterdeck.conversations.runs.model import Entry, Input, RunEnded, RunSetup, RunState, StepUsage
+from quarterdeck.conversations.runs.model import ENTRY_BYTES, Entry, Input, RunEnded, RunSetup, RunState, StepUsage
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import ActionSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
@@ -60,7 +60,7 @@ class Lease(Struct, frozen=True):
 
 def taken_bytes(inputs: Sequence[Input]) -> int:
     """What inputs cost of the budget of a step."""
-    return sum(one.text_bytes + store.ENTRY_BYTES for one in inputs)
+    return sum(one.text_bytes + ENTRY_BYTES for one in inputs)
 
 
 def overdue(settings: RunSettings) -> str:

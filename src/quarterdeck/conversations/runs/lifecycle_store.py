@@ -12,11 +12,9 @@ from msgspec import Struct
 from psycopg.types.json import Jsonb
 
 from quarterdeck.conversations.actions.model import ActionState, LimitScope, ReachedLimit
-from quarterdeck.conversations.runs.model import Input, RunSetup, StepUsage, attachments_of
+from quarterdeck.conversations.runs.model import ENTRY_BYTES, Input, RunSetup, StepUsage, attachments_of
 from quarterdeck.db.database import Connection
 
-# Counted for each entry besides its text: what a turn costs a model, and the memory of many small ones.
-ENTRY_BYTES = 32
 _DISCARD_BATCH = 500
 
 _FIND = "SELECT session_id, workspace_id FROM runs WHERE id = %s"

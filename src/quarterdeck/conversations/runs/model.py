@@ -14,6 +14,9 @@ from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.core.actors import Credential
 from quarterdeck.core.text_types import Moment, Text
 
+# Counted for each entry besides its text: what a turn costs a model, and the memory of many small ones.
+ENTRY_BYTES = 32
+
 
 class Delivery(StrEnum):
     STEER = "steer"

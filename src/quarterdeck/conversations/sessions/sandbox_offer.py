@@ -2,7 +2,7 @@
 
 from quarterdeck.agents.workspace.model import WorkspaceKind
 from quarterdeck.core import errors
-from quarterdeck.core.settings import WorkspaceSettings
+from quarterdeck.core.agent_settings import WorkspaceSettings
 
 
 class SandboxOffer:
