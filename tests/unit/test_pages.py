@@ -9,9 +9,13 @@ from tests.pages import ROOT, Block, all_blocks, blocks_of, page_names
 # Drawings and listings: nobody pastes these.
 PICTURE = "text"
 # Why a block is not run, and which. Each is a command that no test has tried.
+_ENDPOINTS = next(block for block in all_blocks("docs/models.md") if block.language == "sh")
+_CLAUDE_CODE = next(block for block in all_blocks("docs/mcp-endpoint.md") if block.language == "sh")
 _NPM = [block for block in all_blocks("docs/generated-clients.md") if block.section == "TypeScript"]
 NOT_RUN = {
     "it is this suite": ["README.md: make test", "docs/adding-an-operation.md: make test"],
+    "it needs Claude Code": [f"{_CLAUDE_CODE.page}: {_CLAUDE_CODE.text.strip()}"],
+    "it needs a model server": [f"{_ENDPOINTS.page}: {_ENDPOINTS.text.strip()}"],
     "it needs npm": [f"{block.page}: {block.text.strip()}" for block in _NPM],
 }
 
