@@ -174,6 +174,9 @@ def _field_lines(field: msgspec.structs.FieldInfo, hint: Any, types: TypeText) -
     if isinstance(field.default, Struct):
         assert field.default == type(field.default)(), f"no source text for {field.default}"
         default = f"{client_name(type(field.default))}()"
+    elif field.default_factory in (list, dict):
+        # msgspec copies an empty list or dict for each record.
+        default = repr(field.default_factory())
     elif default == "UNSET":
         types.use("msgspec", "UNSET")
     elif field.encode_name != field.name:

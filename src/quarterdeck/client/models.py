@@ -571,12 +571,12 @@ class AgentConfiguration(Struct, frozen=True, kw_only=True):
     settings: ModelOptions = ModelOptions()
     instructions: str | None = None
     """Instructions for the agent."""
-    skills: list[SessionSkill] = UNSET
-    client_tools: list[ToolSpec] = UNSET
+    skills: list[SessionSkill] = []
+    client_tools: list[ToolSpec] = []
     """Tools that the caller carries out: each call becomes an action `tool_result`."""
-    mcp_servers: list[UUID] = UNSET
+    mcp_servers: list[UUID] = []
     """Ids of MCP servers of the workspace, whose tools the model can call."""
-    tool_policy: dict[str, ToolRule] = UNSET
+    tool_policy: dict[str, ToolRule] = {}
     """By name of a tool, or by prefix with `*` at its end. An exact name goes before a prefix, and the longest
     prefix before shorter ones. Tools without an entry: those that only read and those of the caller are allowed,
     all others ask."""
