@@ -16,13 +16,17 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 
 from quarterdeck.api.routes import OPERATIONS
+from quarterdeck.audit.model import ObjectType
 from quarterdeck.conversations.events.model import DeltaBody, EventBody, EventType
+from quarterdeck.core.actors import Permission
 from quarterdeck.http.operation import Payload
 
 MODELS = "quarterdeck.client.models"
 LINE_CHARACTERS = 112
 # Public names of the client that differ from the server's.
 _CLIENT_NAMES: dict[type, str] = {EventBody: "Event", DeltaBody: "Delta"}
+# Read as text from responses: a newer server has values that this client does not know.
+_OPEN_ENUMS = (ObjectType, Permission)
 
 
 class TypeText:
@@ -63,6 +67,8 @@ class TypeText:
         if type_ is UnsetType:
             return self.use("msgspec", "UnsetType")
         assert isinstance(type_, type), f"no source text for {type_}"
+        if self._in_models and type_ in _OPEN_ENUMS:
+            return "str"
         if not _is_record(type_):
             return self.use(type_.__module__, type_.__name__)
         return client_name(type_) if self._in_models else self.use(MODELS, client_name(type_))
@@ -169,6 +175,7 @@ def _field_lines(field: msgspec.structs.FieldInfo, hint: Any, types: TypeText) -
         assert field.default == type(field.default)(), f"no source text for {field.default}"
         default = f"{client_name(type(field.default))}()"
     elif field.default_factory in (list, dict):
+        # msgspec copies an empty list or dict for each record.
         default = repr(field.default_factory())
     elif default == "UNSET":
         types.use("msgspec", "UNSET")

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
+import msgspec
 import pytest
 from msgspec import UNSET
 
@@ -31,7 +32,7 @@ from quarterdeck.client import (
     Unauthorized,
 )
 from quarterdeck.client.errors import BY_CODE
-from quarterdeck.client.models import Permission, SessionBody, SessionSkill
+from quarterdeck.client.models import ApiKeyBody, Permission, SessionBody, SessionSkill
 from quarterdeck.client.requests import Operation
 from quarterdeck.client.transfers import Download
 from quarterdeck.core.errors import ErrorCode
@@ -368,6 +369,14 @@ def test_every_error_code_has_an_exception() -> None:
     assert set(BY_CODE) == set(ErrorCode)
     assert len(set(BY_CODE.values())) == len(ErrorCode)
     assert all(issubclass(each, ApiError) for each in BY_CODE.values())
+
+
+def test_unknown_permissions_of_a_newer_server_are_read() -> None:
+    times = dict.fromkeys(("expires_at", "last_used_at", "revoked_at"))
+    actor = {"user_id": str(uuid4()), "display_name": None, "primary_email": None}
+    answer = {"id": str(uuid4()), "label": "", "prefix": "", "created_at": "2026-01-01T00:00:00Z", "created_by": actor}
+    key = msgspec.convert(answer | times | {"permissions": ["workspace.read", "future.manage"]}, ApiKeyBody)
+    assert key.permissions == [Permission.WORKSPACE_READ, "future.manage"]
 
 
 def test_unset_is_left_out_and_none_is_sent() -> None:

@@ -23,6 +23,7 @@ from quarterdeck.conversations.actions.model import ResolveActionBody
 from quarterdeck.core import ids
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.text_types import Line
+from quarterdeck.credentials.model import CreateCredentialBody, CredentialType, Parameters
 from quarterdeck.mcp_servers.model import ChangeMcpServerBody, CreateMcpServerBody
 from tests.session_files import add_archive_as_file
 from tests.unit import archives
@@ -193,6 +194,7 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         _set_session_agent(case, records)
         _set_webhook(case, records)
         _set_mcp_server(case)
+        _set_credential(case)
         _set_answer(case)
         _set_days(case)
         if isinstance(case.body, Junk):
@@ -441,6 +443,24 @@ def _set_mcp_server(case: Case[Any]) -> None:
     if "name" in case.body:
         fitting["name"] = f"n{mark:08x}{case.body['name']}"[:32]
     case.body = case.body | {name: value for name, value in fitting.items() if create or name in case.body}
+
+
+def _set_credential(case: Case[Any]) -> None:
+    """The fields of its kind, and no others. What is wrong on purpose stays wrong."""
+    if case.operation.label != "POST /v1/credentials" or not isinstance(case.body, dict):
+        return
+    try:
+        body = msgspec.convert(case.body, CreateCredentialBody)
+    except msgspec.ValidationError:
+        return
+    fields: dict[str, Any] = dict.fromkeys(Parameters.__struct_fields__)
+    if body.kind is CredentialType.HEADER:
+        fields["header"] = "X-Api-Key"
+    elif body.kind is CredentialType.OAUTH_CLIENT_CREDENTIALS:
+        fields |= {"client_id": body.client_id or "client", "scope": body.scope, "audience": body.audience}
+        fields["token_url"] = f"https://example.com/{crc32(repr(body.token_url).encode('utf-8', 'replace'))}"
+    if any(case.body.get(name) != value for name, value in fields.items()):
+        case.body = case.body | fields
 
 
 def _set_answer(case: Case[Any]) -> None:

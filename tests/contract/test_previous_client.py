@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.core.actors import Permission
 from tests.world import Server, World
 
 pytestmark = pytest.mark.long
@@ -16,6 +17,13 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
 # The last commit of release 0.1.0.
 PREVIOUS_RELEASE = "5abb6c067aa85b7e4059ee26e5659cbfcc5a4882"
+# Its client cannot read others (decision 0070). Keys that were created before an upgrade have no others.
+KNOWN_PERMISSIONS = (
+    Permission.WORKSPACE_READ,
+    Permission.KEY_MANAGE,
+    Permission.SESSION_MANAGE,
+    Permission.SKILL_MANAGE,
+)
 
 _SCRIPT = """
 import os
@@ -83,6 +91,8 @@ def previous(tmp_path: Path) -> Path:
 
 
 async def test_the_previous_client_works(server: Server, world: World, previous: Path, tmp_path: Path) -> None:
+    known = [str(permission) for permission in KNOWN_PERMISSIONS]
+    await world.execute("UPDATE api_keys SET permissions = %s WHERE workspace_id = %s", known, world.workspace_id)
     bundle = tmp_path / "greeting"
     bundle.mkdir()
     (bundle / "SKILL.md").write_text("---\nname: greeting\ndescription: Says hello.\n---\nSay ahoy.\n")

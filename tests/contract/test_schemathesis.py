@@ -111,7 +111,7 @@ def _add(explored: Explored, phase: str, recorder: ScenarioRecorder) -> None:
     for case_id, interaction in recorder.interactions.items():
         label = recorder.cases[case_id].value.operation.label
         if interaction.response is None:
-            explored.faults.setdefault(f"{label} no answer", f"{phase} {label}: no answer to {interaction.request}")
+            explored.faults.setdefault(f"{label} no answer", f"{phase} {label}: no answer to {_shown(interaction)}")
             explored.unanswered = True
             continue
         explored.answers[phase, label, interaction.response.status_code] += 1
@@ -121,6 +121,11 @@ def _add(explored: Explored, phase: str, recorder: ScenarioRecorder) -> None:
             if check.status is not Status.SUCCESS:
                 kind = f"{label} {check.name} {interaction.response.status_code}"
                 explored.faults.setdefault(kind, f"{phase} {label}: {_describe(check, interaction)}")
+
+
+def _shown(interaction: Interaction) -> str:
+    request = interaction.request
+    return f"{request.method} {request.uri} {(request.body or b'')[:2000]!r}"
 
 
 def _describe(check: CheckNode, interaction: Interaction) -> str:

@@ -4,7 +4,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-PERMISSIONS = ("workspace.read", "key.manage", "session.manage", "skill.manage")
+PERMISSIONS = (
+    "workspace.read",
+    "key.manage",
+    "session.manage",
+    "skill.manage",
+    "agent.manage",
+    "credential.manage",
+)
 # The body of a request or an answer.
 Json = dict[str, Any]
 

@@ -9,6 +9,7 @@ import msgspec
 from quarterdeck.agents.built_in_tools import BUILT_IN_TOOLS
 from quarterdeck.agents.catalog import ModelCatalog
 from quarterdeck.agents.configuration import AgentConfiguration, SessionSkill
+from quarterdeck.agents.json_schema_library import schema_validator
 from quarterdeck.agents.model import ModelFailure, ToolSpec
 from quarterdeck.core import errors, json_values
 
@@ -73,8 +74,8 @@ def _check_parameters(name: str, schema: dict[str, Any]) -> None:
 
 
 def _check_output_schema(schema: dict[str, Any]) -> None:
-    # Imported here: jsonschema can take seconds, which every start of a process would pay.
-    from jsonschema import Draft202012Validator, SchemaError
+    validator = schema_validator()
+    from jsonschema import SchemaError
 
     from quarterdeck.agents.output_schema import unsupported
 
@@ -94,7 +95,7 @@ def _check_output_schema(schema: dict[str, Any]) -> None:
         if reason is not None:
             raise errors.invalid(f"output_schema: {reason}")
     try:
-        Draft202012Validator.check_schema(schema)
+        validator.check_schema(schema)
     except SchemaError as fault:
         place = "".join(f"/{part}" for part in fault.absolute_path)
         raise errors.invalid(f"output_schema is no valid JSON Schema: {place[:200]} {fault.message[:300]}") from None

@@ -13,6 +13,7 @@ import msgspec
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 from pydantic_core import ValidationError as PatternMismatch
 
+from quarterdeck.agents.json_schema_library import schema_validator
 from quarterdeck.agents.model import ModelFailure
 
 if TYPE_CHECKING:
@@ -35,17 +36,16 @@ _INSTRUCTIONS = (
 
 class OutputSchema:
     def __init__(self, schema: dict[str, Any]) -> None:
-        # Imported here: it can take seconds, and most runs have no schema.
-        from jsonschema import Draft202012Validator
+        base = schema_validator()
         from jsonschema.validators import extend
         from referencing import Registry
 
         self.schema = schema
         self._checks = 0
-        keywords = {name: self._counted(check) for name, check in Draft202012Validator.VALIDATORS.items()}
+        keywords = {name: self._counted(check) for name, check in base.VALIDATORS.items()}
         keywords |= dict.fromkeys(_UNSUPPORTED, self._counted(_refuse)) | {"pattern": self._counted(_pattern)}
         # An empty registry: otherwise a remote $ref would be fetched.
-        self._validator = extend(Draft202012Validator, keywords)(schema, registry=Registry())  # type: ignore[no-untyped-call]
+        self._validator = extend(base, keywords)(schema, registry=Registry())  # type: ignore[no-untyped-call]
 
     def cleaned(self, answer: str) -> str:
         """The JSON, if the model has put it into a code fence."""

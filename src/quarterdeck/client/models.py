@@ -441,7 +441,7 @@ class CallerBody(Struct, frozen=True, kw_only=True):
     """Marker, environment and eight characters of the secret."""
     label: str | None
     """null: a token without a label."""
-    permissions: list[Permission]
+    permissions: list[str]
     """Empty for a token, which can access only its session."""
     workspace_id: UUID
     workspace_name: str
@@ -460,7 +460,7 @@ class ApiKeyBody(Struct, frozen=True):
     label: str
     prefix: str
     """Marker, environment and eight characters of the secret."""
-    permissions: list[Permission]
+    permissions: list[str]
     created_at: datetime
     created_by: ActorBody
     expires_at: datetime | None
@@ -903,7 +903,7 @@ class AuditEventBody(Struct, frozen=True):
     action: str
     """Name of the operation. Operations of the operator: create_workspace, change_workspace, add_member,
     remove_member and set_user."""
-    object_type: ObjectType
+    object_type: str
     object_id: UUID
     object_name: str | None
     """Name or label of the object at the time of the event; of a session its current title. null: it has none, the

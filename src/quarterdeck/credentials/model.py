@@ -81,8 +81,12 @@ class CreateCredentialBody(Struct, frozen=True, kw_only=True):
     header: HeaderName | None = None
     token_url: TokenUrl | None = None
     client_id: Annotated[OAuthText | None, Meta(description="Kind `oauth_client_credentials` only.")] = None
-    scope: Annotated[OAuthText | None, Meta(description="Scopes separated by spaces. null: none is sent.")] = None
-    audience: Annotated[OAuthText | None, Meta(description="Asked for by some servers. null: none is sent.")] = None
+    scope: Annotated[
+        OAuthText | None, Meta(description="Kind `oauth_client_credentials` only: scopes separated by spaces.")
+    ] = None
+    audience: Annotated[
+        OAuthText | None, Meta(description="Kind `oauth_client_credentials` only: some servers require it.")
+    ] = None
 
     def __repr__(self) -> str:
         return f"CreateCredentialBody(name={self.name!r}, kind={self.kind!r})"
