@@ -7,8 +7,8 @@ from tests.mcp_server import McpServer
 from tests.workers import eventually, log_of
 from tests.world import World
 
-# Workers and API connect to servers on this machine.
-LOCAL = {"MCP_ALLOWED_ADDRESSES": "127.0.0.0/8"}
+# Workers and API connect to servers on this machine, which may be busy.
+LOCAL = {"MCP_ALLOWED_ADDRESSES": "127.0.0.0/8", "MCP_CONNECT_SECONDS": 100}
 
 
 async def new_mcp_server(world: World, url: str, name: str = "files") -> str:

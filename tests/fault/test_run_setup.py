@@ -108,6 +108,7 @@ async def test_a_run_keeps_its_setup_over_all_attempts(world: World, server: Ser
             {"skill_id": guide, "name": "guide", "version": 1},
             {"skill_id": gone, "name": "gone", "version": 1},
         ],
+        "agent": None,
     }
     assert starts[:2] == [{"attempt": 1, **used}, {"attempt": 2, **used}]
     assert starts[2] == {
@@ -115,6 +116,7 @@ async def test_a_run_keeps_its_setup_over_all_attempts(world: World, server: Ser
         "model": "openai-chat:new",
         "settings": {"temperature": 0.75, "max_output_tokens": None, "reasoning_effort": None},
         "skills": [{"skill_id": guide, "name": "guide", "version": 2}],
+        "agent": None,
     }
 
 

@@ -171,6 +171,20 @@ async def test_a_limit_is_reached_and_raised(budget: Budget, scope: LimitScope) 
     assert rows == [changed[scope]]
 
 
+async def test_a_raised_limit_does_not_follow_the_agent(budget: Budget) -> None:
+    """Otherwise the next run would have the limit of the agent again."""
+    agent_id = new_id()
+    query = "INSERT INTO agents (id, workspace_id, name, created_by) SELECT %s, id, 'x', owner_id FROM workspaces"
+    await budget.execute(query, agent_id)
+    await budget.limit("session", max_tokens=100)
+    await budget.execute("UPDATE sessions SET agent_id = %s, overrides = '{client_tools,model}'", agent_id)
+    await budget.step(100, None)
+    for tokens in (101, 102):
+        assert await budget.raise_limit(await budget.action("session", TOKENS), None, tokens) is None
+        [(overrides,)] = await budget.execute("SELECT overrides FROM sessions")
+        assert overrides == ["client_tools", "limits", "model"]
+
+
 async def test_a_limit_that_is_not_set_is_not_introduced(budget: Budget) -> None:
     for scope in LimitScope:
         await budget.limit(scope, max_tokens=10)

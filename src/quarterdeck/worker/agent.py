@@ -216,6 +216,9 @@ class AgentLoader:
         model = await self._models.resolve(setup.model, setup.settings)
         has_workspace = setup.workspace is WorkspaceKind.SANDBOX
         of_servers = await self._mcp_tools.load(lease)
+        # In a thread: it imports a library. Before the folder is taken, which must be given back.
+        schema = setup.output_schema
+        output = None if schema is None else await asyncio.to_thread(OutputSchema, schema)
         place = self._place(lease, session_skills) if has_workspace else None
         instructions = [
             setup.instructions or "",
@@ -232,7 +235,7 @@ class AgentLoader:
             place,
             AttachmentLoader(self._database, self._blobs),
             ResultImages(self._database, self._blobs, lease.workspace_id),
-            None if setup.output_schema is None else OutputSchema(setup.output_schema),
+            output,
         )
 
     def _place(self, lease: Lease, session_skills: list[SessionSkill]) -> Place | None:

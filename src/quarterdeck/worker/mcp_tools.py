@@ -15,6 +15,7 @@ from quarterdeck.agents.tools import Tool
 from quarterdeck.conversations.runs import mcp_tools
 from quarterdeck.conversations.runs.lifecycle import Lease
 from quarterdeck.conversations.runs.mcp_tools import ListedServer
+from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import Settings
@@ -76,7 +77,12 @@ class McpTools:
 
     async def _call(self, lease: Lease, server_id: UUID, tool: str, arguments: dict[str, Any], key: str) -> McpResult:
         # Read for each call: a credential that was rotated during the run is used at once.
-        found = await self._targets(lease, [server_id])
+        try:
+            found = await self._targets(lease, [server_id])
+        except ServiceError as fault:
+            # Nothing was sent. As any other error, it would make the outcome of the call unknown.
+            log.warning("an MCP server was not found", exc_info=fault, extra=fields(server_id=server_id))
+            raise McpFailure("The call was not made: the service is not available. Try again.") from fault
         if not found.targets:
             raise McpFailure("The MCP server was deleted.")
         return await self._connections.call(found.targets[0], lease.session_id, tool, arguments, key)

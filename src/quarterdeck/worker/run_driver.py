@@ -218,7 +218,12 @@ class _Attempt:
         except ContextExceeded as fault:
             agent.shorten(fault)
             return
-        step, mismatch = await agent.checked(step)
+        try:
+            step, mismatch = await agent.checked(step)
+        except ModelFailure as fault:
+            # It has cost something all the same. Not stored as an answer that matches.
+            await self._record(agent, step, journal.entries_of(step, str(fault)))
+            raise
         await self._record(agent, step, [*agent.notices(), *journal.entries_of(step, mismatch)])
         self._turns += journal.answer_turns(step, self.run_id, mismatch)
         self._input_budget_bytes = self._settings.step_input_bytes

@@ -1,6 +1,7 @@
 """Turns the result of a call into text and images."""
 
 import binascii
+import re
 from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +12,14 @@ import msgspec
 from quarterdeck.agents.mcp.cleaning import clean_line, clean_text
 from quarterdeck.agents.mcp.model import McpImage, McpResult
 
-# Those that model providers take.
-_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+# Those that model providers take, and how their contents begin. A provider refuses a request with another content, and
+# the run would fail.
+_IMAGE_STARTS = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
+}
 # Of one result.
 _IMAGES = 10
 _NAME_CHARACTERS = 500
@@ -43,7 +50,7 @@ class _Parts:
         uri = _line(str(resource.uri))
         if isinstance(resource, types.TextResourceContents):
             self.texts.append(f"[Resource {uri}]\n{resource.text}")
-        elif resource.mime_type in _IMAGE_TYPES:
+        elif resource.mime_type in _IMAGE_STARTS:
             self._add_image(resource.blob, resource.mime_type)
         else:
             kind = _line(resource.mime_type or "unknown")
@@ -51,7 +58,7 @@ class _Parts:
 
     def _add_image(self, data: str, media_type: str) -> None:
         reason = None
-        if media_type not in _IMAGE_TYPES:
+        if media_type not in _IMAGE_STARTS:
             reason = f"its type is {_line(media_type)}"
         elif len(self.images) >= _IMAGES:
             reason = f"a result has at most {_IMAGES}"
@@ -64,10 +71,13 @@ class _Parts:
             except (binascii.Error, ValueError):
                 reason = "it is not valid base64"
             else:
-                if len(decoded) <= self._image_bytes:
+                if len(decoded) > self._image_bytes:
+                    reason = f"it is larger than {self._image_bytes} bytes"
+                elif _IMAGE_STARTS[media_type].match(decoded) is None:
+                    reason = f"its content is not {media_type}"
+                else:
                     self.images.append(McpImage(decoded, media_type))
                     return
-                reason = f"it is larger than {self._image_bytes} bytes"
         self.texts.append(f"[An image was left out: {reason}.]")
 
     def add_structured(self, content: Any) -> None:

@@ -162,8 +162,13 @@ BEGIN
         UPDATE runs SET max_cost_usd = allowed.max_cost_usd, max_tokens = allowed.max_tokens WHERE id = action.run_id;
     ELSE
         raised := jsonb_build_object('max_cost_usd', allowed.max_cost_usd, 'max_tokens', allowed.max_tokens);
-        UPDATE sessions SET limits = limits || jsonb_build_object('session', raised), revision = revision + 1
-        WHERE id = action.session_id;
+        -- From now on the limits do not follow the agent: the next run would have those of the agent again.
+        UPDATE sessions s
+        SET limits = s.limits || jsonb_build_object('session', raised), revision = s.revision + 1,
+            overrides = CASE WHEN s.agent_id IS NULL THEN s.overrides ELSE ARRAY(
+                SELECT DISTINCT field COLLATE "C" FROM unnest(s.overrides || 'limits'::text) AS field ORDER BY 1
+            ) END
+        WHERE s.id = action.session_id;
     END IF;
     RETURN NULL;
 END;
