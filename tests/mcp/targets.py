@@ -46,7 +46,8 @@ def python_server(folder: Path, distribution: str, *arguments: str) -> dict[str,
     python = prefix / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
     return {
         "command": [str(python), "-m", distribution.replace("-", "_"), *arguments],
-        "environment": {"PYTHONPATH": str(packages)},
+        # The library path: a linked interpreter would otherwise load the libpython of the system.
+        "environment": {"PYTHONPATH": str(packages), "LD_LIBRARY_PATH": str(prefix / "lib")},
         "readable": [str(packages), str(prefix)],
     }
 
