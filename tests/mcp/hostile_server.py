@@ -178,6 +178,25 @@ async def invalid_result(exchange: Exchange) -> None:
     await exchange.result({"content": "not a list"})
 
 
+async def many_parts(exchange: Exchange) -> None:
+    """Each is invalid in many ways."""
+    await exchange.result({"content": [{}] * 400_000})
+
+
+async def many_values(exchange: Exchange) -> None:
+    await exchange.result({"content": [], "structuredContent": {"a": [[]] * 5_000_000}})
+
+
+async def many_in_part(exchange: Exchange) -> None:
+    part = {"type": "text", "text": "", "annotations": {"audience": [{}] * 300_000}}
+    await exchange.result({"content": [part]})
+
+
+async def huge_number(exchange: Exchange) -> None:
+    body = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"a":1%s}}}'
+    await exchange.respond(200, body % (exchange.id, b"0" * 5000))
+
+
 async def wrong_type(exchange: Exchange) -> None:
     await exchange.respond(200, b"<html>", kind="text/html")
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID, uuid4
 
 import msgspec
@@ -17,6 +17,7 @@ from quarterdeck.agents.sandbox.model import Sandbox
 from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.setting_types import AddressExceptions
 from quarterdeck.credentials.model import Authorization
+from tests.mcp.reachable import reachable_packages, reachable_python
 
 HERE = Path(__file__).parent
 LOCAL = AddressExceptions.parse("127.0.0.1/32")
@@ -24,33 +25,30 @@ LOCAL = AddressExceptions.parse("127.0.0.1/32")
 PATIENT = McpSettings(allowed_addresses=LOCAL, connect_seconds=120, call_seconds=120)
 
 
-def npm_server(name: str, *arguments: str) -> list[str]:
-    """The command of a server from npm. Skips the test if it is not installed, unless it must be."""
+def npm_packages() -> Path:
+    """The folder of the servers from npm. Skips the test if they are not installed, unless they must be."""
     folder = HERE / "node_modules"
     if not (folder / ".installed").exists():
-        _skip("the MCP servers from npm are not installed; `make mcp-servers` does it")
-    return ["node", str(folder / "@modelcontextprotocol" / name / "dist" / "index.js"), *arguments]
+        reason = "the MCP servers from npm are not installed; `make mcp-servers` does it"
+        if os.environ.get("QUARTERDECK_TEST_BROWSER") == "required":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return folder
 
 
-def _skip(reason: str) -> NoReturn:
-    if os.environ.get("QUARTERDECK_TEST_BROWSER") == "required":
-        pytest.fail(reason)
-    pytest.skip(reason)
+def npm_server(packages: Path, name: str, *arguments: str) -> list[str]:
+    return ["node", str(packages / "@modelcontextprotocol" / name / "dist" / "index.js"), *arguments]
 
 
-def python_module(name: str, *arguments: str) -> dict[str, Any]:
-    """The entry of an installed Python module. The user of the sandbox may be unable to enter the folder of this
-    interpreter: then the same version of the system is used."""
-    python = Path(sys.executable).resolve()
-    if not all(folder.stat().st_mode & 0o001 for folder in python.parents):
-        python = Path("/usr/bin") / f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    if not python.exists():
-        pytest.skip("the sandbox cannot read this Python, and the system has none of this version")
-    packages = str(Path(msgspec.__file__).parent.parent)
+def python_server(folder: Path, distribution: str, *arguments: str) -> dict[str, Any]:
+    """The entry of a server from PyPI. `folder` is one that every user can enter."""
+    prefix, packages = reachable_python(folder), reachable_packages(distribution, folder)
+    python = prefix / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
     return {
-        "command": [str(python), "-m", name, *arguments],
-        "environment": {"PYTHONPATH": packages},
-        "readable": [packages, str(python.parent.parent)],
+        "command": [str(python), "-m", distribution.replace("-", "_"), *arguments],
+        # The library path: a linked interpreter would otherwise load the libpython of the system.
+        "environment": {"PYTHONPATH": str(packages), "LD_LIBRARY_PATH": str(prefix / "lib")},
+        "readable": [str(packages), str(prefix)],
     }
 
 

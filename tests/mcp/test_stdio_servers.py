@@ -15,14 +15,16 @@ import pytest_asyncio
 
 from quarterdeck.agents.mcp.model import KEY_META, McpFailure
 from quarterdeck.agents.sandbox.model import Sandbox
+from tests.mcp.reachable import reachable
 from tests.mcp.targets import (
     HERE,
     PATIENT,
     call,
     commands_file,
     connections,
+    npm_packages,
     npm_server,
-    python_module,
+    python_server,
     stdio_target,
 )
 from tests.sandbox.accounts import Account, account, bubblewrap
@@ -43,12 +45,13 @@ async def sandbox(worker: Account) -> AsyncIterator[Sandbox]:
 
 @pytest.mark.long
 async def test_real_servers(sandbox: Sandbox, worker: Account, tmp_path: Path) -> None:
-    readable = [str(HERE / "node_modules")]
+    packages = reachable(npm_packages(), worker.folder)
+    readable = [str(packages)]
     file = commands_file(
         tmp_path,
-        everything={"command": npm_server("server-everything", "stdio"), "readable": readable},
-        files={"command": npm_server("server-filesystem", "/workspace"), "readable": readable},
-        time=python_module("mcp_server_time", "--local-timezone", "UTC"),
+        everything={"command": npm_server(packages, "server-everything", "stdio"), "readable": readable},
+        files={"command": npm_server(packages, "server-filesystem", "/workspace"), "readable": readable},
+        time=python_server(worker.folder, "mcp-server-time", "--local-timezone", "UTC"),
     )
     everything, files, time = map(stdio_target, ("everything", "files", "time"))
     one, other = uuid4(), uuid4()

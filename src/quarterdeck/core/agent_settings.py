@@ -96,7 +96,7 @@ class McpSettings(Struct, frozen=True):
     # After its last use. Until then the next run of the session uses it again.
     idle_seconds: Seconds = 300.0
     # For connecting and listing the tools.
-    connect_seconds: Annotated[float, Meta(gt=0, le=120)] = 15.0
+    connect_seconds: Annotated[float, Meta(gt=0, le=120)] = 30.0
     call_seconds: Seconds = 120.0
     # Of one message of a server. A connection with a longer one is closed.
     message_bytes: Annotated[int, Meta(ge=64 * 1024)] = 16 * 1024 * 1024

@@ -138,8 +138,15 @@ class Connection:
             # The task may not have stored the reason yet.
             await asyncio.wait([self._task], timeout=0 if self._problem.text else 0.1)
             raise self._failure(self._error(fault), note) from None
-        except ValidationError as fault:
-            raise self._failure("The server sent an invalid answer.", note) from fault
+        except ValidationError:
+            # Without the cause: it describes every invalid value.
+            raise self._failure("The server sent an invalid answer.", note) from None
+        except McpFailure:
+            raise
+        except Exception as fault:
+            # Such as numbers that cannot be stored. A server must not be able to end an attempt.
+            log.error("the answer of an MCP server could not be read", exc_info=fault)
+            raise self._failure("The answer of the server could not be read.", note) from None
 
     def _failure(self, text: str, note: str) -> McpFailure:
         if self._problem.is_lost_session:
@@ -149,14 +156,15 @@ class Connection:
         return McpFailure(self._redacted(self._problem.text) + note)
 
     def _error(self, fault: MCPError) -> str:
-        return f"The server answered with an error: {clean_line(self._redact(fault.message), _ERROR_CHARACTERS)}"
+        return f"The server answered with an error: {self._redacted(fault.message)}"
 
     def _redact(self, text: str) -> str:
         authorization = self._target.authorization
         return text if authorization is None else authorization.redact(text)
 
     def _redacted(self, text: str) -> str:
-        return self._redact(clean_line(text, _ERROR_CHARACTERS))
+        # Before, since a part of a secret would not be found, and after, since cleaned text may form one.
+        return self._redact(clean_line(self._redact(text), _ERROR_CHARACTERS))
 
     async def close(self) -> None:
         """Ends the process of the server, or its MCP session."""
@@ -173,7 +181,7 @@ def _reason(fault: BaseException) -> str:
     if isinstance(fault, McpFailure):
         return str(fault)
     if isinstance(fault, MCPError):
-        return f"The server answered with an error: {fault.message[:_ERROR_CHARACTERS]}"
+        return f"The server answered with an error: {fault.message}"
     if isinstance(fault, ValidationError):
         return "The server sent an invalid answer."
     log.error("a connection to an MCP server failed", exc_info=fault)

@@ -9,6 +9,7 @@ from mcp.client._transport import ReadStream, TransportStreams, WriteStream
 from mcp.shared.message import SessionMessage
 
 from quarterdeck.agents.mcp.model import McpFailure
+from quarterdeck.agents.mcp.value_limits import has_too_many_values
 
 # Requests of a server that have no answer yet. The client refuses each, but its answers wait for a server that does not
 # read them.
@@ -30,7 +31,7 @@ class Problem:
 
 def guarded(streams: TransportStreams, problem: Problem) -> TransportStreams:
     open_requests = _OpenRequests(problem)
-    return _Reader(streams[0], open_requests), _Writer(streams[1], open_requests)
+    return _Reader(streams[0], open_requests, problem), _Writer(streams[1], open_requests)
 
 
 class _OpenRequests:
@@ -51,9 +52,12 @@ class _Reader:
     """Without notifications: progress, logs and changes of lists are not used. Requests reach the client, which refuses
     them (sampling, elicitation, roots) or answers (ping)."""
 
-    def __init__(self, stream: ReadStream[SessionMessage | Exception], open_requests: _OpenRequests) -> None:
+    def __init__(
+        self, stream: ReadStream[SessionMessage | Exception], open_requests: _OpenRequests, problem: Problem
+    ) -> None:
         self._stream = stream
         self._open_requests = open_requests
+        self._problem = problem
 
     async def receive(self) -> SessionMessage | Exception:
         while True:
@@ -61,6 +65,8 @@ class _Reader:
             if isinstance(item, SessionMessage):
                 if isinstance(item.message, types.JSONRPCNotification):
                     continue
+                if has_too_many_values(item.message):
+                    raise self._problem.found("The server sent a message with too many values.")
                 if isinstance(item.message, types.JSONRPCRequest):
                     self._open_requests.add()
             return item

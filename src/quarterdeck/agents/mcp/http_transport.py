@@ -15,6 +15,7 @@ from mcp.client.streamable_http import LAST_EVENT_ID, MCP_SESSION_ID, streamable
 
 from quarterdeck import __version__
 from quarterdeck.agents.mcp.guarded_streams import Problem
+from quarterdeck.agents.mcp.value_limits import MAX_SEPARATORS, separators
 from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
@@ -155,7 +156,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         location = (
             headers.get("location") if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST else None
         )
-        if location is not None and self._origin_of(request.url.join(location)) != self._origin:
+        if location is not None and not self._is_own(request.url, location):
             raise self._problem.found("The server redirects to another origin.")
         stream = _BoundedStream(response, self._settings, self._problem)
         if (
@@ -173,6 +174,12 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
             )
             self._problem.found(f"The server answered with the HTTP status {response.status}.")
         return httpx2.Response(response.status, headers=headers, content=body)
+
+    def _is_own(self, url: httpx2.URL, location: str) -> bool:
+        try:
+            return self._origin_of(url.join(location)) == self._origin
+        except (httpx2.InvalidURL, ValueError):
+            return False
 
     def _origin_of(self, url: httpx2.URL) -> tuple[str, str, int]:
         port = url.port or _PORTS.get(url.scheme, 0)
@@ -206,7 +213,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         deadline = asyncio.get_running_loop().time() + self._seconds
-        received = 0
+        received = found = 0
         parts = aiter(self._response.aiter_stream())
         while True:
             try:
@@ -221,6 +228,9 @@ class _BoundedStream(httpx2.AsyncByteStream):
             received += len(part)
             if received > self.max_bytes:
                 raise self.too_long()
+            found += separators(part)
+            if found > MAX_SEPARATORS:
+                raise self._problem.found("The server sent a response with too many values.")
             yield part
 
     async def aclose(self) -> None:

@@ -101,7 +101,7 @@ def to_result(found: types.CallToolResult, image_bytes: int, redact: Callable[[s
 
 def _is_same(text: str, content: Any) -> bool:
     # Libraries wrap a text in an object with one field.
-    if isinstance(content, dict) and list(content.values()) == [text]:
+    if isinstance(content, dict) and len(content) == 1 and list(content.values()) == [text]:
         return True
     try:
         return bool(msgspec.json.decode(text) == content)

@@ -17,6 +17,7 @@ from mcp.shared.message import SessionMessage
 from quarterdeck.agents.mcp.cleaning import clean_line
 from quarterdeck.agents.mcp.commands import StdioCommand
 from quarterdeck.agents.mcp.guarded_streams import Problem
+from quarterdeck.agents.mcp.value_limits import MAX_SEPARATORS, separators
 from quarterdeck.agents.sandbox.model import Pipes, Sandbox, SandboxUnavailable, Service
 from quarterdeck.agents.sandbox.output_tail import last_line
 from quarterdeck.core.agent_settings import McpSettings
@@ -91,6 +92,9 @@ class _Lines:
                 if received > self._max_bytes:
                     self._problem.found(f"The server sent more than {self._max_bytes} bytes without an answer.")
                     return
+                if separators(line) > MAX_SEPARATORS:
+                    self._problem.found("The server sent a message with too many values.")
+                    return
                 try:
                     message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
@@ -115,7 +119,8 @@ class _Lines:
         except OSError:
             line = b""
         if not line:
-            reason = self._redact(clean_line(last_line(self._errors), _ERROR_CHARACTERS))
+            # Redacted first: a part of a secret would not be found.
+            reason = self._redact(clean_line(self._redact(last_line(self._errors)), _ERROR_CHARACTERS))
             self._problem.found(f"The server ended: {reason}" if reason else "The server ended.")
             return None
         return line

@@ -34,11 +34,13 @@ async def read_tools(
     """`redact` removes secrets from text."""
     found: dict[str, McpTool] = {}
     left_out: list[str] = []
+    # Reading unusable tools takes time too.
+    remaining_tools = 2 * settings.tools
     remaining_bytes = settings.tools_bytes
     cursor: str | None = None
     for _ in range(_PAGES):
         page = await fetch(cursor)
-        for listed in page.tools:
+        for listed in page.tools[:remaining_tools]:
             try:
                 if len(found) >= settings.tools:
                     raise _Unusable(f"the server has more than {settings.tools} tools")
@@ -54,8 +56,9 @@ async def read_tools(
             else:
                 remaining_bytes -= size
                 found[name] = tool
+        remaining_tools -= len(page.tools)
         cursor = page.next_cursor
-        if not cursor or len(left_out) + len(found) > settings.tools:
+        if not cursor or remaining_tools <= 0:
             break
     if left_out:
         log.warning(
@@ -70,7 +73,9 @@ def _read(listed: types.Tool, server_name: str, redact: Callable[[str], str]) ->
         raise _Unusable("its name has characters other than letters, digits, `_`, `.` and `-`")
     if len(full_name(server_name, listed.name)) > _FULL_NAME_CHARACTERS:
         raise _Unusable(f"its name with that of the server is longer than {_FULL_NAME_CHARACTERS} characters")
-    description = clean_text(redact(listed.description or listed.title or ""))
+    if redact(listed.name) != listed.name:
+        raise _Unusable("its name has a secret")
+    description = redact(clean_text(redact(listed.description or listed.title or "")))
     hints = listed.annotations
     return McpTool(
         name=listed.name,
@@ -87,7 +92,7 @@ def _read_parameters(schema: dict[str, Any], redact: Callable[[str], str]) -> di
         # Secrets are found in the encoded form too.
         text = redact(msgspec.json.encode(cleaned).decode())
         cleaned = msgspec.json.decode(text)
-    except (ValueError, msgspec.MsgspecError) as fault:
+    except (ValueError, OverflowError, msgspec.MsgspecError) as fault:
         raise _Unusable(f"its schema cannot be stored: {fault}") from fault
     if cleaned.get("type") != "object":
         raise _Unusable('its schema has not "type": "object"')
