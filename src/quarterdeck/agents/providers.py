@@ -105,13 +105,14 @@ class Connection(Struct, frozen=True):
 
 def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool) -> Connection:
     """OpenAI, or with `base_url` a server that is compatible with its chat completions."""
-    from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
     from pydantic_ai.providers.openai import OpenAIProvider
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
+    from quarterdeck.agents.openai_client import OpenAIClient
+
     # Both are always given: otherwise the library reads its own environment variables.
-    client = AsyncOpenAI(api_key=api_key or "no-key", base_url=base_url or OPENAI_URL, max_retries=0)
+    client = OpenAIClient(api_key=api_key or "no-key", base_url=base_url or OPENAI_URL, max_retries=0)
     secrets = (api_key,) if api_key else ()
     if base_url is not None:
         other = OpenAICompatibleProvider("openai-compatible", openai_client=client)
