@@ -315,7 +315,7 @@ async def test_openai_gets_attachments(monkeypatch: pytest.MonkeyPatch) -> None:
     assert content[3]["file"]["file_data"] == f"data:application/pdf;base64,{document}"
 
     async with provider(refuses(400, OPENAI.error("invalid", "seen"))) as served:
-        monkeypatch.setattr("quarterdeck.agents.providers.OPENAI_URL", f"{served.url}/v1")
+        monkeypatch.setattr("quarterdeck.agents.provider_connections.OPENAI_URL", f"{served.url}/v1")
         models = ModelRegistry(ModelSettings(openai_api_key=KEY))
         with pytest.raises(ModelFailure, match="seen"):
             await (await models.resolve("openai:gpt-test")).step("", turns, [], lambda _: None)
@@ -578,7 +578,7 @@ async def test_steps_share_a_connection(dialect: Dialect) -> None:
 async def test_openai_itself_is_asked_over_the_responses_api(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a base URL. The address is the library's; only the path can be looked at here."""
     async with provider(refuses(400, OPENAI.error("invalid", "seen"))) as served:
-        monkeypatch.setattr("quarterdeck.agents.providers.OPENAI_URL", f"{served.url}/v1")
+        monkeypatch.setattr("quarterdeck.agents.provider_connections.OPENAI_URL", f"{served.url}/v1")
         settings = ModelSettings(openai_api_key=KEY)
         models = ModelRegistry(settings)
         with pytest.raises(ModelFailure, match="seen"):

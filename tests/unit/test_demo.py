@@ -188,7 +188,7 @@ def test_demo_and_api_need_no_provider_library() -> None:
     program = (
         "import sys, asyncio, quarterdeck.app, quarterdeck.agents.retry, quarterdeck.worker.agent\n"
         "from quarterdeck.agents.registry import ModelRegistry\n"
-        "from quarterdeck.core.settings import ModelSettings\n"
+        "from quarterdeck.core.agent_settings import ModelSettings\n"
         "asyncio.run(ModelRegistry(ModelSettings()).resolve(None))\n"
         "print([name for name in ('pydantic_ai', 'openai', 'anthropic', 'httpx2') if name in sys.modules])"
     )

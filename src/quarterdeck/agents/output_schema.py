@@ -10,8 +10,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from pydantic_core import SchemaError, SchemaValidator, core_schema
-from pydantic_core import ValidationError as PatternMismatch
 
 from quarterdeck.agents.json_schema_library import schema_validator
 from quarterdeck.agents.model import ModelFailure
@@ -99,16 +97,9 @@ def unsupported(part: dict[str, Any]) -> str | None:
 
 
 def _not_compiled(pattern: str) -> str | None:
-    try:
-        _matcher(pattern)
-    except SchemaError:
-        return f"the pattern {_short(pattern)} is not supported."
-    return None
+    from quarterdeck.agents.linear_patterns import is_supported
 
-
-def _matcher(pattern: str) -> SchemaValidator:
-    """With the engine of Rust, which needs linear time. It has no look-around and no references."""
-    return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+    return None if is_supported(pattern) else f"the pattern {_short(pattern)} is not supported."
 
 
 def _refuse(*_: object) -> None:
@@ -118,13 +109,15 @@ def _refuse(*_: object) -> None:
 def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> "Iterator[ValidationError]":
     from jsonschema.exceptions import ValidationError
 
+    from quarterdeck.agents.linear_patterns import UnsupportedPattern, matches
+
     if not isinstance(instance, str):
         return
     try:
-        _matcher(pattern).validate_python(instance)
-    except SchemaError:
+        is_match = matches(pattern, instance)
+    except UnsupportedPattern:
         raise ModelFailure(f"output_schema cannot be applied: {_not_compiled(pattern)}") from None
-    except PatternMismatch:
+    if not is_match:
         yield ValidationError(f"{_short(repr(instance))} does not match {_short(repr(pattern))}")
 
 

@@ -1,34 +1,18 @@
 """Models of all providers, called through pydantic-ai. One streamed request per step, without retries: see `retry.py`.
 
-Imported only when such a model is used. Each provider's library is imported with its first model.
+Imported only when such a model is used.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Any, cast
 
 import httpx2
-from msgspec import Struct
 from pydantic_ai import models as library
 from pydantic_ai.direct import model_request_stream
-from pydantic_ai.exceptions import (
-    ModelAPIError,
-    ModelAuthenticationError,
-    ModelConnectionError,
-    ModelContextWindowExceededError,
-    ModelHTTPError,
-    ModelNotFoundError,
-    ModelQuotaExceededError,
-    ModelRateLimitError,
-    ModelRequestRejectedError,
-    ModelServerError,
-    ModelUnavailableError,
-    UnexpectedModelBehavior,
-    UserError,
-)
+from pydantic_ai.exceptions import ModelAPIError, UnexpectedModelBehavior, UserError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
@@ -41,7 +25,6 @@ from pydantic_ai.messages import (
     ToolCallPartDelta,
 )
 from pydantic_ai.output import OutputObjectDefinition
-from pydantic_ai.providers import infer_provider
 from pydantic_ai.settings import ModelSettings
 
 from quarterdeck.agents.messages import to_definition, to_messages, to_turn
@@ -59,98 +42,17 @@ from quarterdeck.agents.model import (
 )
 from quarterdeck.agents.output_schema import output_instructions
 from quarterdeck.agents.pricing import cost_usd
+from quarterdeck.agents.provider_connections import Connection
+from quarterdeck.agents.provider_failures import reason_of, to_failure
 from quarterdeck.core.logging import fields, log
-from quarterdeck.core.secrets import redact
 from quarterdeck.core.text_types import storable
 
-OPENAI_URL = "https://api.openai.com/v1"
-ANTHROPIC_URL = "https://api.anthropic.com"
 # Twice the longest output of any model today. Bounds the memory that an endless answer can take.
 ANSWER_CHARACTERS = 4 * 1024 * 1024
-_REASON_CHARACTERS = 500
-# OpenAI's own: the common setting is not sent to models that pydantic-ai does not know, such as self-hosted ones.
-_OPENAI_EFFORT = "openai_reasoning_effort"
-# The common one: pydantic-ai turns it into the form that the model takes, an effort or a budget of tokens.
-_COMMON_EFFORT = "thinking"
-_TRANSIENT = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
-_ABOUT_THE_ACCOUNT = (ModelQuotaExceededError, ModelAuthenticationError, ModelNotFoundError)
-_FINAL = (ModelRequestRejectedError, ModelQuotaExceededError)
-# Statuses that say something about the account, the model or the moment and nothing about the content of the request:
-# docs/decisions/0050.
-_NOT_ABOUT_CONTENT = (
-    HTTPStatus.UNAUTHORIZED,
-    HTTPStatus.PAYMENT_REQUIRED,
-    HTTPStatus.FORBIDDEN,
-    HTTPStatus.NOT_FOUND,
-    HTTPStatus.REQUEST_TIMEOUT,
-    HTTPStatus.CONFLICT,
-    HTTPStatus.TOO_MANY_REQUESTS,
-)
 
 
 class _Unsupported(ModelFailure):
     """pydantic-ai does not send the request to this model."""
-
-
-class Connection(Struct, frozen=True):
-    """One provider's HTTP client, shared by its models."""
-
-    model: Callable[[str], library.Model]
-    close: Callable[[], Awaitable[None]]
-    # Keys, which no message may contain.
-    secrets: tuple[str, ...]
-    # The setting of pydantic-ai that takes the reasoning effort.
-    effort_setting: str
-
-
-def connect_openai(api_key: str | None, base_url: str | None, *, chat: bool) -> Connection:
-    """OpenAI, or with `base_url` a server that is compatible with its chat completions."""
-    from openai import AsyncOpenAI
-    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-    from pydantic_ai.providers.openai import OpenAIProvider
-    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-
-    # Both are always given: otherwise the library reads its own environment variables.
-    client = AsyncOpenAI(api_key=api_key or "no-key", base_url=base_url or OPENAI_URL, max_retries=0)
-    secrets = (api_key,) if api_key else ()
-    if base_url is not None:
-        other = OpenAICompatibleProvider("openai-compatible", openai_client=client)
-        return Connection(lambda name: OpenAIChatModel(name, provider=other), client.close, secrets, _OPENAI_EFFORT)
-    provider = OpenAIProvider(openai_client=client)
-    kind = OpenAIChatModel if chat else OpenAIResponsesModel
-    return Connection(lambda name: kind(name, provider=provider), client.close, secrets, _OPENAI_EFFORT)
-
-
-def connect_anthropic(api_key: str, base_url: str | None) -> Connection:
-    from anthropic import AsyncAnthropic
-    from pydantic_ai.models.anthropic import AnthropicModel
-    from pydantic_ai.providers.anthropic import AnthropicProvider
-
-    client = AsyncAnthropic(api_key=api_key, base_url=base_url or ANTHROPIC_URL, max_retries=0)
-    provider = AnthropicProvider(anthropic_client=client)
-    return Connection(lambda name: AnthropicModel(name, provider=provider), client.close, (api_key,), _COMMON_EFFORT)
-
-
-def connect_by_name(provider_name: str, secrets: tuple[str, ...]) -> Connection:
-    """Any other provider of pydantic-ai, which reads keys and addresses from the environment."""
-    try:
-        provider = infer_provider(provider_name)
-    except (ImportError, UserError, ValueError) as fault:
-        # The catalog has checked what is needed: the package is there, but too old or broken, or a value is wrong.
-        raise ModelFailure(f"{provider_name} cannot be used: {_clean(str(fault), secrets)}") from None
-    # OpenAI's and Groq's libraries retry by themselves.
-    if hasattr(provider.client, "max_retries"):
-        provider.client.max_retries = 0
-
-    async def close() -> None:
-        # Leaving the context closes the HTTP client that the provider has made.
-        async with provider:
-            pass
-
-    def model(name: str) -> library.Model:
-        return library.infer_model(f"{provider_name}:{name}", lambda _: provider)
-
-    return Connection(model, close, secrets, _COMMON_EFFORT)
 
 
 class ProviderModel:
@@ -220,11 +122,13 @@ class ProviderModel:
             raise TransientFailure(f"{self.name} was silent for {self._stall_seconds:g} seconds.") from fault
         except ModelAPIError as fault:
             # Without its cause: the traceback would contain the provider's unredacted message, perhaps with the key.
-            raise self._failure(fault) from None
+            raise to_failure(fault, self.name, self._secrets) from None
         except (UserError, NotImplementedError) as fault:
-            raise _Unsupported(f"The request cannot be put to {self.name}: {self._reason(fault)}") from fault
+            raise _Unsupported(
+                f"The request cannot be put to {self.name}: {reason_of(fault, self._secrets)}"
+            ) from fault
         except (UnexpectedModelBehavior, httpx2.HTTPError, httpx2.StreamError) as fault:
-            raise TransientFailure(f"The answer of {self.name} broke off: {self._reason(fault)}") from fault
+            raise TransientFailure(f"The answer of {self.name} broke off: {reason_of(fault, self._secrets)}") from fault
         usage = response.usage
         return Step(
             to_turn(response, self.name),
@@ -260,34 +164,6 @@ class ProviderModel:
             raise TransientFailure(f"The answer of {self.name} broke off before its end.")
         return response
 
-    def _failure(self, fault: ModelAPIError) -> Exception:
-        if isinstance(fault, ModelContextWindowExceededError):
-            return ContextExceeded(f"The session is too long for {self.name}: {self._reason(fault)}")
-        status = fault.status_code if isinstance(fault, ModelHTTPError) else None
-        reason = f"{self.name} failed{f' with status {status}' if status else ''}: {self._reason(fault)}"
-        # No status: an error inside the stream, or a malformed response.
-        transient = isinstance(fault, _TRANSIENT) or status in (None, HTTPStatus.REQUEST_TIMEOUT)
-        if transient and not isinstance(fault, _FINAL):
-            return TransientFailure(reason, fault.retry_after)
-        if status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _NOT_ABOUT_CONTENT:
-            return ModelFailure(reason)
-        # Some providers say these with status 400.
-        return ModelFailure(reason) if isinstance(fault, _ABOUT_THE_ACCOUNT) else RequestRefused(reason)
-
-    def _reason(self, fault: Exception) -> str:
-        """One sentence of bounded length, without secrets."""
-        message = _provider_message(fault.body) if isinstance(fault, ModelAPIError) else None
-        return _clean(message or str(_root(fault)) or type(_root(fault)).__name__, self._secrets)
-
-
-def _clean(message: str, secrets: Sequence[str]) -> str:
-    text = " ".join(message.split())
-    for secret in secrets:
-        text = text.replace(secret, "[redacted]")
-    text = storable(redact(text))
-    text = text if len(text) <= _REASON_CHARACTERS else f"{text[:_REASON_CHARACTERS]}…"
-    return text if text.endswith((".", "…", "!", "?")) else f"{text}."
-
 
 def _is_complete(response: ModelResponse) -> bool:
     """Whether the provider sent a finish reason. pydantic-ai fills in its own if it did not."""
@@ -304,20 +180,3 @@ def _received(event: ModelResponseStreamEvent) -> tuple[str, int]:
         case PartDeltaEvent(delta=ToolCallPartDelta(args_delta=str(arguments))):
             return "", len(arguments)
     return "", 0
-
-
-def _root(fault: BaseException) -> BaseException:
-    """For a lost connection, the error of the operating system: the libraries only report the loss."""
-    if isinstance(fault, ModelConnectionError):
-        while fault.__cause__ is not None:
-            fault = fault.__cause__
-    return fault
-
-
-def _provider_message(body: object) -> str | None:
-    """The message in the body of a provider's error response. Its place differs between providers."""
-    if isinstance(body, dict):
-        inner = body.get("error", body)
-        message = inner.get("message") if isinstance(inner, dict) else inner
-        return message if isinstance(message, str) else None
-    return body if isinstance(body, str) else None

@@ -12,7 +12,8 @@ from quarterdeck.agents.model import NO_OPTIONS, Model, ModelOptions
 from quarterdeck.core.agent_settings import ModelSettings
 
 if TYPE_CHECKING:
-    from quarterdeck.agents.providers import Connection, ProviderModel
+    from quarterdeck.agents.provider_connections import Connection
+    from quarterdeck.agents.providers import ProviderModel
 
 # Callers choose the names, so the number of names is unbounded.
 _MAX_MODELS = 64
@@ -62,16 +63,16 @@ class ModelRegistry:
             return self._connections[provider]
 
     def _connect(self, provider: str) -> "Connection":
-        from quarterdeck.agents import providers
+        from quarterdeck.agents import provider_connections as connections
 
         endpoint = self._catalog.endpoint(provider)
         if endpoint is not None:
-            return providers.connect_openai(self._catalog.api_key(provider), endpoint, chat=True)
+            return connections.connect_openai(self._catalog.api_key(provider), endpoint, chat=True)
         if provider == ANTHROPIC:
             api_key = self._catalog.api_key(provider)
             assert api_key is not None
-            return providers.connect_anthropic(api_key, self._settings.anthropic_base_url)
+            return connections.connect_anthropic(api_key, self._settings.anthropic_base_url)
         if provider in (OPENAI, OPENAI_CHAT):
             api_key = self._catalog.api_key(provider)
-            return providers.connect_openai(api_key, self._settings.openai_base_url, chat=provider == OPENAI_CHAT)
-        return providers.connect_by_name(provider, self._catalog.secrets(provider))
+            return connections.connect_openai(api_key, self._settings.openai_base_url, chat=provider == OPENAI_CHAT)
+        return connections.connect_by_name(provider, self._catalog.secrets(provider))

@@ -54,7 +54,11 @@ class Authorization(Protocol):
 
 
 class AuthorizationError(Exception):
-    """The text is for people: without secrets."""
+    """The text is for people: without secrets. The detail goes to the operator's log."""
+
+    def __init__(self, message: str, detail: str | None = None) -> None:
+        super().__init__(message)
+        self.detail = detail or message
 
 
 class CredentialType(StrEnum):

@@ -3,14 +3,19 @@
 import asyncio
 import time
 from collections import OrderedDict, deque
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.setting_types import AddressExceptions
 from quarterdeck.core.settings import CredentialSettings
 from quarterdeck.credentials import redaction
-from quarterdeck.credentials.model import Parameters, StoredCredential
-from quarterdeck.credentials.token_endpoint import IssuedToken, TokenEndpoint, TokenEndpointError
+from quarterdeck.credentials.model import AuthorizationError, Parameters, StoredCredential
+from quarterdeck.outbound.rules import AddressPolicy
+from quarterdeck.outbound.urls import read_url
+
+if TYPE_CHECKING:
+    from quarterdeck.credentials.token_endpoint import IssuedToken, TokenEndpoint
 
 # A token is not used in the last part of its life: the request must still arrive in time.
 _MARGIN_SECONDS = 30.0
@@ -23,23 +28,24 @@ _REMEMBERED_TOKENS = 8
 class OAuthTokens:
     """One for a process, so that all connections with one credential share its token."""
 
-    def __init__(
-        self,
-        settings: CredentialSettings,
-        exceptions: AddressExceptions | None,
-        *,
-        endpoint: TokenEndpoint | None = None,
-    ) -> None:
-        self._endpoint = endpoint or TokenEndpoint(settings.token_seconds, exceptions)
+    def __init__(self, settings: CredentialSettings, exceptions: AddressExceptions | None) -> None:
+        self._settings = settings
+        self._policy = AddressPolicy(exceptions=exceptions)
+        # Created on first use: the HTTP library takes a tenth of a process's start, and most processes never need it.
+        self._endpoint: TokenEndpoint | None = None
         # By credential and revision: a rotated secret gets a token of its own.
         self._held: OrderedDict[tuple[UUID, int], HeldToken] = OrderedDict()
 
     def check_url(self, url: str) -> None:
         """Raises ServiceError."""
-        self._endpoint.check_url(url)
+        read_url(url, self._policy, field="token_url")
 
     def of(self, credential: StoredCredential, secret: str) -> "HeldToken":
         key = (credential.id, credential.revision)
+        if self._endpoint is None:
+            from quarterdeck.credentials.token_endpoint import TokenEndpoint
+
+            self._endpoint = TokenEndpoint(self._settings.token_seconds, self._policy)
         if key not in self._held:
             self._held[key] = HeldToken(self._endpoint, credential.id, credential.parameters, secret)
         self._held.move_to_end(key)
@@ -48,13 +54,14 @@ class OAuthTokens:
         return self._held[key]
 
     def close(self) -> None:
-        self._endpoint.close()
+        if self._endpoint is not None:
+            self._endpoint.close()
 
 
 class HeldToken:
     """The token of one credential."""
 
-    def __init__(self, endpoint: TokenEndpoint, credential_id: UUID, parameters: Parameters, secret: str) -> None:
+    def __init__(self, endpoint: "TokenEndpoint", credential_id: UUID, parameters: Parameters, secret: str) -> None:
         self._endpoint = endpoint
         self._credential_id = credential_id
         self._parameters = parameters
@@ -84,10 +91,10 @@ class HeldToken:
     def redact(self, text: str) -> str:
         return redaction.redact(text, self._forms.union(*self._token_forms))
 
-    async def _fetch(self) -> IssuedToken:
+    async def _fetch(self) -> "IssuedToken":
         try:
             token = await self._endpoint.fetch(self._parameters, self._secret)
-        except TokenEndpointError as fault:
+        except AuthorizationError as fault:
             detail = redaction.redact(fault.detail, self._forms)
             log.warning("no access token", extra=fields(credential_id=self._credential_id, reason=detail))
             raise

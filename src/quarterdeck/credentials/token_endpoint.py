@@ -1,5 +1,5 @@
 """Asks a token endpoint for an access token (RFC 6749, section 4.4). No redirects, no proxies, no decompression; the
-response is bounded, and nothing of its text is repeated.
+response is bounded, and nothing of its text is repeated. Imported with the first such credential.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.core.setting_types import AddressExceptions
 from quarterdeck.credentials.model import AuthorizationError, Parameters
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
 from quarterdeck.outbound.resolver import Resolve, Resolver
@@ -43,37 +42,25 @@ class IssuedToken(Struct, frozen=True):
         return f"IssuedToken(valid_seconds={self.valid_seconds})"
 
 
-class TokenEndpointError(AuthorizationError):
-    """The detail goes to the operator's log."""
-
-    def __init__(self, message: str, detail: str | None = None) -> None:
-        super().__init__(message)
-        self.detail = detail or message
-
-
 class TokenEndpoint:
     """The client for all token endpoints."""
 
     def __init__(
         self,
         timeout_seconds: float,
-        exceptions: AddressExceptions | None,
+        policy: AddressPolicy,
         *,
         resolve: Resolve | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._timeout_seconds = timeout_seconds
-        self._policy = AddressPolicy(exceptions=exceptions)
+        self._policy = policy
         self._resolver = Resolver(_RESOLVER_THREADS)
-        self._backend = CheckedBackend(self._policy, resolve or self._resolver, timeout_seconds=timeout_seconds)
+        self._backend = CheckedBackend(policy, resolve or self._resolver, timeout_seconds=timeout_seconds)
         self._tls = tls
 
-    def check_url(self, url: str) -> None:
-        """Raises ServiceError."""
-        read_url(url, self._policy, field="token_url")
-
     async def fetch(self, parameters: Parameters, secret: str) -> IssuedToken:
-        """Raises TokenEndpointError."""
+        """Raises AuthorizationError."""
         assert parameters.token_url is not None
         try:
             target = read_url(parameters.token_url, self._policy, field="token_url")
@@ -81,16 +68,16 @@ class TokenEndpoint:
                 status, answer = await self._ask(target, parameters, secret)
         except ServiceError as fault:
             # The settings changed after the URL was stored.
-            raise TokenEndpointError(fault.message) from None
+            raise AuthorizationError(fault.message) from None
         except UnreachableError as fault:
-            raise TokenEndpointError(f"No token: {fault}", fault.detail) from None
+            raise AuthorizationError(f"No token: {fault}", fault.detail) from None
         except TimeoutError:
-            raise TokenEndpointError(
+            raise AuthorizationError(
                 f"The token endpoint did not answer within {self._timeout_seconds:g} seconds."
             ) from None
         except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as fault:
             detail = f"{type(fault).__name__}: {fault}"
-            raise TokenEndpointError("The connection to the token endpoint failed.", detail) from None
+            raise AuthorizationError("The connection to the token endpoint failed.", detail) from None
         return _read_token(status, answer)
 
     async def _ask(self, target: Target, parameters: Parameters, secret: str) -> tuple[int, Json | None]:
@@ -147,12 +134,12 @@ def _read_token(status: int, answer: Json | None) -> IssuedToken:
     if status != 200:
         code = answer.get("error") if answer is not None else None
         reason = f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
-        raise TokenEndpointError(f"The token endpoint answered {status}{reason}.")
+        raise AuthorizationError(f"The token endpoint answered {status}{reason}.")
     token = answer.get("access_token") if answer is not None else None
     if answer is None or not isinstance(token, str) or len(token) > _TOKEN_BYTES or not _TOKEN.fullmatch(token):
-        raise TokenEndpointError("The response of the token endpoint has no usable access_token.")
+        raise AuthorizationError("The response of the token endpoint has no usable access_token.")
     if str(answer.get("token_type", "bearer")).lower() != "bearer":
-        raise TokenEndpointError("The token endpoint gave a token that is not a bearer token.")
+        raise AuthorizationError("The token endpoint gave a token that is not a bearer token.")
     return IssuedToken(token, _valid_seconds(answer.get("expires_in")))
 
 

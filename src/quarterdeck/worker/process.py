@@ -30,7 +30,7 @@ from quarterdeck.db.pool import KEEPALIVE, RECONNECT_SECONDS
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.sender import Sender
-from quarterdeck.worker.agent import AgentLoader
+from quarterdeck.worker.agent_loader import AgentLoader
 from quarterdeck.worker.mcp_tools import McpTools
 from quarterdeck.worker.queue_store import TurnsJobManager
 from quarterdeck.worker.run_driver import RunDriver

@@ -20,7 +20,8 @@ from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import ActionSettings, RunSettings, WorkerSettings
 from quarterdeck.db.database import Database
 from quarterdeck.worker import journal
-from quarterdeck.worker.agent import Agent, AgentLoader, Compaction
+from quarterdeck.worker.agent import Agent, Compaction
+from quarterdeck.worker.agent_loader import AgentLoader
 from quarterdeck.worker.budgets import budget_action, stop_reason
 from quarterdeck.worker.deltas import DeltaSender
 from quarterdeck.worker.tool_runner import ToolRunner
