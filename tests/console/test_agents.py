@@ -90,13 +90,15 @@ async def test_life_of_an_agent(console: ConsolePage, world: World) -> None:
     await page.get_by_label("Instructions").fill("Sort the tickets.\nBe brief.")
     await page.get_by_label("Client tools").fill("")
     await page.get_by_role("button", name="Remove rule").click()
+    await page.get_by_role("checkbox", name="closed").uncheck()
     await page.get_by_role("button", name="Create version 2").click()
     await console.heading("Triage")
     await expect(page.get_by_role("row").filter(has_text="Version 2")).to_contain_text("In use")
 
     await page.get_by_role("link", name="Since version 1").click()
     await console.heading("Triage: version 1 to 2")
-    await expect(page.get_by_text("3 fields changed")).to_be_visible()
+    await expect(page.get_by_text("4 fields changed")).to_be_visible()
+    await expect(main.get_by_role("link", name="closed")).to_be_visible()
     await expect(page.get_by_role("table", name="Changes of Instructions")).to_contain_text("Be brief.")
     await expect(page.get_by_role("table", name="Changes of Tool policy")).to_contain_text("closed__*")
     await page.get_by_role("link", name="Triage").click()
@@ -227,10 +229,16 @@ async def test_events_of_tools_and_context(console: ConsolePage, world: World) -
             ("context.compacted", run_id, {"dropped_turns": 12, "summary": "They asked for **charts**."}),
             ("tool.call", run_id, {"call_id": "t", "name": "charts__draw", "arguments": {}}),
             ("tool.result", run_id, {"call_id": "t", "name": "charts__draw", "text": "Done.", "images": [image]}),
+            ("message", run_id, {"role": "assistant", "text": '{"a": "*b*"}', "mismatch": "$: \u202e'c' is missing."}),
+            ("message", run_id, {"role": "assistant", "text": '{"c": "*d*"}'}),
             ("run.succeeded", run_id, {}),
         ],
     )
     await console.sign_in(world.key, f"/sessions/{session_id}")
+    wrong, right = (page.get_by_role("article", name="Answer").filter(has_text=text) for text in ("*b*", "*d*"))
+    await expect(wrong).to_contain_text("Does not match the output schema: $: ⟨U+202E⟩'c' is missing.")
+    await expect(right.locator("pre")).to_have_text('{"c": "*d*"}')
+    await expect(right).not_to_contain_text("output schema")
     note = page.get_by_text("The tools of the MCP server tickets are not available: No answer⟨U+202E⟩ in 10 s.")
     await expect(note).to_be_visible()
     summary = page.get_by_text("They asked for **charts**.")

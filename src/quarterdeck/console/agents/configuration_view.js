@@ -19,8 +19,8 @@ export function configurationView(version, names) {
     ["Model", modelName(version)],
     ...settingRows(settings),
     ["Workspace", workspaceName(workspace)],
-    ["Skills", skills.length === 0 ? none.cloneNode(true) : skills.map((one) => skill(one, names))],
-    ["MCP servers", servers.length === 0 ? none.cloneNode(true) : servers.map((id) => el("div", {}, named(`#/mcp-servers/${id}`, id, names.server)))],
+    ["Skills", skills.length === 0 ? none.cloneNode(true) : skills.map((one) => skillLink(one, names))],
+    ["MCP servers", servers.length === 0 ? none.cloneNode(true) : servers.map((id) => serverLink(id, names))],
     ["Tool policy", Object.keys(policy).length === 0 ? none.cloneNode(true) : policyTags(policy)],
     ["Limit per run", limitText(limits.run) ?? "No limit"],
     ["Session limit", limitText(limits.session) ?? "No limit"],
@@ -39,8 +39,12 @@ export function configurationNames(signal) {
   return { skill: objectNames((id) => `/skills/${id}`, name, signal), server: objectNames((id) => `/mcp-servers/${id}`, name, signal) };
 }
 
-function skill({ skill_id: id, version }, names) {
+export function skillLink({ skill_id: id, version }, names) {
   return el("div", {}, named(`#/skills/${id}`, id, names.skill), version === null ? "" : ` v${version}`);
+}
+
+export function serverLink(id, names) {
+  return el("div", {}, named(`#/mcp-servers/${id}`, id, names.server));
 }
 
 function named(href, id, names) {

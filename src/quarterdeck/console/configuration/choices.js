@@ -11,7 +11,7 @@ export function skillsField(chosen, signal) {
   // The list does not contain archived skills, which a session can still have.
   const missing = (id) => ({ id, name: id, latest_version: Infinity, default_version: null });
   const empty = "No skills yet. Create one on the Skills page.";
-  return choicesField({ legend: "Skills", path: "/skills", chosen: [...versions.keys()], missing, choice: (one) => skillChoice(one, versions), empty, loaded: "skills loaded", signal });
+  return choicesField({ legend: "Skills", noun: "skills", path: "/skills", chosen: [...versions.keys()], missing, choice: (one) => skillChoice(one, versions), empty, loaded: "skills loaded", signal });
 }
 
 export function skillsValue(data) {
@@ -24,15 +24,15 @@ export function skillsValue(data) {
 export function serversField(chosen, signal) {
   const missing = (id) => ({ id, name: id, isDeleted: true });
   const empty = "No MCP servers yet. Add one on the MCP servers page.";
-  return choicesField({ legend: "MCP servers", path: "/mcp-servers", chosen, missing, choice: (one) => serverChoice(one, chosen), empty, loaded: "servers loaded", signal });
+  return choicesField({ legend: "MCP servers", noun: "MCP servers", path: "/mcp-servers", chosen, missing, choice: (one) => serverChoice(one, chosen), empty, loaded: "servers loaded", signal });
 }
 
 export function serversValue(data) {
   return data.has("servers loaded") ? data.getAll("server") : undefined;
 }
 
-function choicesField({ legend, path, chosen, missing, choice, empty, loaded, signal }) {
-  const place = el("div", { class: "skill-choices" }, loading(legend));
+function choicesField({ legend, noun, path, chosen, missing, choice, empty, loaded, signal }) {
+  const place = el("div", { class: "skill-choices" }, loading(noun));
   async function load() {
     try {
       const items = await Array.fromAsync(listAll(path, {}, signal));

@@ -37,7 +37,7 @@ export async function show(view, { id }) {
       head,
       el("p", { class: "crumbs" }, el("a", { href: "#/mcp-servers" }, "All MCP servers")),
       view.title(visibleName(server.name), canManage && el("div", { class: "buttons" }, buttons)),
-      server.check_failure !== null && el("p", { class: "caution preformatted" }, `The last check failed: ${visibleLines(server.check_failure)}`),
+      server.check_failure !== null && el("p", { class: "caution preformatted check-failure" }, `The last check failed: ${visibleLines(server.check_failure)}`),
       details(server, view.signal),
     );
     fill(tools, server.tools.length > 0 ? toolList(server.tools) : noTools(server));
@@ -89,7 +89,8 @@ function checkResult({ ok, tools, added, changed, removed }) {
 }
 
 function noTools(server) {
-  const text = server.checked_at === null ? "Check the server to see its tools." : "The last check found no tools.";
+  const isChecked = server.checked_at !== null && server.check_failure === null;
+  const text = isChecked ? "The server offers no tools." : "Check the server to see its tools.";
   return emptyState("No known tools", el("p", {}, text));
 }
 

@@ -9,6 +9,7 @@ import { whoami } from "../credential.js";
 import { formatCost, tokensText } from "../usage/usage_text.js";
 import { visibleLines, visibleName } from "../visible_text.js";
 import { attachmentChips } from "./attachment_chips.js";
+import { mismatchText } from "./conversation.js";
 import { longText, MAX_CHARACTERS } from "./long_text.js";
 import { markdown, MarkdownView } from "./markdown.js";
 import { runDetails } from "./run_details.js";
@@ -19,7 +20,7 @@ const RUN_ENDS = { succeeded: ["good", "✓"], failed: ["bad", "✕"], cancelled
 
 const RENDER = {
   input,
-  answer: (block) => answer(longText(block.text, markdown), block),
+  answer: (block) => answer(longText(block.text, isJson(block.text) ? json : markdown), block),
   tool: (block, { files }) => toolCard(block, { viewPath: (path) => files.viewPath(path), notVisible }),
   note: (block) => el("p", { class: "block note" }, block.text, timestamp(block.at)),
   quote,
@@ -48,7 +49,7 @@ export class StreamingAnswer {
   #view = new MarkdownView();
   #end = el("p", { class: "preformatted" });
   #content = el("div", {}, this.#view.node);
-  node = answer(this.#content, { isPartial: false, at: null });
+  node = answer(this.#content, { isPartial: false, mismatch: null, at: null });
 
   update(text) {
     this.node.hidden = text === "";
@@ -82,14 +83,30 @@ function input(block, { edit, withdraw, drop, files }) {
   );
 }
 
-function answer(content, { isPartial, at }) {
+function answer(content, { isPartial, mismatch, at }) {
   return el(
     "article",
     { class: "block answer", "aria-label": "Answer" },
     el("div", { class: "prose" }, content),
     isPartial && el("p", { class: "stage" }, "Stopped; partial text not saved"),
+    mismatch !== null && el("p", { class: "stage mismatch" }, mismatchText(mismatch)),
     timestamp(at),
   );
+}
+
+/** Whether an answer is an object or a list in JSON, as an output schema requires. Markdown would change it. */
+function isJson(text) {
+  if (!/^\s*[[{]/.test(text)) return false;
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function json(text) {
+  return el("pre", { tabindex: "0", class: "wrapped" }, visibleLines(text));
 }
 
 /** The sender is always shown if it is not the user, else with the time. */

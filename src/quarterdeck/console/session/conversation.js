@@ -203,10 +203,10 @@ export class Conversation {
     this.#clearStreamed();
     this.activeRun = event.run_id;
     this.#context.answered(event.run_id);
-    const text = event.data.text ?? "";
-    if (text.trim() === "") return;
-    this.#add(event, { kind: "answer", text, isPartial: false });
-    this.#announce(text);
+    const { text = "", mismatch = null } = event.data;
+    if (text.trim() === "" && mismatch === null) return;
+    this.#add(event, { kind: "answer", text, isPartial: false, mismatch });
+    this.#announce(mismatch === null ? text : `${text} ${mismatchText(mismatch)}`);
   }
 
   #toolCall(event) {
@@ -314,7 +314,7 @@ export class Conversation {
   /** Unfinished text and tool calls are marked as such: they are not stored. */
   #stopWriting(event) {
     for (const block of this.#calls.values()) Object.assign(block, { state: "unfinished", revision: block.revision + 1 });
-    if (this.#streamed.trim() !== "") this.#add(event, { kind: "answer", text: this.streaming, isPartial: true });
+    if (this.#streamed.trim() !== "") this.#add(event, { kind: "answer", text: this.streaming, isPartial: true, mismatch: null });
     this.#clearStreamed();
     this.#calls.clear();
     this.#attempt = 0;
@@ -351,6 +351,11 @@ export class Conversation {
     this.#announcements.push(text);
     if (this.#announcements.length > MAX_ANNOUNCEMENTS) this.#announcements.shift();
   }
+}
+
+/** For an answer that the model has to correct. */
+export function mismatchText(reason) {
+  return `Does not match the output schema: ${visibleText(reason)}`;
 }
 
 /** The state of a call whose request was closed, until the run continues. */
