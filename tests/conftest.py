@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.clear()
     for number in range(count):
         own = slowest[number::count]
-        # As --dist worksteal divides the list. If the length is not a multiple of the count, the later parts are longer.
+        # As --dist worksteal divides the list: if the parts cannot be equal, the later ones are longer.
         size = (total - len(items)) // (count - number)
         room = max(0, size - len(own))
         items += own + others[:room]
