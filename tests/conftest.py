@@ -55,18 +55,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A parallel run ends with its last test, so the slowest ones must not be the last to begin. Each process gets an
-    equal part of the list in this order, and begins with some of them. After -m has removed others."""
+    """A parallel run ends with its last test, so the slowest ones must not be the last to begin. Each process gets a
+    part of the list in this order, and begins with some of them. After -m has removed others."""
     count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     slowest = [item for item in items if item.get_closest_marker("slowest")]
     others = [item for item in items if not item.get_closest_marker("slowest")]
+    total = len(items)
     items.clear()
     for number in range(count):
         own = slowest[number::count]
-        size = (len(slowest) + len(others)) // count
-        items += own + others[: size - len(own)]
-        del others[: size - len(own)]
-    items += others
+        # As --dist worksteal divides the list: if the parts cannot be equal, the later ones are longer.
+        size = (total - len(items)) // (count - number)
+        room = max(0, size - len(own))
+        items += own + others[:room]
+        del others[:room]
 
 
 def pytest_unconfigure() -> None:

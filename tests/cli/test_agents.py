@@ -47,6 +47,17 @@ async def test_an_agent_from_a_folder_to_its_sessions(tmp_path: Path, server: Se
     assert "You plan releases." in shown
     own = person.json("sessions", "create", "--agent", "planner@3", "--instructions", "Mine.")
     assert (own["agent"]["version"], own["overrides"], own["model"]) == (3, ["instructions"], "demo")
+    person.done("sessions", "edit", own["id"], "--title", "Mine", "--agent", "planner", "--no-mcp-servers")
+    followed = person.json("sessions", "edit", own["id"], "--inherit", "instructions")
+    assert (followed["agent"]["current_version"], followed["overrides"]) == (1, ["mcp_servers"])
+    assert (followed["instructions"], followed["mcp_servers"]) == ("You plan releases.", [])
+    code, told = person.refused("sessions", "edit", session, "--inherit", "title")
+    assert (code, "'title' is not one of model, settings, " in told) == (2, True)
+    own = person.json("sessions", "edit", own["id"], "--no-agent", "--mcp-server", "tracker")
+    assert (own["agent"], own["overrides"], own["mcp_servers"]) == (None, [], [tracker["id"]])
+    assert "tracker" in person.done("sessions", "show", own["id"])
+    alone = person.json("sessions", "create", "--mcp-server", "tracker")
+    assert alone["mcp_servers"] == [tracker["id"]]
     assert person.done("agents", "rollback", "planner", "--latest").endswith("the latest version (now 3)\n")
     shown = person.done("agents", "show", "planner")
     assert "You plan releases in May." in shown

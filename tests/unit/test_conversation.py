@@ -191,7 +191,11 @@ def test_a_tool_call_is_shown_with_its_result(chat: Conversation, log: Log) -> N
     begin(chat, log)
     assert log("tool.call", call_id="c", name="read", arguments={"path": "x"}) == []
     assert chat.calls == ['read({"path":"x"})']
-    assert shown(log("tool.result", call_id="c", name="read", text="y")) == [(Kind.TOOL, 'read({"path":"x"}) → y')]
+    images = [{"sha256": "00", "media_type": "image/png", "bytes": 2048}]
+    assert shown(log("tool.result", call_id="c", name="read", text="y", images=images)) == [
+        (Kind.TOOL, 'read({"path":"x"}) → y'),
+        (Kind.NOTE, "Image: image/png (2.0 kB)"),
+    ]
     assert chat.calls == []
 
 

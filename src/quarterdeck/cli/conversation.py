@@ -10,6 +10,7 @@ from msgspec import Struct
 from quarterdeck.cli.action_text import answered, required, resolve_command, short
 from quarterdeck.cli.chat_actions import OpenActions
 from quarterdeck.cli.conversation_parts import Attached, Block, Kind, LiveText, QueuedInput, Stage
+from quarterdeck.cli.output import size
 from quarterdeck.cli.tool_output import call_line, is_diff
 from quarterdeck.client.models import Delivery, Delta, Event, EventType, Outcome
 
@@ -75,7 +76,7 @@ class Conversation:
             EventType.NOTE: self._note,
             EventType.MCP_UNAVAILABLE: self._mcp_unavailable,
             EventType.CONTEXT_TRIMMED: self._context_trimmed,
-            "context.compacted": self._context_compacted,
+            EventType.CONTEXT_COMPACTED: self._context_compacted,
             EventType.RUN_SUCCEEDED: self._run_succeeded,
             EventType.RUN_FAILED: self._run_failed,
             EventType.RUN_CANCELLED: self._run_cancelled,
@@ -256,7 +257,7 @@ class Conversation:
             return [Block(Kind.TOOL, call), Block(Kind.OUTPUT, text)]
         if is_diff(tool, text):
             return [Block(Kind.TOOL, call), Block(Kind.DIFF, text)]
-        return [Block(Kind.TOOL, f"{call} → {text}")]
+        return [Block(Kind.TOOL, f"{call} → {text}"), *_image_blocks(event.data)]
 
     def _action_required(self, event: Event) -> list[Block]:
         self.active_run = event.run_id
@@ -347,6 +348,12 @@ def input_blocks(one: QueuedInput) -> list[Block]:
 def attached(data: Mapping[str, Any]) -> list[Attached]:
     """The files of the event input.accepted."""
     return [Attached(str(file.get("name", "")), int(file.get("bytes", 0))) for file in data.get("attachments") or []]
+
+
+def _image_blocks(data: Mapping[str, Any]) -> list[Block]:
+    """The images of a tool result, which a terminal cannot show."""
+    images = [f"{one.get('media_type', '')} ({size(int(one.get('bytes', 0)))})" for one in data.get("images") or []]
+    return [Block(Kind.NOTE, f"{'Image' if len(images) == 1 else 'Images'}: {', '.join(images)}")] if images else []
 
 
 def _waiting_blocks(data: Mapping[str, Any]) -> list[Block]:

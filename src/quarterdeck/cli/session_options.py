@@ -1,4 +1,4 @@
-"""Options of `qd sessions create` and `edit` for the agent, workspace, tools and limits."""
+"""Options of `qd sessions create` and `edit` for the agent, MCP servers, workspace, tools and limits."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -6,11 +6,13 @@ import msgspec
 import typer
 from msgspec import UNSET, UnsetType
 
-from quarterdeck.cli import find
+from quarterdeck.cli import completion, find
 from quarterdeck.cli.exit_codes import UsageError
 from quarterdeck.cli.options import file_name, usd
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from quarterdeck.client import Client
     from quarterdeck.client.models import AgentReference, SessionBody, SetLimits, ToolRule, ToolSpec, WorkspaceKind
 
@@ -76,6 +78,34 @@ Workspace = Annotated[
 ]
 
 
+def _field(given: str) -> str:
+    from quarterdeck.client.models import ConfigurationField
+
+    if given not in list(ConfigurationField):
+        raise typer.BadParameter(f"{given!r} is not one of {', '.join(ConfigurationField)}")
+    return given
+
+
+Inherit = Annotated[
+    list[Any] | None,
+    typer.Option(
+        "--inherit",
+        parser=_field,
+        metavar="FIELD",
+        help="Let a field that is set here follow the agent again, such as model. Can be repeated.",
+    ),
+]
+McpServers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mcp-server",
+        metavar="SERVER",
+        help="ID or name of an MCP server. Can be repeated.",
+        autocompletion=completion.mcp_servers,
+    ),
+]
+
+
 def split_version(given: str) -> tuple[str, int | None]:
     """NAME or NAME@VERSION."""
     name, at, version = given.rpartition("@")
@@ -88,6 +118,25 @@ def agent(client: "Client", given: str) -> "AgentReference":
 
     name, version = split_version(given)
     return AgentReference(find.agent(client, name).id, version)
+
+
+def mcp_servers(client: "Client", given: list[str]) -> "list[UUID]":
+    return [find.mcp_server_id(client, one) for one in given]
+
+
+def mcp_servers_text(client: "Client", session: "SessionBody") -> list[str]:
+    from quarterdeck.client import Forbidden, NotFound
+
+    def name(server_id: "UUID") -> str:
+        try:
+            return client.get_mcp_server(server_id).name
+        except NotFound:
+            return f"{server_id} (removed)"
+        except Forbidden:
+            # A session token cannot read MCP servers.
+            return str(server_id)
+
+    return [name(one) for one in session.mcp_servers]
 
 
 def agent_text(session: "SessionBody") -> str | None:

@@ -25,8 +25,10 @@ from quarterdeck.cli.output import (
 )
 from quarterdeck.cli.session_options import (
     GivenLimits,
+    Inherit,
     MaxCost,
     MaxTokens,
+    McpServers,
     Policy,
     SessionMaxCost,
     SessionMaxTokens,
@@ -127,6 +129,7 @@ def create(
     instructions: Instructions = None,
     instructions_file: InstructionsFile = None,
     skill: Skills = None,
+    mcp_server: McpServers = None,
     temperature: Temperature = None,
     max_output_tokens: MaxOutputTokens = None,
     reasoning_effort: Effort = None,
@@ -155,6 +158,7 @@ def create(
             model=_or_unset(model),
             instructions=_or_unset(instructions),
             skills=[_skill(client, each) for each in skill] if skill else UNSET,
+            mcp_servers=session_options.mcp_servers(client, mcp_server) if mcp_server else UNSET,
             settings=UNSET if settings == ModelOptions() else settings,
             workspace=session_options.workspace(workspace),
             tool_policy=session_options.policy(policy) if policy else UNSET,
@@ -176,6 +180,7 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
         session = client.get_session(find.session_id(client, session_id))
         last = list(islice(client.iter_session_runs(session.id, page_size=_LAST_RUNS), _LAST_RUNS))
         used = [] if as_json else [_skill_text(client, one) for one in session.skills]
+        servers = [] if as_json else session_options.mcp_servers_text(client, session)
         waiting = None if as_json else runs.waiting_text(client, last)
     if as_json:
         print_json({"session": session, "runs": last})
@@ -197,6 +202,7 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
             ("client tools", session_options.tools_text(session)),
             ("instructions", session.instructions),
             ("skills", "\n".join(used) or None),
+            ("mcp servers", "\n".join(servers) or None),
             ("created", f"{date_text(session.created_at)} by {actor_name(session.created_by)}"),
             ("forked from", None if session.forked_from is None else str(session.forked_from.session_id)),
             ("archived", date_text(session.archived_at) or None),
@@ -223,6 +229,11 @@ def rename(
 @app.command()
 def edit(
     session_id: SessionId,
+    agent: AgentOption = None,
+    no_agent: Annotated[
+        bool, typer.Option("--no-agent", help="Remove the agent. The session keeps its current values.")
+    ] = False,
+    inherit: Inherit = None,
     title: Title = None,
     model: Model = None,
     default_model: Annotated[
@@ -232,6 +243,8 @@ def edit(
     instructions_file: InstructionsFile = None,
     skill: Skills = None,
     no_skills: Annotated[bool, typer.Option("--no-skills", help="Remove all skills.")] = False,
+    mcp_server: McpServers = None,
+    no_mcp_servers: Annotated[bool, typer.Option("--no-mcp-servers", help="Remove all MCP servers.")] = False,
     temperature: Temperature = None,
     max_output_tokens: MaxOutputTokens = None,
     reasoning_effort: Effort = None,
@@ -252,11 +265,14 @@ def edit(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change the given settings of a session, from its next run on. --skill, --policy and --tools replace all."""
+    """Change the given settings of a session, from its next run on. --skill, --mcp-server, --policy and --tools replace
+    all."""
     from quarterdeck.client.models import ChangeSettings
 
+    _either(("--agent", agent), ("--no-agent", no_agent))
     _either(("--model", model), ("--default-model", default_model))
     _either(("--skill", skill), ("--no-skills", no_skills))
+    _either(("--mcp-server", mcp_server), ("--no-mcp-servers", no_mcp_servers))
     _either(("--policy", policy), ("--no-policy", no_policy))
     _either(("--tools", tools), ("--no-tools", no_tools))
     instructions = _instructions(instructions, instructions_file)
@@ -268,20 +284,27 @@ def edit(
     )
     limits = GivenLimits(max_cost_usd, max_tokens, session_max_cost_usd, session_max_tokens)
     client_tools = UNSET if tools is None else session_options.client_tools(tools)
-    asked = (title, model, instructions, skill, workspace, policy, tools, limits if not limits.is_empty else None)
-    resets = (default_model, no_skills, no_policy, no_tools, no_limits)
-    if settings == ChangeSettings() and not any(resets) and all(value is None for value in asked):
+    asked = (agent, inherit, title, model, instructions, skill, mcp_server, workspace, policy, tools)
+    resets = (no_agent, default_model, no_skills, no_mcp_servers, no_policy, no_tools, no_limits)
+    is_empty = settings == ChangeSettings() and limits.is_empty
+    if is_empty and not any(resets) and all(value is None for value in asked):
         raise UsageError("Nothing to change. See `qd sessions edit --help`.")
     with open_client(profile) as client:
         skills = [_skill(client, each) for each in skill or []]
+        mcp_servers = session_options.mcp_servers(client, mcp_server or [])
+        used_agent = UNSET if agent is None else session_options.agent(client, agent)
         found_id = find.session_id(client, session_id)
         changed = client.change_session(
             found_id,
+            agent=None if no_agent else used_agent,
+            inherit=inherit or UNSET,
             title=_or_unset(title),
             model=None if default_model else _or_unset(model),
             instructions=_or_unset(instructions),
             skills=skills if skill or no_skills else UNSET,
-            settings=settings,
+            mcp_servers=mcp_servers if mcp_server or no_mcp_servers else UNSET,
+            # Sent, they no longer follow the agent.
+            settings=UNSET if settings == ChangeSettings() else settings,
             workspace=session_options.workspace(workspace),
             tool_policy=session_options.policy(policy or []) if policy or no_policy else UNSET,
             client_tools=[] if no_tools else client_tools,

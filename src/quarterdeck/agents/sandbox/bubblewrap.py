@@ -65,10 +65,7 @@ class Bubblewrap:
             process = self._start_service(service, descriptor, cgroup is not None)
             close_descriptor()
             try:
-                pid = await process.started()
-                if cgroup is not None:
-                    cgroup.add(pid)
-                process.release()
+                pid = await _release(process, cgroup)
                 async with ServiceWatcher(service, self._settings, pid, cgroup).watching(process.kill):
                     yield pipes
             finally:
@@ -89,10 +86,7 @@ class Bubblewrap:
         _prepare_mount_points(command)
         process = self._start_command(command, cgroup is not None)
         try:
-            pid = await process.started()
-            if cgroup is not None:
-                cgroup.add(pid)
-            process.release()
+            pid = await _release(process, cgroup)
             watcher = Watcher(command, self._settings, self._workspace, pid, cgroup)
             return await outcome_of(process.wait(), watcher, command.seconds)
         finally:
@@ -143,6 +137,19 @@ def _check_kernel() -> None:
     found = re.match(r"(\d+)\.(\d+)", platform.release())
     if platform.system() != "Linux" or found is None or tuple(map(int, found.groups())) < _KERNEL:
         raise SandboxUnavailable(f"bubblewrap needs Linux {_KERNEL[0]}.{_KERNEL[1]} or newer")
+
+
+async def _release(process: BwrapProcess, cgroup: Cgroup | None) -> int:
+    """Lets the command begin, within its limits."""
+    try:
+        pid = await process.started()
+        if cgroup is not None:
+            cgroup.add(pid)
+        process.release()
+    except (ProcessLookupError, BrokenPipeError) as fault:
+        # It ended meanwhile, for example because a folder cannot be mounted.
+        raise process.start_failure() from fault
+    return pid
 
 
 def _prepare_mount_points(command: Command) -> None:

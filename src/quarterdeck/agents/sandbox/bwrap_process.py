@@ -43,11 +43,14 @@ class BwrapProcess:
             await readable(self._status)
             part = os.read(self._status, 4096)
             if not part:
-                raise SandboxUnavailable(f"bubblewrap did not start: {last_line(self._output) or 'no reason given'}")
+                raise self.start_failure()
             text += part
         pid = int(msgspec.json.decode(text.split(b"\n")[0])["child-pid"])
         self._init = os.pidfd_open(pid)
         return pid
+
+    def start_failure(self) -> SandboxUnavailable:
+        return SandboxUnavailable(f"bubblewrap did not start: {last_line(self._output) or 'no reason given'}")
 
     def release(self) -> None:
         assert self._blocker is not None
