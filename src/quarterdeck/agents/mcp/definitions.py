@@ -11,8 +11,13 @@ from quarterdeck.agents.mcp.model import SEPARATOR, McpTool, PinnedTool
 
 
 def full_name(server_name: str, tool_name: str) -> str:
-    """As models call it. The names of models' tools have no dots."""
-    return f"{server_name}{SEPARATOR}{tool_name.replace('.', '_')}"
+    """As models call it, and as policies name it."""
+    return f"{server_name}{SEPARATOR}{model_name(tool_name)}"
+
+
+def model_name(tool_name: str) -> str:
+    """The names of models' tools have no dots."""
+    return tool_name.replace(".", "_")
 
 
 def server_name(name: str) -> str:
