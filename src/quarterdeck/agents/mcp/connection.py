@@ -156,7 +156,8 @@ class Connection:
         return text if authorization is None else authorization.redact(text)
 
     def _redacted(self, text: str) -> str:
-        return self._redact(clean_line(text, _ERROR_CHARACTERS))
+        # Before it is cut, which would leave a part of a secret, and after: what is cleaned may form a secret.
+        return self._redact(clean_line(self._redact(text), _ERROR_CHARACTERS))
 
     async def close(self) -> None:
         """Ends the process of the server, or its MCP session."""
@@ -173,7 +174,7 @@ def _reason(fault: BaseException) -> str:
     if isinstance(fault, McpFailure):
         return str(fault)
     if isinstance(fault, MCPError):
-        return f"The server answered with an error: {fault.message[:_ERROR_CHARACTERS]}"
+        return f"The server answered with an error: {fault.message}"
     if isinstance(fault, ValidationError):
         return "The server sent an invalid answer."
     log.error("a connection to an MCP server failed", exc_info=fault)

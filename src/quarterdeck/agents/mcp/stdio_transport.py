@@ -115,7 +115,8 @@ class _Lines:
         except OSError:
             line = b""
         if not line:
-            reason = self._redact(clean_line(last_line(self._errors), _ERROR_CHARACTERS))
+            # Before it is cut, which would leave a part of a secret.
+            reason = clean_line(self._redact(last_line(self._errors)), _ERROR_CHARACTERS)
             self._problem.found(f"The server ended: {reason}" if reason else "The server ended.")
             return None
         return line
