@@ -214,6 +214,8 @@ async def test_failures_of_a_token_endpoint_tell_no_secret() -> None:
                 b"HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n": "answered 302",
                 b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]": "no usable access_token",
                 b'HTTP/1.1 200 OK\r\nContent-Length: 23\r\n\r\n{"access_token":"a\\nb"}': "no usable access_token",
+                # Redacting it would make results many times longer.
+                b'HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{"access_token":"e"}': "no usable access_token",
                 b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n" + b"x" * 2**20: "no usable access_token",
                 b"HTTP/1.1 500 Error\r\nContent-Length: 0\r\n\r\n": "answered 500",
                 b"SMTP ready\r\n": "connection to the token endpoint failed",

@@ -95,6 +95,9 @@ async def _leave_while_waiting(world: World, server: Server, mode: str) -> None:
         await eventually(is_free)
     staying = asyncio.create_task(wait())
     await eventually(is_taken)
+    # Without an event stream nobody waits: one caller would take all connections of the process.
+    if mode == "auto":
+        assert (await wait())["state"] == "queued"
     await wait_for(world, run_id)
     (action_id,) = await new_actions(world, session_id, run_id, [approval()])
     told = await staying

@@ -189,12 +189,19 @@ async def test_credentials_stay_with_their_origin() -> None:
     async def repeat(exchange: Exchange) -> None:
         await exchange.text(f"You sent {exchange.seen.headers['authorization']}.")
 
+    async def refuse(exchange: Exchange) -> None:
+        # The reason is cut within the secret.
+        message = "x" * 450 + exchange.seen.headers["authorization"]
+        error = {"jsonrpc": "2.0", "id": exchange.id, "error": {"code": 1, "message": message}}
+        await exchange.respond(200, msgspec.json.encode(error))
+
     authorization = StaticAuthorization("Authorization", f"Bearer {_SECRET}", _SECRET)
     async with hostile.hostile_server({}) as witness:
         behaviours = {
             "/inner": hostile.redirecting("http://169.254.169.254/latest/meta-data"),
             "/foreign": hostile.redirecting(witness.url("/stolen")),
             "/same": hostile.redirecting("/elsewhere"),
+            "/refusing": refuse,
             "/elsewhere tools/call": repeat,
         }
         owner = uuid4()
@@ -202,6 +209,9 @@ async def test_credentials_stay_with_their_origin() -> None:
             for path in ("/inner", "/foreign"):
                 with pytest.raises(McpFailure, match="redirects to another origin"):
                     await found.list_tools(http_target(server.url(path), authorization), owner)
+            with pytest.raises(McpFailure, match="xBearer") as refused:
+                await found.list_tools(http_target(server.url("/refusing"), authorization), owner)
+            assert _SECRET[:4] not in str(refused.value)
             text = await call(found, http_target(server.url("/same"), authorization), owner, "tool")
             assert text == "You sent Bearer [redacted]."
             assert all(seen.headers["authorization"] == f"Bearer {_SECRET}" for seen in server.seen)

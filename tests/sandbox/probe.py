@@ -134,6 +134,9 @@ def network() -> None:
     names = [name for _, name in socket.if_nameindex()]
     if names != ["lo"]:
         escaped(f"interfaces {names}")
+    # vsock, which reaches the host of a virtual machine, and crypto. They belong to no network namespace.
+    for number in (40, 38):
+        attempt(f"socket of the family {number}", partial(socket.socket, number, socket.SOCK_STREAM))
 
 
 def privileges() -> None:

@@ -78,6 +78,11 @@ async def test_definitions_are_known_by_the_first_run_or_the_last_check(database
         await service.replace_known(connection, mine, tickets, [third])
         assert await service.known_tools(connection, mine, tickets) == hashes(third)
 
+        # Models call both tickets__a_b, so the policy's `allow` for the first must not hold for the second.
+        first, second = replace(CLOSE, name="a_b"), replace(CLOSE, name="a.b")
+        assert (await service.note_first_seen(connection, mine, tickets, [first], 9))["a_b"] == definition_sha256(first)
+        assert (await service.note_first_seen(connection, mine, tickets, [second], 9))["a.b"] == b""
+
         for wrong in ([tickets, tickets], [files, foreign], [new_id()]):
             with pytest.raises(ServiceError, match=f"twice|{wrong[-1]}"):
                 await service.check_exist(connection, mine, wrong)

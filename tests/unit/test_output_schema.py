@@ -5,7 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from pydantic_core import SchemaValidator
 
+from quarterdeck.agents import output_schema
 from quarterdeck.agents.configuration_rules import check_json
 from quarterdeck.agents.example_value import example_value
 from quarterdeck.agents.model import ModelFailure
@@ -89,3 +91,23 @@ def test_schemas_of_callers_are_bounded() -> None:
 def test_the_demo_model_answers_with_a_value_that_matches(schema: dict[str, Any]) -> None:
     plain = msgspec.json.decode(msgspec.json.encode(schema).replace(b"^(a+)+$", b"^demo$"))
     assert OutputSchema(plain).mismatch(msgspec.json.encode(example_value(plain)).decode()) is None
+
+
+def test_patterns_that_take_long_to_compile_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is below the limit of the engine, and takes a tenth of a second."""
+    patterns = [{"pattern": f"\\w{{{number}}}"} for number in range(150, 190)]
+    with pytest.raises(ServiceError, match="its patterns are too large"):
+        check_json([], {"allOf": patterns})
+
+    # A pattern is compiled once, not for each value.
+    compiled: list[str] = []
+    matcher = output_schema._matcher
+
+    def recorded(pattern: str) -> SchemaValidator:
+        compiled.append(pattern)
+        return matcher(pattern)
+
+    monkeypatch.setattr(output_schema, "_matcher", recorded)
+    schema = OutputSchema({"items": {"pattern": "^a+$"}})
+    assert schema.mismatch('["a", "aa", "aaa"]') is None
+    assert compiled == ["^a+$"]

@@ -91,9 +91,8 @@ def _check_output_schema(schema: dict[str, Any]) -> None:
         # A validator would fetch it.
         if isinstance(target, str) and not target.startswith("#"):
             raise errors.invalid("output_schema: $ref must refer to a part of the schema itself, such as #/$defs/name.")
-        reason = unsupported(part) if isinstance(part, dict) else None
-        if reason is not None:
-            raise errors.invalid(f"output_schema: {reason}")
+    if (reason := unsupported(parts)) is not None:
+        raise errors.invalid(f"output_schema: {reason}")
     try:
         validator.check_schema(schema)
     except SchemaError as fault:

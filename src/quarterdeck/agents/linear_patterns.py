@@ -8,25 +8,17 @@ class UnsupportedPattern(Exception):
     pass
 
 
-def is_supported(pattern: str) -> bool:
-    try:
-        _matcher(pattern)
-    except UnsupportedPattern:
-        return False
-    return True
+class Pattern:
+    def __init__(self, pattern: str) -> None:
+        """Raises UnsupportedPattern."""
+        try:
+            self._validator = SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+        except SchemaError:
+            raise UnsupportedPattern(pattern) from None
 
-
-def matches(pattern: str, text: str) -> bool:
-    """Raises UnsupportedPattern."""
-    try:
-        _matcher(pattern).validate_python(text)
-    except ValidationError:
-        return False
-    return True
-
-
-def _matcher(pattern: str) -> SchemaValidator:
-    try:
-        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
-    except SchemaError:
-        raise UnsupportedPattern(pattern) from None
+    def matches(self, text: str) -> bool:
+        try:
+            self._validator.validate_python(text)
+        except ValidationError:
+            return False
+        return True

@@ -5,7 +5,8 @@ is bounded.
 """
 
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,21 @@ from quarterdeck.agents.model import ModelFailure
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
+    from quarterdeck.agents.linear_patterns import Pattern
+
 # Of keywords, for one answer. About a second.
 _MAX_CHECKS = 50_000
 _MAX_ANSWER_BYTES = 1024 * 1024
 _MAX_ERRORS = 50
+# Processor time for compiling all patterns of a schema. Usual ones take one or two milliseconds; one with large
+# repetitions takes a tenth of a second, during which no other thread runs.
+_COMPILE_SECONDS = 0.2
 _REASON_CHARACTERS = 500
 _FENCED = re.compile(r"```[a-zA-Z0-9]*[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
 # Python would match their patterns, in exponential time.
 _UNSUPPORTED = ("patternProperties", "unevaluatedProperties", "$dynamicRef")
 
+_NOT_APPLIED = "output_schema cannot be applied: "
 _INSTRUCTIONS = (
     "Your final answer must be one JSON value that matches the following JSON Schema, without any other text and "
     "without a code fence:\n"
@@ -40,8 +47,9 @@ class OutputSchema:
 
         self.schema = schema
         self._checks = 0
+        self._patterns: dict[str, Pattern] = {}
         keywords = {name: self._counted(check) for name, check in base.VALIDATORS.items()}
-        keywords |= dict.fromkeys(_UNSUPPORTED, self._counted(_refuse)) | {"pattern": self._counted(_pattern)}
+        keywords |= dict.fromkeys(_UNSUPPORTED, self._counted(_refuse)) | {"pattern": self._counted(self._pattern)}
         # An empty registry: otherwise a remote $ref would be fetched.
         self._validator = extend(base, keywords)(schema, registry=Registry())  # type: ignore[no-untyped-call]
 
@@ -81,44 +89,59 @@ class OutputSchema:
 
         return counted
 
+    def _pattern(self, _: Any, pattern: str, instance: Any, __: Any) -> "Iterator[ValidationError]":
+        from jsonschema.exceptions import ValidationError
+
+        if not isinstance(instance, str):
+            return
+        # Compiling takes longer than matching.
+        if pattern not in self._patterns:
+            self._patterns[pattern] = _compiled(pattern)
+        if not self._patterns[pattern].matches(instance):
+            yield ValidationError(f"{_short(repr(instance))} does not match {_short(repr(pattern))}")
+
 
 def output_instructions(schema: dict[str, Any]) -> str:
     """For models without structured output."""
     return _INSTRUCTIONS + msgspec.json.encode(schema).decode()
 
 
-def unsupported(part: dict[str, Any]) -> str | None:
-    """Why an object of a schema cannot be applied. None: it can, as far as can be told without an answer."""
-    for keyword in _UNSUPPORTED:
-        if keyword in part:
-            return f"{keyword} is not supported."
-    pattern = part.get("pattern")
-    return _not_compiled(pattern) if isinstance(pattern, str) else None
+def unsupported(parts: Iterable[Any]) -> str | None:
+    """Why a schema with these objects cannot be applied. None: it can, as far as can be told without an answer."""
+    patterns: set[str] = set()
+    for part in parts:
+        if isinstance(part, dict):
+            for keyword in _UNSUPPORTED:
+                if keyword in part:
+                    return f"{keyword} is not supported."
+            if isinstance(part.get("pattern"), str):
+                patterns.add(part["pattern"])
+    return _not_compiled(sorted(patterns))
 
 
-def _not_compiled(pattern: str) -> str | None:
-    from quarterdeck.agents.linear_patterns import is_supported
+def _not_compiled(patterns: Iterable[str]) -> str | None:
+    until = time.thread_time() + _COMPILE_SECONDS
+    for pattern in patterns:
+        try:
+            _compiled(pattern)
+        except ModelFailure as fault:
+            return str(fault).removeprefix(_NOT_APPLIED)
+        if time.thread_time() > until:
+            return "its patterns are too large. Use smaller repetitions."
+    return None
 
-    return None if is_supported(pattern) else f"the pattern {_short(pattern)} is not supported."
+
+def _compiled(pattern: str) -> "Pattern":
+    from quarterdeck.agents.linear_patterns import Pattern, UnsupportedPattern
+
+    try:
+        return Pattern(pattern)
+    except UnsupportedPattern:
+        raise ModelFailure(f"{_NOT_APPLIED}the pattern {_short(pattern)} is not supported.") from None
 
 
 def _refuse(*_: object) -> None:
     raise ModelFailure(f"output_schema cannot be applied: {', '.join(_UNSUPPORTED)} are not supported.")
-
-
-def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> "Iterator[ValidationError]":
-    from jsonschema.exceptions import ValidationError
-
-    from quarterdeck.agents.linear_patterns import UnsupportedPattern, matches
-
-    if not isinstance(instance, str):
-        return
-    try:
-        is_match = matches(pattern, instance)
-    except UnsupportedPattern:
-        raise ModelFailure(f"output_schema cannot be applied: {_not_compiled(pattern)}") from None
-    if not is_match:
-        yield ValidationError(f"{_short(repr(instance))} does not match {_short(repr(pattern))}")
 
 
 def _short(text: str) -> str:

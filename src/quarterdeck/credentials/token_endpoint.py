@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck.core.errors import ServiceError
-from quarterdeck.credentials.model import AuthorizationError, Parameters
+from quarterdeck.credentials.model import MIN_SECRET_CHARACTERS, AuthorizationError, Parameters
 from quarterdeck.outbound.network_backend import CheckedBackend, UnreachableError
 from quarterdeck.outbound.resolver import Resolve, Resolver
 from quarterdeck.outbound.rules import AddressPolicy
@@ -23,7 +23,8 @@ from quarterdeck.outbound.urls import Target, read_url
 
 _ANSWER_BYTES = 64 * 1024
 _TOKEN_BYTES = 16 * 1024
-_TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
+# Shorter ones could not be redacted: they occur in ordinary text.
+_TOKEN = re.compile(rf"[\x21-\x7e]{{{MIN_SECRET_CHARACTERS},}}", re.ASCII)
 _ERROR_CODE = re.compile(r"[a-z_]{1,40}", re.ASCII)
 # If the endpoint does not say how long the token is valid.
 _USUAL_SECONDS = 300.0

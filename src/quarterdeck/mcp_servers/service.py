@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec.structs import asdict
 
-from quarterdeck.agents.mcp.model import McpFailure, McpTarget, McpTool
+from quarterdeck.agents.mcp.model import McpFailure, McpTarget, McpTool, model_name
 from quarterdeck.audit.model import ObjectType
 from quarterdeck.auth.access import Access, Lookup, visible_workspace
 from quarterdeck.changes.perform import Changes, Effect, Made
@@ -197,9 +197,11 @@ async def note_first_seen(
 ) -> dict[str, bytes]:
     """Remember the tools that are not known yet, up to `limit` of a server. Returns the hashes of the known definitions
     by name. A tool beyond the limit has an empty hash, so that it counts as changed: a server that invents names would
-    otherwise fill the table."""
+    otherwise fill the table. So does a tool that a model would call by the name of a known one, such as `a.b` after
+    `a_b`: what was allowed is the known one."""
     known = await store.hashes(connection, workspace_id, server_id)
-    added = [tool for tool in tools if tool.name not in known][: max(0, limit - len(known))]
+    taken = set(map(model_name, known))
+    added = [tool for tool in tools if model_name(tool.name) not in taken][: max(0, limit - len(known))]
     # The lock orders this after a check or a deletion, and two runs after each other.
     if added and await store.lock(connection, workspace_id, server_id):
         await store.add_tools(connection, workspace_id, server_id, added)

@@ -163,7 +163,7 @@ class Connection:
         return text if authorization is None else authorization.redact(text)
 
     def _redacted(self, text: str) -> str:
-        # Before, since a part of a secret would not be found, and after, since cleaned text may form one.
+        # Before it is cut, which would leave a part of a secret, and after: what is cleaned may form a secret.
         return self._redact(clean_line(self._redact(text), _ERROR_CHARACTERS))
 
     async def close(self) -> None:

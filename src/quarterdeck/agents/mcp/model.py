@@ -89,8 +89,13 @@ class PinnedTools(Struct, frozen=True):
 
 
 def full_name(server_name: str, tool_name: str) -> str:
-    """As models call it. The names of models' tools have no dots."""
-    return f"{server_name}{SEPARATOR}{tool_name.replace('.', '_')}"
+    """As models call it, and as policies name it."""
+    return f"{server_name}{SEPARATOR}{model_name(tool_name)}"
+
+
+def model_name(tool_name: str) -> str:
+    """The names of models' tools have no dots."""
+    return tool_name.replace(".", "_")
 
 
 def definition(tool: McpTool) -> dict[str, Any]:

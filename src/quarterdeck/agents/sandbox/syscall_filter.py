@@ -17,6 +17,8 @@ _KILL = 0x80000000
 _REFUSE = 0x00050000 | errno.EPERM
 _NUMBER_OFFSET = 0
 _ARCHITECTURE_OFFSET = 4
+# Of the low half of the first argument.
+_ARGUMENT_OFFSET = 16
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # System calls of the x32 interface have this bit, and would be other numbers for the same calls.
 _X32_BIT = 0x40000000
@@ -68,6 +70,10 @@ _REFUSED = {
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
 }
+# unix, inet, inet6 and netlink. Others do not belong to a network namespace: vsock reaches the host of a virtual
+# machine also without a network.
+_SOCKET = (41, 198)
+_SOCKET_FAMILIES = (1, 2, 10, 16)
 # System V shared memory stays when no process uses it, so only a cgroup can bound it.
 _REFUSED_WITHOUT_CGROUP = {"shmget": (29, 194)}
 
@@ -86,13 +92,31 @@ def syscall_filter(machine: str, *, has_cgroup: bool) -> bytes:
         _instruction(_RETURN, _KILL),
         _instruction(_LOAD_WORD, _NUMBER_OFFSET),
     ]
+    end = _socket_families(_SOCKET[column])
+    # From the end of the list.
+    to_refusal = len(end) - 2
     if machine == "x86_64":
-        program.append(_instruction(_JUMP_AT_LEAST, _X32_BIT, if_true=len(numbers) + 1))
+        program.append(_instruction(_JUMP_AT_LEAST, _X32_BIT, if_true=len(numbers) + to_refusal))
     program += [
-        _instruction(_JUMP_EQUAL, number, if_true=len(numbers) - position) for position, number in enumerate(numbers)
+        _instruction(_JUMP_EQUAL, number, if_true=len(numbers) - position - 1 + to_refusal)
+        for position, number in enumerate(numbers)
     ]
-    program += [_instruction(_RETURN, _ALLOW), _instruction(_RETURN, _REFUSE)]
-    return b"".join(program)
+    return b"".join(program + end)
+
+
+def _socket_families(socket: int) -> list[bytes]:
+    """Allows all other system calls. The last two instructions refuse and allow."""
+    return [
+        _instruction(_JUMP_EQUAL, socket, if_true=1),
+        _instruction(_RETURN, _ALLOW),
+        _instruction(_LOAD_WORD, _ARGUMENT_OFFSET),
+        *(
+            _instruction(_JUMP_EQUAL, family, if_true=len(_SOCKET_FAMILIES) - position)
+            for position, family in enumerate(_SOCKET_FAMILIES)
+        ),
+        _instruction(_RETURN, _REFUSE),
+        _instruction(_RETURN, _ALLOW),
+    ]
 
 
 def _instruction(code: int, value: int, if_true: int = 0) -> bytes:

@@ -2,8 +2,9 @@
 that permissions, limits and the order of checks are those of the API."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
 
@@ -39,6 +40,10 @@ class ApiError(Exception):
 
     def __init__(self, answer: ApiAnswer) -> None:
         super().__init__(answer.json["error"]["message"])
+
+
+class StreamRefused(Exception):
+    """The API gave no event stream."""
 
 
 class OwnApi:
@@ -81,18 +86,23 @@ class OwnApi:
 
     @asynccontextmanager
     async def events(self, session_id: str, after: int) -> AsyncIterator[AsyncGenerator[Json, None]]:
-        """The events of a session after one of them, as they occur, until the API ends the stream or refuses it."""
+        """The events of a session after one of them, as they occur, until the API ends the stream. Reading them raises
+        StreamRefused."""
         chunks: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUED_CHUNKS)
+        status = 0
 
         async def send(message: Message) -> None:
-            if message["type"] == "http.response.body":
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            elif status == HTTPStatus.OK:
                 await chunks.put(message.get("body", b""))
 
         path = f"/v1/sessions/{session_id}/events"
         scope = self._scope_of("GET", path, {"after": after}, [(b"accept", b"text/event-stream")])
         stream = asyncio.create_task(_streamed(self._app, scope, send, chunks))
         try:
-            async with aclosing(_parsed(chunks)) as parsed:
+            async with aclosing(_parsed(chunks, lambda: status)) as parsed:
                 yield parsed
         finally:
             stream.cancel()
@@ -140,7 +150,7 @@ async def _streamed(app: ASGIApp, scope: Scope, send: Send, chunks: "asyncio.Que
     await chunks.put(None)
 
 
-async def _parsed(chunks: "asyncio.Queue[bytes | None]") -> AsyncGenerator[Json, None]:
+async def _parsed(chunks: "asyncio.Queue[bytes | None]", status: Callable[[], int]) -> AsyncGenerator[Json, None]:
     waiting = b""
     while (chunk := await chunks.get()) is not None:
         *blocks, waiting = (waiting + chunk).split(b"\n\n")
@@ -149,3 +159,5 @@ async def _parsed(chunks: "asyncio.Queue[bytes | None]") -> AsyncGenerator[Json,
             # Streamed parts of messages have no id.
             if b"id" in lines and b"data" in lines:
                 yield msgspec.json.decode(lines[b"data"])
+    if status() != HTTPStatus.OK:
+        raise StreamRefused

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from quarterdeck.api.mcp_endpoint.own_api import ApiError, Json, OwnApi
+from quarterdeck.api.mcp_endpoint.own_api import ApiError, Json, OwnApi, StreamRefused
 
 _ENDED = frozenset({"succeeded", "failed", "cancelled"})
 _AT_REST = _ENDED | {"waiting"}
@@ -15,6 +15,9 @@ _TURNING_POINTS = frozenset({"run.succeeded", "run.failed", "run.cancelled", "ac
 # Among these, the answer is looked for.
 _LAST_EVENTS = 50
 _PAUSE_SECONDS = 1.0
+# How often an event stream is asked for. Their number is limited, so that one caller cannot take all connections of the
+# process; a caller that waits without one would take a connection too.
+_TRIES = 10
 # Clients with a timeout of their own wait longer as long as there is progress.
 _PROGRESS_SECONDS = 10.0
 
@@ -36,15 +39,21 @@ class WaitLimits(Struct, frozen=True):
 
 
 async def await_run(api: OwnApi, run_id: str, after: int, limits: WaitLimits) -> Json:
-    """The run when it has ended or waits for an answer, or when the time is up. `after`: an event before its end."""
+    """The run when it has ended or waits for an answer, when the time is up, or soon if there are too many event
+    streams. `after`: an event before its end."""
     run = await api.get(f"/v1/runs/{run_id}")
     if run["state"] in _AT_REST or limits.seconds <= 0:
         return run
     reporting = asyncio.create_task(_report(limits.report_progress))
     try:
         async with asyncio.timeout(limits.seconds):
-            while run["state"] not in _AT_REST and not limits.stopping.is_set():
-                after = await _turning_point(api, run, after)
+            refusals = 0
+            while run["state"] not in _AT_REST and not limits.stopping.is_set() and refusals < _TRIES:
+                try:
+                    after = await _turning_point(api, run, after)
+                except StreamRefused:
+                    refusals += 1
+                    await asyncio.sleep(_PAUSE_SECONDS)
                 run = await api.get(f"/v1/runs/{run_id}")
     except TimeoutError:
         run = await api.get(f"/v1/runs/{run_id}")
@@ -60,7 +69,7 @@ async def _turning_point(api: OwnApi, run: Json, after: int) -> int:
             after = event["id"]
             if event["run_id"] == run["id"] and event["type"] in _TURNING_POINTS:
                 return after
-    # The stream was refused, because there are too many, or the API has ended it.
+    # The API has ended the stream.
     await asyncio.sleep(_PAUSE_SECONDS)
     return after
 
