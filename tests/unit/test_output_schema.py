@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from pydantic_core import SchemaValidator
 
 from quarterdeck.agents import output_schema
 from quarterdeck.agents.configuration_rules import check_json
 from quarterdeck.agents.example_value import example_value
+from quarterdeck.agents.linear_patterns import Pattern
 from quarterdeck.agents.model import ModelFailure
 from quarterdeck.agents.output_schema import OutputSchema
 from quarterdeck.core.errors import ServiceError
@@ -101,13 +101,13 @@ def test_patterns_that_take_long_to_compile_are_refused(monkeypatch: pytest.Monk
 
     # A pattern is compiled once, not for each value.
     compiled: list[str] = []
-    matcher = output_schema._matcher
+    compile_pattern = output_schema._compiled
 
-    def recorded(pattern: str) -> SchemaValidator:
+    def recorded(pattern: str) -> Pattern:
         compiled.append(pattern)
-        return matcher(pattern)
+        return compile_pattern(pattern)
 
-    monkeypatch.setattr(output_schema, "_matcher", recorded)
+    monkeypatch.setattr(output_schema, "_compiled", recorded)
     schema = OutputSchema({"items": {"pattern": "^a+$"}})
     assert schema.mismatch('["a", "aa", "aaa"]') is None
     assert compiled == ["^a+$"]
