@@ -84,7 +84,8 @@ async def talking(
             "anthropic_base_url": served.url,
             "retry_base_seconds": 0.01,
             "retry_max_seconds": 2.0,
-            "stall_seconds": 5.0,
+            # The first request imports much of a provider's library, which takes long on a busy machine.
+            "stall_seconds": 60.0,
         }
         settings = ModelSettings(**defaults | changes)
         models = ModelRegistry(settings)
