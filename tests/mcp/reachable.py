@@ -39,18 +39,21 @@ def reachable_packages(name: str, folder: Path) -> Path:
     if _can_enter(installed):
         return installed
     target = folder / "packages"
-    missing, seen = [name], set[str]()
+    missing, seen = [Requirement(name)], set[str]()
     while missing:
-        found = distribution(missing.pop())
-        if found.name in seen:
+        required = missing.pop()
+        if str(required) in seen:
             continue
-        seen.add(found.name)
+        seen.add(str(required))
+        found = distribution(required.name)
         for file in found.files or []:
             source = Path(str(file.locate()))
-            if ".." not in file.parts and source.exists():
+            if ".." not in file.parts and source.exists() and not (target / file).exists():
                 _link(source, target / file)
-        required = map(Requirement, found.requires or [])
-        missing += [one.name for one in required if one.marker is None or one.marker.evaluate({"extra": ""})]
+        extras = [{"extra": extra} for extra in ("", *required.extras)]
+        for one in map(Requirement, found.requires or []):
+            if one.marker is None or any(one.marker.evaluate(extra) for extra in extras):
+                missing.append(one)
     return target
 
 
