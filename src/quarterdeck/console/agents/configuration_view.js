@@ -40,7 +40,7 @@ export function configurationNames(signal) {
 }
 
 export function skillLink({ skill_id: id, version }, names) {
-  return el("div", {}, named(`#/skills/${id}`, id, names.skill), version === null ? "" : ` v${version}`);
+  return el("div", {}, named(`#/skills/${id}`, id, names.skill), version === null ? " (default version)" : ` v${version}`);
 }
 
 export function serverLink(id, names) {
