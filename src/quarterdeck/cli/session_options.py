@@ -120,7 +120,7 @@ def agent(client: "Client", given: str) -> "AgentReference":
     return AgentReference(find.agent(client, name).id, version)
 
 
-def mcp_servers(client: "Client", given: list[str]) -> "list[UUID]":
+def mcp_servers(client: "Client", given: list[str]) -> "list[UUID | str]":
     return [find.mcp_server_id(client, one) for one in given]
 
 
