@@ -211,7 +211,7 @@ def set_user(
 @app.command("reseal-webhooks", hidden=True)
 @app.command()
 def reseal_secrets(as_json: AsJson = False, data: Data = None) -> None:
-    """Encrypt all secrets of webhooks and credentials with the first sealing key, so that older keys can be removed."""
+    """Encrypt all secrets with the first sealing key. Older keys can be removed then."""
     from quarterdeck.core.secret_encryption import SecretCipher
     from quarterdeck.credentials import service as credentials
     from quarterdeck.webhooks import service as webhooks
