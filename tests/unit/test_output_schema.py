@@ -111,3 +111,17 @@ def test_patterns_that_take_long_to_compile_are_refused(monkeypatch: pytest.Monk
     schema = OutputSchema({"items": {"pattern": "^a+$"}})
     assert schema.mismatch('["a", "aa", "aaa"]') is None
     assert compiled == ["^a+$"]
+
+
+def test_comparisons_of_values_are_bounded() -> None:
+    different = [1, True, "1", [1], ["array", 1], {"a": 1}, {"a": True}, None, 0, False]
+    unique = OutputSchema({"uniqueItems": True})
+    assert unique.mismatch(msgspec.json.encode(different).decode()) is None
+    for one in ([1, 1.0], [{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}]):
+        assert "non-unique" in str(unique.mismatch(msgspec.json.encode(one).decode()))
+    # Comparing each with each would take minutes.
+    many = msgspec.json.encode([number if number % 2 else {"a": number} for number in range(4_000)]).decode()
+    assert unique.mismatch(many) is None
+    for schema in ({"allOf": [{"uniqueItems": True}] * 100}, {"items": {"enum": [*range(12_000)]}}):
+        with pytest.raises(ModelFailure, match="too many checks"):
+            OutputSchema(schema).mismatch(many)

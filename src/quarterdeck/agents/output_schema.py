@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Of keywords, for one answer. About a second.
 _MAX_CHECKS = 50_000
+# Entries of a keyword, such as those of an enum, that take as long as a check.
+_ENTRIES_OF_CHECK = 20
 _MAX_ANSWER_BYTES = 1024 * 1024
 _MAX_ERRORS = 50
 # Processor time for compiling all patterns of a schema. Usual ones take one or two milliseconds; one with large
@@ -49,7 +51,10 @@ class OutputSchema:
         self._checks = 0
         self._patterns: dict[str, Pattern] = {}
         keywords = {name: self._counted(check) for name, check in base.VALIDATORS.items()}
-        keywords |= dict.fromkeys(_UNSUPPORTED, self._counted(_refuse)) | {"pattern": self._counted(self._pattern)}
+        keywords |= dict.fromkeys(_UNSUPPORTED, self._counted(_refuse)) | {
+            "pattern": self._counted(self._pattern),
+            "uniqueItems": self._counted(self._unique_items),
+        }
         # An empty registry: otherwise a remote $ref would be fetched.
         self._validator = extend(base, keywords)(schema, registry=Registry())  # type: ignore[no-untyped-call]
 
@@ -79,15 +84,34 @@ class OutputSchema:
 
     def _counted(self, check: Callable[..., Any]) -> "Callable[..., Iterator[ValidationError]]":
         def counted(validator: Any, value: Any, instance: Any, schema: Any) -> "Iterator[ValidationError]":
-            self._checks += 1
-            if self._checks > _MAX_CHECKS:
-                raise ModelFailure("output_schema cannot be applied: it needs too many checks for this answer.")
+            self._count(1 + (len(value) // _ENTRIES_OF_CHECK if isinstance(value, list | dict) else 0))
             # additionalProperties matches the patterns too.
             if isinstance(schema, dict) and "patternProperties" in schema:
                 _refuse()
             yield from check(validator, value, instance, schema) or ()
 
         return counted
+
+    def _count(self, checks: int) -> None:
+        self._checks += checks
+        if self._checks > _MAX_CHECKS:
+            raise ModelFailure("output_schema cannot be applied: it needs too many checks for this answer.")
+
+    def _unique_items(self, _: Any, unique: bool, instance: Any, __: Any) -> "Iterator[ValidationError]":
+        """jsonschema compares each item with each."""
+        from jsonschema.exceptions import ValidationError
+
+        if unique and isinstance(instance, list) and len(set(map(self._hashable, instance))) < len(instance):
+            yield ValidationError(f"{_short(repr(instance))} has non-unique elements")
+
+    def _hashable(self, value: Any) -> Any:
+        """Equal if the JSON values are equal: 1 and 1.0 are, 1 and true are not."""
+        self._count(1)
+        if isinstance(value, dict):
+            return "object", frozenset((name, self._hashable(one)) for name, one in value.items())
+        if isinstance(value, list):
+            return "array", tuple(map(self._hashable, value))
+        return ("boolean", value) if isinstance(value, bool) else value
 
     def _pattern(self, _: Any, pattern: str, instance: Any, __: Any) -> "Iterator[ValidationError]":
         from jsonschema.exceptions import ValidationError
