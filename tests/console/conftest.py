@@ -32,7 +32,7 @@ async def console(browser: Browser, server: Server) -> AsyncIterator[ConsolePage
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(server: Server) -> AsyncIterator[World]:
-    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+    async with httpx.AsyncClient(base_url=server.url, timeout=120) as http:
         yield await World.create(server.database_url, http)
 
 

@@ -67,7 +67,7 @@ DIALOGS = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def sample(server: Server, worker: Worker) -> AsyncIterator[SampleWorkspace]:
-    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+    async with httpx.AsyncClient(base_url=server.url, timeout=120) as http:
         yield await create_sample(server.database_url, http)
 
 
