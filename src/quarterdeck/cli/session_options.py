@@ -1,5 +1,7 @@
-"""Options of `qd sessions create` and `edit` for the agent, MCP servers, workspace, tools and limits."""
+"""Options of `qd sessions create` and `edit`."""
 
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -8,13 +10,21 @@ from msgspec import UNSET, UnsetType
 
 from quarterdeck.cli import completion, find
 from quarterdeck.cli.exit_codes import UsageError
-from quarterdeck.cli.options import file_name, usd
+from quarterdeck.cli.options import file_name, line, text, usd
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from quarterdeck.client import Client
-    from quarterdeck.client.models import AgentReference, SessionBody, SetLimits, ToolRule, ToolSpec, WorkspaceKind
+    from quarterdeck.client.models import (
+        AgentReference,
+        SessionBody,
+        SessionSkill,
+        SetLimits,
+        ToolRule,
+        ToolSpec,
+        WorkspaceKind,
+    )
 
 _RULES = ("allow", "ask", "deny")
 _MAX_TOKENS = 2**53
@@ -33,6 +43,44 @@ def _tokens(given: str) -> int:
     return int(given)
 
 
+class ReasoningEffort(StrEnum):
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+Title = Annotated[str | None, typer.Option(parser=line, metavar="TITLE", help="Title of the session.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        parser=line,
+        metavar="MODEL",
+        help="provider:name, or demo. Default: set by the server.",
+        autocompletion=completion.models,
+    ),
+]
+Instructions = Annotated[str | None, typer.Option(parser=text, metavar="TEXT", help="Instructions for the agent.")]
+InstructionsFile = Annotated[
+    str | None, typer.Option(parser=file_name, metavar="FILE", help="Read the instructions from a file.")
+]
+Skills = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--skill",
+        metavar="SKILL[@VERSION]",
+        help="ID or name of a skill. Can be repeated.",
+        autocompletion=completion.skills,
+    ),
+]
+Temperature = Annotated[
+    float | None, typer.Option(min=0, max=2, metavar="NUMBER", help="Temperature of the model, from 0 to 2.")
+]
+MaxOutputTokens = Annotated[
+    int | None, typer.Option(min=1, metavar="COUNT", help="Most tokens of one answer, reasoning included.")
+]
+Effort = Annotated[
+    ReasoningEffort | None, typer.Option(metavar="EFFORT", help="Reasoning effort: low, medium or high.")
+]
 Policy = Annotated[
     list[Any] | None,
     typer.Option(
@@ -118,6 +166,34 @@ def agent(client: "Client", given: str) -> "AgentReference":
 
     name, version = split_version(given)
     return AgentReference(find.agent(client, name).id, version)
+
+
+def skill(client: "Client", given: str) -> "SessionSkill":
+    from quarterdeck.client.models import SessionSkill
+
+    name, version = split_version(given)
+    return SessionSkill(find.skill(client, name).id, version)
+
+
+def or_unset(given: str | None) -> str | UnsetType:
+    return UNSET if given is None else given
+
+
+def instructions_text(given: str | None, file: str | None) -> str | None:
+    if file is None:
+        return given
+    if given is not None:
+        raise UsageError("Use either --instructions or --instructions-file")
+    return _read_file(file)
+
+
+def _read_file(name: str) -> str:
+    try:
+        return Path(name).read_text("utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"{name}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise typer.BadParameter(f"{name}: not valid UTF-8") from None
 
 
 def mcp_servers(client: "Client", given: list[str]) -> "list[UUID | str]":

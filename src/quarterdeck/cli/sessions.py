@@ -2,17 +2,15 @@
 
 from enum import StrEnum
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-from quarterdeck.cli import completion, find, runs, session_history, session_options
+from quarterdeck.cli import find, runs, session_edit, session_history, session_options
 from quarterdeck.cli.arguments import AgentOption, SessionId
 from quarterdeck.cli.connection import open_client
-from quarterdeck.cli.exit_codes import UsageError
-from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, file_name, line, text
+from quarterdeck.cli.options import AsJson, Limit, Profile, Yes, confirm, text
 from quarterdeck.cli.output import (
     actor_name,
     cell,
@@ -24,14 +22,21 @@ from quarterdeck.cli.output import (
     say,
 )
 from quarterdeck.cli.session_options import (
+    Effort,
     GivenLimits,
-    Inherit,
+    Instructions,
+    InstructionsFile,
     MaxCost,
+    MaxOutputTokens,
     MaxTokens,
     McpServers,
+    Model,
     Policy,
     SessionMaxCost,
     SessionMaxTokens,
+    Skills,
+    Temperature,
+    Title,
     ToolsFile,
     Workspace,
 )
@@ -41,7 +46,6 @@ if TYPE_CHECKING:
     from quarterdeck.client.models import (
         ListedSession,
         ModelOptions,
-        SessionBody,
         SessionSkill,
         SessionSummary,
     )
@@ -54,44 +58,6 @@ class SearchIn(StrEnum):
     CONVERSATIONS = "conversations"
 
 
-class ReasoningEffort(StrEnum):
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
-
-
-Title = Annotated[str | None, typer.Option(parser=line, metavar="TITLE", help="Title of the session.")]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        parser=line,
-        metavar="MODEL",
-        help="provider:name, or demo. Default: set by the server.",
-        autocompletion=completion.models,
-    ),
-]
-Instructions = Annotated[str | None, typer.Option(parser=text, metavar="TEXT", help="Instructions for the agent.")]
-InstructionsFile = Annotated[
-    str | None, typer.Option(parser=file_name, metavar="FILE", help="Read the instructions from a file.")
-]
-Skills = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--skill",
-        metavar="SKILL[@VERSION]",
-        help="ID or name of a skill. Can be repeated.",
-        autocompletion=completion.skills,
-    ),
-]
-Temperature = Annotated[
-    float | None, typer.Option(min=0, max=2, metavar="NUMBER", help="Temperature of the model, from 0 to 2.")
-]
-MaxOutputTokens = Annotated[
-    int | None, typer.Option(min=1, metavar="COUNT", help="Most tokens of one answer, reasoning included.")
-]
-Effort = Annotated[
-    ReasoningEffort | None, typer.Option(metavar="EFFORT", help="Reasoning effort: low, medium or high.")
-]
 _LAST_RUNS = 5
 
 
@@ -148,16 +114,16 @@ def create(
 
     limits = GivenLimits(max_cost_usd, max_tokens, session_max_cost_usd, session_max_tokens)
     client_tools = UNSET if tools is None else session_options.client_tools(tools)
-    instructions = _instructions(instructions, instructions_file)
+    instructions = session_options.instructions_text(instructions, instructions_file)
     settings = ModelOptions(temperature, max_output_tokens, reasoning_effort.value if reasoning_effort else None)
     with open_client(profile) as client:
         session = client.create_session(
             title=title,
             agent=UNSET if agent is None else session_options.agent(client, agent),
             # What is not given comes from the agent.
-            model=_or_unset(model),
-            instructions=_or_unset(instructions),
-            skills=[_skill(client, each) for each in skill] if skill else UNSET,
+            model=session_options.or_unset(model),
+            instructions=session_options.or_unset(instructions),
+            skills=[session_options.skill(client, each) for each in skill] if skill else UNSET,
             mcp_servers=session_options.mcp_servers(client, mcp_server) if mcp_server else UNSET,
             settings=UNSET if settings == ModelOptions() else settings,
             workspace=session_options.workspace(workspace),
@@ -213,104 +179,8 @@ def show(session_id: SessionId, profile: Profile = None, as_json: AsJson = False
     print_table(runs.COLUMNS, map(runs.row, last), empty=empty)
 
 
-@app.command()
-def rename(
-    session_id: SessionId,
-    title: Annotated[str, typer.Argument(parser=line, metavar="TITLE", help="The new title.")],
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Change the title of a session."""
-    with open_client(profile) as client:
-        changed = client.change_session(find.session_id(client, session_id), title=title)
-    _show_change(changed, as_json=as_json)
-
-
-@app.command()
-def edit(
-    session_id: SessionId,
-    agent: AgentOption = None,
-    no_agent: Annotated[
-        bool, typer.Option("--no-agent", help="Remove the agent. The session keeps its current values.")
-    ] = False,
-    inherit: Inherit = None,
-    title: Title = None,
-    model: Model = None,
-    default_model: Annotated[
-        bool, typer.Option("--default-model", help="Use the default model of the server again.")
-    ] = False,
-    instructions: Instructions = None,
-    instructions_file: InstructionsFile = None,
-    skill: Skills = None,
-    no_skills: Annotated[bool, typer.Option("--no-skills", help="Remove all skills.")] = False,
-    mcp_server: McpServers = None,
-    no_mcp_servers: Annotated[bool, typer.Option("--no-mcp-servers", help="Remove all MCP servers.")] = False,
-    temperature: Temperature = None,
-    max_output_tokens: MaxOutputTokens = None,
-    reasoning_effort: Effort = None,
-    default_settings: Annotated[
-        bool,
-        typer.Option("--default-settings", help="Reset temperature, output tokens and effort, then set the given."),
-    ] = False,
-    workspace: Workspace = None,
-    policy: Policy = None,
-    no_policy: Annotated[bool, typer.Option("--no-policy", help="Remove the tool policy.")] = False,
-    tools: ToolsFile = None,
-    no_tools: Annotated[bool, typer.Option("--no-tools", help="Remove all client tools.")] = False,
-    max_cost_usd: MaxCost = None,
-    max_tokens: MaxTokens = None,
-    session_max_cost_usd: SessionMaxCost = None,
-    session_max_tokens: SessionMaxTokens = None,
-    no_limits: Annotated[bool, typer.Option("--no-limits", help="Remove all limits, then set the given.")] = False,
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Change the given settings of a session, from its next run on. --skill, --mcp-server, --policy and --tools replace
-    all."""
-    from quarterdeck.client.models import ChangeSettings
-
-    _either(("--agent", agent), ("--no-agent", no_agent))
-    _either(("--model", model), ("--default-model", default_model))
-    _either(("--skill", skill), ("--no-skills", no_skills))
-    _either(("--mcp-server", mcp_server), ("--no-mcp-servers", no_mcp_servers))
-    _either(("--policy", policy), ("--no-policy", no_policy))
-    _either(("--tools", tools), ("--no-tools", no_tools))
-    instructions = _instructions(instructions, instructions_file)
-    unset = None if default_settings else UNSET
-    settings = ChangeSettings(
-        unset if temperature is None else temperature,
-        unset if max_output_tokens is None else max_output_tokens,
-        unset if reasoning_effort is None else reasoning_effort.value,
-    )
-    limits = GivenLimits(max_cost_usd, max_tokens, session_max_cost_usd, session_max_tokens)
-    client_tools = UNSET if tools is None else session_options.client_tools(tools)
-    asked = (agent, inherit, title, model, instructions, skill, mcp_server, workspace, policy, tools)
-    resets = (no_agent, default_model, no_skills, no_mcp_servers, no_policy, no_tools, no_limits)
-    is_empty = settings == ChangeSettings() and limits.is_empty
-    if is_empty and not any(resets) and all(value is None for value in asked):
-        raise UsageError("Nothing to change. See `qd sessions edit --help`.")
-    with open_client(profile) as client:
-        skills = [_skill(client, each) for each in skill or []]
-        mcp_servers = session_options.mcp_servers(client, mcp_server or [])
-        used_agent = UNSET if agent is None else session_options.agent(client, agent)
-        found_id = find.session_id(client, session_id)
-        changed = client.change_session(
-            found_id,
-            agent=None if no_agent else used_agent,
-            inherit=inherit or UNSET,
-            title=_or_unset(title),
-            model=None if default_model else _or_unset(model),
-            instructions=_or_unset(instructions),
-            skills=skills if skill or no_skills else UNSET,
-            mcp_servers=mcp_servers if mcp_server or no_mcp_servers else UNSET,
-            # Sent, they no longer follow the agent.
-            settings=UNSET if settings == ChangeSettings() else settings,
-            workspace=session_options.workspace(workspace),
-            tool_policy=session_options.policy(policy or []) if policy or no_policy else UNSET,
-            client_tools=[] if no_tools else client_tools,
-            limits=limits.body(remove_others=no_limits) if no_limits or not limits.is_empty else UNSET,
-        )
-    _show_change(changed, as_json=as_json)
+app.command()(session_edit.rename)
+app.command()(session_edit.edit)
 
 
 @app.command()
@@ -346,37 +216,6 @@ app.command()(session_history.export)
 app.command()(session_history.discard)
 
 
-def _skill(client: "Client", given: str) -> "SessionSkill":
-    from quarterdeck.client.models import SessionSkill
-
-    name, version = session_options.split_version(given)
-    return SessionSkill(find.skill(client, name).id, version)
-
-
-def _either(one: tuple[str, object], other: tuple[str, object]) -> None:
-    if one[1] and other[1]:
-        raise UsageError(f"Use either {one[0]} or {other[0]}")
-
-
-def _or_unset(given: str | None) -> str | UnsetType:
-    return UNSET if given is None else given
-
-
-def _show_change(session: "SessionBody", *, as_json: bool) -> None:
-    if as_json:
-        print_json(session)
-    else:
-        say(f"changed {session.id}")
-
-
-def _instructions(given: str | None, file: str | None) -> str | None:
-    if file is None:
-        return given
-    if given is not None:
-        raise UsageError("Use either --instructions or --instructions-file")
-    return _read_file(file)
-
-
 def _settings(settings: "ModelOptions") -> list[str]:
     values = {
         "temperature": settings.temperature,
@@ -384,15 +223,6 @@ def _settings(settings: "ModelOptions") -> list[str]:
         "reasoning effort": settings.reasoning_effort,
     }
     return [f"{name}: {value}" for name, value in values.items() if value is not None]
-
-
-def _read_file(name: str) -> str:
-    try:
-        return Path(name).read_text("utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"{name}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise typer.BadParameter(f"{name}: not valid UTF-8") from None
 
 
 def _row(session: "ListedSession") -> list[str]:
