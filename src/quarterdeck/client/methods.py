@@ -455,8 +455,7 @@ class Methods(Connection):
     ) -> int:
         """Download a file of a session.
 
-        A link is followed to its file. The media type is that of the name: the content may be anything, so browsers are
-        told to save it.
+        A link is followed to its file. The content may be anything, so it is sent as bytes, which browsers save.
         """
         return self._download(
             DOWNLOAD_SESSION_FILE, {"session_id": session_id}, {"path": path}, to, progress, workspace_id=workspace_id

@@ -40,8 +40,8 @@ async def list_session_files(request: Request, access: Access) -> SessionFilePag
 
 @operation(
     summary="Download a file of a session",
-    description="A link is followed to its file. The media type is that of the name: the content may be anything, so "
-    "browsers are told to save it.",
+    description="A link is followed to its file. The content may be anything, so it is sent as bytes, which browsers "
+    "save.",
     permission=Permission.WORKSPACE_READ,
     download=BYTES,
     success="The content of the file.",
