@@ -20,7 +20,6 @@ from quarterdeck.server import embedded_postgres
 from tests.fuzzing import cases
 from tests.owner_connections import close_owner_connections
 from tests.world import (
-    CLOSED_MCP_ADDRESS,
     PATIENT,
     Server,
     World,
@@ -117,7 +116,7 @@ def server(postgres_url: str, template: str, tmp_path_factory: pytest.TempPathFa
     """`qd api` as a real process, shared by all tests. Each test has its own workspace."""
     url = clone_database(postgres_url, template)
     # Generated requests create many webhooks and MCP servers in one workspace.
-    many = {"WEBHOOK_PER_WORKSPACE": 10_000, "MCP_PER_WORKSPACE": 10_000, "MCP_ALLOWED_ADDRESSES": CLOSED_MCP_ADDRESS}
+    many = {"WEBHOOK_PER_WORKSPACE": 10_000, "MCP_PER_WORKSPACE": 10_000}
     with serving(url, tmp_path_factory.mktemp("data"), **many, **PATIENT) as server:
         yield server
     drop_database(postgres_url, url)

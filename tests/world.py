@@ -120,6 +120,7 @@ def serving(
         "QUARTERDECK_KEY_LAST_USED_FLUSH_SECONDS": "0.2",
         # Sessions can name models of this provider. Workers of single tests have one behind another address.
         "QUARTERDECK_MODEL_OPENAI_BASE_URL": "http://127.0.0.1:1/v1",
+        "QUARTERDECK_MCP_ALLOWED_ADDRESSES": CLOSED_MCP_ADDRESS,
         **UNLIMITED,
     }
     environment |= {f"QUARTERDECK_{name}": str(value) for name, value in settings.items()}

@@ -8,7 +8,7 @@ import httpx
 
 from quarterdeck.core.actors import Permission
 from tests.cli.people import Nearby, nearby
-from tests.world import Server, World, free_port
+from tests.world import EVERY_PERMISSION, Server, World, free_port
 
 
 def with_login(home: Path, server: Server, world: World) -> Nearby:
@@ -45,7 +45,7 @@ async def test_whoami_shows_everything_except_the_key(tmp_path: Path, server: Se
     facts = dict(line.split(maxsplit=1) for line in told.splitlines())
     assert facts["workspace"] == f"{world.workspace_id} Test"
     assert facts["key"] == f"{world.key[:16]}… test"
-    assert facts["permissions"] == "workspace.read, key.manage, session.manage, skill.manage"
+    assert facts["permissions"] == ", ".join(EVERY_PERMISSION)
     assert facts["expires"] == "never"
     assert world.key not in told
 

@@ -32,11 +32,13 @@ class Both:
                 await found.aclose()
             return
         end = object()
-        try:
-            while (each := await asyncio.to_thread(next, found, end)) is not end:
+        while (each := await asyncio.to_thread(next, found, end)) is not end:
+            try:
                 yield each
-        finally:
-            found.close()
+            except GeneratorExit:
+                # Elsewhere it has ended, or its thread is still in it.
+                found.close()
+                raise
 
     async def all(self, name: str, /, *arguments: Any, **options: Any) -> list[Any]:
         return [each async for each in self.walk(name, *arguments, **options)]

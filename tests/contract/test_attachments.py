@@ -193,7 +193,10 @@ async def test_without_a_workspace_only_what_the_model_takes(world: World) -> No
     for delivery in (None, "queue"):
         answer = await attach(world, session_id, text, packed, delivery=delivery)
         assert error_of(answer) == (400, "invalid_request")
-        assert "demo cannot read files.zip (application/zip). It takes text, images" in answer.text
+        assert (
+            "demo cannot read files.zip (application/zip). It takes text, images (PNG, JPEG, GIF, WebP) and PDF."
+            in answer.text
+        )
     assert (await attach(world, session_id, text, image)).status_code == 200
     [input_] = await accepted(world, session_id)
     assert [one["path"] for one in input_["attachments"]] == [None, None]

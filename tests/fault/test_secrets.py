@@ -13,11 +13,10 @@ from quarterdeck.api.routes import OPERATIONS
 from quarterdeck.server.data_directory import binary
 from tests.contract.test_callers import Objects, request
 from tests.workers import at_rest, working
-from tests.world import CLOSED_MCP_ADDRESS, EVERY_PERMISSION, World, serving
+from tests.world import EVERY_PERMISSION, World, serving
 
 # Each operation gets objects of its own.
 MANY = {f"{section}_PER_WORKSPACE": 10_000 for section in ("CREDENTIAL", "MCP", "WEBHOOK")}
-LOCAL = {"MCP_ALLOWED_ADDRESSES": CLOSED_MCP_ADDRESS}
 # In answers, these fields hold what is shown once.
 SHOWN_ONCE = ("secret", "token")
 
@@ -71,7 +70,7 @@ async def test_no_secret_is_kept_shown_again_or_logged(database_url: str, tmp_pa
         answers.append(answer)
 
     with (
-        serving(database_url, tmp_path, LOG_LEVEL="debug", **MANY, **LOCAL) as server,
+        serving(database_url, tmp_path, LOG_LEVEL="debug", **MANY) as server,
         working(database_url, tmp_path, LOG_LEVEL="debug") as worker,
     ):
         async with httpx.AsyncClient(base_url=server.url, timeout=30, event_hooks={"response": [take]}) as http:

@@ -58,8 +58,9 @@ def is_text(media_type: str) -> bool:
 
 
 def description_of_taken(model_name: str) -> str:
-    images = ["images (PNG, JPEG, GIF, WebP)"] if takes(model_name, IMAGES[0]) else []
-    return " and ".join(["text", *images, *(["PDF"] if takes(model_name, PDF) else [])])
+    names = {"text": "text/plain", "images (PNG, JPEG, GIF, WebP)": IMAGES[0], "PDF": PDF}
+    *others, last = (name for name, media_type in names.items() if takes(model_name, media_type))
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _matches(media_type: str, patterns: Iterable[str]) -> bool:

@@ -113,19 +113,23 @@ def service_arguments(
     view: HostView, service: Service, settings: SandboxSettings, files: Mapping[str, int], filter_fd: int | None
 ) -> list[str]:
     readable = [*map(str, service.readable), *(("/etc/resolv.conf",) if service.network else ())]
+    below_own = [path for path in readable if _is_below_any(Path(path), _OWN_FOLDERS)]
     return [
         *_isolation(service.network, filter_fd),
         *_environment(service.environment),
         *_system(view, files),
         # After the hidden folders: the operator named these for this service.
-        *(part for path in readable for part in ("--ro-bind-try", path, path)),
+        *_visible(readable),
         *_own_folders(settings),
         *_memory_folder("/workspace", settings.temporary_bytes),
+        # Again: the folders of the sandbox cover these.
+        *_visible(below_own),
         *("--chdir", "/workspace"),
         *_READ_ONLY_REST,
     ]
 
 
+_OWN_FOLDERS = ("/tmp", "/workspace")  # noqa: S108 (in the sandbox)
 # Both are in memory and would have no bound.
 _READ_ONLY_REST = ("--remount-ro", "/dev", "--remount-ro", "/")
 
@@ -157,13 +161,16 @@ def _system(view: HostView, files: Mapping[str, int]) -> list[str]:
     found: list[str] = []
     for path, target in view.links.items():
         found += ("--symlink", target, path)
-    for path in view.visible:
-        found += ("--ro-bind-try", path, path)
+    found += _visible(view.visible)
     for path, descriptor in files.items():
         found += ("--perms", "0444", "--ro-bind-data", str(descriptor), path)
     for path in view.hidden:
         found += (*_memory_folder(path, 4096), "--remount-ro", path)
     return found
+
+
+def _visible(paths: Iterable[str]) -> list[str]:
+    return [part for path in paths for part in ("--ro-bind-try", path, path)]
 
 
 def _memory_folder(path: str, size: int) -> tuple[str, ...]:
