@@ -100,16 +100,12 @@ async def assert_all_away(world: World, objects: Objects) -> None:
 
 # What was done in an earlier round, or is undone by another operation of the same.
 DONE_BEFORE = {
-    "delete_session": 404,
-    "delete_webhook": 404,
-    "delete_skill": 404,
+    **{operation.name: 404 for operation in OPERATIONS if operation.method == "DELETE"},
+    **dict.fromkeys(("create_agent", "create_credential", "create_mcp_server", "create_skill"), 409),
     "rotate_api_key": 409,
-    "create_skill": 409,
     "retry_run": 409,
     # Its run was cancelled by another of these operations.
     "resolve_action": 409,
-    # Of the session to delete, which does not have this input.
-    "discard_input": 404,
 }
 
 
