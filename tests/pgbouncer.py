@@ -10,12 +10,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from quarterdeck.server.data_directory import Account, identity
+from tests.pages import blocks_of
 from tests.world import LOGIN, LOGIN_PASSWORD, START_SECONDS, STOP_SECONDS, app_url, free_port
 
 
@@ -101,3 +104,22 @@ def pgbouncer_running(database_url: str, example: str, *, pool_size: int) -> Ite
             yield bouncer
         finally:
             bouncer.stop()
+
+
+@contextmanager
+def behind_pgbouncer(postgres_url: str) -> Iterator[None]:
+    """Every API and worker that a test starts on this server reaches it through PgBouncer."""
+    (example,) = blocks_of("docs/operations.md", "ini", "PgBouncer")
+    # Its service logs in while PgBouncer starts, before a test has migrated a database.
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(LOGIN), sql.Literal(LOGIN_PASSWORD))
+        )
+    host = conninfo_to_dict(postgres_url)["host"]
+    with pgbouncer_running(postgres_url, example.text, pool_size=5) as bouncer:
+
+        def pooled(database_url: str) -> str | None:
+            return bouncer.url(database_url) if conninfo_to_dict(database_url)["host"] == host else None
+
+        with patch("tests.world.pooler_url", pooled):
+            yield
