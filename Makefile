@@ -9,7 +9,7 @@ ARGS ?=
 # Where this is set, every process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup serve test test-all coverage planted-bugs fault model availability soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs check audit sbom format openapi client vendor lock clean
+.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer fault model availability soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs check audit sbom format openapi client vendor lock clean
 
 setup: .venv/.runtime
 
@@ -48,6 +48,10 @@ model: .venv/.dev
 TIMES ?= 10
 fuzz: .venv/.dev
 	QUARTERDECK_FUZZ_TIMES=$(TIMES) $(PYTEST) --timeout $$((300 * $(TIMES))) $$(grep -lE "hypothesis|tests.fuzzing" -r tests --include "test_*.py")
+
+# Tests of the API and of workers with PgBouncer between these and PostgreSQL, in about five minutes. Needs pgbouncer.
+test-pgbouncer: .venv/.dev
+	QUARTERDECK_TEST_PGBOUNCER=1 $(PYTEST) -m "not long" tests/contract tests/fault $(ARGS)
 
 # Chromium and axe-core for the console tests, as root on Debian. Without them these tests are skipped.
 browser:

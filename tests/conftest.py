@@ -6,6 +6,7 @@ import signal
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
@@ -19,6 +20,7 @@ from psycopg.conninfo import make_conninfo
 from quarterdeck.server import embedded_postgres
 from tests.fuzzing import cases
 from tests.owner_connections import close_owner_connections
+from tests.pgbouncer import behind_pgbouncer
 from tests.world import (
     PATIENT,
     Server,
@@ -83,12 +85,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """One server for all tests of a process: embedded, or QUARTERDECK_TEST_DATABASE_URL."""
-    given = os.environ.get("QUARTERDECK_TEST_DATABASE_URL")
-    if given:
-        yield given
-        return
-    with tempfile.TemporaryDirectory(prefix="qd-test-") as folder, embedded_postgres.running(Path(folder)) as url:
+    """One server for all tests of a process: embedded, or QUARTERDECK_TEST_DATABASE_URL. With
+    QUARTERDECK_TEST_PGBOUNCER the API and the workers of the tests reach it through PgBouncer."""
+    with ExitStack() as stack:
+        url = os.environ.get("QUARTERDECK_TEST_DATABASE_URL")
+        if not url:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="qd-test-"))
+            url = stack.enter_context(embedded_postgres.running(Path(folder)))
+        if os.environ.get("QUARTERDECK_TEST_PGBOUNCER"):
+            stack.enter_context(behind_pgbouncer(url))
         yield url
 
 

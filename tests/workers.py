@@ -18,7 +18,7 @@ from msgspec import Struct
 from quarterdeck.agents.model import NO_OPTIONS
 from quarterdeck.conversations.runs.model import RunSetup, StepUsage
 from quarterdeck.db.database import Connection
-from tests.world import PATIENT, START_SECONDS, STOP_SECONDS, World, app_url
+from tests.world import PATIENT, START_SECONDS, STOP_SECONDS, World, database_urls
 
 # A long lease: a worker must not count as dead because the machine is busy. Tests use `take_for_dead`.
 # Slow runs outlast their tests.
@@ -53,7 +53,7 @@ def working(database_url: str, data_dir: Path, **settings: object) -> Iterator[W
     """Run `qd worker` as a process. `database_url` is the owner's. `settings` are environment variables without their
     prefix."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("QUARTERDECK_")}
-    environment |= {"QUARTERDECK_DATABASE_URL": app_url(database_url), "QUARTERDECK_SERVER_DATA_DIR": str(data_dir)}
+    environment |= database_urls(database_url) | {"QUARTERDECK_SERVER_DATA_DIR": str(data_dir)}
     environment |= {f"QUARTERDECK_{name}": str(value) for name, value in (QUICK | settings).items()}
     log = data_dir / f"worker-{time.monotonic_ns()}.log"
     with log.open("wb") as output:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -78,6 +78,19 @@ def app_url(database_url: str) -> str:
     return make_conninfo(database_url, user=LOGIN, password=LOGIN_PASSWORD)
 
 
+# How services reach a database if the suite runs behind a pooler: `make test-pgbouncer`. Returns None for a server that
+# the pooler does not serve.
+pooler_url: "Callable[[str], str | None]" = lambda database_url: None  # noqa: E731
+
+
+def database_urls(database_url: str) -> dict[str, str]:
+    """Settings of a service, from the URL of the owner."""
+    direct, pooled = app_url(database_url), pooler_url(database_url)
+    if pooled is None:
+        return {"QUARTERDECK_DATABASE_URL": direct}
+    return {"QUARTERDECK_DATABASE_URL": pooled, "QUARTERDECK_DATABASE_DIRECT_URL": direct}
+
+
 def clone_database(postgres_url: str, template: str) -> str:
     name = f"qd_{uuid4().hex}"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
@@ -115,7 +128,7 @@ def serving(
     port = int(str(settings.get("SERVER_PORT") or free_port()))
     environment = {key: value for key, value in os.environ.items() if not key.startswith("QUARTERDECK_")}
     environment |= {
-        "QUARTERDECK_DATABASE_URL": app_url(database_url),
+        **database_urls(database_url),
         "QUARTERDECK_SERVER_DATA_DIR": str(data_dir),
         "QUARTERDECK_KEY_LAST_USED_FLUSH_SECONDS": "0.2",
         # Sessions can name models of this provider. Workers of single tests have one behind another address.

@@ -13,10 +13,11 @@ from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from quarterdeck.core.settings import AuditSettings, DatabaseSettings
+from quarterdeck.db.connection_settings import as_options
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import MigrationError, is_current, migrate
 from quarterdeck.db.roles import AppRole, RoleError
-from quarterdeck.worker.process import _queue_options
+from quarterdeck.worker.queue_connection import queue_settings
 from tests.pages import blocks_of
 from tests.store.service_role import OPTIONS, ROLE, OwnConnection, connected, owner
 from tests.world import app_url, drop_database
@@ -179,7 +180,7 @@ def test_role_defaults_set_by_the_login_have_no_effect(postgres_url: str, databa
         with connected(weak, "") as connection:
             found = connection.execute(stored, (list(HOSTILE_DEFAULTS),)).fetchall()
             assert {name for (name,) in found} == set(HOSTILE_DEFAULTS), "a test of the test"
-        for options in (connection_options(settings), _queue_options(settings)):
+        for options in (connection_options(settings), as_options(queue_settings(settings))):
             with connected(weak, options) as connection:
                 assert connection.execute(stored, (list(HOSTILE_DEFAULTS),)).fetchall() == []
                 assert connection.execute("SHOW synchronous_commit").fetchall() == [("on",)]

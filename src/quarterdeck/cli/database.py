@@ -15,6 +15,7 @@ from quarterdeck.db.database import Connection, Database, connection_options
 from quarterdeck.db.migrate import migrate, pending_changes
 from quarterdeck.db.roles import AppRole, privileges
 from quarterdeck.server import embedded_postgres
+from quarterdeck.server.connections import embedded_max_connections
 
 if TYPE_CHECKING:
     from quarterdeck.retention import Deleted
@@ -36,12 +37,17 @@ def app_url(settings: Settings) -> str:
     return settings.database.url or embedded_postgres.app_url(settings.data_dir, settings.database.role)
 
 
+def session_url(settings: Settings) -> str:
+    """The same login at PostgreSQL itself, also if API and workers use a pooler."""
+    return settings.database.session_url or app_url(settings)
+
+
 @contextmanager
 def owner_url(settings: Settings, *, create: bool = False) -> Iterator[str]:
     """Without `create`, a data folder that has no database is refused: the command may have been started in the wrong
     folder."""
-    if settings.database.url is not None:
-        yield settings.database.owner_url or settings.database.url
+    if settings.database.session_url is not None:
+        yield settings.database.owner_url or settings.database.session_url
         return
     if not embedded_postgres.exists(settings.data_dir):
         if not create:
@@ -51,7 +57,7 @@ def owner_url(settings: Settings, *, create: bool = False) -> Iterator[str]:
                 ExitCode.INVALID_INPUT,
             )
         note(f"Creating a new database in {settings.data_dir}.")
-    with embedded_postgres.running(settings.data_dir) as url:
+    with embedded_postgres.running(settings.data_dir, embedded_max_connections(settings)) as url:
         yield url
 
 
@@ -60,7 +66,7 @@ def migrated(settings: Settings) -> Iterator[str]:
     """Migrates the database. Yields its URL for the application role."""
     with owner_url(settings) as url:
         migrate(url, app_role(settings))
-        yield app_url(settings)
+        yield session_url(settings)
 
 
 def on_database(settings: Settings, work: Callable[[Connection], Awaitable[T]]) -> T:

@@ -14,13 +14,14 @@ from quarterdeck.agents.mcp.commands import CommandsError, read_commands
 from quarterdeck.agents.sandbox.choice import find_sandbox
 from quarterdeck.agents.sandbox.model import SandboxUnavailable
 from quarterdeck.app import load_app
-from quarterdeck.cli.database import app_role, app_url
+from quarterdeck.cli.database import app_role, app_url, session_url
 from quarterdeck.core.settings import Settings, SettingsError, variable
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
 from quarterdeck.server import lifeline
 from quarterdeck.server.address import address_text
 from quarterdeck.server.api_server import serve_api
+from quarterdeck.server.connections import check_connections, demand_of, demand_of_everything
 from quarterdeck.server.supervisor import supervise
 from quarterdeck.workspaces.service import FirstStart, first_start
 
@@ -34,19 +35,16 @@ def serve_everything(settings: Settings) -> int:
 
 
 def serve_api_alone(settings: Settings) -> int:
-    if settings.database.url is None:
-        raise SettingsError("QUARTERDECK_DATABASE_URL is not set. `qd serve` starts a database of its own.")
-    conninfo_to_dict(settings.database.url)
     _check_redis_url(settings)
     _check_mcp_commands(settings)
+    _check_database(settings, api_processes=settings.server.processes)
     _warn_if_public(settings.server.host)
     return serve_api(settings, settings.server.host, settings.server.port, partial(load_app, settings))
 
 
 def run_worker_alone(settings: Settings) -> int:
-    if settings.database.url is None:
-        raise SettingsError("QUARTERDECK_DATABASE_URL is not set. `qd serve` starts a database of its own.")
     _check_mcp_commands(settings)
+    _check_database(settings, workers=1)
     # Imported here because it is large and API processes do not need it.
     from quarterdeck.worker.process import run_worker
 
@@ -55,6 +53,17 @@ def run_worker_alone(settings: Settings) -> int:
         return run_worker(settings)
     except SandboxUnavailable as fault:
         raise _sandbox_error(fault) from fault
+
+
+def _check_database(settings: Settings, *, api_processes: int = 0, workers: int = 0) -> None:
+    url = settings.database.session_url
+    if url is None or settings.database.url is None:
+        raise SettingsError("QUARTERDECK_DATABASE_URL is not set. `qd serve` starts a database of its own.")
+    conninfo_to_dict(settings.database.url)
+    if lifeline.is_supervised():
+        # `qd serve` has checked all its processes together.
+        return
+    check_connections(url, settings, demand_of(settings, api_processes=api_processes, workers=workers))
 
 
 def _check_sandbox(settings: Settings) -> None:
@@ -91,18 +100,18 @@ def _check_redis_url(settings: Settings) -> None:
 
 
 def _prepare(settings: Settings, owner_url: str) -> str:
+    check_connections(settings.database.session_url or owner_url, settings, demand_of_everything(settings))
     migrate(owner_url, app_role(settings), settings.audit)
-    url = app_url(settings)
 
     async def begin() -> FirstStart | None:
         options = connection_options(settings.database)
-        async with await AsyncConnection.connect(url, autocommit=True, options=options) as connection:
+        async with await AsyncConnection.connect(session_url(settings), autocommit=True, options=options) as connection:
             return await first_start(connection, settings.key.environment)
 
     first = asyncio.run(begin())
     if first is not None:
         _welcome(first, f"http://{address_text(settings.server.host, settings.server.port)}")
-    return url
+    return app_url(settings)
 
 
 def _welcome(first: FirstStart, url: str) -> None:

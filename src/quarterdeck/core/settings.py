@@ -45,7 +45,9 @@ class ServerSettings(Struct, frozen=True):
 class DatabaseSettings(Struct, frozen=True):
     # None: the embedded PostgreSQL under the data directory.
     url: str | None = None
-    # The login that migrates. None: the login of `url`.
+    # PostgreSQL itself, if `url` is that of a pooler in transaction mode. None: `url` is PostgreSQL itself.
+    direct_url: str | None = None
+    # The login that migrates. None: the login of `direct_url` or `url`.
     owner_url: str | None = None
     # The role of API and workers. PostgreSQL reserves `none`, `public` and pg_….
     role: Annotated[str, Meta(pattern=r"^(?!(none|public)$|pg_)[a-z_][a-z0-9_]{0,62}$")] = "quarterdeck_app"
@@ -61,6 +63,15 @@ class DatabaseSettings(Struct, frozen=True):
     # Of these, the time of one attempt, with a connection in hand. Longer than most transactions hold a lock: those who
     # wait with a connection get the lock in their order, those who pause do not.
     lock_attempt_seconds: Seconds = 0.1
+
+    @property
+    def has_pooler(self) -> bool:
+        return self.direct_url is not None
+
+    @property
+    def session_url(self) -> str | None:
+        """PostgreSQL itself, for what needs a session: notifications, migrations, commands."""
+        return self.direct_url or self.url
 
 
 class HttpSettings(Struct, frozen=True):
@@ -182,6 +193,8 @@ class WorkerSettings(Struct, frozen=True):
     # Worker processes of `qd serve`; `qd worker` is one.
     processes: Count = 1
     concurrency: Count = 100
+    # Connections of a process for the job queue. `database.pool_connections` serve everything else.
+    queue_connections: Count = 4
     # A worker without a heartbeat for this long is presumed dead, and its runs are recovered. It sends four heartbeats
     # per lease. A shorter lease would take runs from a worker that is only paused, a longer one delays recovery.
     lease_seconds: Seconds = 20.0
@@ -333,6 +346,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         faults.append("QUARTERDECK_SERVER_HEALTH_PORT must differ from QUARTERDECK_SERVER_PORT")
     if sections["database"].owner_url is not None and sections["database"].url is None:
         faults.append("QUARTERDECK_DATABASE_OWNER_URL is set without QUARTERDECK_DATABASE_URL")
+    if sections["database"].direct_url is not None and sections["database"].url is None:
+        faults.append("QUARTERDECK_DATABASE_DIRECT_URL is set without QUARTERDECK_DATABASE_URL")
     if faults:
         raise SettingsError("; ".join(faults))
     return Settings(**sections)

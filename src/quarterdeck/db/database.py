@@ -18,12 +18,13 @@ from quarterdeck.core import errors
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import DatabaseSettings
 from quarterdeck.db import driver_errors, pool
+from quarterdeck.db.connection_settings import SCHEMA as SCHEMA
+from quarterdeck.db.connection_settings import app_settings, as_options
 
 T = TypeVar("T")
 Connection = pool.Connection
 Work = Callable[[Connection], Awaitable[T]]
 
-SCHEMA = "app"
 _random = SystemRandom()
 
 
@@ -118,15 +119,13 @@ class Database:
     async def _once(self, work: Work[T], attempts: "_Attempts", wait_seconds: float | None) -> T:
         committing = False
         try:
-            async with self._pool.lease(attempts.owner, wait_seconds) as connection:
-                if not attempts.in_transaction:
-                    # A statement commits by itself.
-                    committing = True
-                    return await work(connection)
-                async with connection.transaction():
-                    result = await work(connection)
-                    committing = True
-                return result
+            in_transaction = attempts.in_transaction
+            async with self._pool.lease(attempts.owner, wait_seconds, in_transaction=in_transaction) as connection:
+                # A statement outside a transaction commits by itself.
+                committing = not in_transaction
+                result = await work(connection)
+                committing = True
+            return result
         except (*driver_errors.CONTENTION, *driver_errors.NO_CONNECTION):
             raise
         except psycopg.Error as fault:
@@ -166,45 +165,10 @@ def lock_pause_seconds(settings: DatabaseSettings) -> float:
 def make_pool(url: str, settings: DatabaseSettings, size: int, owner_share: float = 1.0) -> pool.Pool:
     """Its connections wait for a lock only for the time of one attempt."""
     lock_seconds = min(settings.lock_attempt_seconds, settings.lock_wait_seconds)
-    options = connection_options(settings, lock_seconds)
-    return pool.Pool(url, size, options, settings.pool_wait_seconds, owner_share)
+    values = app_settings(settings, lock_seconds)
+    return pool.Pool(url, size, values, settings.pool_wait_seconds, owner_share, has_pooler=settings.has_pooler)
 
 
-def connection_options(settings: DatabaseSettings, lock_seconds: float | None = None) -> str:
-    """`lock_seconds`: how long a statement waits for a lock, if not `lock_wait_seconds`."""
-    if lock_seconds is None:
-        lock_seconds = settings.lock_wait_seconds
-    values = {
-        # 0 would mean for ever.
-        "lock_timeout": f"{max(1, lock_seconds * 1000):.0f}",
-        "statement_timeout": f"{settings.statement_seconds * 1000:.0f}",
-        "idle_in_transaction_session_timeout": f"{settings.statement_seconds * 1000:.0f}",
-        "TimeZone": "UTC",
-    }
-    return f"{role_options(settings.role, SCHEMA)} {_as_options(values)}"
-
-
-def role_options(role: str, search_path: str) -> str:
-    values = {
-        # Applies from the first statement on, whichever user logs in.
-        "role": role,
-        "search_path": search_path,
-        # PostgreSQL lets every role change its own defaults for later connections. These options override those that
-        # would break what we rely on: durable commits, fresh reads after a lock, open connections, values as psycopg
-        # reads them.
-        "synchronous_commit": "on",
-        "default_transaction_read_only": "off",
-        "default_transaction_isolation": r"read\ committed",
-        "default_transaction_deferrable": "off",
-        "idle_session_timeout": "0",
-        "DateStyle": "ISO",
-        "IntervalStyle": "postgres",
-        "bytea_output": "hex",
-        "array_nulls": "on",
-        "standard_conforming_strings": "on",
-    }
-    return _as_options(values)
-
-
-def _as_options(values: dict[str, str]) -> str:
-    return " ".join(f"-c {name}={value}" for name, value in values.items())
+def connection_options(settings: DatabaseSettings) -> str:
+    """For a connection to PostgreSQL itself."""
+    return as_options(app_settings(settings))

@@ -23,6 +23,7 @@ NO_CONNECTION = (PoolTimeout, PoolClosed, TooManyRequests)
 # Compared by prefix: psycopg's exceptions of one class have no common base.
 _PASSING_CLASSES = ("08", "40", "53", "57")
 _PASSING = (*NO_CONNECTION, pg.LockNotAvailable, pg.ReadOnlySqlTransaction)
+_CONNECTION_CLASS = "08"
 # After an error of this severity the server closes the connection.
 _FATAL = ("FATAL", "PANIC")
 
@@ -32,7 +33,8 @@ def connection_lost(fault: psycopg.Error) -> bool:
     if isinstance(fault, NO_CONNECTION):
         return False
     if fault.sqlstate is not None:
-        return fault.diag.severity_nonlocalized in _FATAL
+        # PgBouncer reports a connection to PostgreSQL that was lost without this severity, but with a class of its own.
+        return fault.diag.severity_nonlocalized in _FATAL or fault.sqlstate.startswith(_CONNECTION_CLASS)
     return isinstance(fault, (psycopg.OperationalError, psycopg.InterfaceError))
 
 

@@ -3,14 +3,17 @@ limit on the connections that one owner holds."""
 
 import select
 import time
-from collections.abc import AsyncIterator, Hashable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Hashable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
 
+import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from quarterdeck.core.places import Places
+from quarterdeck.db.connection_settings import as_begin, as_options
 
 Connection = AsyncConnection[TupleRow]
 
@@ -32,14 +35,25 @@ class ShareTaken(PoolTimeout):
 
 
 class Pool:
-    def __init__(self, url: str, size: int, options: str, wait_seconds: float, owner_share: float = 1.0) -> None:
-        """`wait_seconds`: how long a caller waits for a free connection. `owner_share`: the part of the connections
-        that one owner can hold."""
+    def __init__(
+        self,
+        url: str,
+        size: int,
+        values: Mapping[str, str],
+        wait_seconds: float,
+        owner_share: float = 1.0,
+        *,
+        has_pooler: bool = False,
+    ) -> None:
+        """`values`: the settings of its connections. `wait_seconds`: how long a caller waits for a free connection.
+        `owner_share`: the part of the connections that one owner can hold. `has_pooler`: the URL is that of a pooler in
+        transaction mode."""
         self._places = Places(size, max(1, int(size * owner_share)))
+        self._begin = as_begin(values) if has_pooler else None
         self._pool = AsyncConnectionPool(
             url,
             connection_class=AsyncConnection[TupleRow],
-            kwargs={"autocommit": True, "options": options, "client_encoding": "UTF8", **KEEPALIVE},
+            kwargs={"autocommit": True, "client_encoding": "UTF8", **connection_kwargs(values, has_pooler=has_pooler)},
             min_size=size,
             max_size=size,
             timeout=wait_seconds,
@@ -56,10 +70,12 @@ class Pool:
 
     @asynccontextmanager
     async def lease(
-        self, owner: Hashable | None = None, wait_seconds: float | None = None
+        self, owner: Hashable | None = None, wait_seconds: float | None = None, *, in_transaction: bool = False
     ) -> AsyncIterator[Connection]:
         """A connection that was alive a moment ago. Raises PoolTimeout if there is none in time. Work without an owner
-        is not held to a share. Nobody takes a second connection while holding one: that could deadlock."""
+        is not held to a share. Nobody takes a second connection while holding one: that could deadlock.
+
+        `in_transaction`: the block is a transaction, which is committed at its end. Behind a pooler every block is."""
         deadline = time.monotonic() + (self._pool.timeout if wait_seconds is None else wait_seconds)
         async with AsyncExitStack() as stack:
             if owner is not None:
@@ -69,7 +85,14 @@ class Pool:
                     raise ShareTaken from None
             connection = await self._living_connection(deadline)
             try:
-                yield connection
+                if self._begin is not None:
+                    async with transaction_with_settings(connection, self._begin):
+                        yield connection
+                elif in_transaction:
+                    async with connection.transaction():
+                        yield connection
+                else:
+                    yield connection
             finally:
                 await self._pool.putconn(connection)
 
@@ -82,6 +105,28 @@ class Pool:
                 return connection
             await connection.close()
             await self._pool.putconn(connection)
+
+
+def connection_kwargs(values: Mapping[str, str], *, has_pooler: bool) -> dict[str, Any]:
+    """Arguments of `connect` beside the URL. The settings are part of them only without a pooler. A pooler may send the
+    next execution of a prepared statement to another session, which does not know it."""
+    if has_pooler:
+        return {"prepare_threshold": None, **KEEPALIVE}
+    return {"options": as_options(values), **KEEPALIVE}
+
+
+@asynccontextmanager
+async def transaction_with_settings(connection: Connection, begin: str) -> AsyncIterator[None]:
+    """`begin` is made by `as_begin`."""
+    await connection.execute(begin.encode())
+    try:
+        yield
+    except BaseException:
+        # The error that ended the work says more than that of a connection which is lost.
+        with suppress(psycopg.Error):
+            await connection.rollback()
+        raise
+    await connection.commit()
 
 
 def _is_dead(connection: Connection) -> bool:

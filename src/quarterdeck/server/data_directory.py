@@ -309,14 +309,23 @@ def clean_environment() -> dict[str, str]:
     return {"PATH": os.defpath, "LC_ALL": "C"}
 
 
-def server_command(cluster: Cluster) -> list[str]:
-    """Required settings. They override postgresql.conf, where an operator may tune the rest."""
+def configured_max_connections(cluster: Cluster, account: Account | None) -> int:
+    """As an operator set it in postgresql.conf or by ALTER SYSTEM. 0 if the configuration is faulty: the server itself
+    says why when it is started."""
+    shown = run_as(account, [str(binary("postgres")), "-D", str(cluster.pgdata), "-C", "max_connections"])
+    return int(shown.stdout) if shown.returncode == 0 else 0
+
+
+def server_command(cluster: Cluster, max_connections: int = 0) -> list[str]:
+    """Required settings. They override postgresql.conf, where an operator may tune the rest. 0 connections: as
+    configured."""
     quoted_socket_dir = '"' + str(cluster.socket_dir).replace('"', '""') + '"'
     options = {
         "listen_addresses": "",
         "port": str(PORT),
         "unix_socket_directories": quoted_socket_dir,
         "unix_socket_permissions": "0700",
+        **({"max_connections": str(max_connections)} if max_connections else {}),
         "fsync": "on",
         "synchronous_commit": "on",
         "logging_collector": "off",

@@ -42,9 +42,9 @@ _left_running: list[subprocess.Popen[str]] = []
 
 
 @contextmanager
-def running(data_dir: Path) -> Iterator[str]:
+def running(data_dir: Path, max_connections: int | None = None) -> Iterator[str]:
     """The address of the server. Starts it if necessary, and stops it afterwards unless another process uses it."""
-    claim = Claim(data_dir)
+    claim = Claim(data_dir, max_connections)
     try:
         claim.wait_until_ready()
         yield claim.url
@@ -68,11 +68,15 @@ def app_url(data_dir: Path, role: str) -> str:
     return make_conninfo(cluster.url, user=role, passfile=str(cluster.app_password))
 
 
-def start_guard(data_dir: Path) -> subprocess.Popen[str]:
+def start_guard(data_dir: Path, max_connections: int | None = None) -> subprocess.Popen[str]:
+    """`max_connections`: at least so many, if this guard starts the server."""
     # A new session: Ctrl-C in the terminal must reach the command only, which needs the server until it has ended.
     # -P: nothing is imported from the current folder, which may not be trusted.
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "quarterdeck.server.postgres_guard", str(data_dir.resolve())],
+        [
+            *(sys.executable, "-P", "-m", "quarterdeck.server.postgres_guard"),
+            *(str(data_dir.resolve()), str(max_connections or 0)),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -84,8 +88,9 @@ def start_guard(data_dir: Path) -> subprocess.Popen[str]:
 class Claim:
     """One user of the server. Taken before the server is searched for, released after its last use."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, max_connections: int | None = None) -> None:
         self.cluster = Cluster(data_dir.resolve())
+        self._max_connections = max_connections
         # The guard that this process started, if any. It serves, or stands by behind another guard.
         self.guard: subprocess.Popen[str] | None = None
         try:
@@ -110,7 +115,7 @@ class Claim:
                     raise EmbeddedError(reason or f"the guard of PostgreSQL ended with code {code}")
                 self.guard = None
             if self.guard is None and not self._is_guarded():
-                self.guard = start_guard(self.cluster.data_dir)
+                self.guard = start_guard(self.cluster.data_dir, self._max_connections)
             if time.monotonic() > deadline:
                 raise EmbeddedError(f"PostgreSQL does not answer. Its log: {self.cluster.log}")
             time.sleep(POLL_SECONDS)

@@ -14,6 +14,11 @@ VARIABLE = "QUARTERDECK_LIFELINE_FD"
 _descriptor: int | None = None
 
 
+def is_supervised() -> bool:
+    """Whether a supervisor has started this process. Only before `watch`."""
+    return VARIABLE in os.environ
+
+
 def watch() -> None:
     """Call once in each process, after any fork. Does nothing without a supervisor and a parent."""
     global _descriptor

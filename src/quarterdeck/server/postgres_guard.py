@@ -1,8 +1,8 @@
 """The parent process of the embedded PostgreSQL, which runs as long as any process uses the server.
 
-Started as `python -m quarterdeck.server.postgres_guard DATA_DIR`. It creates the cluster if necessary, starts the
-server and ends with it; the users start it again. `embedded_postgres.py` describes the locks. An error is one line on
-stderr and exit code 1.
+Started as `python -m quarterdeck.server.postgres_guard DATA_DIR MAX_CONNECTIONS`. It creates the cluster if necessary,
+starts the server and ends with it; the users start it again. `embedded_postgres.py` describes the locks. An error is
+one line on stderr and exit code 1.
 """
 
 import ctypes
@@ -32,8 +32,10 @@ LOG_CHECK_SECONDS = 60.0
 
 
 class Guard:
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, max_connections: int = 0) -> None:
+        """`max_connections`: at least so many. The configuration may ask for more."""
         self._cluster = cluster
+        self._max_connections = max_connections
         self._server: subprocess.Popen[bytes] | None = None
         self._unused = False
 
@@ -63,12 +65,13 @@ class Guard:
                         self._cluster.socket_dir.rmdir()
 
     def _serve(self, account: Account | None, own_lock: BinaryIO) -> None:
+        connections = max(self._max_connections, files.configured_max_connections(self._cluster, account))
         for attempt in range(1, START_ATTEMPTS + 1):
             files.clear_leftovers(self._cluster)
             with files.open_file(self._cluster.log, os.O_WRONLY | os.O_APPEND) as log:
                 log_start = log.seek(0, os.SEEK_END)
                 self._server = subprocess.Popen(
-                    files.server_command(self._cluster),
+                    files.server_command(self._cluster, connections),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -149,7 +152,7 @@ def _error_in_log(log: Path, start: int) -> str:
 
 def main() -> int:
     try:
-        Guard(Cluster(Path(sys.argv[1]))).run()
+        Guard(Cluster(Path(sys.argv[1])), int(sys.argv[2])).run()
     except EmbeddedError as fault:
         # The process that started the guard may be gone.
         with suppress(OSError):

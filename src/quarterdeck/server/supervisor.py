@@ -20,6 +20,7 @@ from quarterdeck.core.settings import Settings, variable
 from quarterdeck.server import embedded_postgres, lifeline
 from quarterdeck.server.address import AddressError, address_text, free_address
 from quarterdeck.server.child import Child
+from quarterdeck.server.connections import embedded_max_connections
 from quarterdeck.server.embedded_postgres import EmbeddedError
 from quarterdeck.server.signals import Signals
 
@@ -89,11 +90,12 @@ class _Supervisor:
 
     def start_database(self) -> str:
         database = self._settings.database
-        if database.url is not None:
-            return database.owner_url or database.url
-        data_dir = self._settings.data_dir
-        self._claim = embedded_postgres.Claim(data_dir)
-        self._postgres = Child("postgres", partial(embedded_postgres.start_guard, data_dir), embedded_postgres.error_of)
+        if database.session_url is not None:
+            return database.owner_url or database.session_url
+        data_dir, connections = self._settings.data_dir, embedded_max_connections(self._settings)
+        self._claim = embedded_postgres.Claim(data_dir, connections)
+        start_guard = partial(embedded_postgres.start_guard, data_dir, connections)
+        self._postgres = Child("postgres", start_guard, embedded_postgres.error_of)
         self._claim.wait_until_ready()
         # None if another command has started PostgreSQL: `watch` then starts a second guard, which waits to take over.
         self._postgres.process = self._claim.guard

@@ -8,9 +8,7 @@ import signal
 import time
 from uuid import UUID
 
-from procrastinate import App, PsycopgConnector
-from psycopg import AsyncConnection
-from psycopg.conninfo import make_conninfo
+from procrastinate import App
 
 from quarterdeck.agents.model import ToolRule
 from quarterdeck.agents.registry import ModelRegistry
@@ -24,14 +22,13 @@ from quarterdeck.conversations.sessions.service import backfill_search, purge_de
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import DatabaseSettings, Settings, SettingsError, WorkerSettings
-from quarterdeck.db.database import SCHEMA, Database, role_options
-from quarterdeck.db.migrate import JOBS_SCHEMA
-from quarterdeck.db.pool import KEEPALIVE, RECONNECT_SECONDS
+from quarterdeck.db.database import Database
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.sender import Sender
 from quarterdeck.worker.agent_loader import AgentLoader
 from quarterdeck.worker.mcp_tools import McpTools
+from quarterdeck.worker.queue_connection import check_queue, make_connector
 from quarterdeck.worker.queue_store import TurnsJobManager
 from quarterdeck.worker.run_driver import RunDriver
 from quarterdeck.worker.workspaces import Workspaces
@@ -117,16 +114,13 @@ async def _process_jobs(
 ) -> None:
     """Ends when it is cancelled, or on `stopping`: without a database, Procrastinate turns a cancellation into an
     error."""
-    assert database.url is not None
     pause_seconds = _MIN_PAUSE_SECONDS
-    conninfo = make_conninfo(database.url, options=_queue_options(database), **KEEPALIVE)
     while not stopping.is_set():
         began = None
         try:
-            # Checked first: Procrastinate would try to open its pool for half a minute, with growing pauses.
-            await (await AsyncConnection.connect(conninfo)).close()
+            await check_queue(database)
             began = time.monotonic()
-            await _run_queue(driver, database.url, database, worker)
+            await _run_queue(driver, database, worker)
         except Exception as fault:
             log.warning("the queue is not reachable; trying again", exc_info=fault)
         if began is not None and time.monotonic() - began > _STEADY_SECONDS:
@@ -136,18 +130,8 @@ async def _process_jobs(
             pause_seconds = min(2 * pause_seconds, _MAX_PAUSE_SECONDS)
 
 
-def _queue_options(settings: DatabaseSettings) -> str:
-    return role_options(settings.role, f"{JOBS_SCHEMA},{SCHEMA}")
-
-
-async def _run_queue(driver: RunDriver, url: str, database: DatabaseSettings, worker: WorkerSettings) -> None:
-    connector = PsycopgConnector(
-        conninfo=url,
-        kwargs={"options": _queue_options(database), **KEEPALIVE},
-        # By default the pool waits for half a minute before it reports that the database is unreachable.
-        timeout=database.pool_wait_seconds,
-        reconnect_timeout=RECONNECT_SECONDS,
-    )
+async def _run_queue(driver: RunDriver, database: DatabaseSettings, worker: WorkerSettings) -> None:
+    connector = make_connector(database, worker.queue_connections)
     app = App(connector=connector)
     app.job_manager = TurnsJobManager(connector, worker.concurrency)
 

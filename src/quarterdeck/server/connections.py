@@ -1,0 +1,118 @@
+"""Connections to PostgreSQL: how many the processes of a command open, and whether PostgreSQL allows them."""
+
+import sys
+
+import psycopg
+from msgspec import Struct
+
+from quarterdeck.core.settings import Settings, SettingsError, variable
+from quarterdeck.db.pool import KEEPALIVE
+
+_LIMITS = """
+SELECT pg_backend_pid(), current_setting('max_connections')::int,
+       current_setting('superuser_reserved_connections')::int
+           + coalesce(current_setting('reserved_connections', true)::int, 0),
+       r.rolconnlimit, d.datconnlimit, (SELECT sum(numbackends)::int - 1 FROM pg_stat_database)
+FROM pg_roles r, pg_database d WHERE r.rolname = session_user AND d.datname = current_database()
+"""
+# For commands such as `qd admin`, for a process that starts while the one it replaces ends, and for those that
+# PostgreSQL reserves for superusers.
+_SPARE = 30
+_EMBEDDED_MIN = 100
+
+
+class Demand(Struct, frozen=True):
+    """What a number of processes opens at PostgreSQL itself. A pooler needs only those that listen."""
+
+    api_processes: int
+    workers: int
+    per_api_process: int
+    per_worker: int
+
+    @property
+    def total(self) -> int:
+        return self.api_processes * self.per_api_process + self.workers * self.per_worker
+
+    def __str__(self) -> str:
+        parts = [
+            f"{count} {name} x {each}"
+            for count, name, each in (
+                (self.api_processes, "API processes", self.per_api_process),
+                (self.workers, "workers", self.per_worker),
+            )
+            if count
+        ]
+        return f"{self.total} ({' + '.join(parts)})"
+
+
+def demand_of(settings: Settings, *, api_processes: int, workers: int) -> Demand:
+    database = settings.database
+    if database.has_pooler:
+        return Demand(api_processes, workers, per_api_process=1, per_worker=1)
+    return Demand(
+        api_processes,
+        workers,
+        # One more to listen for notifications, as below.
+        per_api_process=database.pool_connections + database.submit_connections + 1,
+        per_worker=database.pool_connections + settings.worker.queue_connections + 1,
+    )
+
+
+def demand_of_everything(settings: Settings) -> Demand:
+    """Of `qd serve`."""
+    return demand_of(settings, api_processes=settings.server.processes, workers=settings.worker.processes)
+
+
+def embedded_max_connections(settings: Settings) -> int:
+    return max(_EMBEDDED_MIN, demand_of_everything(settings).total + _SPARE)
+
+
+def check_connections(url: str, settings: Settings, demand: Demand) -> None:
+    """Raises SettingsError if PostgreSQL does not allow so many connections, or if the URL is that of a pooler. A
+    database that is not reachable is not checked: the processes wait for it."""
+    try:
+        with psycopg.connect(url, autocommit=True, **KEEPALIVE) as connection:  # type: ignore[arg-type]
+            row = connection.execute(_LIMITS).fetchone()
+            session_pid = connection.info.backend_pid
+    except psycopg.OperationalError as fault:
+        _warn(f"the database cannot be reached yet: {' '.join(str(fault).split())}")
+        return
+    assert row is not None
+    pid, max_connections, reserved, of_login, of_database, others = row
+    if pid != session_pid:
+        raise SettingsError(_pooler_message(settings))
+    limits = {f"max_connections {max_connections} less {reserved} reserved": max_connections - reserved}
+    # -1: no limit.
+    limits |= {"the limit of the login": of_login} if of_login >= 0 else {}
+    limits |= {"the limit of the database": of_database} if of_database >= 0 else {}
+    reason, allowed = min(limits.items(), key=lambda limit: limit[1])
+    if demand.total > allowed:
+        raise SettingsError(
+            f"too many connections: the processes of this command need {demand}, and PostgreSQL allows {allowed} "
+            f"({reason}): {_remedy(settings)} (docs/operations.md#connections)"
+        )
+    if demand.total + others > allowed:
+        _warn(
+            f"the processes of this command need {demand.total} connections, other programs have {others}, and "
+            f"PostgreSQL allows {allowed} ({reason})"
+        )
+
+
+def _pooler_message(settings: Settings) -> str:
+    name = variable("database", "direct_url")
+    if settings.database.has_pooler:
+        return f"{name} is the address of a connection pooler; it must be that of PostgreSQL itself"
+    return (
+        f"{variable('database', 'url')} is the address of a connection pooler: set {name} to the address of PostgreSQL "
+        "itself (docs/operations.md#pgbouncer)"
+    )
+
+
+def _remedy(settings: Settings) -> str:
+    if settings.database.url is None:
+        return "another command has started it with fewer; end the commands that use this data folder, and start again"
+    return "raise the limit, start fewer processes, or use PgBouncer"
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(f"qd: warning: {text}\n")
