@@ -6,7 +6,7 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-ver
 
 ARGS ?=
 
-.PHONY: setup serve test test-all coverage planted-bugs fault model availability soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs check audit sbom format openapi client vendor lock clean
+.PHONY: setup serve test test-all coverage planted-bugs fault model availability soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
 
 setup: .venv/.runtime
 
@@ -77,6 +77,10 @@ bench-peers: .venv/.dev
 # `make costs ARGS="--markdown build/costs.md"` writes the table of SECURITY.md.
 costs: .venv/.dev
 	$(BIN)/python -m bench.costs.run $(ARGS)
+
+# How much each table grows for a run, and what retention costs: the figures of docs/retention.md. About two minutes.
+growth: .venv/.dev
+	$(BIN)/python -m bench.growth $(ARGS)
 
 # Outages of the database and rolling restarts under load, about five minutes. ARGS="--help" lists the options.
 availability: .venv/.dev

@@ -13,20 +13,20 @@ _FIND = "SELECT fingerprint, body FROM receipts WHERE scope_id = %s AND operatio
 _SAVE = "INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALUES (%s, %s, %s, %s, %s)"
 # The scope is the first key of a chain, or the session of a token. A deleted session has no workspace: the retention of
 # the server applies to it. One minute more than promised, because created_at is a little earlier than the commit.
-# now(), because the volatile clock_timestamp() would prevent an index scan. By ctid: with IN (SELECT …) PostgreSQL would
-# read the whole table for every batch to join it. Several receipts may have one time, so the next batch begins at the
-# last time again, unless all of this batch are kept.
+# now(), because the volatile clock_timestamp() would prevent an index scan. By ctid: with IN (SELECT …) PostgreSQL
+# would read the whole table for every batch to join it. Several receipts may have one time, so the next batch begins at
+# the last time again, unless all of this batch are kept.
 _DELETE_OLD = """
 WITH old AS (
     SELECT r.ctid AS place, r.created_at,
            r.created_at < now() - make_interval(
-               days => coalesce((w.retention->>'receipt_days')::integer, %(days)s), mins => 1
+               days => coalesce((w.retention->>'receipt_days')::integer, %s), mins => 1
            ) AS is_expired
     FROM receipts r
     LEFT JOIN api_keys k ON k.id = r.scope_id LEFT JOIN sessions s ON s.id = r.scope_id
     LEFT JOIN workspaces w ON w.id = coalesce(k.workspace_id, s.workspace_id)
-    WHERE r.created_at >= %(after)s AND r.created_at < now() - make_interval(days => %(shortest)s, mins => 1)
-    ORDER BY r.created_at LIMIT %(batch)s
+    WHERE r.created_at >= %s AND r.created_at < now() - make_interval(days => %s, mins => 1)
+    ORDER BY r.created_at LIMIT %s
 ), gone AS (
     DELETE FROM receipts WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM receipts
@@ -73,7 +73,6 @@ async def save(connection: Connection, claim: Claim, body: bytes) -> None:
 async def delete_old(connection: Connection, after: datetime, days: int, shortest_days: int, batch: int) -> Step:
     """A batch of those that were stored at `after` or later. `days`: the retention of the server. `shortest_days`: of
     all workspaces."""
-    values = {"after": after, "days": days, "shortest": shortest_days, "batch": batch}
-    row = await (await connection.execute(_DELETE_OLD, values)).fetchone()
+    row = await (await connection.execute(_DELETE_OLD, (days, after, shortest_days, batch))).fetchone()
     assert row is not None
     return Step(*row)

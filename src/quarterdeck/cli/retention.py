@@ -41,7 +41,12 @@ def retention(set_: SetRetention = None, yes: Yes = False, profile: Profile = No
     if change:
         confirm("Older data is deleted within about an hour. This can't be undone. Continue?", yes=yes)
     with open_client(profile) as client:
-        workspace = client.change_workspace(retention=change) if change else client.get_workspace()
+        if change:
+            from quarterdeck.client.models import SetRetention as Change
+
+            workspace = client.change_workspace(retention=Change(**change))
+        else:
+            workspace = client.get_workspace()
     if as_json:
         print_json({"retention": workspace.retention, "effective_retention": workspace.effective_retention})
         return

@@ -26,7 +26,7 @@ async def walk(
 ) -> int:
     """Each batch is a transaction of its own, so that no lock is held for long. Returns the number of deleted rows."""
     deleted = 0
-    place = first
+    place: Place = first
     while True:
 
         async def work(connection: Connection, place: Place = place) -> Step:

@@ -22,11 +22,11 @@ _DELETE = "DELETE FROM files WHERE workspace_id = %s AND id = %s"
 _DELETE_OLD = """
 WITH old AS (
     SELECT f.id, f.id < lowest_id_at(
-        now() - make_interval(days => coalesce((w.retention->>'file_days')::integer, %(days)s::integer))
+        now() - make_interval(days => coalesce((w.retention->>'file_days')::integer, %s::integer))
     ) AS is_expired
     FROM files f JOIN workspaces w ON w.id = f.workspace_id
-    WHERE f.id > %(after)s AND f.id < lowest_id_at(now() - make_interval(days => %(shortest)s))
-    ORDER BY f.id LIMIT %(batch)s
+    WHERE f.id > %s AND f.id < lowest_id_at(now() - make_interval(days => %s))
+    ORDER BY f.id LIMIT %s
 ), gone AS (
     DELETE FROM files WHERE id = ANY (ARRAY(
         SELECT id FROM files WHERE id = ANY (ARRAY(SELECT id FROM old WHERE is_expired)) FOR UPDATE SKIP LOCKED
@@ -68,7 +68,6 @@ async def delete(connection: Connection, workspace_id: UUID, file_id: UUID) -> b
 
 async def delete_old(connection: Connection, after: UUID, days: int | None, shortest_days: int, batch: int) -> Step:
     """A batch of those after `after`. `days`: the retention of the server. `shortest_days`: of all workspaces."""
-    values = {"after": after, "days": days, "shortest": shortest_days, "batch": batch}
-    row = await (await connection.execute(_DELETE_OLD, values)).fetchone()
+    row = await (await connection.execute(_DELETE_OLD, (days, after, shortest_days, batch))).fetchone()
     assert row is not None
     return Step(*row)

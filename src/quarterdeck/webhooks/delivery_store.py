@@ -120,12 +120,12 @@ _FORGET = "DELETE FROM webhook_deliveries WHERE id = ANY(%s)"
 _DELETE_OLD = """
 WITH old AS (
     SELECT d.id, d.state <> 'pending' AND d.id < lowest_id_at(
-        now() - make_interval(days => coalesce((w.retention->>'delivery_days')::integer, %(days)s))
+        now() - make_interval(days => coalesce((w.retention->>'delivery_days')::integer, %s))
     ) AS is_expired
     FROM webhook_deliveries d
     LEFT JOIN webhooks h ON h.id = d.webhook_id LEFT JOIN workspaces w ON w.id = h.workspace_id
-    WHERE d.id > %(after)s AND d.id < lowest_id_at(now() - make_interval(days => %(shortest)s))
-    ORDER BY d.id LIMIT %(batch)s
+    WHERE d.id > %s AND d.id < lowest_id_at(now() - make_interval(days => %s))
+    ORDER BY d.id LIMIT %s
 ), gone AS (
     DELETE FROM webhook_deliveries WHERE id = ANY (ARRAY(
         SELECT id FROM webhook_deliveries
@@ -205,8 +205,7 @@ async def forget(connection: Connection, delivery_ids: list[UUID]) -> None:
 
 async def delete_old(connection: Connection, after: UUID, days: int, shortest_days: int, batch: int) -> Step:
     """A batch of those after `after`. `days`: the retention of the server. `shortest_days`: of all workspaces."""
-    values = {"after": after, "days": days, "shortest": shortest_days, "batch": batch}
-    row = await (await connection.execute(_DELETE_OLD, values)).fetchone()
+    row = await (await connection.execute(_DELETE_OLD, (days, after, shortest_days, batch))).fetchone()
     assert row is not None
     return Step(*row)
 

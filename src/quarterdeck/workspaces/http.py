@@ -26,8 +26,8 @@ async def get_workspace(request: Request, access: Access, defaults: RetentionDay
 
 @operation(
     summary="Change the workspace",
-    description="Sets limits of cost and tokens per day (UTC), which are checked before each step of a run, and for how "
-    "many days data is kept. Expired data is deleted within about an hour and cannot be restored.",
+    description="Sets limits of cost and tokens per day (UTC), which are checked before each step of a run, and for "
+    "how many days data is kept. Expired data is deleted within about an hour and cannot be restored.",
     permission=Permission.KEY_MANAGE,
     reads=True,
     payload=ChangeWorkspaceBody,

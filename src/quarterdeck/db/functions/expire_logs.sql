@@ -69,7 +69,7 @@ BEGIN
 
     -- An approval that is remembered for the session still applies.
     DELETE FROM actions a
-    WHERE a.session_id = target_session_id AND a.resolved_at < events_before
+    WHERE a.session_id = target_session_id AND a.state <> 'open'
       AND a.resolution->>'remember' IS DISTINCT FROM 'session'
       AND NOT EXISTS (SELECT FROM runs r WHERE r.id = a.run_id AND NOT has_ended_before(r, events_before - margin));
 
