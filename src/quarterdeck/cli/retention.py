@@ -50,14 +50,8 @@ def retention(set_: SetRetention = None, yes: Yes = False, profile: Profile = No
     if as_json:
         print_json({"retention": workspace.retention, "effective_retention": workspace.effective_retention})
         return
-    rows = [
-        [
-            kind,
-            _days(workspace.effective_retention, field),
-            "server" if _is_default(workspace.retention, field) else "workspace",
-        ]
-        for field, kind in KINDS.items()
-    ]
+    own, effective = workspace.retention, workspace.effective_retention
+    rows = [[kind, _days(effective, field), _source(own, effective, field)] for field, kind in KINDS.items()]
     print_table(("KIND", Column("DAYS", right=True), "SET BY"), rows, empty="")
 
 
@@ -79,5 +73,9 @@ def _days(retention: "RetentionDays", field: str) -> str:
     return "forever" if days is None else str(days)
 
 
-def _is_default(retention: "RetentionDays", field: str) -> bool:
-    return getattr(retention, field) is None
+def _source(own: "RetentionDays", effective: "RetentionDays", field: str) -> str:
+    days = getattr(effective, field)
+    if days is not None and days == getattr(own, field):
+        return "workspace"
+    # Events do not outlive their run.
+    return "runs" if field == "event_days" and days is not None and days == effective.run_days else "server"
