@@ -9,7 +9,7 @@ ARGS ?=
 # Where this is set, every process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer fault model availability soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs check audit sbom format openapi client vendor lock clean
+.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer fault model availability soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
 
 setup: .venv/.runtime
 
@@ -84,6 +84,10 @@ bench-peers: .venv/.dev
 # `make costs ARGS="--markdown build/costs.md"` writes the table of SECURITY.md.
 costs: .venv/.dev
 	$(BIN)/python -m bench.costs.run $(ARGS)
+
+# How much each table grows for a run, and what retention costs: the figures of docs/retention.md. About two minutes.
+growth: .venv/.dev
+	$(BIN)/python -m bench.growth $(ARGS)
 
 # Outages of the database and rolling restarts under load, about five minutes. ARGS="--help" lists the options.
 availability: .venv/.dev

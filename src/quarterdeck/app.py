@@ -36,6 +36,7 @@ from quarterdeck.conversations.workspace_files.archive import Archives
 from quarterdeck.core import errors
 from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.logging import configure_logs, log
+from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import CredentialSettings, Settings
 from quarterdeck.credentials.oauth import OAuthTokens
@@ -143,6 +144,7 @@ class Services:
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
             CredentialSettings: settings.credential,
             McpSettings: settings.mcp,
+            RetentionDays: settings.default_retention,
             **{
                 type(section): section
                 for section in (settings.bundle, settings.file, settings.stream, settings.fork, settings.submit)

@@ -234,7 +234,7 @@ async def test_operator_actions_are_logged(world: World) -> None:
     told = {"label": "hers", "prefix": key.prefix, "permissions": ["workspace.read"]}
     ((_, _, _, created), (_, _, _, first_key), *rest) = found
     assert [one[0] for one in found[:2]] == ["create_workspace", "create_api_key"]
-    assert set(created) == {"name", "max_key_days", "owner", "limits"}
+    assert set(created) == {"name", "max_key_days", "owner", "limits", "retention"}
     assert first_key["label"] == "test"
     assert rest == [
         ("add_member", "member", str(user_id), {"email": email}),

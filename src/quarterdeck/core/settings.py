@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from quarterdeck.core.agent_settings import McpSettings, ModelSettings, SandboxSettings, WorkspaceSettings
+from quarterdeck.core.retention import KeepDays, ReceiptDays, RetentionDays
 from quarterdeck.core.setting_types import (
     Burst,
     Bytes,
@@ -139,15 +140,25 @@ class TokenSettings(Struct, frozen=True):
 
 
 class ReceiptSettings(Struct, frozen=True):
-    # At least the seven days that the interface promises.
-    keep_days: Annotated[int, Meta(ge=7, le=3650)] = 7
+    keep_days: ReceiptDays = 7
     sweep_interval_seconds: Seconds = 3600.0
     sweep_batch: Count = 1000
 
 
 class AuditSettings(Struct, frozen=True):
     # None: as stored in the database, initially a year.
-    keep_days: Annotated[int, Meta(ge=1, le=3650)] | None = None
+    keep_days: KeepDays | None = None
+
+
+class RetentionSettings(Struct, frozen=True):
+    # For workspaces without a retention of their own. None: kept for ever. The settings of receipts, audit events and
+    # deliveries are in their sections.
+    run_days: KeepDays | None = None
+    event_days: KeepDays | None = None
+    file_days: KeepDays | None = None
+    usage_days: KeepDays | None = None
+    # Jobs are deleted when they end. This is for those that a worker could not delete.
+    job_days: KeepDays = 7
 
 
 class BundleSettings(Struct, frozen=True):
@@ -272,7 +283,7 @@ class WebhookSettings(Struct, frozen=True):
     concurrency: Count = 32
     per_host: Count = 8
     poll_seconds: Seconds = 1.0
-    keep_days: Annotated[int, Meta(ge=1, le=3650)] = 30
+    keep_days: KeepDays = 30
 
 
 class CredentialSettings(Struct, frozen=True):
@@ -296,6 +307,7 @@ class Settings(Struct, frozen=True):
     token: TokenSettings = TokenSettings()
     receipt: ReceiptSettings = ReceiptSettings()
     audit: AuditSettings = AuditSettings()
+    retention: RetentionSettings = RetentionSettings()
     bundle: BundleSettings = BundleSettings()
     worker: WorkerSettings = WorkerSettings()
     run: RunSettings = RunSettings()
@@ -313,6 +325,19 @@ class Settings(Struct, frozen=True):
     @property
     def data_dir(self) -> Path:
         return Path(self.server.data_dir).expanduser().absolute()
+
+    @property
+    def default_retention(self) -> RetentionDays:
+        """Without `audit_days`, which are stored in the database."""
+        return RetentionDays(
+            run_days=self.retention.run_days,
+            event_days=self.retention.event_days,
+            file_days=self.retention.file_days,
+            receipt_days=self.receipt.keep_days,
+            delivery_days=self.webhook.keep_days,
+            job_days=self.retention.job_days,
+            usage_days=self.retention.usage_days,
+        )
 
 
 def variable(section: str, field: str) -> str:
