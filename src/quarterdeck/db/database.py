@@ -163,11 +163,13 @@ def lock_pause_seconds(settings: DatabaseSettings) -> float:
     return settings.lock_attempt_seconds * _random.uniform(0.5, 1.5)
 
 
-def make_pool(url: str, settings: DatabaseSettings, size: int, owner_share: float = 1.0) -> pool.Pool:
+def make_pool(
+    url: str, settings: DatabaseSettings, size: int, owner_share: float = 1.0, name: str = "main"
+) -> pool.Pool:
     """Its connections wait for a lock only for the time of one attempt."""
     lock_seconds = min(settings.lock_attempt_seconds, settings.lock_wait_seconds)
     options = connection_options(settings, lock_seconds)
-    return pool.Pool(url, size, options, settings.pool_wait_seconds, owner_share)
+    return pool.Pool(url, size, options, settings.pool_wait_seconds, owner_share, name)
 
 
 def connection_options(settings: DatabaseSettings, lock_seconds: float | None = None) -> str:

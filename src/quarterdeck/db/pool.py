@@ -11,6 +11,7 @@ from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from quarterdeck.core.places import Places
+from quarterdeck.metrics import recorder
 
 Connection = AsyncConnection[TupleRow]
 
@@ -32,9 +33,12 @@ class ShareTaken(PoolTimeout):
 
 
 class Pool:
-    def __init__(self, url: str, size: int, options: str, wait_seconds: float, owner_share: float = 1.0) -> None:
+    def __init__(
+        self, url: str, size: int, options: str, wait_seconds: float, owner_share: float = 1.0, name: str = "main"
+    ) -> None:
         """`wait_seconds`: how long a caller waits for a free connection. `owner_share`: the part of the connections
-        that one owner can hold."""
+        that one owner can hold. `name`: in metrics."""
+        self._name = name
         self._places = Places(size, max(1, int(size * owner_share)))
         self._pool = AsyncConnectionPool(
             url,
@@ -60,18 +64,27 @@ class Pool:
     ) -> AsyncIterator[Connection]:
         """A connection that was alive a moment ago. Raises PoolTimeout if there is none in time. Work without an owner
         is not held to a share. Nobody takes a second connection while holding one: that could deadlock."""
-        deadline = time.monotonic() + (self._pool.timeout if wait_seconds is None else wait_seconds)
+        began = time.monotonic()
+        deadline = began + (self._pool.timeout if wait_seconds is None else wait_seconds)
         async with AsyncExitStack() as stack:
-            if owner is not None:
-                try:
-                    await stack.enter_async_context(self._places.hold(owner, deadline - time.monotonic()))
-                except TimeoutError:
-                    raise ShareTaken from None
-            connection = await self._living_connection(deadline)
+            try:
+                if owner is not None:
+                    await self._take_place(stack, owner, deadline)
+                connection = await self._living_connection(deadline)
+            except PoolTimeout:
+                recorder.no_connection(self._name)
+                raise
+            recorder.connection_lent(self._name, time.monotonic() - began)
             try:
                 yield connection
             finally:
                 await self._pool.putconn(connection)
+
+    async def _take_place(self, stack: AsyncExitStack, owner: Hashable, deadline: float) -> None:
+        try:
+            await stack.enter_async_context(self._places.hold(owner, deadline - time.monotonic()))
+        except TimeoutError:
+            raise ShareTaken from None
 
     async def _living_connection(self, deadline: float) -> Connection:
         """psycopg_pool's own `check` pauses for one second and then two from the second dead connection on, so that the

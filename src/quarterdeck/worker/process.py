@@ -27,6 +27,7 @@ from quarterdeck.core.settings import DatabaseSettings, Settings, SettingsError,
 from quarterdeck.db.database import SCHEMA, Database, role_options
 from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.db.pool import KEEPALIVE, RECONNECT_SECONDS
+from quarterdeck.metrics import recorder
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.sender import Sender
@@ -55,6 +56,7 @@ _BACKFILL_CHECK_SECONDS = 60.0
 
 def run_worker(settings: Settings) -> int:
     configure_logs(settings.log.level)
+    recorder.start("worker")
     asyncio.run(_work(settings))
     return 0
 
@@ -149,7 +151,7 @@ async def _run_queue(driver: RunDriver, url: str, database: DatabaseSettings, wo
         reconnect_timeout=RECONNECT_SECONDS,
     )
     app = App(connector=connector)
-    app.job_manager = TurnsJobManager(connector, worker.concurrency)
+    app.job_manager = TurnsJobManager(connector, worker.concurrency, recorder.job_taken)
 
     @app.task(name="drive_run", queue=QUEUE)
     async def drive(run_id: str) -> None:
