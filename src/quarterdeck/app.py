@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 
+from msgspec.structs import asdict
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -47,6 +48,7 @@ from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.operation import Operation
 from quarterdeck.mcp_servers.checks import McpChecks
 from quarterdeck.mcp_servers.offer import McpOffer
+from quarterdeck.metrics import recorder
 from quarterdeck.retention import delete_expired
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.uploads import Uploads
@@ -54,6 +56,7 @@ from quarterdeck.skills.uploads import Uploads
 
 def load_app(settings: Settings) -> ASGIApp:
     configure_logs(settings.log.level)
+    recorder.start("api")
     services = Services(settings)
     router = Router(services.routes(), redirect_slashes=False, default=_not_found, lifespan=services.lifespan())
     app = Middleware(router, settings.http)
@@ -206,7 +209,12 @@ class Services:
         await self.last_used.flush(self.database)
 
     async def _delete_expired(self) -> None:
-        await delete_expired(self.database, self.bundles, self.settings)
+        try:
+            deleted = await delete_expired(self.database, self.bundles, self.settings)
+        except Exception:
+            recorder.swept(None)
+            raise
+        recorder.swept(asdict(deleted))
 
 
 async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:

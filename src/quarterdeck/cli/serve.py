@@ -19,10 +19,11 @@ from quarterdeck.core.settings import Settings, SettingsError, variable
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
 from quarterdeck.server import lifeline
-from quarterdeck.server.address import address_text
+from quarterdeck.server.address import AddressError, address_text
 from quarterdeck.server.api_server import serve_api
 from quarterdeck.server.connections import check_connections, demand_of, demand_of_everything
-from quarterdeck.server.supervisor import supervise
+from quarterdeck.server.metrics_port import metrics_port
+from quarterdeck.server.supervisor import EXIT_ADDRESS, supervise
 from quarterdeck.workspaces.service import FirstStart, first_start
 
 
@@ -50,7 +51,11 @@ def run_worker_alone(settings: Settings) -> int:
 
     lifeline.watch()
     try:
-        return run_worker(settings)
+        with metrics_port(settings, settings.database.url):
+            return run_worker(settings)
+    except AddressError as fault:
+        sys.stderr.write(f"{fault}\n")
+        return EXIT_ADDRESS
     except SandboxUnavailable as fault:
         raise _sandbox_error(fault) from fault
 

@@ -292,6 +292,12 @@ class CredentialSettings(Struct, frozen=True):
     token_seconds: Annotated[float, Meta(gt=0, le=60)] = 10.0
 
 
+class MetricsSettings(Struct, frozen=True):
+    host: str = "127.0.0.1"
+    # None: no metrics.
+    port: Annotated[int, Meta(ge=1, le=65535)] | None = None
+
+
 class LogSettings(Struct, frozen=True):
     level: Annotated[str, Meta(pattern=r"^(debug|info|warning|error)$")] = "info"
 
@@ -321,6 +327,7 @@ class Settings(Struct, frozen=True):
     credential: CredentialSettings = CredentialSettings()
     mcp: McpSettings = McpSettings()
     log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
 
     @property
     def data_dir(self) -> Path:
@@ -369,6 +376,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         sections[section.name] = section.type(**values)
     if sections["server"].health_port is not None and sections["server"].health_port == sections["server"].port:
         faults.append("QUARTERDECK_SERVER_HEALTH_PORT must differ from QUARTERDECK_SERVER_PORT")
+    metrics_port = sections["metrics"].port
+    if metrics_port is not None and metrics_port in (sections["server"].port, sections["server"].health_port):
+        faults.append("QUARTERDECK_METRICS_PORT must differ from the other ports")
     if sections["database"].owner_url is not None and sections["database"].url is None:
         faults.append("QUARTERDECK_DATABASE_OWNER_URL is set without QUARTERDECK_DATABASE_URL")
     if sections["database"].direct_url is not None and sections["database"].url is None:

@@ -23,6 +23,7 @@ from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import DatabaseSettings, Settings, SettingsError, WorkerSettings
 from quarterdeck.db.database import Database
+from quarterdeck.metrics import recorder
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.sender import Sender
@@ -52,6 +53,7 @@ _BACKFILL_CHECK_SECONDS = 60.0
 
 def run_worker(settings: Settings) -> int:
     configure_logs(settings.log.level)
+    recorder.start("worker")
     asyncio.run(_work(settings))
     return 0
 
@@ -133,7 +135,7 @@ async def _process_jobs(
 async def _run_queue(driver: RunDriver, database: DatabaseSettings, worker: WorkerSettings) -> None:
     connector = make_connector(database, worker.queue_connections)
     app = App(connector=connector)
-    app.job_manager = TurnsJobManager(connector, worker.concurrency)
+    app.job_manager = TurnsJobManager(connector, worker.concurrency, recorder.job_taken)
 
     @app.task(name="drive_run", queue=QUEUE)
     async def drive(run_id: str) -> None:

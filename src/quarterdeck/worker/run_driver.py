@@ -4,6 +4,7 @@ The next step is derived from the conversation each time, so resuming after a cr
 """
 
 import asyncio
+import time
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
@@ -19,6 +20,7 @@ from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import ActionSettings, RunSettings, WorkerSettings
 from quarterdeck.db.database import Database
+from quarterdeck.metrics import recorder
 from quarterdeck.worker import journal
 from quarterdeck.worker.agent import Agent, Compaction
 from quarterdeck.worker.agent_loader import AgentLoader
@@ -251,6 +253,8 @@ class _Attempt:
             cost_usd=step.cost_usd,
         )
         await lifecycle.record(self._database, self._lease, entries, used)
+        tokens = {"input": used.input_tokens, "cached": used.cached_tokens, "output": used.output_tokens}
+        recorder.step_stored(used.model, tokens, used.cost_usd)
         self._steps += 1
         self._tokens += step.input_tokens + step.output_tokens
 
@@ -260,8 +264,15 @@ class _Attempt:
         self._turns = kept
 
     async def _step(self, agent: Agent) -> Step:
+        began = time.monotonic()
         async with DeltaSender(self._database, self._lease, self._settings.delta_seconds) as deltas:
-            return await agent.step(self._turns, self._left_out, deltas.add)
+            try:
+                step = await agent.step(self._turns, self._left_out, deltas.add)
+            except ModelFailure:
+                recorder.model_failed(agent.model_name)
+                raise
+        recorder.model_answered(agent.model_name, time.monotonic() - began)
+        return step
 
     async def _request(self, request: Coroutine[Any, Any, Result]) -> Result:
         """Awaits a request to the model, which `leave` can interrupt."""
