@@ -7,9 +7,10 @@ queue: if the collector does not answer, spans are lost and nothing waits.
 import logging
 import threading
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points, version
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
+from quarterdeck import __version__
 from quarterdeck.core import tracing
 from quarterdeck.core.logging import log
 from quarterdeck.core.settings import SettingsError
@@ -32,15 +33,16 @@ _provider: "TracerProvider | None" = None
 
 def check_tracing(environ: Mapping[str, str]) -> None:
     """Raises SettingsError if tracing is asked for and cannot be turned on."""
-    name = _exporter_name(environ)
+    name = exporter_name(environ)
     if name is not None:
         _find_exporter(name)
+        _span_limits(environ)
 
 
 def start_tracing(service: str, environ: Mapping[str, str]) -> None:
     """`service`: the name of this process in traces, unless the environment has one. Once in a process, after forks."""
     global _provider
-    name = _exporter_name(environ)
+    name = exporter_name(environ)
     if name is None or _provider is not None:
         return
     entry = _find_exporter(name)
@@ -55,17 +57,20 @@ def start_tracing(service: str, environ: Mapping[str, str]) -> None:
     library_log = logging.getLogger("opentelemetry")
     library_log.handlers, library_log.propagate = list(log.handlers), False
     limits = _span_limits(environ)
-    own = {"service.name": service, "service.version": version("quarterdeck")}
+    own = {"service.name": service, "service.version": __version__}
     resource = Resource.create(own | dict(OTELResourceDetector().detect().attributes))
     _provider = TracerProvider(resource=resource, span_limits=limits, shutdown_on_exit=False)
-    _provider.add_span_processor(BatchSpanProcessor(WithoutErrorTexts(entry.load()())))
+    try:
+        _provider.add_span_processor(BatchSpanProcessor(WithoutErrorTexts(entry.load()())))
+    except ValueError as fault:
+        raise SettingsError(f"traces cannot be exported: {fault}") from fault
     trace.set_tracer_provider(_provider)
     records_content = environ.get(_CONTENT, "").strip().lower() in ("true", "span_only", "span_and_event")
     tracing.turn_on(
         _provider.get_tracer("quarterdeck", own["service.version"]),
         limits.max_span_attribute_length if records_content else None,
     )
-    log.addFilter(_add_trace_id)
+    log.addFilter(add_trace_id)
 
 
 def stop_tracing(wait_seconds: float) -> None:
@@ -74,7 +79,7 @@ def stop_tracing(wait_seconds: float) -> None:
     if _provider is None:
         return
     tracing.turn_off()
-    log.removeFilter(_add_trace_id)
+    log.removeFilter(add_trace_id)
     # The library would wait for half a minute.
     thread = threading.Thread(target=_provider.shutdown, name="stop-tracing", daemon=True)
     thread.start()
@@ -82,7 +87,7 @@ def stop_tracing(wait_seconds: float) -> None:
     _provider = None
 
 
-def _exporter_name(environ: Mapping[str, str]) -> str | None:
+def exporter_name(environ: Mapping[str, str]) -> str | None:
     """The name under which its package registers the exporter. None: tracing is off."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
@@ -116,7 +121,7 @@ def _span_limits(environ: Mapping[str, str]) -> "SpanLimits":
         raise SettingsError(str(fault)) from None
 
 
-def _add_trace_id(record: logging.LogRecord) -> bool:
+def add_trace_id(record: logging.LogRecord) -> bool:
     trace_id = tracing.trace_id()
     if trace_id is not None:
         record.fields = {**getattr(record, "fields", {}), "trace_id": trace_id}
