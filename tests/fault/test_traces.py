@@ -172,9 +172,10 @@ async def test_content_is_recorded_if_the_operator_wants_it(
     attributes = [span.attributes for span in spans if span.name == "chat demo"][-1]
     asked = json.loads(attributes["gen_ai.input.messages"])
     # The newest messages that fit: the long one does not.
-    assert [message["role"] for message in asked] == ["user", "assistant", "tool"]
-    assert asked[0]["parts"] == [{"type": "text", "content": f"call: {ECHO}"}]
-    assert (asked[1]["parts"][-1]["name"], asked[2]["parts"][0]["response"]) == ("files__echo", "hello")
+    assert [message["role"] for message in asked] == ["assistant", "tool", "assistant", "user", "assistant", "tool"]
+    *_, said, calling, result = [message["parts"][-1] for message in asked]
+    assert said == {"type": "text", "content": f"call: {ECHO}"}
+    assert (calling["name"], result["response"]) == ("files__echo", "hello")
     [answer] = json.loads(attributes["gen_ai.output.messages"])
     assert "> files__echo: hello" in answer["parts"][0]["content"]
     assert "files__echo" in [tool["name"] for tool in json.loads(attributes["gen_ai.tool.definitions"])]
