@@ -122,8 +122,8 @@ vendor:
 
 # Adds and removes packages; versions stay as they are locked. `make lock ARGS=--upgrade` takes newer ones.
 lock: .venv/.dev
-	$(LOCK) $(ARGS) --extra server --extra redis -o requirements/runtime.lock pyproject.toml requirements/build.in
-	$(LOCK) $(ARGS) --extra server --extra redis --extra groq -c requirements/runtime.lock -o requirements/dev.lock pyproject.toml requirements/dev.in
+	$(LOCK) $(ARGS) --extra server --extra redis --extra otel -o requirements/runtime.lock pyproject.toml requirements/build.in
+	$(LOCK) $(ARGS) --extra server --extra redis --extra otel --extra groq -c requirements/runtime.lock -o requirements/dev.lock pyproject.toml requirements/dev.in
 	$(LOCK) $(ARGS) -o requirements/client-generator.lock requirements/client-generator.in
 
 # Needs the network. Not a part of CI: the result changes without a change here (docs/decisions/0038). `--strict` fails for

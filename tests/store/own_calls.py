@@ -148,6 +148,7 @@ def _own_rows() -> Iterator[StoreCall]:
 
 def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.find(c, a.run)
+    yield lambda c, a, b: lifecycle.traceparent(c, a.run)
     yield lambda c, a, b: lifecycle.active(c, a.run)
     yield lambda c, a, b: lifecycle.active_of(c, a.session)
     yield lambda c, a, b: lifecycle.unfinished_of(c, a.session)

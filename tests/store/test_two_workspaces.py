@@ -75,6 +75,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     ),
     "the run of a worker's job, or one that was checked": (
         "runs/lifecycle_store _FIND",
+        "runs/lifecycle_store _TRACEPARENT",
         "runs/lifecycle_store _ACTIVE",
         "runs/lifecycle_store _ACTIVE_OF",
         "runs/lifecycle_store _UNFINISHED_OF",

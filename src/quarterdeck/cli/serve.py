@@ -16,6 +16,7 @@ from quarterdeck.agents.sandbox.model import SandboxUnavailable
 from quarterdeck.app import load_app
 from quarterdeck.cli.database import app_role, app_url, session_url
 from quarterdeck.core.settings import Settings, SettingsError, variable
+from quarterdeck.core.trace_export import check_tracing
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
 from quarterdeck.server import lifeline
@@ -31,6 +32,7 @@ def serve_everything(settings: Settings) -> int:
     _check_redis_url(settings)
     _check_mcp_commands(settings)
     _check_sandbox(settings)
+    check_tracing(os.environ)
     _warn_if_public(settings.server.host)
     return supervise(settings, partial(_prepare, settings), announce=_announce)
 
@@ -38,6 +40,7 @@ def serve_everything(settings: Settings) -> int:
 def serve_api_alone(settings: Settings) -> int:
     _check_redis_url(settings)
     _check_mcp_commands(settings)
+    check_tracing(os.environ)
     _check_database(settings, api_processes=settings.server.processes)
     _warn_if_public(settings.server.host)
     return serve_api(settings, settings.server.host, settings.server.port, partial(load_app, settings))

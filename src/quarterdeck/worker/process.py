@@ -4,6 +4,7 @@ Procrastinate's worker ends when PostgreSQL restarts, so it is restarted in a lo
 """
 
 import asyncio
+import os
 import signal
 import time
 from uuid import UUID
@@ -22,6 +23,7 @@ from quarterdeck.conversations.sessions.service import backfill_search, purge_de
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import DatabaseSettings, Settings, SettingsError, WorkerSettings
+from quarterdeck.core.trace_export import start_tracing, stop_tracing
 from quarterdeck.db.database import Database
 from quarterdeck.metrics import recorder
 from quarterdeck.skills.bundle_files import BundleFiles
@@ -54,7 +56,11 @@ _BACKFILL_CHECK_SECONDS = 60.0
 def run_worker(settings: Settings) -> int:
     configure_logs(settings.log.level)
     recorder.start("worker")
-    asyncio.run(_work(settings))
+    start_tracing("quarterdeck-worker", os.environ)
+    try:
+        asyncio.run(_work(settings))
+    finally:
+        stop_tracing(settings.server.shutdown_seconds / 4)
     return 0
 
 

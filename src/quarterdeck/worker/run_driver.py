@@ -16,6 +16,7 @@ from quarterdeck.conversations.events.model import NewEvent
 from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, LimitReached, Superseded
 from quarterdeck.conversations.runs.model import StepUsage
+from quarterdeck.core import tracing
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import ActionSettings, RunSettings, WorkerSettings
@@ -26,6 +27,7 @@ from quarterdeck.worker.agent import Agent, Compaction
 from quarterdeck.worker.agent_loader import AgentLoader
 from quarterdeck.worker.budgets import budget_action, stop_reason
 from quarterdeck.worker.deltas import DeltaSender
+from quarterdeck.worker.run_spans import attempt_span, job_span
 from quarterdeck.worker.tool_runner import ToolRunner
 
 Result = TypeVar("Result")
@@ -76,9 +78,19 @@ class RunDriver:
     async def drive(self, run_id: UUID) -> None:
         self._driven += 1
         try:
-            await self._drive(run_id)
+            with job_span(run_id, await self._traceparent(run_id)):
+                await self._drive(run_id)
         finally:
             self._driven -= 1
+
+    async def _traceparent(self, run_id: UUID) -> str | None:
+        if not tracing.is_on():
+            return None
+        try:
+            return await lifecycle.traceparent(self._database, run_id)
+        except ServiceError as fault:
+            log.warning("the run is not part of the trace of its request", exc_info=fault, extra=fields(run_id=run_id))
+            return None
 
     async def _drive(self, run_id: UUID) -> None:
         """Returns when the run has ended or waits, or another worker has it. Errors of the database lead to another
@@ -113,8 +125,9 @@ class RunDriver:
         attempt = _Attempt(self._database, self._agents, self._settings, self._actions, lease, self._sandbox_rule)
         self._attempts.add(attempt)
         try:
-            async with asyncio.timeout(self._settings.max_seconds - lease.seconds):
-                await attempt.run()
+            with attempt_span(lease, expected=(Leaving, LimitReached, Superseded)):
+                async with asyncio.timeout(self._settings.max_seconds - lease.seconds):
+                    await attempt.run()
         except ModelFailure as failure:
             refused = isinstance(failure, RequestRefused)
             await lifecycle.fail(self._database, lease, str(failure), refused=refused)

@@ -21,6 +21,7 @@ from quarterdeck.conversations.runs import conversation_store
 from quarterdeck.conversations.runs import lifecycle_store as store
 from quarterdeck.conversations.runs import store as run_store
 from quarterdeck.conversations.runs.model import ENTRY_BYTES, Entry, Input, RunEnded, RunSetup, RunState, StepUsage
+from quarterdeck.core import tracing
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import ActionSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
@@ -133,7 +134,18 @@ def _why_not_again(run: store.ActiveRun, settings: RunSettings) -> str | None:
 
 def _started(attempt: int, setup: RunSetup) -> dict[str, Any]:
     used = {"model": setup.model, "settings": setup.settings, "skills": setup.skills, "agent": setup.agent}
-    return {"attempt": attempt, **msgspec.to_builtins(used)}
+    trace_id = tracing.trace_id()
+    traced = {} if trace_id is None else {"trace_id": trace_id}
+    return {"attempt": attempt, **msgspec.to_builtins(used), **traced}
+
+
+async def traceparent(database: Database, run_id: UUID) -> str | None:
+    """The span of the request that started the run. None: it was not traced."""
+
+    async def read(connection: Connection) -> str | None:
+        return await store.traceparent(connection, run_id)
+
+    return await database.read(read)
 
 
 async def entries(database: Database, lease: Lease, budget_bytes: int) -> tuple[list[Entry], int]:
