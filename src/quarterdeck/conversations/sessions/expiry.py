@@ -19,7 +19,7 @@ from quarterdeck.db.database import Connection, Database
 # Sessions that are looked for with one statement.
 _PAGE = 500
 # Of one transaction. It keeps the sessions locked that it has emptied, so it is short.
-_MAX_EVENTS = 1000
+_MAX_ROWS = 1000
 _MAX_SECONDS = 0.3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -81,7 +81,7 @@ async def _expire(database: Database, session_ids: Sequence[UUID], event_days: i
     while done < len(session_ids):
 
         async def work(connection: Connection, done: int = done) -> Expired:
-            return await store.expire(connection, session_ids[done:], event_days, run_days, _MAX_EVENTS, _MAX_SECONDS)
+            return await store.expire(connection, session_ids[done:], event_days, run_days, _MAX_ROWS, _MAX_SECONDS)
 
         expired = await database.transaction(work, repeatable=True)
         events, runs, done = events + expired.events, runs + expired.runs, done + expired.sessions_done

@@ -98,10 +98,10 @@ async def expire(
     session_ids: Sequence[UUID],
     event_days: int,
     run_days: int | None,
-    max_events: int,
+    max_rows: int,
     max_seconds: float,
 ) -> Expired:
-    values = (list(session_ids), event_days, run_days, max_events, max_seconds)
+    values = (list(session_ids), event_days, run_days, max_rows, max_seconds)
     row = await (await connection.execute(_EXPIRE, values)).fetchone()
     assert row is not None
     return Expired(*row)
