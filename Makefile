@@ -6,7 +6,10 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-ver
 
 ARGS ?=
 
-.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer deploy-check fault model availability soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs check audit sbom format openapi client vendor lock clean
+# Where this is set, every process that a test starts would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer deploy-check fault model availability soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
 
 setup: .venv/.runtime
 
@@ -86,6 +89,10 @@ bench-peers: .venv/.dev
 costs: .venv/.dev
 	$(BIN)/python -m bench.costs.run $(ARGS)
 
+# How much each table grows for a run, and what retention costs: the figures of docs/retention.md. About two minutes.
+growth: .venv/.dev
+	$(BIN)/python -m bench.growth $(ARGS)
+
 # Outages of the database and rolling restarts under load, about five minutes. ARGS="--help" lists the options.
 availability: .venv/.dev
 	$(BIN)/python -m tests.fleet.availability $(ARGS)
@@ -119,8 +126,8 @@ vendor:
 
 # Adds and removes packages; versions stay as they are locked. `make lock ARGS=--upgrade` takes newer ones.
 lock: .venv/.dev
-	$(LOCK) $(ARGS) --extra server --extra redis -o requirements/runtime.lock pyproject.toml requirements/build.in
-	$(LOCK) $(ARGS) --extra server --extra redis --extra groq -c requirements/runtime.lock -o requirements/dev.lock pyproject.toml requirements/dev.in
+	$(LOCK) $(ARGS) --extra server --extra redis --extra otel -o requirements/runtime.lock pyproject.toml requirements/build.in
+	$(LOCK) $(ARGS) --extra server --extra redis --extra otel --extra groq -c requirements/runtime.lock -o requirements/dev.lock pyproject.toml requirements/dev.in
 	$(LOCK) $(ARGS) -o requirements/client-generator.lock requirements/client-generator.in
 	$(LOCK) $(ARGS) -o requirements/deploy-check.lock requirements/deploy-check.in
 

@@ -1,9 +1,11 @@
 """Composition root of an API process: settings become services and an ASGI app. Nothing runs on import."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 
+from msgspec.structs import asdict
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -33,19 +35,23 @@ from quarterdeck.conversations.runs.attachments import AttachmentRules
 from quarterdeck.conversations.runs.input_batcher import InputBatcher
 from quarterdeck.conversations.sessions.sandbox_offer import SandboxOffer
 from quarterdeck.conversations.workspace_files.archive import Archives
-from quarterdeck.core import errors
+from quarterdeck.core import errors, tracing
 from quarterdeck.core.agent_settings import McpSettings
 from quarterdeck.core.logging import configure_logs, log
+from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import CredentialSettings, Settings
+from quarterdeck.core.trace_export import start_tracing, stop_tracing
 from quarterdeck.credentials.oauth import OAuthTokens
 from quarterdeck.db.database import Database
 from quarterdeck.files.uploads import FileUploads
 from quarterdeck.http.downloads import Downloads
 from quarterdeck.http.middleware import Middleware
 from quarterdeck.http.operation import Operation
+from quarterdeck.http.request_spans import RequestSpans
 from quarterdeck.mcp_servers.checks import McpChecks
 from quarterdeck.mcp_servers.offer import McpOffer
+from quarterdeck.metrics import recorder
 from quarterdeck.retention import delete_expired
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.skills.uploads import Uploads
@@ -53,9 +59,13 @@ from quarterdeck.skills.uploads import Uploads
 
 def load_app(settings: Settings) -> ASGIApp:
     configure_logs(settings.log.level)
+    recorder.start("api")
+    start_tracing("quarterdeck-api", os.environ)
     services = Services(settings)
     router = Router(services.routes(), redirect_slashes=False, default=_not_found, lifespan=services.lifespan())
-    app = Middleware(router, settings.http)
+    app: ASGIApp = Middleware(router, settings.http)
+    if tracing.is_on():
+        app = RequestSpans(app)
     services.mcp_endpoint.app = app
     return app
 
@@ -143,6 +153,7 @@ class Services:
             **{type(section): section for section in (settings.key, settings.token, settings.webhook)},
             CredentialSettings: settings.credential,
             McpSettings: settings.mcp,
+            RetentionDays: settings.default_retention,
             **{
                 type(section): section
                 for section in (settings.bundle, settings.file, settings.stream, settings.fork, settings.submit)
@@ -182,6 +193,7 @@ class Services:
             await self.notifier.close()
             await self.rate_limiter.close()
             await self.database.close()
+            await asyncio.to_thread(stop_tracing, settings.server.shutdown_seconds / 4)
 
         return lifespan
 
@@ -204,7 +216,12 @@ class Services:
         await self.last_used.flush(self.database)
 
     async def _delete_expired(self) -> None:
-        await delete_expired(self.database, self.bundles, self.settings)
+        try:
+            deleted = await delete_expired(self.database, self.bundles, self.settings)
+        except Exception:
+            recorder.swept(None)
+            raise
+        recorder.swept(asdict(deleted))
 
 
 async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:

@@ -1,60 +1,126 @@
-"""Retention: deletes expired receipts, audit entries, unreferenced archives, logs of deleted sessions and old webhook
-deliveries."""
+"""Retention: deletes expired data, and what nothing refers to any more. docs/retention.md describes each kind."""
 
-from collections.abc import Awaitable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from quarterdeck.audit.service import sweep_audit_events
 from quarterdeck.blobs.blob_store import BlobStore
 from quarterdeck.blobs.sweep import sweep_blobs
 from quarterdeck.changes.perform import sweep_receipts
+from quarterdeck.conversations.runs.recovery import sweep_jobs
+from quarterdeck.conversations.sessions.expiry import expire_files, expire_logs
 from quarterdeck.conversations.sessions.service import purge_deleted_sessions
+from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Database
+from quarterdeck.files.service import sweep_files
 from quarterdeck.skills.sweep import sweep_blocks
+from quarterdeck.usage.service import sweep_usage
 from quarterdeck.webhooks.service import sweep_deliveries
+from quarterdeck.workspaces.service import retention_of_all
 
 
 class Deleted(Struct, frozen=True):
-    receipts: int
-    audit_events: int
-    bundles: int
-    sessions: int
-    deliveries: int
+    """Numbers of rows; `sessions` were deleted by people, and their logs are gone now."""
+
+    receipts: int = 0
+    audit_events: int = 0
+    runs: int = 0
+    events: int = 0
+    files: int = 0
+    bundles: int = 0
+    sessions: int = 0
+    deliveries: int = 0
+    jobs: int = 0
+    usage: int = 0
 
 
 async def delete_expired(database: Database, bundles: BlobStore, settings: Settings) -> Deleted:
-    """Safe to run in several processes at once: each takes rows that no other has locked. All five are attempted even
-    if one fails; the first error is raised at the end."""
-    receipt = settings.receipt
-    results = [
-        await _outcome(deletion)
-        for deletion in (
-            sweep_receipts(database, receipt.keep_days, receipt.sweep_batch),
-            sweep_audit_events(database),
-            _sweep_contents(database, bundles, settings.bundle.orphan_hours),
-            purge_deleted_sessions(database),
-            sweep_deliveries(database, settings.webhook.keep_days, receipt.sweep_batch),
-        )
-    ]
-    counts: list[int] = []
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-        counts.append(result)
-    return Deleted(*counts)
+    """Safe to run in several processes at once: each takes rows that no other has locked. All kinds and workspaces are
+    attempted even if one fails; the first error is raised at the end."""
+    sweep = _Sweep(database, bundles, settings, await retention_of_all(database, settings.default_retention))
+    counts: Counter[str] = Counter()
+    faults: list[Exception] = []
+    for step in sweep.steps():
+        try:
+            counts.update(await step())
+        except Exception as fault:
+            faults.append(fault)
+    if faults:
+        raise faults[0]
+    return Deleted(**counts)
 
 
-async def _outcome(deletion: Awaitable[int]) -> int | Exception:
-    try:
-        return await deletion
-    except Exception as fault:
-        return fault
+class _Sweep(Struct, frozen=True):
+    database: Database
+    blobs: BlobStore
+    settings: Settings
+    # What applies to each workspace.
+    retention: dict[UUID, RetentionDays]
 
+    def steps(self) -> Iterator[Callable[[], Awaitable[dict[str, int]]]]:
+        """Rows that refer to contents before the contents."""
+        yield self._receipts
+        yield self._audit_events
+        for workspace_id, retention in self.retention.items():
+            yield partial(self._logs, workspace_id, retention)
+            yield partial(self._usage, workspace_id, retention)
+        yield self._files
+        yield self._sessions
+        yield self._contents
+        yield self._deliveries
+        yield self._jobs
 
-async def _sweep_contents(database: Database, blobs: BlobStore, orphan_hours: int) -> int:
-    """Blocks last: those of deleted bundles go in the same run."""
-    removed = await sweep_blobs(database, blobs, orphan_hours)
-    await sweep_blocks(database, blobs, orphan_hours)
-    return removed
+    async def _receipts(self) -> dict[str, int]:
+        receipt = self.settings.receipt
+        shortest = min([receipt.keep_days, *self._days("receipt_days")])
+        return {"receipts": await sweep_receipts(self.database, receipt.keep_days, shortest, receipt.sweep_batch)}
+
+    async def _audit_events(self) -> dict[str, int]:
+        return {"audit_events": await sweep_audit_events(self.database)}
+
+    async def _logs(self, workspace_id: UUID, retention: RetentionDays) -> dict[str, int]:
+        return asdict(await expire_logs(self.database, workspace_id, retention))
+
+    async def _usage(self, workspace_id: UUID, retention: RetentionDays) -> dict[str, int]:
+        if retention.usage_days is None:
+            return {}
+        batch = self.settings.receipt.sweep_batch
+        return {"usage": await sweep_usage(self.database, workspace_id, retention.usage_days, batch)}
+
+    async def _files(self) -> dict[str, int]:
+        days = self.settings.retention.file_days
+        shortest = min(self._days("file_days"), default=None)
+        if shortest is None:
+            return {}
+        uploaded = await sweep_files(self.database, days, shortest)
+        return {"files": uploaded + await expire_files(self.database, days, shortest)}
+
+    async def _sessions(self) -> dict[str, int]:
+        return {"sessions": await purge_deleted_sessions(self.database)}
+
+    async def _contents(self) -> dict[str, int]:
+        """Blocks last: those of deleted bundles go in the same run."""
+        orphan_hours = self.settings.bundle.orphan_hours
+        removed = await sweep_blobs(self.database, self.blobs, orphan_hours)
+        await sweep_blocks(self.database, self.blobs, orphan_hours)
+        return {"bundles": removed}
+
+    async def _deliveries(self) -> dict[str, int]:
+        days = self.settings.webhook.keep_days
+        shortest = min([days, *self._days("delivery_days")])
+        batch = self.settings.receipt.sweep_batch
+        return {"deliveries": await sweep_deliveries(self.database, days, shortest, batch)}
+
+    async def _jobs(self) -> dict[str, int]:
+        days, batch = self.settings.retention.job_days, self.settings.receipt.sweep_batch
+        return {"jobs": await sweep_jobs(self.database, days, batch)}
+
+    def _days(self, kind: str) -> list[int]:
+        found = (getattr(retention, kind) for retention in self.retention.values())
+        return [days for days in found if days is not None]

@@ -104,12 +104,13 @@ def test_output_for_people(database_url: str) -> None:
     assert qd_here("admin", "list-workspaces", **settings).stdout == "No workspaces.\n"
     workspace = admin("create-workspace", "--name", "Team", "--owner-email", "o@example.com", **settings)["id"]
     shown = f"workspace {workspace}\nname Team\nowner o@example.com\nmaximum key lifetime "
-    limits = "maximum cost per day {}\nmaximum tokens per day {}\n"
+    limits = "maximum cost per day {}\nmaximum tokens per day {}\nretention {}\n"
     printed = qd_here("admin", "show-workspace", "--workspace", workspace, **settings).stdout
-    assert printed == f"{shown}none\n{limits.format('none', 'none')}"
+    assert printed == f"{shown}none\n{limits.format('none', 'none', 'default')}"
     options = ("--max-key-days", "30", "--daily-max-cost-usd", "20", "--daily-max-tokens", "1000000")
+    options += ("--retention", "events=30", "--retention", "runs=90", "--retention", "files=default")
     changed = qd_here("admin", "change-workspace", "--workspace", workspace, *options, **settings)
-    assert changed.stdout == f"{shown}30 days\n{limits.format('$20.00', '1,000,000')}"
+    assert changed.stdout == f"{shown}30 days\n{limits.format('$20.00', '1,000,000', 'runs=90, events=30')}"
     assert qd_here("admin", "list-workspaces", **settings).stdout == f"{workspace}  o@example.com  Team\n"
     (member,) = qd_here("admin", "list-members", "--workspace", workspace, **settings).stdout.splitlines()
     assert member.endswith("  owner  o@example.com")
@@ -230,7 +231,10 @@ def test_migrate_and_sweep(database_url: str, tmp_path: Path) -> None:
         )
     done = qd_here("sweep", **settings, RECEIPT_SWEEP_BATCH="3")
     # Ages of 6, 7 and 8 days: kept, due by less than the minute that is added for safety, removed.
-    removed = "Deleted {} receipts, 0 audit events, 0 bundles, 0 sessions, 0 deliveries\n"
+    removed = (
+        "Deleted {} receipts, 0 audit events, 0 runs, 0 events, 0 files, 0 bundles, 0 sessions, 0 deliveries, 0 jobs,"
+        " 0 usage\n"
+    )
     assert (done.returncode, done.stdout) == (0, removed.format(10)), done.stderr
     assert qd_here("sweep", **settings).stdout == removed.format(0)
 

@@ -89,12 +89,14 @@ async def test_pages_about_runs_and_files_run_from_top_to_bottom(tmp_path: Path)
             assert await eventually(note) == ["The release is done."]
             uploaded, listed, attached = map(json.loads, at.run(texts_of(blocks_of("docs/files.md", "sh"))))
             usage, workspace = map(json.loads, at.run(texts_of(blocks_of("docs/usage.md", "sh"))))
+            (kept,) = at.run(texts_of(blocks_of("docs/retention.md", "sh")))
     assert (uploaded["media_type"], listed["items"], attached["outcome"]) == ("text/csv", [], "new_run")
     assert submitted["outcome"] == "new_run"
     assert (waiting["state"], waiting["tool"], waiting["run_id"]) == ("open", "add_note", submitted["run_id"])
     assert (resolved["state"], resolved["resolution"]["decision"]) == ("resolved", "allow")
     assert [item["group"] for item in usage["items"]] == ["demo"]
     assert workspace["limits"]["day"] == {"max_cost_usd": 20, "max_tokens": None}
+    assert re.search(r"runs +365 +workspace\nevents +365 +runs\nfiles +90 +workspace", kept)
 
 
 async def arrived(receiver: Receiver) -> bool:

@@ -123,3 +123,14 @@ async def test_workspace_and_members(console: ConsolePage, world: World) -> None
     await expect(page.get_by_role("row").filter(has_text="Owner")).to_contain_text("@example.com")
     await expect(page.get_by_role("row").filter(has_text="Ann")).to_contain_text("Active")
     await expect(page.get_by_role("row").filter(has_text="Bob")).not_to_contain_text("Active")
+
+    await page.get_by_role("button", name="Edit retention").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Events").fill("14")
+    await dialog.get_by_label("Idempotency receipts").fill("10")
+    await dialog.get_by_role("button", name="Save").click()
+    card = page.locator(".card").filter(has_text="Retention")
+    await expect(card).to_contain_text("Events14 days")
+    await expect(card).to_contain_text("RunsForever (default)")
+    kept = (await world.get("/v1/workspace")).json()["retention"]
+    assert {kind: days for kind, days in kept.items() if days} == {"event_days": 14, "receipt_days": 10}

@@ -277,7 +277,7 @@ async def test_requeued_failed_and_follow_up_runs(console: ConsolePage, world: W
             ("input.accepted", first, {"input_id": "b", "text": "go on"}),
             ("run.started", first, {"attempt": 2}),
             ("run.failed", first, {"reason": "No more.", "next_run_id": second}),
-            ("run.started", second, {"attempt": 1}),
+            ("run.started", second, {"attempt": 1, "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736"}),
             ("input.consumed", second, {"input_id": "b", "step": 1}),
             ("run.succeeded", second, {}),
             ("input.accepted", third, {"input_id": "c", "text": "anew"}),
@@ -300,6 +300,8 @@ async def test_requeued_failed_and_follow_up_runs(console: ConsolePage, world: W
     for number, end in ((1, r"steered 1 time, failed\."), (2, r"completed\."), (3, r"queued now\.")):
         await expect(page.get_by_role("img", name=re.compile(rf"^Run {number}, .*{end}$"))).to_be_visible()
     await expect(page.get_by_role("button", name="Send to current run")).to_be_visible()
+    await page.get_by_role("button", name="Details").last.click()
+    await expect(page.locator(".end .facts:visible")).to_contain_text("Trace ID4bf92f3577b34da6a3ce929d0e0e4736")
     assert await console.accessibility_problems() == []
 
 

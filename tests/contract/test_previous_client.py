@@ -3,20 +3,16 @@
 import os
 import subprocess
 import sys
-import tarfile
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from quarterdeck.core.actors import Permission
+from tests.previous_release import RELEASE, sources
 from tests.world import Server, World
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).parents[2]
-# The last commit of release 0.1.0.
-PREVIOUS_RELEASE = "5abb6c067aa85b7e4059ee26e5659cbfcc5a4882"
 # Its client cannot read others (decision 0070). Keys that were created before an upgrade have no others.
 KNOWN_PERMISSIONS = (
     Permission.WORKSPACE_READ,
@@ -79,15 +75,7 @@ with Client(os.environ["QD_URL"], os.environ["QD_KEY"]) as client:
 
 @pytest.fixture
 def previous(tmp_path: Path) -> Path:
-    """The sources of the previous release. A shallow clone does not have them."""
-    archived = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", PREVIOUS_RELEASE, "src/quarterdeck"], capture_output=True, check=False
-    )
-    if archived.returncode != 0:
-        pytest.skip("needs the history of the project: git fetch --unshallow")
-    with tarfile.open(fileobj=BytesIO(archived.stdout)) as tar:
-        tar.extractall(tmp_path / "previous", filter="data")
-    return tmp_path / "previous" / "src"
+    return sources(RELEASE, tmp_path / "previous")
 
 
 async def test_the_previous_client_works(server: Server, world: World, previous: Path, tmp_path: Path) -> None:

@@ -32,7 +32,10 @@ async def test_the_workspace_of_the_key(world: World) -> None:
     answer = await world.get("/v1/workspace")
     body = answer.json()
     assert answer.status_code == 200
-    assert set(body) == {"id", "name", "created_at", "owner", "max_key_days", "limits", "used_today", "revision"}
+    assert set(body) == {
+        *("id", "name", "created_at", "owner", "max_key_days", "limits", "used_today", "revision"),
+        *("retention", "effective_retention"),
+    }
     assert (body["id"], body["name"], body["max_key_days"]) == (str(world.workspace_id), "Test", None)
     assert set(body["owner"]) == {"user_id", "display_name", "primary_email"}
     assert timedelta() <= datetime.now(UTC) - datetime.fromisoformat(body["created_at"]) < timedelta(minutes=5)
@@ -72,6 +75,42 @@ async def test_limits_of_a_workspace(world: World) -> None:
     wrong: dict[str, Any] | None
     for wrong in (*({"day": day} for day in wrong_days), {"week": {}}, None):
         assert error_of(await world.patch("/v1/workspace", {"limits": wrong}))[0] == 400
+
+
+async def test_retention_of_a_workspace(world: World) -> None:
+    """The settings of the server are defaults. Events do not outlive their runs."""
+    before = await world.get("/v1/workspace")
+    kinds = ("run_days", "event_days", "file_days", "receipt_days", "audit_days", "delivery_days", "job_days")
+    nothing = dict.fromkeys((*kinds, "usage_days"))
+    defaults = nothing | {"receipt_days": 7, "audit_days": 365, "delivery_days": 30, "job_days": 7}
+    assert before.json()["retention"] == nothing
+    assert before.json()["effective_retention"] == defaults
+
+    chosen = {"run_days": 90, "audit_days": 700, "receipt_days": 14}
+    changed = await world.patch("/v1/workspace", {"retention": chosen})
+    assert changed.status_code == 200, changed.text
+    assert changed.json() == before.json() | {
+        "retention": nothing | chosen,
+        "effective_retention": defaults | chosen | {"event_days": 90},
+        "revision": 2,
+    }
+    more = {"event_days": 365, "file_days": 1, "run_days": None, "audit_days": None}
+    again = await world.patch("/v1/workspace", {"retention": more, "limits": {"day": {"max_tokens": 5}}})
+    assert again.json()["retention"] == nothing | chosen | more
+    assert again.json()["effective_retention"] == defaults | {"event_days": 365, "file_days": 1, "receipt_days": 14}
+    assert again.json()["limits"] == {"day": {"max_cost_usd": None, "max_tokens": 5}}
+    assert (await world.patch("/v1/workspace", {"retention": {"file_days": 1}})).json() == again.json()
+    events = (await world.get("/v1/audit-events?action=change_workspace&order=asc")).json()["items"]
+    assert [event["detail"]["retention"] for event in events] == [
+        chosen,
+        {"receipt_days": 14, "event_days": 365, "file_days": 1},
+    ]
+    for wrong in ({"run_days": 0}, {"run_days": 3651}, {"run_days": "1"}, {"receipt_days": 6}, {"skill_days": 1}, None):
+        assert error_of(await world.patch("/v1/workspace", {"retention": wrong})) == (400, "invalid_request")
+    shorter = await world.patch("/v1/workspace", {"retention": {"audit_days": 364}})
+    assert error_of(shorter) == (400, "invalid_request"), "managers cannot remove what they did"
+    assert "365" in shorter.json()["error"]["message"]
+    assert (await world.get("/v1/workspace")).json() == again.json()
 
 
 async def test_a_changed_workspace(world: World) -> None:

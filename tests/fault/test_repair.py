@@ -9,10 +9,14 @@ from uuid import UUID
 
 import pytest
 
+from quarterdeck.blobs.blob_store import open_blob_store
+from quarterdeck.core.settings import DatabaseSettings, Settings
+from quarterdeck.db.database import Database
+from quarterdeck.retention import delete_expired
 from tests.contract.provider_server import OPENAI, Reply, refuses, streams
 from tests.fault.stand_in import FIRST, LAST, Gate, StandIn, asking, call_then_answer, new_session
 from tests.workers import at_rest, check_log, ended, log_of, working
-from tests.world import PATIENT, Server, World, clone_database, drop_database, error_of, serving
+from tests.world import PATIENT, Server, World, app_url, clone_database, drop_database, error_of, serving
 
 MAX_EVENTS = 300
 NO_RESULT = "Not carried out: the run ended before."
@@ -68,6 +72,32 @@ async def test_a_session_goes_on_after_a_refused_message(world: World, stand_in:
     check_log(log)
     assert of_type(log, "run.failed")[0]["data"]["refused_by_provider"] is True
     assert not of_type(log, "context.trimmed"), "nothing was too long"
+
+
+async def test_a_session_goes_on_without_what_has_expired(world: World, server: Server, stand_in: StandIn) -> None:
+    session_id = await new_session(world, "forgets")
+    first = await talk(world, session_id, "first")
+    second = await talk(world, session_id, "second")
+    before = (await world.get(f"/v1/sessions/{session_id}")).json()["usage"]
+    for statement in (
+        "UPDATE session_events SET created_at = created_at - interval '40 days' WHERE run_id = %s",
+        "UPDATE runs SET finished_at = finished_at - interval '40 days' WHERE id = %s",
+    ):
+        await world.execute(statement, first["id"])
+    assert (await world.patch("/v1/workspace", {"retention": {"run_days": 30}})).status_code == 200
+    database = Database(app_url(server.database_url), DatabaseSettings())
+    await database.open()
+    deleted = await delete_expired(database, open_blob_store(None, server.data_dir), Settings())
+    await database.close()
+    assert deleted.runs == 1
+    assert error_of(await world.get(f"/v1/runs/{first['id']}")) == (404, "not_found")
+    log = await log_of(world, session_id)
+    assert {entry["run_id"] for entry in log} == {second["id"]}
+    check_log(log)
+    assert (await talk(world, session_id, "third"))["state"] == "succeeded"
+    assert stand_in.texts("forgets") == [["first"], ["first", "second"], ["second", "third"]]
+    after = (await world.get(f"/v1/sessions/{session_id}")).json()["usage"]
+    assert after["output_tokens"] > before["output_tokens"], "the usage of deleted runs still counts"
 
 
 @pytest.mark.parametrize("status", [503, 401])

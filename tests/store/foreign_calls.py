@@ -22,11 +22,13 @@ from quarterdeck.conversations.runs import lifecycle_store as lifecycle
 from quarterdeck.conversations.runs import store as runs
 from quarterdeck.conversations.runs.model import Submission, Usage, Verdict
 from quarterdeck.conversations.session_tokens import store as session_tokens
+from quarterdeck.conversations.sessions import expiry_store as expiry
 from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.conversations.sessions.model import SessionBody
 from quarterdeck.core.actors import ActorBody, Credential, CredentialKind
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, new_id
+from quarterdeck.core.retention import RetentionDays
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.credentials import store as credentials
 from quarterdeck.files import store as files
@@ -238,15 +240,20 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: mcp_servers.add_tools(c, a.workspace, b.mcp_server, [TAKEN_TOOL])
 
     yield lambda c, a, b: workspaces.lock_workspace(c, a.workspace)
-    yield lambda c, a, b: workspaces.change(c, a.workspace, "taken", 1, a.user, Limit())
-    yield lambda c, a, b: workspaces.set_limits(c, a.workspace, WorkspaceLimits(day=Limit(1.0, 1)))
+    kept = RetentionDays(run_days=1)
+    yield lambda c, a, b: workspaces.change(c, a.workspace, "taken", 1, a.user, Limit(), kept)
+    yield lambda c, a, b: workspaces.set_limits_and_retention(c, a.workspace, WorkspaceLimits(Limit(1.0, 1)), kept)
     today = datetime.now(UTC).date()
     for group in UsageGroup:
         yield lambda c, a, b, group=group: usage.items(  # type: ignore[misc]
             c, a.workspace, group, today - timedelta(days=9), today + timedelta(days=1), 9
         )
     yield lambda c, a, b: usage.day_at(c, a.workspace, today - timedelta(days=9), today + timedelta(days=1), 0)
-    yield lambda c, a, b: workspaces.get(c, a.workspace)
+    yield lambda c, a, b: usage.delete_old(c, a.workspace, 0, 9)
+    yield lambda c, a, b: workspaces.get(c, a.workspace, RetentionDays())
+    yield lambda c, a, b: expiry.with_old_inputs(c, a.workspace, datetime(1970, 1, 1, tzinfo=UTC), 0, 9)
+    yield lambda c, a, b: expiry.with_old_runs(c, a.workspace, LOWEST_ID, 0, 9)
+    yield lambda c, a, b: expiry.old_forks(c, a.workspace, LOWEST_ID, 0, 9)
     yield lambda c, a, b: returns(workspaces.end_member(c, a.workspace, b.user), False)
     yield lambda c, a, b: returns(workspaces.find_member(c, a.workspace, b.email), None)
     for newest_first in ORDERS:

@@ -37,16 +37,19 @@ from quarterdeck.conversations.runs.discards_store import InputEvent
 from quarterdeck.conversations.runs.model import Delivery, Input, RunState, StepUsage
 from quarterdeck.conversations.session_tokens import store as session_tokens
 from quarterdeck.conversations.session_tokens.model import NewSessionToken
+from quarterdeck.conversations.sessions import expiry_store as expiry
 from quarterdeck.conversations.sessions import forks_store as forks
 from quarterdeck.conversations.sessions import search_store
 from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.conversations.sessions.model import NewSession
 from quarterdeck.conversations.workspace_files import store as session_files
 from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
-from quarterdeck.core.ids import HIGHEST_ID, new_id
+from quarterdeck.core.ids import LOWEST_ID, new_id
+from quarterdeck.core.retention import RetentionDays
 from quarterdeck.credentials import store as credentials
 from quarterdeck.credentials.model import CredentialType, Parameters, StoredCredential
 from quarterdeck.db.migrate import is_current
+from quarterdeck.db.walks import Step
 from quarterdeck.files import store as files
 from quarterdeck.files.model import Upload
 from quarterdeck.mcp_servers import store as mcp_servers
@@ -145,6 +148,7 @@ def _own_rows() -> Iterator[StoreCall]:
 
 def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.find(c, a.run)
+    yield lambda c, a, b: lifecycle.traceparent(c, a.run)
     yield lambda c, a, b: lifecycle.active(c, a.run)
     yield lambda c, a, b: lifecycle.active_of(c, a.session)
     yield lambda c, a, b: lifecycle.unfinished_of(c, a.session)
@@ -206,6 +210,8 @@ def _own_actions() -> Iterator[StoreCall]:
     yield lambda c, a, b: actions.of_call(c, a.run, 1, "c")
     yield lambda c, a, b: actions.remembered_tools(c, a.session)
     yield lambda c, a, b: actions.purge(c, a.session, 9)
+    yield lambda c, a, b: expiry.lock(c, a.session)
+    yield lambda c, a, b: expiry.expire(c, [a.session], 0, 0, 9, 1.0)
 
 
 def _own_forks() -> Iterator[StoreCall]:
@@ -231,6 +237,7 @@ def _own_files() -> Iterator[StoreCall]:
     yield lambda c, a, b: session_files.title(c, a.session)
     yield lambda c, a, b: session_files.copy_rows(c, a.session, a.waiting_session)
     yield lambda c, a, b: session_files.keep_contents(c, a.waiting_session, [a.bundle.hex()])
+    yield lambda c, a, b: session_files.delete_all(c, a.session)
     yield lambda c, a, b: session_files.purge(c, a.session, 9)
 
 
@@ -280,11 +287,17 @@ def _own_deliveries() -> Iterator[StoreCall]:
 
 def for_all_workspaces() -> Iterator[StoreCall]:
     """Nothing of the other is due: what is young, in use, under way or not yet wanted stays."""
-    yield lambda c, a, b: returns(audit.delete_old(c, 9), 0)
-    yield lambda c, a, b: returns(receipts.delete_old(c, 7, 9), 0)
+    long_ago = datetime(1970, 1, 1, tzinfo=UTC)
+    nothing = Step(deleted=0, read=0, next_place=None)
+    yield lambda c, a, b: returns(audit.delete_old(c, LOWEST_ID, 9), nothing)
+    yield lambda c, a, b: returns(receipts.delete_old(c, long_ago, 7, 7, 9), nothing)
+    yield lambda c, a, b: returns(files.delete_old(c, LOWEST_ID, None, 1, 9), nothing)
+    yield lambda c, a, b: returns(recovery.delete_ended_jobs(c, 1, 9), 0)
+    yield lambda c, a, b: returns(expiry.with_files(c, LOWEST_ID, 1, 9), [])
+    yield lambda c, a, b: returns(expiry.idle(c, [a.session, b.session], 1), [])
     yield lambda c, a, b: sessions.lock_deleted(c)
     yield lambda c, a, b: returns(search_store.backfill(c, 9, 1.0), 0)
-    yield lambda c, a, b: returns(deliveries.delete_old(c, HIGHEST_ID, 9), 0)
+    yield lambda c, a, b: returns(deliveries.delete_old(c, LOWEST_ID, 30, 1, 9), nothing)
     yield lambda c, a, b: recovery.prune_workers(c, 60)
     yield lambda c, a, b: recovery.replace_lost_jobs(c)
     yield lambda c, a, b: recovery.delete_spent_jobs(c)
@@ -311,7 +324,9 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: forks.add_no_words(c)
     yield lambda c, a, b: credentials.encrypted_secrets(c)
     yield lambda c, a, b: webhooks.encrypted_secrets(c)
-    yield lambda c, a, b: workspaces.all_workspaces(c)
+    yield lambda c, a, b: workspaces.all_workspaces(c, RetentionDays())
+    yield lambda c, a, b: workspaces.retention_of_all(c)
+    yield lambda c, a, b: workspaces.server_audit_days(c)
     yield lambda c, a, b: workspaces.lock_first_start(c)
     yield lambda c, a, b: workspaces.any_workspace(c)
     yield lambda c, a, b: is_current(c)

@@ -11,6 +11,7 @@ import pytest
 from quarterdeck.audit import store
 from quarterdeck.audit.model import AuditFilter, ObjectType
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
+from quarterdeck.core.retention import RetentionDays
 from quarterdeck.db.database import Connection
 from quarterdeck.workspaces import service as workspaces
 from tests.store.test_sql_prepares import as_prepared
@@ -61,7 +62,7 @@ async def test_a_page_does_not_read_the_whole_log(database_url: str, first_plann
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         workspace_id = await workspaces.create_workspace(connection, "x", "a@example.com")
         rare = await workspaces.add_member(connection, workspace_id, "b@example.com")
-        often = (await workspaces.show_workspace(connection, workspace_id)).owner.user_id
+        often = (await workspaces.show_workspace(connection, workspace_id, RetentionDays())).owner.user_id
         thing = uuid4()
         cases = (
             (AuditFilter(), LIMIT),

@@ -3,6 +3,7 @@ before it, nor those of others."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any, cast
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from quarterdeck.conversations.actions import store as actions
 from quarterdeck.conversations.actions.model import ActionFilter, ActionKind, ActionState
 from quarterdeck.conversations.runs import store as runs
 from quarterdeck.conversations.session_tokens import store as session_tokens
+from quarterdeck.conversations.sessions import expiry_store as expiry
 from quarterdeck.conversations.sessions import store as sessions
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID
 from quarterdeck.credentials import store as credentials
@@ -38,6 +40,7 @@ FEW = 20
 LIMIT = 50
 # Of a page whose rows lie side by side, with the way to it. Half of the entries of any of the indexes are more.
 BLOCKS = 12
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 MIDDLE = UUID(int=(100 + ROWS // 2) << 64)
 FILL = """
 INSERT INTO users (id, email) VALUES ('{one}', 'a@example.com');
@@ -68,7 +71,7 @@ INSERT INTO receipts (scope_id, operation, key, fingerprint, body, created_at)
 SELECT owner, 'o', md5(n::text), '', '', now() - interval '8 days' - n * interval '1 minute' FROM rows;
 INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through)
 SELECT id, owner, '{big}', 'succeeded', 1, 1 FROM rows;
-INSERT INTO session_events (session_id, type, data) SELECT owner, 't', '{{}}' FROM rows;
+INSERT INTO session_events (session_id, workspace_id, type, data) SELECT owner, '{big}', 't', '{{}}' FROM rows;
 INSERT INTO actions (id, workspace_id, session_id, run_id, kind, state, reason, expires_at, resolved_at, resolution)
 SELECT id, owner, owner, id, 'approval', CASE WHEN strewn THEN 'open' ELSE 'resolved' END, 'r', now(),
        CASE WHEN NOT strewn THEN now() END, CASE WHEN NOT strewn THEN '{{}}'::jsonb END
@@ -152,6 +155,9 @@ class Listening:
     async def fetchall(self) -> list[tuple[Any, ...]]:
         return []
 
+    async def fetchone(self) -> tuple[Any, ...]:
+        return 0, 0, None
+
     rowcount = 0
 
 
@@ -218,8 +224,16 @@ async def test_a_page_costs_its_own_rows(filled: str, name: str) -> None:
 
 
 BATCHES: dict[str, tuple[str, Callable[[Connection], Awaitable[object]]]] = {
-    "receipts": ("receipts", lambda connection: receipts.delete_old(connection, 7, LIMIT)),
-    "deliveries": ("webhook_deliveries", lambda connection: delivery_store.delete_old(connection, MIDDLE, LIMIT)),
+    "receipts": ("receipts", lambda connection: receipts.delete_old(connection, LONG_AGO, 7, 7, LIMIT)),
+    "deliveries": (
+        "webhook_deliveries",
+        lambda connection: delivery_store.delete_old(connection, LOWEST_ID, 30, 30, LIMIT),
+    ),
+    "logs with old inputs": (
+        "session_events",
+        lambda connection: expiry.with_old_inputs(connection, BIG, LONG_AGO, 0, LIMIT),
+    ),
+    "sessions with old runs": ("runs", lambda connection: expiry.with_old_runs(connection, BIG, LOWEST_ID, 0, LIMIT)),
     "logs of deleted sessions": ("session_events", lambda connection: sessions.purge(connection, SMALL, LIMIT)),
     "actions of deleted sessions": ("actions", lambda connection: actions.purge(connection, SMALL, LIMIT)),
 }
@@ -233,5 +247,5 @@ async def test_a_batch_of_a_sweep_costs_its_own_rows(filled: str, name: str) -> 
             listening = Listening()
             await sweep(cast("Connection", listening))
             found = cost(await explained(connection, listening, mode), table)
-            # Each is looked for once and deleted once.
-            assert 0 < found.rows <= 2 * LIMIT, (mode, found)
+            # Each is looked for, locked and deleted once.
+            assert 0 < found.rows <= 3 * LIMIT, (mode, found)

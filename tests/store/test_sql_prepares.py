@@ -124,7 +124,7 @@ def test_a_missing_privilege_is_found(connection: Connection, owner: Connection)
     """A test of the test: of a column, a table and a function."""
     owner.execute("REVOKE UPDATE (revoked_at) ON session_tokens FROM quarterdeck_app")
     owner.execute("REVOKE INSERT ON skills FROM quarterdeck_app")
-    owner.execute("REVOKE EXECUTE ON FUNCTION expire_audit_events FROM quarterdeck_app")
+    owner.execute("REVOKE EXECUTE ON FUNCTION expire_audit_entries FROM quarterdeck_app")
     found = faults(connection, [constant for constant in ALL if not constant.is_for_owner])
     assert sorted(fault.split(":")[0] for fault in found) == [
         "audit/store _EXPIRE",
@@ -199,11 +199,16 @@ WHERE c.grantee = 'quarterdeck_app' AND c.table_schema = 'app' AND NOT EXISTS (
 ORDER BY 1, 2, 3
 """
 _USED_ELSEWHERE = [
-    # `qd migrate` reads it as the role, to check the setting.
-    "SELECT ON app.audit_retention",
+    # expire_log() uses it.
+    "DELETE ON app.runs",
     # raise_limit() and continue_run() use them.
     "UPDATE (max_cost_usd) ON app.runs",
     "UPDATE (max_tokens) ON app.runs",
+    # expire_log() uses them.
+    "UPDATE (expired_cached_tokens) ON app.sessions",
+    "UPDATE (expired_cost_usd) ON app.sessions",
+    "UPDATE (expired_input_tokens) ON app.sessions",
+    "UPDATE (expired_output_tokens) ON app.sessions",
     # next_run_job() uses them when runs of two workspaces wait.
     "INSERT ON app.workspace_turns",
     "SELECT ON app.workspace_turns",

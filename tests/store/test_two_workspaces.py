@@ -75,6 +75,7 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
     ),
     "the run of a worker's job, or one that was checked": (
         "runs/lifecycle_store _FIND",
+        "runs/lifecycle_store _TRACEPARENT",
         "runs/lifecycle_store _ACTIVE",
         "runs/lifecycle_store _ACTIVE_OF",
         "runs/lifecycle_store _UNFINISHED_OF",
@@ -161,6 +162,11 @@ AFTER_A_CHECK: dict[str, tuple[str, ...]] = {
         "workspace_files/store _COPY_ATTACHMENTS",
         "workspace_files/store _KEEP_CONTENTS",
     ),
+    "sessions that were found by their workspace, to remove what has expired": (
+        "sessions/expiry_store _EXPIRE",
+        "sessions/expiry_store _LOCK",
+        "workspace_files/store _DELETE_ALL",
+    ),
     "the deleted session whose log is being removed": (
         "workspace_files/store _PURGE_FILES",
         "workspace_files/store _PURGE_ATTACHMENTS",
@@ -186,6 +192,12 @@ OF_ALL_WORKSPACES: dict[str, tuple[str, ...]] = {
         "changes/store _DELETE_OLD",
         "sessions/store _DELETED",
         "webhooks/delivery_store _DELETE_OLD",
+        "files/store _DELETE_OLD",
+        "runs/recovery_store _DELETE_ENDED",
+        "sessions/expiry_store _WITH_FILES",
+        "sessions/expiry_store _IDLE",
+        "workspaces/store _RETENTION_OF_ALL",
+        "workspaces/store _SERVER_AUDIT_DAYS",
     ),
     "finds actions that are due": ("actions/store _LOCK_DUE",),
     "finds actions whose limit no longer applies": ("actions/store _LOCK_LIFTED",),

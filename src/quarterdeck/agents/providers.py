@@ -40,6 +40,7 @@ from quarterdeck.agents.model import (
     TransientFailure,
     Turn,
 )
+from quarterdeck.agents.model_spans import add_options, add_response
 from quarterdeck.agents.output_schema import output_instructions
 from quarterdeck.agents.pricing import cost_usd
 from quarterdeck.agents.provider_connections import Connection
@@ -62,6 +63,7 @@ class ProviderModel:
         self._secrets = connection.secrets
         self._effort_setting = connection.effort_setting
         self._stall_seconds = stall_seconds
+        self._options = NO_OPTIONS
         self._settings: ModelSettings = {}
 
     def with_options(self, options: ModelOptions) -> "ProviderModel":
@@ -74,6 +76,7 @@ class ProviderModel:
             self._effort_setting: options.reasoning_effort,
         }
         configured = copy(self)
+        configured._options = options
         configured._settings = cast(ModelSettings, {name: value for name, value in values.items() if value is not None})
         return configured
 
@@ -116,6 +119,7 @@ class ProviderModel:
         if output_schema is not None:
             wanted = OutputObjectDefinition(output_schema, name="answer")
             parameters = replace(parameters, output_mode="native", output_object=wanted)
+        add_options(self._options)
         try:
             response = await self._request(messages, parameters, on_text)
         except TimeoutError as fault:
@@ -129,6 +133,7 @@ class ProviderModel:
             ) from fault
         except (UnexpectedModelBehavior, httpx2.HTTPError, httpx2.StreamError) as fault:
             raise TransientFailure(f"The answer of {self.name} broke off: {reason_of(fault, self._secrets)}") from fault
+        add_response(response.model_name, response.provider_response_id, response.finish_reason)
         usage = response.usage
         return Step(
             to_turn(response, self.name),

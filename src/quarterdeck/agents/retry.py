@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 from quarterdeck.agents.model import Model, ModelFailure, OnText, Step, ToolSpec, TransientFailure, Turn
+from quarterdeck.agents.model_spans import add_step, request_span
 from quarterdeck.core.agent_settings import ModelSettings
 from quarterdeck.core.logging import fields, log
 
@@ -24,7 +25,10 @@ async def step_with_retries(
     from its beginning."""
     for tries in count(1):
         try:
-            return await model.step(instructions, turns, tools, on_text, output_schema)
+            with request_span(model.name, instructions, turns, tools) as span:
+                step = await model.step(instructions, turns, tools, on_text, output_schema)
+                add_step(span, step)
+                return step
         except TransientFailure as fault:
             if tries > settings.request_retries:
                 times = "once" if tries == 1 else f"{tries} times"

@@ -10,9 +10,10 @@ from quarterdeck.audit.model import AuditEventBody, AuditEventPage, AuditFilter,
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.core.actors import Origin, Permission, Principal
 from quarterdeck.core.call import Call
-from quarterdeck.core.ids import new_id
+from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.db.walks import Step, walk
 
 _DELETE_BATCH = 1000
 
@@ -42,7 +43,7 @@ async def record_operator_change(connection: Connection, workspace_id: UUID, cha
 
 
 async def sweep_audit_events(database: Database) -> int:
-    async def delete(connection: Connection) -> int:
-        return await store.delete_old(connection, _DELETE_BATCH)
+    async def delete(connection: Connection, after: UUID) -> Step:
+        return await store.delete_old(connection, after, _DELETE_BATCH)
 
-    return await database.in_batches(delete, _DELETE_BATCH)
+    return await walk(database, delete, LOWEST_ID, _DELETE_BATCH)

@@ -9,6 +9,7 @@ from quarterdeck.audit.model import AuditEventBody, AuditFilter, Change, ObjectT
 from quarterdeck.core.actors import ActorBody, Origin, Principal
 from quarterdeck.core.ids import HIGHEST_ID, LOWEST_ID, created_at, first_id_at
 from quarterdeck.db.database import Connection
+from quarterdeck.db.walks import Step
 
 _ADD = """
 INSERT INTO audit_events
@@ -50,7 +51,7 @@ _PAGES = {
     for indexed in (None, *_INDEXED_FILTERS)
     for newest_first in (True, False)
 }
-_EXPIRE = "SELECT expire_audit_events(%s)"
+_EXPIRE = "SELECT deleted, entries_read, last_id FROM expire_audit_entries(%s, %s)"
 
 
 async def add(
@@ -90,12 +91,11 @@ async def page(
     return [_body(row) for row in rows]
 
 
-async def delete_old(connection: Connection, batch: int) -> int:
-    """The retention period is stored in the database, where the API's role cannot change it."""
-    row = await (await connection.execute(_EXPIRE, (batch,))).fetchone()
+async def delete_old(connection: Connection, after: UUID, batch: int) -> Step:
+    """The retention period is stored in the database, where the API's role cannot shorten it."""
+    row = await (await connection.execute(_EXPIRE, (batch, after))).fetchone()
     assert row is not None
-    count: int = row[0]
-    return count
+    return Step(*row)
 
 
 def _page(

@@ -3,6 +3,7 @@ one transaction. Inputs do the same in `db/functions/submit_inputs.sql`, without
 """
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -18,9 +19,12 @@ from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal, without_emails
 from quarterdeck.core.call import Answer, Call, fingerprint
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.db.walks import Step, walk
 
 Body = TypeVar("Body")
 Subject = TypeVar("Subject")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Made(Struct, frozen=True, kw_only=True):
@@ -107,8 +111,10 @@ def _encoded(record: Struct | None, principal: Principal) -> bytes:
     return msgspec.json.encode(record if principal.may_see_emails else without_emails(record))
 
 
-async def sweep_receipts(database: Database, keep_days: int, batch: int) -> int:
-    async def delete(connection: Connection) -> int:
-        return await store.delete_old(connection, keep_days, batch)
+async def sweep_receipts(database: Database, days: int, shortest_days: int, batch: int) -> int:
+    """`days`: the retention of the server. `shortest_days`: of all workspaces."""
 
-    return await database.in_batches(delete, batch)
+    async def delete(connection: Connection, after: datetime) -> Step:
+        return await store.delete_old(connection, after, days, shortest_days, batch)
+
+    return await walk(database, delete, _EPOCH, batch)

@@ -70,20 +70,27 @@ def change_workspace(
     no_daily_max_tokens: Annotated[
         bool, typer.Option("--no-daily-max-tokens", help="Remove the maximum tokens per day.")
     ] = False,
+    retention: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND=DAYS", help="Days for which data is kept, as in `qd retention`. Can be repeated."),
+    ] = None,
     as_json: AsJson = False,
     data: Data = None,
 ) -> None:
     """Change the given settings of a workspace."""
+    from quarterdeck.cli.retention import parse_retention
     from quarterdeck.workspaces import service
+    from quarterdeck.workspaces.model import SetRetention
 
     days = _given_or_removed("max-key-days", max_key_days, removed=no_max_key_days)
     cost = _given_or_removed("daily-max-cost-usd", daily_max_cost_usd, removed=no_daily_max_cost_usd)
     tokens = _given_or_removed("daily-max-tokens", daily_max_tokens, removed=no_daily_max_tokens)
-    if (name, days, owner, cost, tokens) == (None, UNSET, None, UNSET, UNSET):
+    kept = SetRetention(**parse_retention(retention or []))
+    if (name, days, owner, cost, tokens, kept) == (None, UNSET, None, UNSET, UNSET, SetRetention()):
         raise UsageError("Nothing to change. Use --name, --max-key-days, --owner or another option of --help.")
-    changed = _on_database(
-        data,
-        lambda connection, _: service.configure_workspace(
+
+    async def change(connection: "Connection", settings: "Settings") -> "WorkspaceBody":
+        await service.configure_workspace(
             connection,
             workspace,
             name=_or_unset(name),
@@ -91,8 +98,11 @@ def change_workspace(
             owner_email=_or_unset(owner),
             daily_max_cost_usd=cost,
             daily_max_tokens=tokens,
-        ),
-    )
+            retention=kept,
+        )
+        return await service.show_workspace(connection, workspace, settings.default_retention)
+
+    changed = _on_database(data, change)
     _show(changed, _workspace_text(changed), as_json=as_json)
 
 
@@ -101,7 +111,10 @@ def show_workspace(workspace: Workspace, as_json: AsJson = False, data: Data = N
     """Show a workspace."""
     from quarterdeck.workspaces import service
 
-    found = _on_database(data, lambda connection, _: service.show_workspace(connection, workspace))
+    found = _on_database(
+        data,
+        lambda connection, settings: service.show_workspace(connection, workspace, settings.default_retention),
+    )
     _show(found, _workspace_text(found), as_json=as_json)
 
 
@@ -110,7 +123,9 @@ def list_workspaces(as_json: AsJson = False, data: Data = None) -> None:
     """List all workspaces, oldest first."""
     from quarterdeck.workspaces import service
 
-    found = _on_database(data, lambda connection, _: service.all_workspaces(connection))
+    found = _on_database(
+        data, lambda connection, settings: service.all_workspaces(connection, settings.default_retention)
+    )
     lines = [f"{one.id}  {one.owner.primary_email}  {one.name}" for one in found]
     _show({"items": found}, "\n".join(lines) or "No workspaces.", as_json=as_json)
 
@@ -299,12 +314,16 @@ def _given_or_removed(option: str, given: T | None, *, removed: bool) -> T | Uns
 
 
 def _workspace_text(workspace: "WorkspaceBody") -> str:
+    from quarterdeck.cli.retention import KINDS
+
     days, day = workspace.max_key_days, workspace.limits.day
+    kept = ", ".join(f"{KINDS[kind]}={days}" for kind, days in workspace.retention.set_days().items())
     return (
         f"workspace {workspace.id}\nname {workspace.name}\nowner {workspace.owner.primary_email}\n"
         f"maximum key lifetime {'none' if days is None else f'{days} days'}\n"
         f"maximum cost per day {'none' if day.max_cost_usd is None else f'${day.max_cost_usd:,.2f}'}\n"
-        f"maximum tokens per day {'none' if day.max_tokens is None else f'{day.max_tokens:,}'}"
+        f"maximum tokens per day {'none' if day.max_tokens is None else f'{day.max_tokens:,}'}\n"
+        f"retention {kept or 'default'}"
     )
 
 

@@ -12,7 +12,7 @@ from quarterdeck.cli.exit_codes import CliError, ExitCode
 from quarterdeck.cli.output import note
 from quarterdeck.core.settings import Settings
 from quarterdeck.db.database import Connection, Database, connection_options
-from quarterdeck.db.migrate import migrate
+from quarterdeck.db.migrate import migrate, pending_changes
 from quarterdeck.db.roles import AppRole, privileges
 from quarterdeck.server import embedded_postgres
 from quarterdeck.server.connections import embedded_max_connections
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from quarterdeck.retention import Deleted
 
 T = TypeVar("T")
+
+UP_TO_DATE = "The schema is up to date."
 
 
 def app_role(settings: Settings) -> AppRole:
@@ -105,10 +107,16 @@ def migrate_now(settings: Settings) -> list[str]:
         before = privileges(url, role)
         applied = migrate(url, role, settings.audit)
         after = privileges(url, role)
-    lines = [f"Applied: {', '.join(applied)}" if applied else "The schema is up to date."]
+    lines = [f"Applied: {', '.join(applied)}" if applied else UP_TO_DATE]
     if added := len(after - before):
         # Without a migration they were missing, for example after a dump was restored without privileges.
         lines.append(f"{'Granted' if applied else 'Restored'} {added} privileges of the role {role.name}.")
     if removed := len(before - after):
         lines.append(f"Revoked {removed} privileges of the role {role.name} that this release does not need.")
     return lines
+
+
+def pending_now(settings: Settings) -> list[str]:
+    """What `migrate_now` would change. Changes nothing, not even a password file of the embedded PostgreSQL."""
+    with owner_url(settings) as url:
+        return pending_changes(url, AppRole(settings.database.role), settings.audit)

@@ -30,6 +30,7 @@ COMMANDS = (
     ("runs", "runs:app", "List, show, cancel and retry runs."),
     ("actions", "actions:app", "List and answer what runs wait for."),
     ("usage", "usage:usage", "Show tokens and cost by day, session, model or API key."),
+    ("retention", "retention:retention", "Show or set how many days the data of the workspace is kept."),
     ("models", "models:models", "List the models that sessions can use."),
     ("files", "files:app", "List, download and upload files."),
     ("skills", "skills:app", "Create, check, push, compare and download skills."),

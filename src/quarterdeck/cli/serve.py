@@ -16,13 +16,15 @@ from quarterdeck.agents.sandbox.model import SandboxUnavailable
 from quarterdeck.app import load_app
 from quarterdeck.cli.database import app_role, app_url, session_url
 from quarterdeck.core.settings import Settings, SettingsError, variable
+from quarterdeck.core.trace_export import check_tracing
 from quarterdeck.db.database import connection_options
 from quarterdeck.db.migrate import migrate
 from quarterdeck.server import lifeline
-from quarterdeck.server.address import address_text
+from quarterdeck.server.address import AddressError, address_text
 from quarterdeck.server.api_server import serve_api
 from quarterdeck.server.connections import check_connections, demand_of, demand_of_everything
-from quarterdeck.server.supervisor import supervise
+from quarterdeck.server.metrics_port import metrics_port
+from quarterdeck.server.supervisor import EXIT_ADDRESS, supervise
 from quarterdeck.workspaces.service import FirstStart, first_start
 
 
@@ -30,6 +32,7 @@ def serve_everything(settings: Settings) -> int:
     _check_redis_url(settings)
     _check_mcp_commands(settings)
     _check_sandbox(settings)
+    check_tracing(os.environ)
     _warn_if_public(settings.server.host)
     return supervise(settings, partial(_prepare, settings), announce=_announce)
 
@@ -37,6 +40,7 @@ def serve_everything(settings: Settings) -> int:
 def serve_api_alone(settings: Settings) -> int:
     _check_redis_url(settings)
     _check_mcp_commands(settings)
+    check_tracing(os.environ)
     _check_database(settings, api_processes=settings.server.processes)
     _warn_if_public(settings.server.host)
     return serve_api(settings, settings.server.host, settings.server.port, partial(load_app, settings))
@@ -50,7 +54,11 @@ def run_worker_alone(settings: Settings) -> int:
 
     lifeline.watch()
     try:
-        return run_worker(settings)
+        with metrics_port(settings, settings.database.url):
+            return run_worker(settings)
+    except AddressError as fault:
+        sys.stderr.write(f"{fault}\n")
+        return EXIT_ADDRESS
     except SandboxUnavailable as fault:
         raise _sandbox_error(fault) from fault
 

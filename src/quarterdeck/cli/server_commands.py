@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from quarterdeck.cli.exit_codes import ExitCode
 from quarterdeck.cli.server_settings import server_settings
 from quarterdeck.core.settings import Settings
 
@@ -33,12 +34,24 @@ def worker(data: DataDir = None) -> None:
     raise typer.Exit(run_worker_alone(_settings(data=data)))
 
 
-def migrate(data: DataDir = None) -> None:
+def migrate(
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Change nothing. Exit code 0: up to date, 1: migrations pending, 2: otherwise."),
+    ] = False,
+    data: DataDir = None,
+) -> None:
     """Migrate the database to the schema of this release."""
-    from quarterdeck.cli.database import migrate_now
+    from quarterdeck.cli.database import UP_TO_DATE, migrate_now, pending_now
 
-    for line in migrate_now(_settings(data=data)):
-        typer.echo(line)
+    settings = _settings(data=data)
+    if not check:
+        for line in migrate_now(settings):
+            typer.echo(line)
+        return
+    pending = pending_now(settings)
+    typer.echo(f"Pending: {', '.join(pending)}" if pending else UP_TO_DATE)
+    raise typer.Exit(ExitCode.UNSUCCESSFUL if pending else 0)
 
 
 def sweep(data: DataDir = None) -> None:

@@ -59,6 +59,7 @@ from quarterdeck.client.models import (
     SessionTokenBody,
     SessionTokenPage,
     SetLimits,
+    SetRetention,
     SetWorkspaceLimits,
     SkillBody,
     SkillDiffBody,
@@ -1461,20 +1462,22 @@ class Methods(Connection):
         self,
         *,
         limits: SetWorkspaceLimits | UnsetType = UNSET,
+        retention: SetRetention | UnsetType = UNSET,
         if_match: IfMatch | None = None,
         idempotency_key: str | None = None,
         workspace_id: Id | None = None,
     ) -> WorkspaceBody:
         """Change the workspace.
 
-        Sets limits of cost and tokens per day (UTC). They are checked before each step of a run.
+        Sets limits of cost and tokens per day (UTC), which are checked before each step of a run, and for how many days
+        data is kept. Expired data is deleted within about an hour and cannot be restored.
         """
         return self._call(
             CHANGE_WORKSPACE,
             WorkspaceBody,
             {},
             {},
-            {"limits": limits},
+            {"limits": limits, "retention": retention},
             if_match=if_match,
             idempotency_key=idempotency_key,
             workspace_id=workspace_id,

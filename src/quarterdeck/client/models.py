@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from quarterdeck.core.actors import ActorBody as ActorBody
 from quarterdeck.core.actors import Caller as Caller
 from quarterdeck.core.actors import Permission as Permission
+from quarterdeck.core.retention import RetentionDays as RetentionDays
 
 
 class Delivery(StrEnum):
@@ -784,6 +785,10 @@ class WorkspaceBody(Struct, frozen=True):
     limits: WorkspaceLimits
     used_today: Usage
     """Since midnight UTC. Changes without a new revision."""
+    retention: RetentionDays
+    """Retention that is set for this workspace. null: the default of the server."""
+    effective_retention: RetentionDays
+    """Retention in force. null: kept until deleted. Changes without a new revision."""
     revision: int
     """Number of changes. The ETag is derived from it."""
 
@@ -793,6 +798,19 @@ class SetWorkspaceLimits(Struct, frozen=True):
 
     day: SetLimit | UnsetType = UNSET
     """All runs of the workspace together, from midnight to midnight UTC."""
+
+
+class SetRetention(Struct, frozen=True):
+    """Days, or null for the default of the server. What is left out stays as it is."""
+
+    run_days: int | UnsetType | None = UNSET
+    event_days: int | UnsetType | None = UNSET
+    file_days: int | UnsetType | None = UNSET
+    receipt_days: int | UnsetType | None = UNSET
+    audit_days: int | UnsetType | None = UNSET
+    delivery_days: int | UnsetType | None = UNSET
+    job_days: int | UnsetType | None = UNSET
+    usage_days: int | UnsetType | None = UNSET
 
 
 class MemberRole(StrEnum):

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from quarterdeck.core.agent_settings import McpSettings, ModelSettings, SandboxSettings, WorkspaceSettings
+from quarterdeck.core.retention import KeepDays, ReceiptDays, RetentionDays
 from quarterdeck.core.setting_types import (
     Burst,
     Bytes,
@@ -139,15 +140,25 @@ class TokenSettings(Struct, frozen=True):
 
 
 class ReceiptSettings(Struct, frozen=True):
-    # At least the seven days that the interface promises.
-    keep_days: Annotated[int, Meta(ge=7, le=3650)] = 7
+    keep_days: ReceiptDays = 7
     sweep_interval_seconds: Seconds = 3600.0
     sweep_batch: Count = 1000
 
 
 class AuditSettings(Struct, frozen=True):
     # None: as stored in the database, initially a year.
-    keep_days: Annotated[int, Meta(ge=1, le=3650)] | None = None
+    keep_days: KeepDays | None = None
+
+
+class RetentionSettings(Struct, frozen=True):
+    # For workspaces without a retention of their own. None: kept for ever. The settings of receipts, audit events and
+    # deliveries are in their sections.
+    run_days: KeepDays | None = None
+    event_days: KeepDays | None = None
+    file_days: KeepDays | None = None
+    usage_days: KeepDays | None = None
+    # Jobs are deleted when they end. This is for those that a worker could not delete.
+    job_days: KeepDays = 7
 
 
 class BundleSettings(Struct, frozen=True):
@@ -272,13 +283,19 @@ class WebhookSettings(Struct, frozen=True):
     concurrency: Count = 32
     per_host: Count = 8
     poll_seconds: Seconds = 1.0
-    keep_days: Annotated[int, Meta(ge=1, le=3650)] = 30
+    keep_days: KeepDays = 30
 
 
 class CredentialSettings(Struct, frozen=True):
     per_workspace: Count = 200
     # For the answer of a token endpoint.
     token_seconds: Annotated[float, Meta(gt=0, le=60)] = 10.0
+
+
+class MetricsSettings(Struct, frozen=True):
+    host: str = "127.0.0.1"
+    # None: no metrics.
+    port: Annotated[int, Meta(ge=1, le=65535)] | None = None
 
 
 class LogSettings(Struct, frozen=True):
@@ -296,6 +313,7 @@ class Settings(Struct, frozen=True):
     token: TokenSettings = TokenSettings()
     receipt: ReceiptSettings = ReceiptSettings()
     audit: AuditSettings = AuditSettings()
+    retention: RetentionSettings = RetentionSettings()
     bundle: BundleSettings = BundleSettings()
     worker: WorkerSettings = WorkerSettings()
     run: RunSettings = RunSettings()
@@ -309,10 +327,24 @@ class Settings(Struct, frozen=True):
     credential: CredentialSettings = CredentialSettings()
     mcp: McpSettings = McpSettings()
     log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
 
     @property
     def data_dir(self) -> Path:
         return Path(self.server.data_dir).expanduser().absolute()
+
+    @property
+    def default_retention(self) -> RetentionDays:
+        """Without `audit_days`, which are stored in the database."""
+        return RetentionDays(
+            run_days=self.retention.run_days,
+            event_days=self.retention.event_days,
+            file_days=self.retention.file_days,
+            receipt_days=self.receipt.keep_days,
+            delivery_days=self.webhook.keep_days,
+            job_days=self.retention.job_days,
+            usage_days=self.retention.usage_days,
+        )
 
 
 def variable(section: str, field: str) -> str:
@@ -344,6 +376,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         sections[section.name] = section.type(**values)
     if sections["server"].health_port is not None and sections["server"].health_port == sections["server"].port:
         faults.append("QUARTERDECK_SERVER_HEALTH_PORT must differ from QUARTERDECK_SERVER_PORT")
+    metrics_port = sections["metrics"].port
+    if metrics_port is not None and metrics_port in (sections["server"].port, sections["server"].health_port):
+        faults.append("QUARTERDECK_METRICS_PORT must differ from the other ports")
     if sections["database"].owner_url is not None and sections["database"].url is None:
         faults.append("QUARTERDECK_DATABASE_OWNER_URL is set without QUARTERDECK_DATABASE_URL")
     if sections["database"].direct_url is not None and sections["database"].url is None:

@@ -162,11 +162,15 @@ def lock_pause_seconds(settings: DatabaseSettings) -> float:
     return settings.lock_attempt_seconds * _random.uniform(0.5, 1.5)
 
 
-def make_pool(url: str, settings: DatabaseSettings, size: int, owner_share: float = 1.0) -> pool.Pool:
+def make_pool(
+    url: str, settings: DatabaseSettings, size: int, owner_share: float = 1.0, name: str = "main"
+) -> pool.Pool:
     """Its connections wait for a lock only for the time of one attempt."""
     lock_seconds = min(settings.lock_attempt_seconds, settings.lock_wait_seconds)
     values = app_settings(settings, lock_seconds)
-    return pool.Pool(url, size, values, settings.pool_wait_seconds, owner_share, has_pooler=settings.has_pooler)
+    return pool.Pool(
+        url, size, values, settings.pool_wait_seconds, owner_share, has_pooler=settings.has_pooler, name=name
+    )
 
 
 def connection_options(settings: DatabaseSettings) -> str:

@@ -54,6 +54,15 @@ INSERT INTO app.audit_retention (keep_days) VALUES (365) ON CONFLICT (only_row) 
 """
 
 
+# SHA-256 of `functions/` and `grants/` as they were applied. A comment, because only the owner can change it and
+# because a row in `migrations` would be unknown to other releases.
+_NOTE_SCRIPTS = "COMMENT ON SCHEMA app IS {}"
+_HAS_SCRIPTS = """
+SELECT obj_description(n.oid, 'pg_namespace') = %s AND has_schema_privilege(r.oid, n.oid, 'USAGE')
+FROM pg_namespace n, pg_roles r WHERE n.nspname = 'app' AND r.rolname = %s
+"""
+
+
 class MigrationError(Exception):
     """One line that says what to do."""
 
@@ -82,6 +91,23 @@ def migrate(url: str, role: AppRole = USUAL_ROLE, audit: AuditSettings | None = 
         with connection.transaction():
             apply_functions_and_grants(connection, role, audit)
     return done
+
+
+def pending_changes(url: str, role: AppRole = USUAL_ROLE, audit: AuditSettings | None = None) -> list[str]:
+    """What `migrate` would change, for people; empty if nothing. Only reads. An error for a newer schema."""
+    with psycopg.connect(url, autocommit=True, options=f"-c search_path={SCHEMA}") as connection:
+        connection.read_only = True
+        with connection.transaction():
+            if not may_migrate(connection):
+                connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(role.name)))
+            if pending := _pending(applied_migrations(connection)):
+                return [script.name for script in pending]
+            changes = []
+            if connection.execute(_HAS_SCRIPTS, (_scripts_note(role), role.name)).fetchone() != (True,):
+                changes.append("functions and privileges")
+            if not _keeps_audit_events(connection, audit):
+                changes.append("retention of the audit log")
+            return changes
 
 
 def may_migrate(connection: OwnConnection) -> bool:
@@ -128,6 +154,7 @@ def apply_functions_and_grants(connection: OwnConnection, role: AppRole, audit: 
         connection.execute(function.text.encode())
     for grants in _scripts("grants"):
         connection.execute(granted(grants.text, role))
+    connection.execute(sql.SQL(_NOTE_SCRIPTS).format(_scripts_note(role)))
     close_database(connection)
     if audit is not None and audit.keep_days is not None:
         connection.execute(_KEEP_AUDIT_EVENTS, (audit.keep_days,))
@@ -151,12 +178,27 @@ def _check_current(connection: OwnConnection, role: AppRole, audit: AuditSetting
             "the database schema is outdated, and this login does not own the tables: run `qd migrate` with "
             "QUARTERDECK_DATABASE_OWNER_URL"
         )
-    keep_days = audit.keep_days if audit is not None else None
-    if keep_days is not None and connection.execute(_AUDIT_EVENTS_KEPT).fetchone() != (keep_days,):
+    if audit is not None and not _keeps_audit_events(connection, audit):
         raise MigrationError(
-            f"the database does not keep the audit log for {keep_days} days (QUARTERDECK_AUDIT_KEEP_DAYS), "
+            f"the database does not keep the audit log for {audit.keep_days} days (QUARTERDECK_AUDIT_KEEP_DAYS), "
             "and this login may not change that: run `qd migrate` with QUARTERDECK_DATABASE_OWNER_URL"
         )
+
+
+def _keeps_audit_events(connection: OwnConnection, audit: AuditSettings | None) -> bool:
+    """Whether the stored retention is the one of the settings, if they have one."""
+    if audit is None or audit.keep_days is None:
+        return True
+    return connection.execute(_AUDIT_EVENTS_KEPT).fetchone() == (audit.keep_days,)
+
+
+def _scripts_note(role: AppRole) -> str:
+    digest = hashlib.sha256()
+    for script in _scripts("functions"):
+        digest.update(script.text.encode())
+    for script in _scripts("grants"):
+        digest.update(granted(script.text, role))
+    return f"functions and privileges {digest.hexdigest()}"
 
 
 def _pending(applied: Mapping[str, str], source: str = "the database") -> list[_Script]:

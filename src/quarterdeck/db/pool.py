@@ -14,6 +14,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from quarterdeck.core.places import Places
 from quarterdeck.db.connection_settings import as_begin, as_options
+from quarterdeck.metrics import recorder
 
 Connection = AsyncConnection[TupleRow]
 
@@ -44,10 +45,12 @@ class Pool:
         owner_share: float = 1.0,
         *,
         has_pooler: bool = False,
+        name: str = "main",
     ) -> None:
         """`values`: the settings of its connections. `wait_seconds`: how long a caller waits for a free connection.
         `owner_share`: the part of the connections that one owner can hold. `has_pooler`: the URL is that of a pooler in
-        transaction mode."""
+        transaction mode. `name`: in metrics."""
+        self._name = name
         self._places = Places(size, max(1, int(size * owner_share)))
         self._begin = as_begin(values) if has_pooler else None
         self._pool = AsyncConnectionPool(
@@ -76,14 +79,17 @@ class Pool:
         is not held to a share. Nobody takes a second connection while holding one: that could deadlock.
 
         `in_transaction`: the block is a transaction, which is committed at its end. Behind a pooler every block is."""
-        deadline = time.monotonic() + (self._pool.timeout if wait_seconds is None else wait_seconds)
+        began = time.monotonic()
+        deadline = began + (self._pool.timeout if wait_seconds is None else wait_seconds)
         async with AsyncExitStack() as stack:
-            if owner is not None:
-                try:
-                    await stack.enter_async_context(self._places.hold(owner, deadline - time.monotonic()))
-                except TimeoutError:
-                    raise ShareTaken from None
-            connection = await self._living_connection(deadline)
+            try:
+                if owner is not None:
+                    await self._take_place(stack, owner, deadline)
+                connection = await self._living_connection(deadline)
+            except PoolTimeout:
+                recorder.no_connection(self._name)
+                raise
+            recorder.connection_lent(self._name, time.monotonic() - began)
             try:
                 if self._begin is not None:
                     async with transaction_with_settings(connection, self._begin):
@@ -95,6 +101,12 @@ class Pool:
                     yield connection
             finally:
                 await self._pool.putconn(connection)
+
+    async def _take_place(self, stack: AsyncExitStack, owner: Hashable, deadline: float) -> None:
+        try:
+            await stack.enter_async_context(self._places.hold(owner, deadline - time.monotonic()))
+        except TimeoutError:
+            raise ShareTaken from None
 
     async def _living_connection(self, deadline: float) -> Connection:
         """psycopg_pool's own `check` pauses for one second and then two from the second dead connection on, so that the

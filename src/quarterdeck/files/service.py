@@ -16,11 +16,14 @@ from quarterdeck.changes.perform import Changes, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
-from quarterdeck.core.ids import new_id
+from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.db.walks import Step, walk
 from quarterdeck.files import rules, store
 from quarterdeck.files.model import StoredFile, Upload
 from quarterdeck.files.uploads import FileUploads
+
+_DELETE_BATCH = 1000
 
 
 async def upload_file(
@@ -88,6 +91,16 @@ async def delete_file(changes: Changes, call: Call[None], file_id: UUID) -> Answ
         about=ObjectType.FILE,
         effect=effect,
     )
+
+
+async def sweep_files(database: Database, days: int | None, shortest_days: int) -> int:
+    """Deletes expired files. Sessions that have the content keep it. `days`: the retention of the server, or None.
+    `shortest_days`: of all workspaces."""
+
+    async def delete(connection: Connection, after: UUID) -> Step:
+        return await store.delete_old(connection, after, days, shortest_days, _DELETE_BATCH)
+
+    return await walk(database, delete, LOWEST_ID, _DELETE_BATCH)
 
 
 def _visible_file(named: UUID | None, file_id: UUID) -> Lookup[StoredFile]:

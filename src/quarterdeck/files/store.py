@@ -6,6 +6,7 @@ from quarterdeck.blobs.model import Blob
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
 from quarterdeck.db.database import Connection
+from quarterdeck.db.walks import Step
 from quarterdeck.files.model import FileBody, StoredFile, Upload
 
 _ADD = """
@@ -17,6 +18,23 @@ FROM files f JOIN bundles b ON b.sha256 = f.sha256 JOIN users u ON u.id = f.crea
 WHERE f.workspace_id = %s AND f.id = %s
 """
 _DELETE = "DELETE FROM files WHERE workspace_id = %s AND id = %s"
+# A file that is being attached is locked, and skipped. A retention of NULL keeps the file.
+_DELETE_OLD = """
+WITH old AS (
+    SELECT f.id, f.id < lowest_id_at(
+        now() - make_interval(days => coalesce((w.retention->>'file_days')::integer, %s::integer))
+    ) AS is_expired
+    FROM files f JOIN workspaces w ON w.id = f.workspace_id
+    WHERE f.id > %s AND f.id < lowest_id_at(now() - make_interval(days => %s))
+    ORDER BY f.id LIMIT %s
+), gone AS (
+    DELETE FROM files WHERE id = ANY (ARRAY(
+        SELECT id FROM files WHERE id = ANY (ARRAY(SELECT id FROM old WHERE is_expired)) FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM gone), count(*), (SELECT id FROM old ORDER BY id DESC LIMIT 1) FROM old
+"""
 
 
 async def add(connection: Connection, file_id: UUID, workspace_id: UUID, upload: Upload, user_id: UUID) -> None:
@@ -46,3 +64,10 @@ async def get(connection: Connection, workspace_id: UUID, file_id: UUID) -> Stor
 async def delete(connection: Connection, workspace_id: UUID, file_id: UUID) -> bool:
     """False: it was deleted before. The sweep deletes the content unless another row refers to it."""
     return (await connection.execute(_DELETE, (workspace_id, file_id))).rowcount == 1
+
+
+async def delete_old(connection: Connection, after: UUID, days: int | None, shortest_days: int, batch: int) -> Step:
+    """A batch of those after `after`. `days`: the retention of the server. `shortest_days`: of all workspaces."""
+    row = await (await connection.execute(_DELETE_OLD, (days, after, shortest_days, batch))).fetchone()
+    assert row is not None
+    return Step(*row)

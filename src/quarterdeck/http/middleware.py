@@ -16,6 +16,7 @@ from quarterdeck.http import cors
 from quarterdeck.http.request import REQUEST_ID_STATE
 from quarterdeck.http.responses import error_response
 from quarterdeck.http.unread_body import UnreadBody
+from quarterdeck.metrics import recorder
 
 REQUEST_ID = "x-request-id"
 _REQUEST_ID_NAME = REQUEST_ID.encode()
@@ -51,6 +52,8 @@ class Middleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                # Not at the end, which an event stream may reach after days.
+                recorder.response_started(scope["method"], _route(scope), status, time.perf_counter() - began)
                 if status != _TOO_SLOW:
                     await body.discard()
                 self._add_headers(scope, message)
@@ -73,6 +76,8 @@ class Middleware:
             if not status:
                 await error_response(error)(scope, body.receive, send_with_headers)
         finally:
+            if not status:
+                recorder.request_aborted(scope["method"], _route(scope))
             _log_request(scope, status, time.perf_counter() - began)
 
     def _add_headers(self, scope: Scope, start: Message) -> None:
@@ -82,6 +87,11 @@ class Middleware:
         start["headers"] = headers
         if self._settings.cors_origins is not None:
             cors.add_headers(scope, MutableHeaders(scope=start))
+
+
+def _route(scope: Scope) -> str | None:
+    """The path as in the table of routes. None: no route matched."""
+    return scope["route"].path if "route" in scope else None
 
 
 def _log_request(scope: Scope, status: int, seconds: float) -> None:

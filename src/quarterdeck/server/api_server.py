@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from quarterdeck.core.settings import Settings
 from quarterdeck.server import lifeline
 from quarterdeck.server.address import AddressError, free_address
+from quarterdeck.server.metrics_port import check_metrics_address, metrics_port
 
 logger = logging.getLogger(__name__)
 
@@ -46,12 +47,14 @@ def serve_api(settings: Settings, host: str, port: int, load: Callable[[], ASGIA
         address, port = free_address(host, port)
         if settings.server.health_port is not None:
             free_address(host, settings.server.health_port)
+        check_metrics_address(settings)
     except AddressError as fault:
         sys.stderr.write(f"{fault}\n")
         return 2
     lifeline.watch()
     raise_descriptor_limit(settings.http.connections + OTHER_DESCRIPTORS)
-    _granian(settings, address, port).serve(target_loader=partial(_load_in_worker, load), wrap_loader=False)
+    with metrics_port(settings, settings.database.url or ""):
+        _granian(settings, address, port).serve(target_loader=partial(_load_in_worker, load), wrap_loader=False)
     return 0
 
 

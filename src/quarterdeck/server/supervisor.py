@@ -22,6 +22,7 @@ from quarterdeck.server.address import AddressError, address_text, free_address
 from quarterdeck.server.child import Child
 from quarterdeck.server.connections import embedded_max_connections
 from quarterdeck.server.embedded_postgres import EmbeddedError
+from quarterdeck.server.metrics_port import check_metrics_address, metrics_port
 from quarterdeck.server.signals import Signals
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ def supervise(
             # First: a second `qd serve` must fail before it touches anything.
             address = supervisor.choose_address()
             url = before_api(supervisor.start_database())
+            supervisor.open_metrics_port(url)
             supervisor.start_api(url, api_command)
             supervisor.start_workers(url)
             supervisor.wait_for_api()
@@ -80,12 +82,14 @@ class _Supervisor:
         self._api: Child | None = None
         self._claim: embedded_postgres.Claim | None = None
         self._postgres: Child | None = None
+        self._metrics = ExitStack()
 
     def choose_address(self) -> tuple[str, int]:
         server = self._settings.server
         self._address = free_address(server.host, server.port)
         if server.health_port is not None:
             free_address(server.host, server.health_port)
+        check_metrics_address(self._settings)
         return self._address
 
     def start_database(self) -> str:
@@ -100,6 +104,9 @@ class _Supervisor:
         # None if another command has started PostgreSQL: `watch` then starts a second guard, which waits to take over.
         self._postgres.process = self._claim.guard
         return self._claim.url
+
+    def open_metrics_port(self, url: str) -> None:
+        self._metrics.enter_context(metrics_port(self._settings, url))
 
     def start_api(self, url: str, command: Sequence[str]) -> None:
         environment = {
@@ -142,6 +149,8 @@ class _Supervisor:
                 **environment,
                 # Children have the rights of the role only, not those of the owner.
                 variable("database", "owner_url"): "",
+                # The supervisor has the port.
+                variable("metrics", "port"): "",
                 lifeline.VARIABLE: str(self._lifeline_reader),
             },
         )
@@ -157,6 +166,7 @@ class _Supervisor:
         with ExitStack() as at_the_end:
             at_the_end.callback(os.close, self._lifeline_reader)
             at_the_end.callback(os.close, self._lifeline_writer)
+            at_the_end.callback(self._metrics.close)
             self._stop_children()
             if self._claim is not None:
                 if self._postgres is not None and self._postgres.process is not None:

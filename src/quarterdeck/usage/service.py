@@ -6,7 +6,7 @@ from uuid import UUID
 from quarterdeck.auth.access import Access, visible_workspace
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Call
-from quarterdeck.db.database import Connection
+from quarterdeck.db.database import Connection, Database
 from quarterdeck.usage import store
 from quarterdeck.usage.model import MAX_ITEMS, MAX_ROWS, UsageBody, UsageGroup
 
@@ -29,3 +29,10 @@ async def sum_up(
         start = min(partial + timedelta(days=1), end - timedelta(days=1))
     items = await store.items(connection, workspace_id, group_by, start, end, MAX_ITEMS)
     return UsageBody(since=start, until=end, items=items)
+
+
+async def sweep_usage(database: Database, workspace_id: UUID, days: int, batch: int) -> int:
+    async def delete(connection: Connection) -> int:
+        return await store.delete_old(connection, workspace_id, days, batch)
+
+    return await database.in_batches(delete, batch)

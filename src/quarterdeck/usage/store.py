@@ -57,6 +57,20 @@ ORDER BY used.cost_usd DESC NULLS LAST, used.input_tokens + used.output_tokens D
 }
 
 
+# Days end at midnight UTC. By ctid: with IN (SELECT …), PostgreSQL may read the whole table to join it.
+_DELETE_OLD = """
+DELETE FROM run_usage WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM run_usage
+    WHERE workspace_id = %s AND day < (now() AT TIME ZONE 'UTC')::date - %s::integer
+    ORDER BY workspace_id, day, run_id LIMIT %s
+    FOR UPDATE SKIP LOCKED
+))
+"""
+_DELETE_OLD_SUMS = (
+    "DELETE FROM daily_usage WHERE workspace_id = %s AND day < (now() AT TIME ZONE 'UTC')::date - %s::integer"
+)
+
+
 async def day_at(connection: Connection, workspace_id: UUID, start: date, end: date, newer: int) -> date | None:
     """The day of the newest row with more than `newer` rows after it. None: there are not so many."""
     row = await (await connection.execute(_DAY_AT, (workspace_id, start, end, newer))).fetchone()
@@ -81,3 +95,10 @@ async def items(
         )
         for group, label, runs, input_tokens, cached_tokens, output_tokens, cost_usd in await cursor.fetchall()
     ]
+
+
+async def delete_old(connection: Connection, workspace_id: UUID, days: int, batch: int) -> int:
+    """A batch of the rows of runs, and all sums of the same days."""
+    deleted = (await connection.execute(_DELETE_OLD, (workspace_id, days, batch))).rowcount
+    await connection.execute(_DELETE_OLD_SUMS, (workspace_id, days))
+    return deleted

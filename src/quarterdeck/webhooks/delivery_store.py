@@ -8,6 +8,7 @@ from uuid import UUID
 from quarterdeck.core.ids import created_at
 from quarterdeck.core.pages import bounds
 from quarterdeck.db.database import Connection
+from quarterdeck.db.walks import Step
 from quarterdeck.webhooks.model import Claimed, DeliveryState, NewDelivery, Outcome, WebhookDeliveryBody
 
 _ADD = "INSERT INTO webhook_deliveries (id, webhook_id, event, run_id, payload) VALUES (%s, %s, %s, %s, %s)"
@@ -114,12 +115,25 @@ UPDATE webhook_deliveries SET state = 'failed', sending = false, attempts = atte
 WHERE id = ANY(%s)
 """
 _FORGET = "DELETE FROM webhook_deliveries WHERE id = ANY(%s)"
-# Pending ones are kept: somebody may have requested an old one again.
+# Pending ones are kept: somebody may have requested an old one again. The retention of the
+# server applies to those of a deleted webhook, which has no workspace.
 _DELETE_OLD = """
-DELETE FROM webhook_deliveries
-WHERE id = ANY (ARRAY(
-    SELECT id FROM webhook_deliveries WHERE id < %s AND state <> 'pending' ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
-))
+WITH old AS (
+    SELECT d.id, d.state <> 'pending' AND d.id < lowest_id_at(
+        now() - make_interval(days => coalesce((w.retention->>'delivery_days')::integer, %s))
+    ) AS is_expired
+    FROM webhook_deliveries d
+    LEFT JOIN webhooks h ON h.id = d.webhook_id LEFT JOIN workspaces w ON w.id = h.workspace_id
+    WHERE d.id > %s AND d.id < lowest_id_at(now() - make_interval(days => %s))
+    ORDER BY d.id LIMIT %s
+), gone AS (
+    DELETE FROM webhook_deliveries WHERE id = ANY (ARRAY(
+        SELECT id FROM webhook_deliveries
+        WHERE id = ANY (ARRAY(SELECT id FROM old WHERE is_expired)) AND state <> 'pending' FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM gone), count(*), (SELECT id FROM old ORDER BY id DESC LIMIT 1) FROM old
 """
 
 
@@ -189,8 +203,11 @@ async def forget(connection: Connection, delivery_ids: list[UUID]) -> None:
     await connection.execute(_FORGET, (delivery_ids,))
 
 
-async def delete_old(connection: Connection, before: UUID, batch: int) -> int:
-    return (await connection.execute(_DELETE_OLD, (before, batch))).rowcount
+async def delete_old(connection: Connection, after: UUID, days: int, shortest_days: int, batch: int) -> Step:
+    """A batch of those after `after`. `days`: the retention of the server. `shortest_days`: of all workspaces."""
+    row = await (await connection.execute(_DELETE_OLD, (days, after, shortest_days, batch))).fetchone()
+    assert row is not None
+    return Step(*row)
 
 
 def _body(row: tuple[Any, ...]) -> WebhookDeliveryBody:

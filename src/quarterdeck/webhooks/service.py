@@ -1,6 +1,5 @@
 """Operations on webhooks and their deliveries."""
 
-from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -14,11 +13,12 @@ from quarterdeck.changes.perform import Changes, Effect, Made
 from quarterdeck.core import errors
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call
-from quarterdeck.core.ids import first_id_at, new_id
+from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.pages import PageRequest, take_page
 from quarterdeck.core.secret_encryption import SecretCipher, SecretKeyError
 from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.db.walks import Step, walk
 from quarterdeck.outbound.urls import read_url
 from quarterdeck.webhooks import delivery_store, outbox, rules, signatures, store
 from quarterdeck.webhooks.model import (
@@ -210,13 +210,13 @@ async def reseal_webhooks(connection: Connection, cipher: SecretCipher) -> int:
     return resealed
 
 
-async def sweep_deliveries(database: Database, keep_days: int, batch: int) -> int:
-    before = first_id_at(datetime.now(UTC) - timedelta(days=keep_days))
+async def sweep_deliveries(database: Database, days: int, shortest_days: int, batch: int) -> int:
+    """`days`: the retention of the server. `shortest_days`: of all workspaces."""
 
-    async def delete(connection: Connection) -> int:
-        return await delivery_store.delete_old(connection, before, batch)
+    async def delete(connection: Connection, after: UUID) -> Step:
+        return await delivery_store.delete_old(connection, after, days, shortest_days, batch)
 
-    return await database.in_batches(delete, batch)
+    return await walk(database, delete, LOWEST_ID, batch)
 
 
 async def _perform_on(

@@ -4,6 +4,7 @@ Procrastinate's worker ends when PostgreSQL restarts, so it is restarted in a lo
 """
 
 import asyncio
+import os
 import signal
 import time
 from uuid import UUID
@@ -22,7 +23,9 @@ from quarterdeck.conversations.sessions.service import backfill_search, purge_de
 from quarterdeck.core.logging import configure_logs, log
 from quarterdeck.core.secret_encryption import SecretCipher
 from quarterdeck.core.settings import DatabaseSettings, Settings, SettingsError, WorkerSettings
+from quarterdeck.core.trace_export import start_tracing, stop_tracing
 from quarterdeck.db.database import Database
+from quarterdeck.metrics import recorder
 from quarterdeck.skills.bundle_files import BundleFiles
 from quarterdeck.webhooks.deliveries import DeliverySender
 from quarterdeck.webhooks.sender import Sender
@@ -52,7 +55,12 @@ _BACKFILL_CHECK_SECONDS = 60.0
 
 def run_worker(settings: Settings) -> int:
     configure_logs(settings.log.level)
-    asyncio.run(_work(settings))
+    recorder.start("worker")
+    start_tracing("quarterdeck-worker", os.environ)
+    try:
+        asyncio.run(_work(settings))
+    finally:
+        stop_tracing(settings.server.shutdown_seconds / 4)
     return 0
 
 
@@ -133,7 +141,7 @@ async def _process_jobs(
 async def _run_queue(driver: RunDriver, database: DatabaseSettings, worker: WorkerSettings) -> None:
     connector = make_connector(database, worker.queue_connections)
     app = App(connector=connector)
-    app.job_manager = TurnsJobManager(connector, worker.concurrency)
+    app.job_manager = TurnsJobManager(connector, worker.concurrency, recorder.job_taken)
 
     @app.task(name="drive_run", queue=QUEUE)
     async def drive(run_id: str) -> None:

@@ -4,6 +4,7 @@ The next step is derived from the conversation each time, so resuming after a cr
 """
 
 import asyncio
+import time
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
@@ -15,15 +16,18 @@ from quarterdeck.conversations.events.model import NewEvent
 from quarterdeck.conversations.runs import lifecycle
 from quarterdeck.conversations.runs.lifecycle import Lease, LimitReached, Superseded
 from quarterdeck.conversations.runs.model import StepUsage
+from quarterdeck.core import tracing
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.core.settings import ActionSettings, RunSettings, WorkerSettings
 from quarterdeck.db.database import Database
+from quarterdeck.metrics import recorder
 from quarterdeck.worker import journal
 from quarterdeck.worker.agent import Agent, Compaction
 from quarterdeck.worker.agent_loader import AgentLoader
 from quarterdeck.worker.budgets import budget_action, stop_reason
 from quarterdeck.worker.deltas import DeltaSender
+from quarterdeck.worker.run_spans import attempt_span, job_span
 from quarterdeck.worker.tool_runner import ToolRunner
 
 Result = TypeVar("Result")
@@ -74,9 +78,19 @@ class RunDriver:
     async def drive(self, run_id: UUID) -> None:
         self._driven += 1
         try:
-            await self._drive(run_id)
+            with job_span(run_id, await self._traceparent(run_id)):
+                await self._drive(run_id)
         finally:
             self._driven -= 1
+
+    async def _traceparent(self, run_id: UUID) -> str | None:
+        if not tracing.is_on():
+            return None
+        try:
+            return await lifecycle.traceparent(self._database, run_id)
+        except ServiceError as fault:
+            log.warning("the run is not part of the trace of its request", exc_info=fault, extra=fields(run_id=run_id))
+            return None
 
     async def _drive(self, run_id: UUID) -> None:
         """Returns when the run has ended or waits, or another worker has it. Errors of the database lead to another
@@ -111,8 +125,9 @@ class RunDriver:
         attempt = _Attempt(self._database, self._agents, self._settings, self._actions, lease, self._sandbox_rule)
         self._attempts.add(attempt)
         try:
-            async with asyncio.timeout(self._settings.max_seconds - lease.seconds):
-                await attempt.run()
+            with attempt_span(lease, expected=(Leaving, LimitReached, Superseded)):
+                async with asyncio.timeout(self._settings.max_seconds - lease.seconds):
+                    await attempt.run()
         except ModelFailure as failure:
             refused = isinstance(failure, RequestRefused)
             await lifecycle.fail(self._database, lease, str(failure), refused=refused)
@@ -251,6 +266,8 @@ class _Attempt:
             cost_usd=step.cost_usd,
         )
         await lifecycle.record(self._database, self._lease, entries, used)
+        tokens = {"input": used.input_tokens, "cached": used.cached_tokens, "output": used.output_tokens}
+        recorder.step_stored(used.model, tokens, used.cost_usd)
         self._steps += 1
         self._tokens += step.input_tokens + step.output_tokens
 
@@ -260,8 +277,15 @@ class _Attempt:
         self._turns = kept
 
     async def _step(self, agent: Agent) -> Step:
+        began = time.monotonic()
         async with DeltaSender(self._database, self._lease, self._settings.delta_seconds) as deltas:
-            return await agent.step(self._turns, self._left_out, deltas.add)
+            try:
+                step = await agent.step(self._turns, self._left_out, deltas.add)
+            except ModelFailure:
+                recorder.model_failed(agent.model_name)
+                raise
+        recorder.model_answered(agent.model_name, time.monotonic() - began)
+        return step
 
     async def _request(self, request: Coroutine[Any, Any, Result]) -> Result:
         """Awaits a request to the model, which `leave` can interrupt."""

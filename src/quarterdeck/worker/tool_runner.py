@@ -6,6 +6,7 @@ from contextlib import nullcontext, suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
+from opentelemetry.trace import Span
 
 from quarterdeck.agents.model import ResultImage, ToolCall, ToolResult, ToolRule
 from quarterdeck.agents.policy import rule_of
@@ -19,12 +20,14 @@ from quarterdeck.conversations.runs import calls as call_log
 from quarterdeck.conversations.runs.calls import CallStates
 from quarterdeck.conversations.runs.lifecycle import Lease, Superseded
 from quarterdeck.conversations.sessions import service as sessions
+from quarterdeck.core import tracing
 from quarterdeck.core.errors import Kind, ServiceError
 from quarterdeck.core.logging import fields, log
 from quarterdeck.db.database import Connection, Database
 from quarterdeck.worker import journal
 from quarterdeck.worker.deltas import DeltaSender
 from quarterdeck.worker.result_images import ResultImages
+from quarterdeck.worker.run_spans import add_result, tool_span
 from quarterdeck.worker.tool_calls import Answer, CarryOut, NextStep, Rules, Wait, decide, key_of, state_of
 
 _MIN_PAUSE_SECONDS = 0.2
@@ -150,25 +153,30 @@ class ToolRunner:
             context = CallContext(key_of(self._lease.run_id, step, call.id), deltas.add)
             if tool.effect is not Effect.READS:
                 await self._store_start(call, context)
-            output = await self._output(tool, order, context)
+            with tool_span(tool, call, order.arguments) as span:
+                output = await self._output(tool, order, context, span)
         if output is None:
             states = replace(known.states, started=known.states.started | {call.id: self._lease.attempt})
             return self._decide(call, step, replace(known, states=states))
         text = output.text if order.notice is None else f"{order.notice}\n\n{output.text}"
         return Answer(text, output.changes, output.images)
 
-    async def _output(self, tool: Tool, order: CarryOut, context: CallContext) -> Output | None:
+    async def _output(self, tool: Tool, order: CarryOut, context: CallContext, span: Span) -> Output | None:
         """None: the tool failed, and may have taken effect."""
         assert tool.carry_out is not None
         try:
             async with self._folder if tool.is_sandboxed else nullcontext():
-                output = await tool.carry_out(order.arguments, context)
-            return Output(output) if isinstance(output, str) else output
+                carried_out = await tool.carry_out(order.arguments, context)
+            output = Output(carried_out) if isinstance(carried_out, str) else carried_out
+            add_result(span, output.text)
+            return output
         except Refusal as refusal:
+            tracing.mark_failed(span, type(refusal).__name__)
             return Output(f"Error: {refusal}")
         except (Superseded, ServiceError):
             raise
         except Exception as fault:
+            tracing.mark_failed(span, type(fault).__name__)
             log.warning("a tool failed", exc_info=fault, extra=fields(tool=tool.name, run_id=self._lease.run_id))
             return Output("Error: the tool failed.") if tool.is_repeatable else None
 

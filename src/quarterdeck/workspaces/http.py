@@ -1,9 +1,11 @@
-"""The workspace and its members over HTTP. Callers change limits; the operator changes the rest, with `qd admin`."""
+"""The workspace and its members over HTTP. Callers change limits and retention; the operator changes the rest, with
+`qd admin`."""
 
 from quarterdeck.auth.access import Access
 from quarterdeck.changes.perform import Changes
 from quarterdeck.core.actors import Permission
 from quarterdeck.core.call import Answer
+from quarterdeck.core.retention import RetentionDays
 from quarterdeck.http.operation import operation
 from quarterdeck.http.request import Request
 from quarterdeck.workspaces import service
@@ -18,13 +20,14 @@ from quarterdeck.workspaces.model import ChangeWorkspaceBody, MemberPage, Worksp
     success="The workspace.",
     etag=True,
 )
-async def get_workspace(request: Request, access: Access) -> WorkspaceBody:
-    return await service.get_workspace(access, request.call_without_body())
+async def get_workspace(request: Request, access: Access, defaults: RetentionDays) -> WorkspaceBody:
+    return await service.get_workspace(access, defaults, request.call_without_body())
 
 
 @operation(
     summary="Change the workspace",
-    description="Sets limits of cost and tokens per day (UTC). They are checked before each step of a run.",
+    description="Sets limits of cost and tokens per day (UTC), which are checked before each step of a run, and for "
+    "how many days data is kept. Expired data is deleted within about an hour and cannot be restored.",
     permission=Permission.KEY_MANAGE,
     reads=True,
     payload=ChangeWorkspaceBody,
@@ -34,8 +37,8 @@ async def get_workspace(request: Request, access: Access) -> WorkspaceBody:
     conditional=True,
     idempotent=True,
 )
-async def change_workspace(request: Request, changes: Changes) -> Answer:
-    return await service.change_workspace(changes, await request.call(ChangeWorkspaceBody))
+async def change_workspace(request: Request, changes: Changes, defaults: RetentionDays) -> Answer:
+    return await service.change_workspace(changes, defaults, await request.call(ChangeWorkspaceBody))
 
 
 @operation(

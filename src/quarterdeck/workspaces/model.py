@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from quarterdeck.agents.configuration import Limit, SetLimit
 from quarterdeck.conversations.runs.model import Usage
 from quarterdeck.core.actors import ActorBody
+from quarterdeck.core.retention import KeepDays, ReceiptDays, RetentionDays
 from quarterdeck.core.text_types import Moment
 
 
@@ -29,6 +30,19 @@ class SetWorkspaceLimits(Struct, frozen=True, forbid_unknown_fields=True):
     ] = UNSET
 
 
+class SetRetention(Struct, frozen=True, forbid_unknown_fields=True):
+    """Days, or null for the default of the server. What is left out stays as it is."""
+
+    run_days: KeepDays | UnsetType | None = UNSET
+    event_days: KeepDays | UnsetType | None = UNSET
+    file_days: KeepDays | UnsetType | None = UNSET
+    receipt_days: ReceiptDays | UnsetType | None = UNSET
+    audit_days: KeepDays | UnsetType | None = UNSET
+    delivery_days: KeepDays | UnsetType | None = UNSET
+    job_days: KeepDays | UnsetType | None = UNSET
+    usage_days: KeepDays | UnsetType | None = UNSET
+
+
 class WorkspaceBody(Struct, frozen=True):
     id: UUID
     name: str
@@ -37,6 +51,13 @@ class WorkspaceBody(Struct, frozen=True):
     max_key_days: Annotated[int | None, Meta(description="Maximum lifetime of new keys, in days. null: no maximum.")]
     limits: WorkspaceLimits
     used_today: Annotated[Usage, Meta(description="Since midnight UTC. Changes without a new revision.")]
+    retention: Annotated[
+        RetentionDays, Meta(description="Retention that is set for this workspace. null: the default of the server.")
+    ]
+    effective_retention: Annotated[
+        RetentionDays,
+        Meta(description="Retention in force. null: kept until deleted. Changes without a new revision."),
+    ]
     revision: Annotated[int, Meta(ge=1, description="Number of changes. The ETag is derived from it.")]
 
 
@@ -44,6 +65,7 @@ class ChangeWorkspaceBody(Struct, frozen=True):
     """Changes only the given fields. The operator changes the others with `qd admin`."""
 
     limits: SetWorkspaceLimits | UnsetType = UNSET
+    retention: SetRetention | UnsetType = UNSET
 
 
 class MemberRole(StrEnum):

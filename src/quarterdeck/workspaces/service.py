@@ -1,5 +1,5 @@
-"""Workspaces and members. Callers of the API can read them and set limits; the operator changes them with `qd admin`,
-directly in the database and without a credential. These changes are recorded in the audit log too.
+"""Workspaces and members. Callers of the API can read them, and set limits and retention. The operator changes them
+with `qd admin`, directly in the database and without a credential. These changes are recorded in the audit log too.
 """
 
 from datetime import UTC, datetime
@@ -22,15 +22,24 @@ from quarterdeck.core.actors import ActorBody, Permission, Principal
 from quarterdeck.core.call import Answer, Call
 from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.pages import PageRequest, take_page
-from quarterdeck.db.database import Connection
-from quarterdeck.workspaces import store
-from quarterdeck.workspaces.model import ChangeWorkspaceBody, MemberBody, MemberPage, WorkspaceBody, WorkspaceLimits
+from quarterdeck.core.retention import RetentionDays, retention_in_force
+from quarterdeck.db.database import Connection, Database
+from quarterdeck.workspaces import rules, store
+from quarterdeck.workspaces.model import (
+    ChangeWorkspaceBody,
+    MemberBody,
+    MemberPage,
+    SetRetention,
+    WorkspaceBody,
+    WorkspaceLimits,
+)
 
 _FIRST_NAME = "First workspace"
 _FIRST_OWNER = "owner@localhost"
 # Session tokens see names but no email addresses.
 _FIRST_OWNER_NAME = "Owner"
 _FIRST_LABEL = "First key"
+_UNCHANGED = SetRetention()
 
 
 class FirstStart(Struct, frozen=True):
@@ -38,29 +47,31 @@ class FirstStart(Struct, frozen=True):
     secret: str
 
 
-async def get_workspace(access: Access, call: Call[None]) -> WorkspaceBody:
+async def get_workspace(access: Access, defaults: RetentionDays, call: Call[None]) -> WorkspaceBody:
     async def show(connection: Connection, _: Principal, workspace_id: UUID) -> WorkspaceBody:
-        return await show_workspace(connection, workspace_id)
+        return await show_workspace(connection, workspace_id, defaults)
 
     return await access.read(call, visible_workspace(call.workspace_id), Permission.WORKSPACE_READ, show)
 
 
-async def change_workspace(changes: Changes, call: Call[ChangeWorkspaceBody]) -> Answer:
+async def change_workspace(changes: Changes, defaults: RetentionDays, call: Call[ChangeWorkspaceBody]) -> Answer:
     """A request that changes nothing keeps the revision and writes no audit entry."""
 
     async def effect(connection: Connection, _: Principal, workspace_id: UUID, body: ChangeWorkspaceBody) -> Made:
         # A statement of its own: the next one must see what the previous holder of the lock committed.
         await _lock_workspace(connection, workspace_id)
-        before = await show_workspace(connection, workspace_id)
+        before = await show_workspace(connection, workspace_id, defaults)
         call.check_unchanged(before.revision)
-        limits = before.limits
+        limits, retention = before.limits, before.retention
         if body.limits is not UNSET and body.limits.day is not UNSET:
             limits = WorkspaceLimits(day=changed_limit(before.limits.day, body.limits.day))
-        if limits == before.limits:
+        if body.retention is not UNSET:
+            retention = await _changed_retention(connection, retention, body.retention)
+        if (limits, retention) == (before.limits, before.retention):
             return Made(shown=before, kept=before, object_id=workspace_id, changed=False)
-        await store.set_limits(connection, workspace_id, limits)
-        after = await show_workspace(connection, workspace_id)
-        return Made.plain(after, workspace_id, after.name, limits=to_builtins(after.limits))
+        await store.set_limits_and_retention(connection, workspace_id, limits, retention)
+        after = await show_workspace(connection, workspace_id, defaults)
+        return Made.plain(after, workspace_id, after.name, **_changed_detail(before, after))
 
     return await changes.perform(
         call,
@@ -88,20 +99,27 @@ async def list_members(access: Access, call: Call[None], request: PageRequest) -
 # --- operator ---
 
 
-async def show_workspace(connection: Connection, workspace_id: UUID) -> WorkspaceBody:
-    workspace = await store.get(connection, workspace_id)
+async def retention_of_all(database: Database, defaults: RetentionDays) -> dict[UUID, RetentionDays]:
+    """What applies to each workspace, without `audit_days`: the database decides about audit events."""
+    found = await database.read(store.retention_of_all)
+    return {workspace_id: retention_in_force(own, defaults) for workspace_id, own in found.items()}
+
+
+async def show_workspace(connection: Connection, workspace_id: UUID, defaults: RetentionDays) -> WorkspaceBody:
+    """`defaults`: the retention by the settings of the server."""
+    workspace = await store.get(connection, workspace_id, defaults)
     if workspace is None:
         raise errors.invalid("There is no workspace with this ID.")
     return workspace
 
 
-async def all_workspaces(connection: Connection) -> list[WorkspaceBody]:
-    return await store.all_workspaces(connection)
+async def all_workspaces(connection: Connection, defaults: RetentionDays) -> list[WorkspaceBody]:
+    return await store.all_workspaces(connection, defaults)
 
 
 async def all_members(connection: Connection, workspace_id: UUID) -> list[MemberBody]:
     """Oldest first, including former members."""
-    await show_workspace(connection, workspace_id)
+    await _stored(connection, workspace_id)
     return await store.members(connection, workspace_id, LOWEST_ID, None, newest_first=False)
 
 
@@ -119,11 +137,12 @@ async def configure_workspace(
     owner_email: str | UnsetType = UNSET,
     daily_max_cost_usd: float | UnsetType | None = UNSET,
     daily_max_tokens: int | UnsetType | None = UNSET,
-) -> WorkspaceBody:
+    retention: SetRetention = _UNCHANGED,
+) -> None:
     """Fields that are not given keep their values. A former owner stays a member."""
     async with connection.transaction():
         owner_id = await _lock_workspace(connection, workspace_id)
-        before = await show_workspace(connection, workspace_id)
+        before = await _stored(connection, workspace_id)
         day = before.limits.day
         await store.change(
             connection,
@@ -135,14 +154,12 @@ async def configure_workspace(
                 day.max_cost_usd if daily_max_cost_usd is UNSET else daily_max_cost_usd,
                 day.max_tokens if daily_max_tokens is UNSET else daily_max_tokens,
             ),
+            await _changed_retention(connection, before.retention, retention),
         )
-        after = await show_workspace(connection, workspace_id)
-        old = _audit_detail(before)
-        changes = {field: value for field, value in _audit_detail(after).items() if value != old[field]}
-        if changes:
-            change = Change("change_workspace", ObjectType.WORKSPACE, workspace_id, changes, after.name)
+        after = await _stored(connection, workspace_id)
+        if detail := _changed_detail(before, after):
+            change = Change("change_workspace", ObjectType.WORKSPACE, workspace_id, detail, after.name)
             await record_operator_change(connection, workspace_id, change)
-        return after
 
 
 async def create_key(
@@ -225,7 +242,7 @@ async def _add_workspace(connection: Connection, name: str, owner_email: str) ->
     owner_id = await store.add_user(connection, new_id(), owner_email)
     await store.add_workspace(connection, workspace_id, name, owner_id)
     await store.add_member(connection, workspace_id, owner_id)
-    detail = _audit_detail(await show_workspace(connection, workspace_id))
+    detail = _audit_detail(await _stored(connection, workspace_id))
     change = Change("create_workspace", ObjectType.WORKSPACE, workspace_id, detail, name)
     await record_operator_change(connection, workspace_id, change)
     return workspace_id
@@ -255,7 +272,25 @@ async def _member(connection: Connection, workspace_id: UUID, email: str, *, for
     return user_id
 
 
+async def _stored(connection: Connection, workspace_id: UUID) -> WorkspaceBody:
+    """For operations that do not show it: the retention in force is that of a server without defaults."""
+    return await show_workspace(connection, workspace_id, RetentionDays())
+
+
+async def _changed_retention(connection: Connection, own: RetentionDays, change: SetRetention) -> RetentionDays:
+    return rules.changed_retention(own, change, await store.server_audit_days(connection))
+
+
+def _changed_detail(before: WorkspaceBody, after: WorkspaceBody) -> dict[str, Any]:
+    old = _audit_detail(before)
+    return {field: value for field, value in _audit_detail(after).items() if value != old[field]}
+
+
 def _audit_detail(workspace: WorkspaceBody) -> dict[str, Any]:
-    owner = workspace.owner.primary_email
-    limits = to_builtins(workspace.limits)
-    return {"name": workspace.name, "max_key_days": workspace.max_key_days, "owner": owner, "limits": limits}
+    return {
+        "name": workspace.name,
+        "max_key_days": workspace.max_key_days,
+        "owner": workspace.owner.primary_email,
+        "limits": to_builtins(workspace.limits),
+        "retention": workspace.retention.set_days(),
+    }

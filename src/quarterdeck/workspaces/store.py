@@ -3,10 +3,15 @@
 from typing import Any
 from uuid import UUID
 
+import msgspec
+from msgspec.structs import replace
+from psycopg.types.json import Jsonb
+
 from quarterdeck.agents.configuration import Limit
 from quarterdeck.conversations.runs.model import Usage
 from quarterdeck.core.actors import ActorBody
 from quarterdeck.core.ids import created_at
+from quarterdeck.core.retention import RetentionDays, retention_in_force
 from quarterdeck.db.database import Connection
 from quarterdeck.workspaces.model import MemberBody, MemberRole, WorkspaceBody, WorkspaceLimits
 
@@ -25,16 +30,22 @@ _OWNER = "SELECT owner_id FROM workspaces WHERE id = %s FOR NO KEY UPDATE"
 _CHANGE = """
 UPDATE workspaces
 SET name = %(name)s, max_key_days = %(days)s, owner_id = %(owner)s, daily_max_cost_usd = %(cost)s,
-    daily_max_tokens = %(tokens)s, revision = revision + 1
-WHERE id = %(id)s AND (name, max_key_days, owner_id, daily_max_cost_usd, daily_max_tokens)
-    IS DISTINCT FROM (%(name)s, %(days)s::integer, %(owner)s, %(cost)s::numeric, %(tokens)s::bigint)
+    daily_max_tokens = %(tokens)s, retention = %(retention)s, revision = revision + 1
+WHERE id = %(id)s AND (name, max_key_days, owner_id, daily_max_cost_usd, daily_max_tokens, retention)
+    IS DISTINCT FROM (
+        %(name)s, %(days)s::integer, %(owner)s, %(cost)s::numeric, %(tokens)s::bigint, %(retention)s::jsonb
+    )
 """
-_SET_LIMITS = """
-UPDATE workspaces SET daily_max_cost_usd = %s, daily_max_tokens = %s, revision = revision + 1 WHERE id = %s
+_SET_LIMITS_AND_RETENTION = """
+UPDATE workspaces SET daily_max_cost_usd = %s, daily_max_tokens = %s, retention = %s, revision = revision + 1
+WHERE id = %s
 """
+_RETENTION_OF_ALL = "SELECT id, retention FROM workspaces ORDER BY id"
+_SERVER_AUDIT_DAYS = "SELECT keep_days FROM audit_retention"
 _GET = """
 SELECT w.id, w.name, w.max_key_days, u.id, u.display_name, u.email, w.daily_max_cost_usd::float8, w.daily_max_tokens,
-       today.input_tokens, today.cached_tokens, today.output_tokens, today.cost_usd, w.revision
+       today.input_tokens, today.cached_tokens, today.output_tokens, today.cost_usd, w.retention,
+       (SELECT keep_days FROM audit_retention), w.revision
 FROM workspaces w JOIN users u ON u.id = w.owner_id
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
@@ -46,7 +57,8 @@ WHERE w.id = %s
 """
 _ALL = """
 SELECT w.id, w.name, w.max_key_days, u.id, u.display_name, u.email, w.daily_max_cost_usd::float8, w.daily_max_tokens,
-       today.input_tokens, today.cached_tokens, today.output_tokens, today.cost_usd, w.revision
+       today.input_tokens, today.cached_tokens, today.output_tokens, today.cost_usd, w.retention,
+       (SELECT keep_days FROM audit_retention), w.revision
 FROM workspaces w JOIN users u ON u.id = w.owner_id
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
@@ -120,25 +132,47 @@ async def lock_workspace(connection: Connection, workspace_id: UUID) -> UUID | N
 
 
 async def change(
-    connection: Connection, workspace_id: UUID, name: str, max_key_days: int | None, owner_id: UUID, day: Limit
+    connection: Connection,
+    workspace_id: UUID,
+    name: str,
+    max_key_days: int | None,
+    owner_id: UUID,
+    day: Limit,
+    retention: RetentionDays,
 ) -> None:
     values = {"id": workspace_id, "name": name, "days": max_key_days, "owner": owner_id}
-    await connection.execute(_CHANGE, values | {"cost": day.max_cost_usd, "tokens": day.max_tokens})
+    limits = {"cost": day.max_cost_usd, "tokens": day.max_tokens}
+    await connection.execute(_CHANGE, values | limits | {"retention": Jsonb(retention.set_days())})
 
 
-async def set_limits(connection: Connection, workspace_id: UUID, limits: WorkspaceLimits) -> None:
-    values = (limits.day.max_cost_usd, limits.day.max_tokens, workspace_id)
-    await connection.execute(_SET_LIMITS, values)
+async def set_limits_and_retention(
+    connection: Connection, workspace_id: UUID, limits: WorkspaceLimits, retention: RetentionDays
+) -> None:
+    values = (limits.day.max_cost_usd, limits.day.max_tokens, Jsonb(retention.set_days()), workspace_id)
+    await connection.execute(_SET_LIMITS_AND_RETENTION, values)
 
 
-async def get(connection: Connection, workspace_id: UUID) -> WorkspaceBody | None:
+async def get(connection: Connection, workspace_id: UUID, defaults: RetentionDays) -> WorkspaceBody | None:
+    """`defaults`: the retention by the settings of the server. That of audit events is stored."""
     row = await (await connection.execute(_GET, (workspace_id,))).fetchone()
-    return None if row is None else _workspace(row)
+    return None if row is None else _workspace(row, defaults)
 
 
-async def all_workspaces(connection: Connection) -> list[WorkspaceBody]:
+async def all_workspaces(connection: Connection, defaults: RetentionDays) -> list[WorkspaceBody]:
     rows = await (await connection.execute(_ALL)).fetchall()
-    return [_workspace(row) for row in rows]
+    return [_workspace(row, defaults) for row in rows]
+
+
+async def retention_of_all(connection: Connection) -> dict[UUID, RetentionDays]:
+    """What is set, by workspace."""
+    rows = await (await connection.execute(_RETENTION_OF_ALL)).fetchall()
+    return {workspace_id: _retention(own) for workspace_id, own in rows}
+
+
+async def server_audit_days(connection: Connection) -> int | None:
+    """None: audit events are kept for ever."""
+    row = await (await connection.execute(_SERVER_AUDIT_DAYS)).fetchone()
+    return None if row is None else row[0]
 
 
 async def lock_first_start(connection: Connection) -> None:
@@ -184,8 +218,10 @@ async def members(
     ]
 
 
-def _workspace(row: tuple[Any, ...]) -> WorkspaceBody:
+def _workspace(row: tuple[Any, ...], defaults: RetentionDays) -> WorkspaceBody:
     workspace_id, name, max_key_days = row[:3]
+    stored_retention, audit_days, revision = row[12:]
+    retention = _retention(stored_retention)
     return WorkspaceBody(
         workspace_id,
         name,
@@ -194,5 +230,12 @@ def _workspace(row: tuple[Any, ...]) -> WorkspaceBody:
         max_key_days,
         limits=WorkspaceLimits(day=Limit(*row[6:8])),
         used_today=Usage(*row[8:12]),
-        revision=row[12],
+        retention=retention,
+        effective_retention=retention_in_force(retention, replace(defaults, audit_days=audit_days)),
+        revision=revision,
     )
+
+
+def _retention(stored: dict[str, int]) -> RetentionDays:
+    # A later release may have stored kinds that this one does not know.
+    return msgspec.convert(stored, RetentionDays)

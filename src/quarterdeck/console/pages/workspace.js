@@ -13,6 +13,7 @@ import { relativeTime } from "../time_format.js";
 import { costText, tokensText } from "../usage/usage_text.js";
 import { userName } from "../users.js";
 import { visibleName } from "../visible_text.js";
+import { retentionCard } from "../workspace/retention_card.js";
 
 const MEMBER_COLUMNS = [
   { name: "Name", cell: (member) => el("span", { class: "name" }, userName(member.user)) },
@@ -29,11 +30,12 @@ export async function show(view) {
   }
   const workspaceCard = el("section", { class: "card" }, loading("workspace"));
   const limitCard = el("section", { class: "card", hidden: true });
+  const retention = retentionCard();
   const row = (member) => ({ class: member.ended_at === null ? null : "ended" });
   fill(
     view.main,
     view.title("Workspace"),
-    el("div", { class: "cards" }, workspaceCard, limitCard, keyCard()),
+    el("div", { class: "cards" }, workspaceCard, limitCard, keyCard(), retention.node),
     el("h2", { class: "section" }, "Members"),
     pagedTable({ caption: "Members", columns: MEMBER_COLUMNS, path: "/members", query: { order: "asc" }, signal: view.signal, row, empty }),
     el("p", { class: "muted small-text" }, "The operator manages workspaces and members with ", el("code", {}, "qd admin"), "."),
@@ -45,6 +47,7 @@ export async function show(view) {
       const workspace = await get("/workspace", {}, view.signal);
       fill(workspaceCard, workspaceDetails(workspace));
       drawLimit(workspace);
+      retention.draw(workspace);
     } catch (error) {
       if (!view.signal.aborted) fill(workspaceCard, errorBox(error, load));
     }

@@ -16,6 +16,7 @@ export function runDetails({ setup, usage, runId }) {
     usage && ["Tokens", tokensText(usage) ?? "None"],
     usage && ["Cost", costText(usage) ?? "None"],
     ["Run ID", el("code", {}, runId)],
+    setup?.trace_id && ["Trace ID", el("code", {}, setup.trace_id)],
   ];
   return el("dl", { class: "facts small-text" }, rows.filter(Boolean).map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 }

@@ -13,7 +13,7 @@ from quarterdeck.conversations.runs import lifecycle, lifecycle_store
 from quarterdeck.conversations.runs.attachments import refused
 from quarterdeck.conversations.runs.creation_store import NewRun
 from quarterdeck.conversations.runs.model import AttachmentRequest, Delivery, RunState, Verdict
-from quarterdeck.core import errors
+from quarterdeck.core import errors, tracing
 from quarterdeck.core.actors import Principal
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import SubmitSettings
@@ -43,7 +43,7 @@ async def queue_input(
     """Adds a run that starts when the runs before it have ended: at once if there are none."""
     if await store.pending(connection, session_id) >= settings.session_pending_runs:
         raise errors.too_many_pending()
-    run = NewRun(new_id(), session_id, principal.workspace_id, RunState.PENDING, principal.api_key_id)
+    run = _new_run(principal, session_id, RunState.PENDING)
     await store.add(connection, run, new_id(), text, Delivery.QUEUE, await caller_of(connection, principal), attached)
     await lifecycle_store.start_pending(connection, session_id)
     await notify(connection, event_payloads([session_id]))
@@ -56,7 +56,7 @@ async def interrupt_with_input(
     """Cancels the active run and starts one with this input, before pending runs. Returns the id of the new run and of
     the cancelled one."""
     cancelled_run_id = await lifecycle.interrupt(connection, session_id, principal.workspace_id)
-    run = NewRun(new_id(), session_id, principal.workspace_id, RunState.QUEUED, principal.api_key_id)
+    run = _new_run(principal, session_id, RunState.QUEUED)
     actor = await caller_of(connection, principal)
     await store.add(connection, run, new_id(), text, Delivery.INTERRUPT, actor, attached)
     await lifecycle_store.enqueue(connection, session_id, run.id)
@@ -75,7 +75,14 @@ async def retry(
     new_input_ids = [new_id() for _ in range(settings.run_waiting_inputs)]
     actor = await caller_of(connection, principal)
     match await store.repeat_inputs(
-        connection, run_id, new_run_id, new_input_ids, settings.run_waiting_bytes, actor, principal.api_key_id
+        connection,
+        run_id,
+        new_run_id,
+        new_input_ids,
+        settings.run_waiting_bytes,
+        actor,
+        principal.api_key_id,
+        tracing.traceparent(),
     ):
         case "empty":
             raise errors.nothing_to_retry()
@@ -84,3 +91,7 @@ async def retry(
     await lifecycle_store.enqueue(connection, session_id, new_run_id)
     await notify(connection, event_payloads([session_id]))
     return new_run_id
+
+
+def _new_run(principal: Principal, session_id: UUID, state: RunState) -> NewRun:
+    return NewRun(new_id(), session_id, principal.workspace_id, state, principal.api_key_id, tracing.traceparent())

@@ -15,8 +15,10 @@ from quarterdeck.db.database import Connection
 _PENDING = "SELECT count(*) FROM runs WHERE session_id = %s AND state = 'pending'"
 # consumed_through lies just before the input, as in submit_inputs().
 _ADD = """
-WITH given (run_id, session_id, workspace_id, state, api_key_id, input_id, content, delivery, actor, more) AS (
-    VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::uuid, %s::uuid, %s::text, %s::text, %s::jsonb, %s::jsonb)
+WITH given (run_id, session_id, workspace_id, state, api_key_id, traceparent, input_id, content, delivery, actor,
+            more) AS (
+    VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::uuid, %s::text, %s::uuid, %s::text, %s::text, %s::jsonb,
+            %s::jsonb)
 ), accepted AS (
     INSERT INTO session_events (session_id, run_id, workspace_id, type, data)
     SELECT session_id, run_id, workspace_id, 'input.accepted',
@@ -25,12 +27,12 @@ WITH given (run_id, session_id, workspace_id, state, api_key_id, input_id, conte
     RETURNING id
 )
 INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, unconsumed_bytes, first_input,
-                  takes_over, api_key_id)
+                  takes_over, api_key_id, traceparent)
 SELECT g.run_id, g.session_id, g.workspace_id, g.state, a.id, a.id - 1, octet_length(g.content), a.id, '{}',
-       g.api_key_id
+       g.api_key_id, g.traceparent
 FROM given g CROSS JOIN accepted a
 """
-_REPEAT = "SELECT repeat_inputs(%s, %s, %s, %s, %s, %s)"
+_REPEAT = "SELECT repeat_inputs(%s, %s, %s, %s, %s, %s, %s)"
 # The run, and earlier retries of it: otherwise the model would see the same inputs twice.
 _LEAVE_OUT_RETRIED = """
 WITH RECURSIVE retried AS (
@@ -51,6 +53,8 @@ class NewRun(Struct, frozen=True):
     workspace_id: UUID
     state: RunState
     api_key_id: UUID
+    # The span of the request. None: it is not traced.
+    traceparent: str | None = None
 
 
 async def is_archived(connection: Connection, session_id: UUID) -> bool | None:
@@ -100,9 +104,10 @@ async def repeat_inputs(
     max_bytes: int,
     actor: Caller,
     api_key_id: UUID,
+    traceparent: str | None = None,
 ) -> str | None:
     """None, or why no run was added: db/functions/deliveries.sql."""
-    values = (run_id, new_run_id, list(new_input_ids), max_bytes, _stored(actor), api_key_id)
+    values = (run_id, new_run_id, list(new_input_ids), max_bytes, _stored(actor), api_key_id, traceparent)
     row = await (await connection.execute(_REPEAT, values)).fetchone()
     assert row is not None
     reason: str | None = row[0]

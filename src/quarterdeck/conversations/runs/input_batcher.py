@@ -35,7 +35,7 @@ class InputBatcher:
         tell_readers: Callable[[Iterable[UUID]], None],
     ) -> None:
         """`tell_readers` is called with the sessions whose logs grew. It must return at once."""
-        self._pool = make_pool(url, database, database.submit_connections)
+        self._pool = make_pool(url, database, database.submit_connections, name="submit")
         self._sender = InputSender(self._pool, submit, tell_readers)
         self._settings = submit
         self._database = database

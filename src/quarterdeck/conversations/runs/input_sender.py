@@ -14,6 +14,7 @@ from quarterdeck.core.errors import ServiceError
 from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db import driver_errors
 from quarterdeck.db.pool import Pool
+from quarterdeck.metrics import recorder
 
 
 class PendingInput:
@@ -104,6 +105,7 @@ class InputSender:
                 return []
             for pending in sent:
                 pending.is_sent = True
+            recorder.batch_sent(len(sent))
             submissions = [pending.submission for pending in sent]
             results = await store.submit(
                 connection, submissions, settings=self._settings, wait_for_locks=wait_for_locks

@@ -21,9 +21,11 @@ from quarterdeck.conversations.runs import conversation_store
 from quarterdeck.conversations.runs import lifecycle_store as store
 from quarterdeck.conversations.runs import store as run_store
 from quarterdeck.conversations.runs.model import ENTRY_BYTES, Entry, Input, RunEnded, RunSetup, RunState, StepUsage
+from quarterdeck.core import tracing
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import ActionSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
+from quarterdeck.metrics import recorder
 from quarterdeck.webhooks import outbox
 from quarterdeck.webhooks.model import WebhookEvent
 
@@ -78,7 +80,11 @@ async def begin(
     does not pass them all on for ever. None: there is nothing to do, or the workspace has too many active runs.
     `again`: the same worker ended the last attempt in good order, so it does not count as a crash."""
 
+    failed = False
+
     async def work(connection: Connection) -> Lease | None:
+        nonlocal failed
+        failed = False
         found = await store.find(connection, run_id)
         if found is None:
             return None
@@ -93,13 +99,11 @@ async def begin(
         if limit is not None and run.state == "queued" and await store.running(connection, workspace_id) >= limit:
             await store.park(connection, run_id)
             return None
-        if run.barren_attempts >= settings.barren_attempts:
-            reason = f"Its worker ended {run.barren_attempts} times in a row before a step was stored."
-            await _fail(connection, (run_id, session_id, workspace_id, run.attempt), run.state, reason)
-            return None
-        if run.seconds >= settings.max_seconds:
+        reason = _why_not_again(run, settings)
+        if reason is not None:
             # Before inputs are taken: those that wait start the next run.
-            await _fail(connection, (run_id, session_id, workspace_id, run.attempt), run.state, overdue(settings))
+            await _fail(connection, (run_id, session_id, workspace_id, run.attempt), run.state, reason)
+            failed = True
             return None
         new_setup = await resolve_setup(connection, session_id) if run.setup is None else None
         setup = run.setup or new_setup
@@ -115,12 +119,33 @@ async def begin(
         inputs = await _take(connection, lease, run.steps + 1, settings.step_input_bytes)
         return replace(lease, input_bytes=taken_bytes(inputs))
 
-    return await database.transaction(work, repeatable=True)
+    lease = await database.transaction(work, repeatable=True)
+    if failed:
+        recorder.run_ended(RunState.FAILED)
+    return lease
+
+
+def _why_not_again(run: store.ActiveRun, settings: RunSettings) -> str | None:
+    """Why the run fails instead of another attempt. None: it does not."""
+    if run.barren_attempts >= settings.barren_attempts:
+        return f"Its worker ended {run.barren_attempts} times in a row before a step was stored."
+    return overdue(settings) if run.seconds >= settings.max_seconds else None
 
 
 def _started(attempt: int, setup: RunSetup) -> dict[str, Any]:
     used = {"model": setup.model, "settings": setup.settings, "skills": setup.skills, "agent": setup.agent}
-    return {"attempt": attempt, **msgspec.to_builtins(used)}
+    trace_id = tracing.trace_id()
+    traced = {} if trace_id is None else {"trace_id": trace_id}
+    return {"attempt": attempt, **msgspec.to_builtins(used), **traced}
+
+
+async def traceparent(database: Database, run_id: UUID) -> str | None:
+    """The span of the request that started the run. None: it was not traced."""
+
+    async def read(connection: Connection) -> str | None:
+        return await store.traceparent(connection, run_id)
+
+    return await database.read(read)
 
 
 async def entries(database: Database, lease: Lease, budget_bytes: int) -> tuple[list[Entry], int]:
@@ -197,7 +222,10 @@ async def finish(database: Database, lease: Lease) -> bool:
         await _start_others(connection, lease.session_id, lease.workspace_id)
         return True
 
-    return await database.transaction(work, repeatable=False)
+    is_finished = await database.transaction(work, repeatable=False)
+    if is_finished:
+        recorder.run_ended(RunState.SUCCEEDED)
+    return is_finished
 
 
 async def fail(database: Database, lease: Lease, reason: str, *, refused: bool = False) -> None:
@@ -211,6 +239,7 @@ async def fail(database: Database, lease: Lease, reason: str, *, refused: bool =
         await _fail(connection, run, RunState.RUNNING, reason, refused=refused)
 
     await database.transaction(work, repeatable=True)
+    recorder.run_ended(RunState.FAILED)
 
 
 async def hand_back(database: Database, lease: Lease, reason: str, *, pause_seconds: float = 0) -> None:
@@ -277,6 +306,8 @@ async def cancel_all(connection: Connection, session_id: UUID, workspace_id: UUI
 
 async def _after_cancellation(connection: Connection, run_id: UUID, workspace_id: UUID) -> None:
     """The worker is told by the abort of its job. Later writes of it are refused."""
+    # Before the commit, which is the caller's: if that fails, the run is counted too often.
+    recorder.run_ended(RunState.CANCELLED)
     await store.abort_jobs(connection, run_id)
     await _notify_webhooks(connection, workspace_id, run_id, WebhookEvent.RUN_CANCELLED)
 

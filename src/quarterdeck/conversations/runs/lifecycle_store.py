@@ -18,6 +18,7 @@ from quarterdeck.db.database import Connection
 _DISCARD_BATCH = 500
 
 _FIND = "SELECT session_id, workspace_id FROM runs WHERE id = %s"
+_TRACEPARENT = "SELECT traceparent FROM runs WHERE id = %s"
 _ACTIVE = """
 SELECT state, attempt, barren_attempts, steps, input_tokens + output_tokens,
        coalesce(extract(epoch FROM clock_timestamp() - started_at) - waited_seconds, 0)::float8, setup
@@ -163,9 +164,10 @@ WHERE id = %s AND attempt = %s AND state = 'running'
 # Names only those runs whose inputs still wait, so that the list does not grow with each failure.
 _CONTINUE_IN = """
 INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted, unconsumed_bytes,
-                  first_input, api_key_id, takes_over)
+                  first_input, api_key_id, traceparent, takes_over)
 SELECT %s, r.session_id, r.workspace_id, 'queued', r.last_input, r.consumed_through,
-       r.inputs_accepted - r.inputs_consumed, r.unconsumed_bytes, r.consumed_through + 1, r.api_key_id, ARRAY(
+       r.inputs_accepted - r.inputs_consumed, r.unconsumed_bytes, r.consumed_through + 1, r.api_key_id, r.traceparent,
+       ARRAY(
            SELECT DISTINCT e.run_id FROM session_events e
            WHERE e.session_id = r.session_id AND e.id > r.consumed_through AND e.id <= r.last_input
              AND e.type = 'input.accepted' AND e.run_id = ANY (r.takes_over || r.id)
@@ -208,6 +210,11 @@ async def find(connection: Connection, run_id: UUID) -> tuple[UUID, UUID] | None
     """The session and the workspace of the run."""
     row = await (await connection.execute(_FIND, (run_id,))).fetchone()
     return None if row is None else (row[0], row[1])
+
+
+async def traceparent(connection: Connection, run_id: UUID) -> str | None:
+    row = await (await connection.execute(_TRACEPARENT, (run_id,))).fetchone()
+    return None if row is None else row[0]
 
 
 async def active(connection: Connection, run_id: UUID) -> ActiveRun | None:

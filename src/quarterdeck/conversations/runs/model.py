@@ -81,6 +81,8 @@ class Submission(Struct, frozen=True, eq=False):
     # Whose share of the queue it uses: the workspace of the caller.
     owner: Hashable
     attachments: AttachmentRequest | None = None
+    # Of the request. None: it is not traced.
+    traceparent: str | None = None
 
     @property
     def text_bytes(self) -> int:

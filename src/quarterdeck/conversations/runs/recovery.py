@@ -26,3 +26,12 @@ async def recover(database: Database, lease_seconds: float, active_per_workspace
     await database.transaction(compare, repeatable=True)
     # Apart from the above: it holds the locks of sessions.
     await database.transaction(store.start_pending_runs, repeatable=True)
+
+
+async def sweep_jobs(database: Database, days: int, batch: int) -> int:
+    """Deletes jobs that ended and are still in the queue. `days`: the retention of the server."""
+
+    async def delete(connection: Connection) -> int:
+        return await store.delete_ended_jobs(connection, days, batch)
+
+    return await database.in_batches(delete, batch)

@@ -39,6 +39,16 @@ WHERE id IN (
     FOR UPDATE OF j SKIP LOCKED
 )
 """
+# Procrastinate keeps no time of the end. A job enters the queue at `ask_at` or before.
+_DELETE_ENDED = """
+DELETE FROM jobs.procrastinate_jobs WHERE id = ANY (ARRAY(
+    SELECT j.id FROM jobs.procrastinate_jobs j LEFT JOIN workspaces w ON w.id = j.workspace_id
+    WHERE j.status NOT IN ('todo', 'doing')
+      AND j.ask_at < now() - make_interval(days => coalesce((w.retention->>'job_days')::integer, %s))
+    ORDER BY j.id LIMIT %s
+    FOR UPDATE OF j SKIP LOCKED
+))
+"""
 _ADD_MISSING = """
 SELECT enqueue_run(r.session_id, r.id) FROM runs r
 WHERE r.state IN ('queued', 'running') AND NOT r.parked AND NOT EXISTS (
@@ -82,6 +92,10 @@ async def replace_lost_jobs(connection: Connection) -> None:
 
 async def delete_spent_jobs(connection: Connection) -> None:
     await connection.execute(_DELETE_SPENT)
+
+
+async def delete_ended_jobs(connection: Connection, days: int, batch: int) -> int:
+    return (await connection.execute(_DELETE_ENDED, (days, batch))).rowcount
 
 
 async def add_missing_jobs(connection: Connection) -> None:

@@ -27,7 +27,7 @@ from quarterdeck.conversations.runs.model import (
     Verdict,
 )
 from quarterdeck.conversations.visibility import visible_session
-from quarterdeck.core import errors
+from quarterdeck.core import errors, tracing
 from quarterdeck.core.actors import Permission, Principal
 from quarterdeck.core.call import Answer, Call, fingerprint
 from quarterdeck.core.errors import ServiceError
@@ -77,6 +77,7 @@ async def submit_input(
         fingerprint=None if call.idempotency_key is None else fingerprint((session_id,), event),
         owner=call.owner,
         attachments=requested,
+        traceparent=tracing.traceparent(),
     )
     submitted = await inputs.submit(submission)
     if submitted.api_key_id is not None:

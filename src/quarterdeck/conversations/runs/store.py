@@ -14,7 +14,7 @@ from quarterdeck.core.settings import SubmitSettings
 from quarterdeck.db.database import Connection
 
 _SUBMIT = """
-SELECT verdict, body, api_key_id FROM submit_inputs(%b, NULL, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b::jsonb[])
+SELECT verdict, body, api_key_id FROM submit_inputs(%b, NULL, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b::jsonb[], %b)
 """
 _GET = """
 SELECT id, session_id, state, model, agent_id, agent_version, attempt, steps, inputs_accepted, inputs_consumed,
@@ -64,6 +64,7 @@ async def submit(
             settings.run_waiting_inputs,
             settings.run_waiting_bytes,
             _requests(batch),
+            _traceparents(batch),
         ),
         prepare=True,
         binary=True,
@@ -75,6 +76,11 @@ def _requests(batch: Sequence[Submission]) -> list[Jsonb | None] | None:
     if all(item.attachments is None for item in batch):
         return None
     return [None if item.attachments is None else Jsonb(msgspec.to_builtins(item.attachments)) for item in batch]
+
+
+def _traceparents(batch: Sequence[Submission]) -> list[str | None] | None:
+    found = [item.traceparent for item in batch]
+    return found if any(found) else None
 
 
 async def get(connection: Connection, workspace_id: UUID, run_id: UUID) -> RunBody | None:

@@ -78,10 +78,10 @@ CROSS JOIN LATERAL (
     FROM session_skills k WHERE k.session_id = s.id
 ) AS used
 CROSS JOIN LATERAL (
-    SELECT coalesce(sum(r.input_tokens), 0)::bigint AS input_tokens,
-           coalesce(sum(r.cached_tokens), 0)::bigint AS cached_tokens,
-           coalesce(sum(r.output_tokens), 0)::bigint AS output_tokens,
-           sum(r.cost_usd)::float8 AS cost_usd
+    SELECT s.expired_input_tokens + coalesce(sum(r.input_tokens), 0)::bigint AS input_tokens,
+           s.expired_cached_tokens + coalesce(sum(r.cached_tokens), 0)::bigint AS cached_tokens,
+           s.expired_output_tokens + coalesce(sum(r.output_tokens), 0)::bigint AS output_tokens,
+           coalesce(sum(r.cost_usd) + s.expired_cost_usd, sum(r.cost_usd), s.expired_cost_usd)::float8 AS cost_usd
     FROM runs r WHERE r.session_id = s.id
 ) AS spent
 WHERE s.workspace_id = %s AND s.id = %s

@@ -61,6 +61,14 @@ async def copy_to_fork(connection: Connection, from_session: UUID, to_session: U
         await store.next_revision(connection, to_session)
 
 
+async def clear(connection: Connection, session_id: UUID) -> int:
+    """Deletes all files in one statement, so that no run sees a part of them. Returns their number."""
+    deleted = await store.delete_all(connection, session_id)
+    if deleted:
+        await store.next_revision(connection, session_id)
+    return deleted
+
+
 async def purge(connection: Connection, session_id: UUID, batch: int) -> int:
     """Deletes a batch of the files and attachments of a deleted session. `batch` is returned while some may be left."""
     return await store.purge(connection, session_id, batch)

@@ -39,6 +39,7 @@ SELECT EXISTS (
     )
 )
 """
+_DELETE_ALL = "DELETE FROM session_files WHERE session_id = %s"
 _NEXT_REVISION = "UPDATE sessions SET files_revision = files_revision + 1 WHERE id = %s RETURNING files_revision"
 _REVISION = "SELECT files_revision FROM sessions WHERE id = %s"
 # One statement: the files are those of the revision.
@@ -82,6 +83,10 @@ WHERE ctid = ANY (ARRAY(SELECT ctid FROM session_attachments WHERE session_id = 
 
 async def delete(connection: Connection, session_id: UUID, paths: Sequence[str]) -> None:
     await connection.execute(_DELETE, (session_id, list(paths)))
+
+
+async def delete_all(connection: Connection, session_id: UUID) -> int:
+    return (await connection.execute(_DELETE_ALL, (session_id,))).rowcount
 
 
 async def write(connection: Connection, session_id: UUID, files: Sequence[StoredFile]) -> None:

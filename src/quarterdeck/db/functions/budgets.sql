@@ -45,8 +45,14 @@ BEGIN
         RETURN QUERY SELECT coalesce(run.cost_usd, 0), run.input_tokens + run.output_tokens;
     ELSIF in_scope = 'session' THEN
         RETURN QUERY
-        SELECT coalesce(sum(r.cost_usd), 0), coalesce(sum(r.input_tokens + r.output_tokens), 0)::bigint
-        FROM runs r WHERE r.session_id = run.session_id;
+        SELECT coalesce(s.expired_cost_usd, 0) + kept.cost_usd,
+               s.expired_input_tokens + s.expired_output_tokens + kept.tokens
+        FROM sessions s CROSS JOIN LATERAL (
+            SELECT coalesce(sum(r.cost_usd), 0) AS cost_usd,
+                   coalesce(sum(r.input_tokens + r.output_tokens), 0)::bigint AS tokens
+            FROM runs r WHERE r.session_id = s.id
+        ) AS kept
+        WHERE s.id = run.session_id;
     ELSE
         RETURN QUERY
         SELECT coalesce(sum(u.cost_usd), 0), coalesce(sum(u.input_tokens + u.output_tokens), 0)::bigint

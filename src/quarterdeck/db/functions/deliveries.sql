@@ -27,8 +27,9 @@ BEGIN
 END;
 $$;
 
--- The earlier signature: see submit_inputs().
+-- Earlier signatures: see submit_inputs().
 DROP FUNCTION IF EXISTS repeat_inputs(uuid, uuid, uuid[], bigint);
+DROP FUNCTION IF EXISTS repeat_inputs(uuid, uuid, uuid[], bigint, jsonb, uuid);
 
 -- Copies the inputs of an ended run into a new run: those that it consumed, and those that its cancellation discarded.
 -- Inputs that a person withdrew or dropped are left out. Adds the events and the run, which is queued and has no job yet.
@@ -41,7 +42,9 @@ CREATE OR REPLACE FUNCTION repeat_inputs(
     max_bytes bigint,            -- one input may always be larger
     -- The caller who retries. NULL: a process of an earlier release.
     actor jsonb DEFAULT NULL,
-    api_key_id uuid DEFAULT NULL
+    api_key_id uuid DEFAULT NULL,
+    -- The span of the request. NULL: it is not traced.
+    traceparent text DEFAULT NULL
 )
 RETURNS text
 LANGUAGE plpgsql VOLATILE
@@ -120,9 +123,9 @@ BEGIN
     END IF;
 
     INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, inputs_accepted,
-                      unconsumed_bytes, first_input, takes_over, retried_from, api_key_id)
+                      unconsumed_bytes, first_input, takes_over, retried_from, api_key_id, traceparent)
     VALUES (new_run_id, run.session_id, run.workspace_id, 'queued', last_event_id, first_event_id - 1, inputs,
-            copied_bytes, first_event_id, '{}', repeated_run_id, repeat_inputs.api_key_id);
+            copied_bytes, first_event_id, '{}', repeated_run_id, repeat_inputs.api_key_id, repeat_inputs.traceparent);
     RETURN NULL;
 END;
 $$;

@@ -75,6 +75,9 @@ DROP FUNCTION IF EXISTS submit_inputs(
 DROP FUNCTION IF EXISTS submit_inputs(
     bytea[], boolean[], uuid[], uuid[], text[], uuid[], uuid[], text[], bytea[], boolean, integer, bigint
 );
+DROP FUNCTION IF EXISTS submit_inputs(
+    bytea[], boolean[], uuid[], uuid[], text[], uuid[], uuid[], text[], bytea[], boolean, integer, bigint, jsonb[]
+);
 
 CREATE OR REPLACE FUNCTION submit_inputs(
     secret_hashes bytea[],
@@ -91,7 +94,9 @@ CREATE OR REPLACE FUNCTION submit_inputs(
     run_waiting_inputs integer DEFAULT 2147483647,
     run_waiting_bytes bigint DEFAULT 9223372036854775807,
     -- For find_attachments(). NULL: the input has none. The whole array is NULL if no input has any.
-    attachments jsonb[] DEFAULT NULL
+    attachments jsonb[] DEFAULT NULL,
+    -- The spans of the requests, for the runs that they start. NULL: none is traced.
+    traceparents text[] DEFAULT NULL
 )
 -- `body`: the response, or details about a refusal. `api_key_id`: NULL for a session token.
 RETURNS TABLE (verdict text, body bytea, api_key_id uuid)
@@ -196,9 +201,9 @@ BEGIN
             run_id := fresh_run_ids[i];
             -- consumed_through lies just before this input. Starting at 0, the run would consume the whole history.
             INSERT INTO runs (id, session_id, workspace_id, state, last_input, consumed_through, unconsumed_bytes,
-                              first_input, takes_over, api_key_id)
+                              first_input, takes_over, api_key_id, traceparent)
             VALUES (run_id, session_ids[i], caller.workspace_id, 'queued', event_id, event_id - 1, input_bytes,
-                    event_id, '{}', caller.api_key_id)
+                    event_id, '{}', caller.api_key_id, traceparents[i])
             ON CONFLICT (session_id) WHERE state IN ('queued', 'running', 'waiting') DO NOTHING;
             IF NOT FOUND THEN
                 -- There is an active run, and the UPDATE passed over it.

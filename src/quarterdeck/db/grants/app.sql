@@ -21,7 +21,8 @@ GRANT SELECT, INSERT (id, workspace_id, lineage_id, label, prefix, secret_hash, 
 
 GRANT SELECT, INSERT,
     UPDATE (title, model, instructions, settings, tool_policy, client_tools, limits, archived_at, revision,
-            workspace, files_revision, agent_id, agent_version, overrides, mcp_servers, output_schema), DELETE
+            workspace, files_revision, agent_id, agent_version, overrides, mcp_servers, output_schema,
+            expired_input_tokens, expired_cached_tokens, expired_output_tokens, expired_cost_usd), DELETE
     ON app.sessions TO {role};
 GRANT SELECT, INSERT, DELETE ON app.session_skills TO {role};
 GRANT SELECT, INSERT (id, session_id, api_key_id, secret_hash, prefix, expires_at, label, may_resolve),
@@ -39,12 +40,12 @@ GRANT SELECT, INSERT,
     UPDATE (state, attempt, barren_attempts, parked, last_input, consumed_through, inputs_accepted, inputs_consumed,
             unconsumed_bytes, steps, input_tokens, output_tokens, started_at, finished_at, failure, updated_at,
             unanswered_left_out, waiting_since, waited_seconds, setup, model, cached_tokens, cost_usd, max_cost_usd,
-            max_tokens, agent_id, agent_version, mcp_tools)
+            max_tokens, agent_id, agent_version, mcp_tools), DELETE
     ON app.runs TO {role};
 
 GRANT SELECT, INSERT, UPDATE (state, resolved_at, resolved_by, resolution), DELETE ON app.actions TO {role};
-GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, output_tokens, cost_usd) ON app.run_usage TO {role};
-GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, output_tokens, cost_usd) ON app.daily_usage TO {role};
+GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, output_tokens, cost_usd), DELETE ON app.run_usage TO {role};
+GRANT SELECT, INSERT, UPDATE (input_tokens, cached_tokens, output_tokens, cost_usd), DELETE ON app.daily_usage TO {role};
 
 GRANT SELECT, INSERT, UPDATE (last_turn_at) ON app.workspace_turns TO {role};
 
@@ -76,7 +77,7 @@ GRANT SELECT, INSERT,
     DELETE ON app.webhook_deliveries TO {role};
 
 GRANT SELECT, INSERT, UPDATE (created_at), DELETE ON app.receipts TO {role};
--- Only expire_audit_events() deletes entries, and nothing changes them.
+-- Only expire_audit_entries() deletes entries, and nothing changes them.
 GRANT SELECT, INSERT ON app.audit_events TO {role};
 
 GRANT SELECT ON app.audit_retention TO {role};
@@ -89,5 +90,6 @@ GRANT EXECUTE ON FUNCTION app.credential_lock, app.session_lock, app.enqueue_run
     app.backfill_conversation_words, app.start_pending_run, app.repeat_inputs, app.limit_in_force, app.limits_of_run,
     app.used_in_scope, app.reached_limit, app.raise_limit, app.lifted_actions, app.continue_run, app.read_actions,
     app.is_blob_used, app.is_path_free, app.attachments_folder, app.attachment_path, app.find_attachments,
-    app.store_attachments
+    app.store_attachments, app.lowest_id_at, app.expire_audit_entries, app.has_ended_before, app.lock_to_expire,
+    app.expire_log, app.expire_logs
     TO {role};

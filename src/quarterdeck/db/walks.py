@@ -1,0 +1,40 @@
+"""Deletes the expired rows of a table, from the oldest on, where each workspace has its own retention."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TypeVar
+from uuid import UUID
+
+from msgspec import Struct
+
+from quarterdeck.db.database import Connection, Database
+
+Place = TypeVar("Place", UUID, datetime)
+
+
+class Step(Struct, frozen=True):
+    """The result of one batch: rows that another workspace keeps longer are read and not deleted."""
+
+    deleted: int
+    read: int
+    # Where the next batch begins. None: no row was read.
+    next_place: UUID | datetime | None
+
+
+async def walk(
+    database: Database, delete: Callable[[Connection, Place], Awaitable[Step]], first: Place, batch: int
+) -> int:
+    """Each batch is a transaction of its own, so that no lock is held for long. Returns the number of deleted rows."""
+    deleted = 0
+    place: Place = first
+    while True:
+
+        async def work(connection: Connection, place: Place = place) -> Step:
+            return await delete(connection, place)
+
+        step = await database.transaction(work, repeatable=True)
+        deleted += step.deleted
+        if step.read < batch:
+            return deleted
+        assert isinstance(step.next_place, type(first)), "a full batch has a last row"
+        place = step.next_place

@@ -1,0 +1,160 @@
+"""A rolling upgrade with real processes: those of an earlier state run beside those of this one on the migrated schema,
+share sessions, receipts and archives, and nothing fails."""
+
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from itertools import count
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import psycopg
+import pytest
+from msgspec import Struct
+from psycopg.conninfo import make_conninfo
+
+from tests.previous_release import BEFORE_LAST_MIGRATION, RELEASE, earlier_qd, earlier_qd_json, importing, sources
+from tests.workers import check_log, ended, log_of, working
+from tests.world import PATIENT, World, bundle, drop_database, error_of, migrate_for_tests, serving
+
+pytestmark = pytest.mark.long
+
+# Those of release 0.1.0.
+PERMISSIONS = ("workspace.read", "session.manage", "skill.manage", "key.manage")
+
+
+class Earlier(Struct, frozen=True):
+    commit: str
+    # docs/operations.md: workers of 0.1.0 must have stopped before one of 0.2.0 starts.
+    workers_mix: bool
+
+
+RELEASED = Earlier(RELEASE, workers_mix=False)
+RECENT = Earlier(BEFORE_LAST_MIGRATION, workers_mix=True)
+
+
+@pytest.fixture
+def empty_url(postgres_url: str, template: str) -> Iterator[str]:
+    """The template has created the login of the service."""
+    name = f"qd_upgrade_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    url = make_conninfo(postgres_url, dbname=name)
+    yield url
+    drop_database(postgres_url, url)
+
+
+class Upgrade:
+    """One installation. Its API processes have the same key, database and bundle store."""
+
+    def __init__(self, stack: AsyncExitStack, url: str, folder: Path, key: str) -> None:
+        self._stack = stack
+        self._url = url
+        self._folder = folder
+        self._key = key
+        self._settings: dict[str, object] = {"BUNDLE_STORE_URL": f"file://{folder / 'bundles'}"}
+        self._numbers = count(1)
+        self.skill_id = ""
+        self.sessions: list[str] = []
+        self.runs: list[str] = []
+
+    async def start_api(self) -> World:
+        server = self._stack.enter_context(serving(self._url, self._own_folder(), **self._settings, **PATIENT))
+        world = World(
+            self._url, await self._stack.enter_async_context(httpx.AsyncClient(base_url=server.url, timeout=60))
+        )
+        world.key = self._key
+        return world
+
+    def start_worker(self) -> AsyncExitStack:
+        stack = AsyncExitStack()
+        stack.enter_context(working(self._url, self._own_folder(), **self._settings))
+        self._stack.push_async_exit(stack)
+        return stack
+
+    def _own_folder(self) -> Path:
+        folder = self._folder / str(next(self._numbers))
+        folder.mkdir()
+        return folder
+
+    async def use(self, first: World, second: World) -> None:
+        """Every operation starts in one API process and goes on in the other."""
+        session_id = await first.new_session()
+        self.sessions.append(session_id)
+        key = uuid4().hex
+        answer = await first.submit(session_id, "demo: steps 2", idempotency_key=key)
+        assert answer.json()["outcome"] == "new_run", answer.text
+        self.runs.append(answer.json()["run_id"])
+        repeated = await second.submit(session_id, "demo: steps 2", idempotency_key=key)
+        assert (repeated.content, repeated.headers["idempotency-replayed"]) == (answer.content, "true")
+        assert error_of(await second.submit(session_id, "another", idempotency_key=key)) == (409, "conflict")
+        token = await second.new_token(session_id)
+        added = await first.submit(session_id, "and then?", key=token)
+        assert added.status_code == 200, added.text
+        self.runs.append(added.json()["run_id"])
+
+        archive = bundle(notes=uuid4().hex)
+        pushed = await first.push(self.skill_id, archive)
+        assert pushed.status_code == 201, pushed.text
+        stored = f"/v1/skills/{self.skill_id}/versions/{pushed.json()['version']}"
+        assert (await second.get(f"{stored}/bundle")).content == archive
+
+        made = await first.post("/v1/api-keys", {"label": "short", "permissions": ["workspace.read"]})
+        assert made.status_code == 201, made.text
+        assert (await second.get("/v1/whoami", key=made.json()["secret"])).status_code == 200
+        assert (await second.post(f"/v1/api-keys/{made.json()['id']}/revoke", {})).status_code == 200
+        assert (await first.get("/v1/whoami", key=made.json()["secret"])).status_code == 401
+        for path in (
+            "/v1/sessions",
+            "/v1/skills",
+            "/v1/audit-events",
+            "/v1/workspace",
+            f"/v1/sessions/{session_id}/events",
+        ):
+            for world in (first, second):
+                assert (await world.get(path)).status_code == 200, path
+
+    async def finish(self, *worlds: World) -> None:
+        """Every API process says the same of runs and logs."""
+        for run_id in dict.fromkeys(self.runs):
+            for world in worlds:
+                run = await ended(world, run_id)
+                assert run["state"] == "succeeded", run
+        for session_id in self.sessions:
+            logs = [await log_of(world, session_id) for world in worlds]
+            check_log(logs[0])
+            assert [[entry["type"] for entry in log] for log in logs[1:]] == [[e["type"] for e in logs[0]]] * (
+                len(logs) - 1
+            )
+
+
+@pytest.mark.parametrize("earlier", [RELEASED, RECENT], ids=["release", "last migration"])
+async def test_both_work_on_the_migrated_schema(empty_url: str, tmp_path: Path, earlier: Earlier) -> None:
+    source = sources(earlier.commit, tmp_path / "earlier")
+    earlier_qd(source, "migrate", DATABASE_URL=empty_url)
+    workspace = ("create-workspace", "--name", "Team", "--owner-email", "owner@example.com")
+    workspace_id = earlier_qd_json(source, "admin", *workspace, DATABASE_URL=empty_url)["id"]
+    permissions = [part for name in PERMISSIONS for part in ("--permission", name)]
+    create_key = ("create-key", "--workspace", workspace_id, "--label", "test", *permissions)
+    key = earlier_qd_json(source, "admin", *create_key, DATABASE_URL=empty_url)["secret"]
+
+    async with AsyncExitStack() as stack:
+        upgrade = Upgrade(stack, empty_url, tmp_path, key)
+        with importing(source):
+            old, old_worker = await upgrade.start_api(), upgrade.start_worker()
+        upgrade.skill_id = await old.new_skill()
+        await upgrade.use(old, old)
+
+        migrate_for_tests(empty_url)
+        await upgrade.use(old, old)
+        await upgrade.finish(old)
+
+        if not earlier.workers_mix:
+            await old_worker.aclose()
+        new = await upgrade.start_api()
+        await upgrade.use(old, new)
+        await upgrade.use(new, old)
+        upgrade.start_worker()
+        await upgrade.use(old, new)
+        await upgrade.use(new, old)
+        await upgrade.finish(old, new)
