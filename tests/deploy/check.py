@@ -1,5 +1,5 @@
 """Checks the files in deploy/ with the tools that read them: Helm's own library, the schemas of Kubernetes, hadolint,
-podman-compose and systemd-analyze. Run by `make deploy-check`, in an environment of its own: it uses nothing of ours."""
+podman-compose and systemd-analyze. Run by `make deploy-check`, in an environment that has these and nothing of ours."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""The files in deploy/ agree with the program: its settings, commands, version and metrics. `make deploy-check` reads them
-with the tools that they are for."""
+"""The files in deploy/ agree with the program: its settings, commands, version and metrics. `make deploy-check` reads
+them with the tools that they are for."""
 
 import re
 import tomllib
