@@ -9,7 +9,7 @@ ARGS ?=
 # Where this is set, every process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer fault model availability soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
+.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer deploy-check fault model availability soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
 
 setup: .venv/.runtime
 
@@ -52,6 +52,10 @@ fuzz: .venv/.dev
 # Tests of the API and of workers with PgBouncer between these and PostgreSQL, in about five minutes. Needs pgbouncer.
 test-pgbouncer: .venv/.dev
 	QUARTERDECK_TEST_PGBOUNCER=1 $(PYTEST) -m "not long" tests/contract tests/fault $(ARGS)
+
+# Reads the files in deploy/ with Helm, the schemas of Kubernetes, hadolint, podman-compose and systemd-analyze. Installs 300 MB first.
+deploy-check: .venv/.deploy
+	.venv/deploy/bin/python tests/deploy/check.py
 
 # Chromium and axe-core for the console tests, as root on Debian. Without them these tests are skipped.
 browser:
@@ -125,6 +129,7 @@ lock: .venv/.dev
 	$(LOCK) $(ARGS) --extra server --extra redis --extra otel -o requirements/runtime.lock pyproject.toml requirements/build.in
 	$(LOCK) $(ARGS) --extra server --extra redis --extra otel --extra groq -c requirements/runtime.lock -o requirements/dev.lock pyproject.toml requirements/dev.in
 	$(LOCK) $(ARGS) -o requirements/client-generator.lock requirements/client-generator.in
+	$(LOCK) $(ARGS) -o requirements/deploy-check.lock requirements/deploy-check.in
 
 # Needs the network. Not a part of CI: the result changes without a change here (docs/decisions/0038). `--strict` fails for
 # packages that the advisory service does not know; without it they are skipped and the audit passes.
@@ -158,4 +163,9 @@ clean:
 .venv/.generator: requirements/client-generator.lock | .venv/bin/python
 	$(PYTHON) -m venv .venv/generator
 	.venv/generator/bin/python -m pip --disable-pip-version-check install --quiet --no-compile --require-hashes --no-deps -r requirements/client-generator.lock
+	@touch $@
+
+.venv/.deploy: requirements/deploy-check.lock | .venv/bin/python
+	$(PYTHON) -m venv .venv/deploy
+	.venv/deploy/bin/python -m pip --disable-pip-version-check install --quiet --no-compile --require-hashes --no-deps -r requirements/deploy-check.lock
 	@touch $@

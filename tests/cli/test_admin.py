@@ -261,7 +261,7 @@ def test_a_malformed_database_url_is_not_quoted(url: str, command: str) -> None:
     done = qd_here(command, DATABASE_URL=url)
     assert (done.returncode, done.stderr) == (
         2,
-        "qd: QUARTERDECK_DATABASE_URL (or _OWNER_URL) is not a PostgreSQL URL\n",
+        "qd: QUARTERDECK_DATABASE_URL (or _DIRECT_URL or _OWNER_URL) is not a PostgreSQL URL\n",
     )
 
 

@@ -23,6 +23,7 @@ def settings_of(url: str, *, processes: int = 1, **values: int) -> Settings:
     )
 
 
+@pytest.mark.long
 async def test_processes_open_what_is_added_up(database_url: str, tmp_path: Path) -> None:
     settings = settings_of(app_url(database_url), processes=2, pool_connections=2, submit_connections=4)
     expected = demand_of_everything(settings).total

@@ -12,10 +12,14 @@ PICTURE = "text"
 _ENDPOINTS = next(block for block in all_blocks("docs/models.md") if block.language == "sh")
 _CLAUDE_CODE = next(block for block in all_blocks("docs/mcp-endpoint.md") if block.language == "sh")
 _NPM = [block for block in all_blocks("docs/generated-clients.md") if block.section == "TypeScript"]
+_DEPLOYING = [block for block in all_blocks("docs/operations.md") if block.section == "Deploying"]
 NOT_RUN = {
     "it is this suite": ["README.md: make test", "docs/adding-an-operation.md: make test"],
     "it needs Claude Code": [f"{_CLAUDE_CODE.page}: {_CLAUDE_CODE.text.strip()}"],
     "it needs a model server": [f"{_ENDPOINTS.page}: {_ENDPOINTS.text.strip()}"],
+    "it needs a machine with systemd": [f"{block.page}: {block.text.strip()}" for block in _DEPLOYING[:3]],
+    "it needs a container engine": [f"{_DEPLOYING[3].page}: {_DEPLOYING[3].text.strip()}"],
+    "it needs Kubernetes": [f"{_DEPLOYING[4].page}: {_DEPLOYING[4].text.strip()}"],
     "it needs npm": [f"{block.page}: {block.text.strip()}" for block in _NPM],
 }
 

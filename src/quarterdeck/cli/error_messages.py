@@ -72,5 +72,5 @@ def _database_message(error: Exception) -> tuple[str, ExitCode] | None:
         return None
     if isinstance(error, ProgrammingError) and error.sqlstate is None:
         # The error's own text quotes the URL with its password.
-        return "QUARTERDECK_DATABASE_URL (or _OWNER_URL) is not a PostgreSQL URL", ExitCode.INVALID_INPUT
+        return "QUARTERDECK_DATABASE_URL (or _DIRECT_URL or _OWNER_URL) is not a PostgreSQL URL", ExitCode.INVALID_INPUT
     return f"Database error: {error}", ExitCode.INVALID_INPUT
