@@ -102,6 +102,9 @@ def test_the_metrics_port_reads_its_figures(database_url: str, bouncer: PgBounce
     found = {family.name: family.samples[0].value for family in figures.collect()}
     assert found["quarterdeck_database_up"] == 1
     assert found["quarterdeck_queue_jobs"] == 0
+    with psycopg.connect(bouncer.url(), autocommit=True, prepare_threshold=None) as other:
+        left = other.execute("SELECT current_setting('role'), current_setting('statement_timeout')").fetchone()
+    assert left == ("none", "0"), "changed for those who get the session next"
 
 
 def test_the_start_recognises_a_pooler(database_url: str, bouncer: PgBouncer) -> None:

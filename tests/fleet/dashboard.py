@@ -38,7 +38,7 @@ scrape_configs:
     static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
 """
 # With a price, without one, a failure, and an approval.
-INPUTS = (
+INPUTS: tuple[tuple[dict[str, object], str], ...] = (
     ({"model": "openai-chat:gpt-4o"}, "Hello."),
     ({}, "demo: steps 2"),
     ({}, "demo: fail"),
