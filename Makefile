@@ -9,7 +9,7 @@ ARGS ?=
 # Where this is set, every process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer deploy-check fault model availability soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
+.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer deploy-check fault model availability dashboard soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
 
 setup: .venv/.runtime
 
@@ -96,6 +96,10 @@ growth: .venv/.dev
 # Outages of the database and rolling restarts under load, about five minutes. ARGS="--help" lists the options.
 availability: .venv/.dev
 	$(BIN)/python -m tests.fleet.availability $(ARGS)
+
+# Does every panel of the Grafana dashboard show something? A real Prometheus and a small load, under a minute.
+dashboard: .venv/.dev
+	$(BIN)/python -m tests.fleet.dashboard
 
 # Memory and open files at half of the peak load, for half an hour. ARGS="--minutes 5" for less.
 soak: .venv/.dev

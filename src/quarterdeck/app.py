@@ -88,7 +88,7 @@ class Services:
         self.notifier = Notifier(self.database)
         self.inputs = InputBatcher(url, settings.database, settings.submit, self.notifier.add)
         self.hub = EventHub(settings.database.session_url or url, settings.database, settings.stream)
-        self.bundles = open_blob_store(settings.bundle.store_url, settings.data_dir)
+        self.bundles = open_blob_store(settings.bundle.store_url, settings.data_dir, settings.bundle.fallback_store_url)
         self.uploads = Uploads(settings.bundle, spool_folder(settings.data_dir))
         self.files = BundleFiles(self.database, self.bundles, settings.bundle, settings.data_dir, settings.bundle.scans)
         self.archives = Archives(self.bundles, settings.bundle.scans)

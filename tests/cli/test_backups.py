@@ -16,7 +16,6 @@ import httpx
 import obstore
 import psycopg
 import pytest
-from obstore.store import S3Store
 from psycopg.conninfo import make_conninfo
 
 import quarterdeck
@@ -26,8 +25,8 @@ from quarterdeck.core.settings import WebhookSettings
 from quarterdeck.db.migrate import apply_migrations, queue_migrations
 from quarterdeck.db.table_data import begin_snapshot, connect, read_table, sequences, tables
 from tests.cli.command import qd_here, qd_serve
-from tests.contract.test_object_store import s3  # noqa: F401 - a fixture
-from tests.object_store import BUCKET
+from tests.contract.test_object_store import objects, s3  # noqa: F401 - fixtures
+from tests.object_store import BUCKET, bucket
 from tests.world import Server, World, app_url, bundle, drop_database, serving
 
 OK = 0
@@ -317,7 +316,7 @@ async def test_from_an_object_store_and_an_earlier_release(database_url: str, em
     code, _, err = await command("restore", str(file), DATABASE_URL=empty_url, **second)
     assert code == OK, err
     assert contents(empty_url) == contents(database_url)
-    found = await obstore.list(S3Store(BUCKET, client_options={"allow_http": True}), "second/").collect_async()
+    found = await obstore.list(bucket(), "second/").collect_async()
     assert [one["size"] for one in found] == [len(archive)]
     with serving(empty_url, tmp_path, **second) as server:
         answer = httpx.get(f"{server.url}/v1/skills/{skill_id}/versions/1/bundle", headers=world.headers(), timeout=60)

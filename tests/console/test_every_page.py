@@ -58,6 +58,7 @@ DIALOGS = [
     ("skill", "Delete"),
     ("skill", "Roll back to version 1"),
     ("webhooks", "Create webhook"),
+    ("workspace", "Edit retention"),
     ("webhook", "Edit"),
     ("webhook", "Rotate secret"),
     ("webhook", "Delete"),

@@ -1,4 +1,4 @@
-"""Skill archives in an object store: S3's protocol, spoken by a local server."""
+"""Skill archives in an object store, by S3's protocol."""
 
 import hashlib
 import random
@@ -8,22 +8,29 @@ from pathlib import Path
 import httpx
 import obstore
 import pytest
-from obstore.store import S3Store
 
-from tests.object_store import BUCKET, STORE_URL, object_store
+from tests.object_store import STORE_URL, Objects, bucket, object_store
 from tests.world import Server, World, bundle, error_of, free_port, serving
 
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture
-def s3() -> Iterator[str]:
-    with object_store() as url:
-        yield url
+@pytest.fixture(scope="module")
+def objects() -> Iterator[Objects]:
+    with object_store() as objects:
+        yield objects
 
 
 @pytest.fixture
-def server(database_url: str, tmp_path: Path, s3: str) -> Iterator[Server]:
+def s3(objects: Objects) -> Objects:
+    """With an empty bucket."""
+    objects.remove_bucket()
+    objects.add_bucket()
+    return objects
+
+
+@pytest.fixture
+def server(database_url: str, tmp_path: Path, s3: Objects) -> Iterator[Server]:
     with serving(database_url, tmp_path, BUNDLE_STORE_URL=STORE_URL) as server:
         yield server
 
@@ -32,20 +39,20 @@ async def test_an_archive_is_stored_under_its_hash(world: World, tmp_path: Path)
     archive = bundle()
     assert (await world.push(await world.new_skill(), archive)).status_code == 201
     sha256 = hashlib.sha256(archive).hexdigest()
-    store = S3Store(BUCKET, client_options={"allow_http": True})
+    store = bucket()
     (found,) = await obstore.list(store, f"skills/{sha256[:2]}").collect_async()
     stored = await obstore.get_async(store, found["path"])
     assert bytes(await stored.bytes_async()) == archive
     assert not (tmp_path / "bundles").exists()
 
 
-async def test_a_store_that_is_away_is_503_and_uses_no_number(world: World, s3: str) -> None:
+async def test_a_store_that_is_away_is_503_and_uses_no_number(world: World, s3: Objects) -> None:
     skill_id = await world.new_skill()
-    httpx.delete(f"{s3}/{BUCKET}", timeout=60).raise_for_status()
+    s3.remove_bucket()
     answer = await world.push(skill_id, bundle())
     assert error_of(answer) == (503, "internal")
     assert "retry-after" in answer.headers
-    httpx.put(f"{s3}/{BUCKET}", timeout=60).raise_for_status()
+    s3.add_bucket()
     assert (await world.push(skill_id, bundle())).json()["version"] == 1
 
 
@@ -64,13 +71,13 @@ async def test_a_version_is_downloaded_in_whole_in_part_and_by_file(world: World
     assert [file["path"] for file in compared["files"]] == ["large.txt", "noise"]
 
 
-async def test_downloads_of_missing_or_refused_archives_have_the_error_envelope(world: World, s3: str) -> None:
+async def test_downloads_of_missing_or_refused_archives_have_the_error_envelope(world: World, s3: Objects) -> None:
     skill_id = await world.new_skill()
     for name in ("one", "two"):
         assert (await world.push(skill_id, bundle(name))).status_code == 201
     version = f"/v1/skills/{skill_id}/versions/1"
     paths = (f"{version}/bundle", f"{version}/file?path=SKILL.md", f"/v1/skills/{skill_id}/diff?base=1&head=2")
-    store = S3Store(BUCKET, client_options={"allow_http": True})
+    store = bucket()
     kept = await obstore.list(store).collect_async()
     await obstore.delete_async(store, [found["path"] for found in kept])
     for path in paths:

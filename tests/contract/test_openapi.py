@@ -295,7 +295,8 @@ def test_bodies_have_fitting_examples(operation: Operation) -> None:
 def test_unknown_fields_are_allowed_except_where_a_typo_would_be_dangerous() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     closed = {name for name, schema in schemas.items() if schema.get("additionalProperties") is False}
-    assert closed == {"AgentConfiguration", "ResolveActionBody", "SetLimit", "SetLimits", "SetWorkspaceLimits"}
+    changes = {"SetLimit", "SetLimits", "SetRetention", "SetWorkspaceLimits"}
+    assert closed == {"AgentConfiguration", "ResolveActionBody", *changes}
     assert json.dumps(DOCUMENT).count('"additionalProperties": false') == len(closed)
 
 

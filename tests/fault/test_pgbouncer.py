@@ -12,9 +12,10 @@ import pytest
 from psycopg import AsyncConnection
 
 from quarterdeck.core.errors import Kind, ServiceError
-from quarterdeck.core.settings import DatabaseSettings
+from quarterdeck.core.settings import DatabaseSettings, Settings
 from quarterdeck.db.connection_settings import app_settings
 from quarterdeck.db.database import Connection, Database, make_pool
+from quarterdeck.server.metrics_scrape import DatabaseFigures
 from tests.cli.command import qd_here
 from tests.fault.postgres import own_postgres
 from tests.pages import blocks_of
@@ -91,6 +92,16 @@ async def test_settings_are_those_of_a_direct_connection(database_url: str, boun
     async with await AsyncConnection.connect(bouncer.url(), autocommit=True, prepare_threshold=None) as other:
         left = await (await other.execute("SHOW search_path")).fetchone()
         assert left == ("public",), "a test of the test: the session is the same, and ours left nothing behind"
+
+
+def test_the_metrics_port_reads_its_figures(database_url: str, bouncer: PgBouncer) -> None:
+    with psycopg.connect(bouncer.url(), autocommit=True, prepare_threshold=None) as other:
+        for name, value in LEFT_BEHIND.items():
+            other.execute("SELECT set_config(%s, %s, false)", (name, value))
+    figures = DatabaseFigures(Settings(database=through(bouncer, database_url)), bouncer.url())
+    found = {family.name: family.samples[0].value for family in figures.collect()}
+    assert found["quarterdeck_database_up"] == 1
+    assert found["quarterdeck_queue_jobs"] == 0
 
 
 def test_the_start_recognises_a_pooler(database_url: str, bouncer: PgBouncer) -> None:

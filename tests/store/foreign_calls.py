@@ -251,7 +251,7 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     yield lambda c, a, b: usage.day_at(c, a.workspace, today - timedelta(days=9), today + timedelta(days=1), 0)
     yield lambda c, a, b: usage.delete_old(c, a.workspace, 0, 9)
     yield lambda c, a, b: workspaces.get(c, a.workspace, RetentionDays())
-    yield lambda c, a, b: expiry.with_old_inputs(c, a.workspace, datetime(1970, 1, 1, tzinfo=UTC), 0, 9)
+    yield lambda c, a, b: expiry.with_old_inputs(c, a.workspace, (datetime(1970, 1, 1, tzinfo=UTC), 0), 0, 9)
     yield lambda c, a, b: expiry.with_old_runs(c, a.workspace, LOWEST_ID, 0, 9)
     yield lambda c, a, b: expiry.old_forks(c, a.workspace, LOWEST_ID, 0, 9)
     yield lambda c, a, b: returns(workspaces.end_member(c, a.workspace, b.user), False)

@@ -4,10 +4,18 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from quarterdeck.core.settings import DatabaseSettings, ServerSettings, Settings, SettingsError, WorkerSettings
+from quarterdeck.core.settings import (
+    DatabaseSettings,
+    MetricsSettings,
+    ServerSettings,
+    Settings,
+    SettingsError,
+    WorkerSettings,
+)
 from quarterdeck.server import embedded_postgres
 from quarterdeck.server.connections import check_connections, demand_of_everything, embedded_max_connections
 from tests.cli.command import qd, qd_here
@@ -28,6 +36,7 @@ async def test_processes_open_what_is_added_up(database_url: str, tmp_path: Path
     settings = settings_of(app_url(database_url), processes=2, pool_connections=2, submit_connections=4)
     expected = demand_of_everything(settings).total
     assert expected == 2 * (2 + 4 + 1) + (2 + 3 + 1)
+    assert demand_of_everything(replace(settings, metrics=MetricsSettings(port=9464))).total == expected + 1
     given = {"DATABASE_POOL_CONNECTIONS": 2, "DATABASE_SUBMIT_CONNECTIONS": 4}
     most = 0
     with psycopg.connect(database_url, autocommit=True) as connection:

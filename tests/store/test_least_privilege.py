@@ -154,7 +154,7 @@ def test_functions_are_executable_by_the_service_role_only(owner: OwnConnection)
     assert owner.execute(f"SELECT proname {ours} AND has_function_privilege('public', oid, 'EXECUTE')").fetchall() == []
     definers = owner.execute(f"SELECT proname, proconfig {ours} AND prosecdef").fetchall()
     assert {name for name, _ in definers} == {
-        "expire_audit_events",
+        "expire_audit_entries",
         "add_conversation_words",
         "backfill_conversation_words",
     }

@@ -231,7 +231,7 @@ BATCHES: dict[str, tuple[str, Callable[[Connection], Awaitable[object]]]] = {
     ),
     "logs with old inputs": (
         "session_events",
-        lambda connection: expiry.with_old_inputs(connection, BIG, LONG_AGO, 0, LIMIT),
+        lambda connection: expiry.with_old_inputs(connection, BIG, (LONG_AGO, 0), 0, LIMIT),
     ),
     "sessions with old runs": ("runs", lambda connection: expiry.with_old_runs(connection, BIG, LOWEST_ID, 0, LIMIT)),
     "logs of deleted sessions": ("session_events", lambda connection: sessions.purge(connection, SMALL, LIMIT)),

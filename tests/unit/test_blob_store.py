@@ -107,3 +107,39 @@ async def test_a_write_that_fails_is_no_success(bundles: BlobStore, folder: Path
     await put(bundles)
     (path,) = files(folder)
     assert path.read_bytes() == ARCHIVE
+
+
+async def test_contents_are_looked_for_in_the_fallback(folder: Path, tmp_path: Path) -> None:
+    old = open_blob_store(f"file://{tmp_path / 'old'}", tmp_path)
+    both = open_blob_store(None, tmp_path, f"file://{tmp_path / 'old'}")
+    await put(old)
+    assert await both.read(SHA256, GENERATION, 10, 20) == ARCHIVE[10:20]
+    with both.open(SHA256, GENERATION) as source:
+        assert source.read(PIECE_BYTES) == ARCHIVE[:PIECE_BYTES]
+    assert await both.size(SHA256, GENERATION) is None
+    await put(both)
+    assert (len(files(folder)), await both.size(SHA256, GENERATION)) == (1, len(ARCHIVE)), "written here only"
+    await both.delete(SHA256, GENERATION)
+    assert files(folder) + files(tmp_path / "old") == []
+    with pytest.raises(FileNotFoundError):
+        await both.read(SHA256, GENERATION, 0, 1)
+    with pytest.raises(FileNotFoundError), both.open(SHA256, GENERATION):
+        pass
+
+
+async def test_a_content_that_moves_between_two_looks_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = open_blob_store(None, tmp_path, f"file://{tmp_path / 'old'}")
+    looks = 0
+
+    async def read(place: BlobStore, name: str, start: int, end: int) -> bytes:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            # In the fallback: it has just been moved.
+            await put(both)
+        return await original(place, name, start, end)
+
+    original = BlobStore._read
+    monkeypatch.setattr(BlobStore, "_read", read)
+    assert await both.read(SHA256, GENERATION, 0, 5) == ARCHIVE[:5]
+    assert looks == 3

@@ -112,6 +112,12 @@ def test_an_owner_without_a_database_is_refused() -> None:
         read_settings({"QUARTERDECK_DATABASE_OWNER_URL": "postgresql://h/d"})
 
 
+@pytest.mark.parametrize("name", ["QUARTERDECK_SERVER_PORT", "QUARTERDECK_SERVER_HEALTH_PORT"])
+def test_the_metrics_port_is_not_another_one(name: str) -> None:
+    with pytest.raises(SettingsError, match="QUARTERDECK_METRICS_PORT must differ"):
+        read_settings({"QUARTERDECK_METRICS_PORT": "9464", name: "9464"})
+
+
 def test_all_errors_are_reported_together() -> None:
     given = {"QUARTERDECK_SERVER_PORT": "x", "QUARTERDECK_LOG_LEVEL": "x", "QUARTERDECK_HTTP_CONNECTIONS": "0"}
     with pytest.raises(SettingsError) as refused:

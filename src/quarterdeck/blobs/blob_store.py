@@ -2,9 +2,10 @@
 
 import asyncio
 import os
+import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -14,7 +15,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
-from quarterdeck.blobs.model import PIECE_BYTES, Source
+from quarterdeck.blobs.model import PIECE_BYTES, Blob, Source
 from quarterdeck.core import errors
 from quarterdeck.core.settings import SettingsError
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
 _FILE_SCHEME = "file://"
+# As `_name` makes them.
+_NAME = re.compile(r"[0-9a-f]{2}/(?P<sha256>[0-9a-f]{64})\.(?P<generation>[0-9a-f]{32})")
 # The library would try for minutes while a caller waits.
 _CLIENT: "ClientConfig" = {
     "connect_timeout": timedelta(seconds=3),
@@ -35,8 +38,13 @@ _RETRY: "RetryConfig" = {"max_retries": 2, "retry_timeout": timedelta(seconds=10
 
 
 class BlobStore:
-    def __init__(self, store: ObjectStore, folder: Path | None) -> None:
+    """With a fallback, contents that are not here are looked for there. Contents are written here only."""
+
+    def __init__(self, store: ObjectStore, folder: Path | None, fallback: "BlobStore | None" = None) -> None:
         self._store = store
+        self._fallback = fallback
+        # Where a content is looked for, in this order. Here twice: it may be moved here between the first two looks.
+        self._places = [self] if fallback is None else [self, fallback, self]
         # Set for a local folder. We write to it without obstore, which does not call fsync and holds up to twelve parts
         # of 5 MiB of each content in memory.
         self._folder = folder
@@ -73,8 +81,15 @@ class BlobStore:
     async def read(self, sha256: str, generation: UUID, start: int, end: int) -> bytes:
         """One piece of a blob. Pieces are fetched one by one, so that a slow reader holds one piece and no
         connection to the store. Raises FileNotFoundError if there is no such blob."""
+        name = _name(sha256, generation)
+        for place in self._places[:-1]:
+            with suppress(FileNotFoundError):
+                return await place._read(name, start, end)
+        return await self._places[-1]._read(name, start, end)
+
+    async def _read(self, name: str, start: int, end: int) -> bytes:
         try:
-            piece = await obstore.get_range_async(self._store, _name(sha256, generation), start=start, end=end)
+            piece = await obstore.get_range_async(self._store, name, start=start, end=end)
         except BaseError as fault:
             raise errors.unavailable() from fault
         return bytes(piece)
@@ -82,21 +97,52 @@ class BlobStore:
     @contextmanager
     def open(self, sha256: str, generation: UUID) -> Iterator[Source]:
         """Reading blocks, so use it in a thread. Raises FileNotFoundError if there is no such blob."""
-        if self._folder is not None:
-            with (self._folder / _name(sha256, generation)).open("rb") as content:
-                yield content
-            return
+        with ExitStack() as stack:
+            yield self._enter(stack, _name(sha256, generation))
+
+    def _enter(self, stack: ExitStack, name: str) -> Source:
+        for place in self._places[:-1]:
+            with suppress(FileNotFoundError):
+                return stack.enter_context(place._open(name))
+        return stack.enter_context(self._places[-1]._open(name))
+
+    def _open(self, name: str) -> AbstractContextManager[Source]:
+        return self._download(name) if self._folder is None else (self._folder / name).open("rb")
+
+    @contextmanager
+    def _download(self, name: str) -> Iterator[Source]:
         try:
-            yield _Download(obstore.get(self._store, _name(sha256, generation)).stream(PIECE_BYTES))
+            yield _Download(obstore.get(self._store, name).stream(PIECE_BYTES))
         except BaseError as fault:
             raise errors.unavailable() from fault
 
     async def delete(self, sha256: str, generation: UUID) -> None:
+        # An earlier deletion may have been interrupted after this step, or the content is only in one of the stores.
         try:
-            await obstore.delete_async(self._store, _name(sha256, generation))
+            with suppress(FileNotFoundError):
+                await obstore.delete_async(self._store, _name(sha256, generation))
+        except BaseError as fault:
+            raise errors.unavailable() from fault
+        if self._fallback is not None:
+            await self._fallback.delete(sha256, generation)
+
+    async def size(self, sha256: str, generation: UUID) -> int | None:
+        """In bytes; None if there is no such blob here. The fallback is not asked."""
+        try:
+            return (await obstore.head_async(self._store, _name(sha256, generation)))["size"]
         except FileNotFoundError:
-            # An earlier deletion was interrupted after this step.
-            return
+            return None
+        except BaseError as fault:
+            raise errors.unavailable() from fault
+
+    async def sizes(self, first_byte: int) -> dict[Blob, int]:
+        """All blobs here whose SHA-256 has this first byte, with their sizes. The fallback is not asked."""
+        try:
+            found = await obstore.list(self._store, f"{first_byte:02x}").collect_async()
+        except BaseError as fault:
+            raise errors.unavailable() from fault
+        named = ((_NAME.fullmatch(one["path"]), one["size"]) for one in found)
+        return {Blob(name["sha256"], UUID(name["generation"])): size for name, size in named if name is not None}
 
 
 class _Download:
@@ -113,16 +159,30 @@ class _Download:
         return bytes(taken)
 
 
-def open_blob_store(url: str | None, data_dir: Path) -> BlobStore:
-    if url is None or url.startswith(_FILE_SCHEME):
-        folder = data_dir / "bundles" if url is None else Path(url.removeprefix(_FILE_SCHEME))
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return BlobStore(LocalStore(folder), folder)
+def open_blob_store(url: str | None, data_dir: Path, fallback_url: str | None = None) -> BlobStore:
+    fallback = None if fallback_url is None else open_fallback_store(fallback_url)
+    if url is None:
+        return _in_folder(data_dir / "bundles", fallback)
+    return _open("STORE_URL", url, fallback)
+
+
+def open_fallback_store(url: str) -> BlobStore:
+    return _open("FALLBACK_STORE_URL", url, None)
+
+
+def _open(setting: str, url: str, fallback: BlobStore | None) -> BlobStore:
+    if url.startswith(_FILE_SCHEME):
+        return _in_folder(Path(url.removeprefix(_FILE_SCHEME)), fallback)
     try:
-        return BlobStore(from_url(url, client_options=_CLIENT, retry_config=_RETRY), None)
+        return BlobStore(from_url(url, client_options=_CLIENT, retry_config=_RETRY), None, fallback)
     except (BaseError, ValueError) as fault:
         reason = str(fault).partition("\n")[0]
-        raise SettingsError(f"QUARTERDECK_BUNDLE_STORE_URL names no store: {reason}") from fault
+        raise SettingsError(f"QUARTERDECK_BUNDLE_{setting} names no store: {reason}") from fault
+
+
+def _in_folder(folder: Path, fallback: BlobStore | None) -> BlobStore:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return BlobStore(LocalStore(folder), folder, fallback)
 
 
 def _name(sha256: str, generation: UUID) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from quarterdeck.blobs.model import Blob
+from quarterdeck.blobs.model import Blob, StoredBlob, sha256_range
 from quarterdeck.db.database import Connection
 
 _TOUCH = """
@@ -31,6 +31,9 @@ INSERT INTO condemned_bundles (sha256, generation) SELECT sha256, generation FRO
 """
 _CONDEMNED = "SELECT sha256, generation FROM condemned_bundles LIMIT %s"
 _FORGET = "DELETE FROM condemned_bundles WHERE sha256 = %s AND generation = %s"
+_BYTES = "SELECT coalesce(sum(bytes), 0)::bigint FROM bundles"
+_BETWEEN = "SELECT sha256, generation, bytes FROM bundles WHERE sha256 BETWEEN %s AND %s ORDER BY sha256"
+_TOUCH_STORED = "UPDATE bundles SET touched_at = clock_timestamp() WHERE sha256 = %s AND generation = %s"
 
 
 async def touch(
@@ -72,3 +75,26 @@ async def condemned(connection: Connection, count: int) -> list[tuple[bytes, UUI
 
 async def forget(connection: Connection, sha256: bytes, generation: UUID) -> None:
     await connection.execute(_FORGET, (sha256, generation))
+
+
+async def total_bytes(connection: Connection) -> int:
+    row = await (await connection.execute(_BYTES)).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def starting_with(connection: Connection, first_byte: int) -> list[StoredBlob]:
+    """All blobs whose SHA-256 has this first byte."""
+    rows = await (await connection.execute(_BETWEEN, sha256_range(first_byte))).fetchall()
+    return [StoredBlob(Blob(sha256.hex(), generation), size) for sha256, generation, size in rows]
+
+
+async def touch_stored(connection: Connection, blob: Blob) -> bool:
+    """Keeps the sweep from deleting it for some time. False: it was deleted."""
+    values = (bytes.fromhex(blob.sha256), blob.generation)
+    return (await connection.execute(_TOUCH_STORED, values)).rowcount == 1
+
+
+async def is_used(connection: Connection, blob: Blob) -> bool:
+    row = await (await connection.execute(_IN_USE, (bytes.fromhex(blob.sha256),))).fetchone()
+    return row is not None and bool(row[0])

@@ -9,7 +9,7 @@ from uuid import UUID
 import typer
 from msgspec import UNSET, UnsetType
 
-from quarterdeck.cli.exit_codes import UsageError
+from quarterdeck.cli.exit_codes import ExitCode, UsageError
 from quarterdeck.cli.options import AsJson, Permissions, date, email, file_name, line, usd, uuid
 from quarterdeck.cli.output import date_text, note, print_json, say, size
 
@@ -284,6 +284,34 @@ def restore(file: BackupFile, as_json: AsJson = False, data: Data = None) -> Non
     _show({"release": made.release, "created_at": made.created_at, **counts}, text, as_json=as_json)
     if made.keys is None and made.has_webhooks:
         note("The backup has no keys that encrypt secrets. Copy webhook.keys or set QUARTERDECK_WEBHOOK_SEALING_KEYS.")
+
+
+@app.command()
+def move_bundles(
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Copy: delete nothing in the store that the contents come from.")
+    ] = False,
+    concurrency: Annotated[
+        int, typer.Option(min=1, max=64, metavar="COUNT", help="Contents that are copied at the same time.")
+    ] = 8,
+    as_json: AsJson = False,
+    data: Data = None,
+) -> None:
+    """Move skill archives and files from the fallback store to the bundle store. The server can keep running."""
+    from quarterdeck.cli.bundle_move import move_bundles as move
+
+    moved = move(_settings(data), keep=keep, concurrency=concurrency)
+    lines = [
+        f"{'Copied' if keep else 'Moved'} {moved.contents:,} skill archives and files ({size(moved.bytes)})."
+        f" {moved.present:,} were moved before."
+    ]
+    if moved.unknown:
+        lines.append(f"{moved.unknown:,} objects of the fallback store are unknown to the database and were left.")
+    lines += [f"Missing in both stores: {sha256}" for sha256 in moved.missing]
+    lines += [f"Damaged, not moved: {sha256}" for sha256 in moved.damaged]
+    _show(moved, "\n".join(lines), as_json=as_json)
+    if moved.missing or moved.damaged:
+        raise typer.Exit(ExitCode.UNSUCCESSFUL)
 
 
 def _settings(data: str | None) -> "Settings":

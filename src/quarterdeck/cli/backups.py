@@ -26,7 +26,7 @@ def back_up(settings: "Settings", file: Path, *, with_keys: bool) -> "Manifest":
     with_keys = with_keys and settings.webhook.sealing_keys is None
     key_file = settings.data_dir / KEY_FILE if with_keys else None
     with _errors(), owner_url(settings) as url, progress_bar("Backing up") as progress:
-        bundles = open_blob_store(settings.bundle.store_url, settings.data_dir)
+        bundles = open_blob_store(settings.bundle.store_url, settings.data_dir, settings.bundle.fallback_store_url)
         return write_backup(url, file, bundles, key_file, progress)
 
 
@@ -35,7 +35,7 @@ def restore(settings: "Settings", file: Path) -> "Manifest":
         with progress_bar("Checking") as progress:
             check_backup(reader, progress)
         with owner_url(settings, create=True) as url, progress_bar("Restoring") as progress:
-            bundles = open_blob_store(settings.bundle.store_url, settings.data_dir)
+            bundles = open_blob_store(settings.bundle.store_url, settings.data_dir, settings.bundle.fallback_store_url)
             restoring = Restore(reader, bundles, settings.data_dir / KEY_FILE, spool_folder(settings.data_dir))
             return restoring.run(url, app_role(settings), settings.audit, progress)
 

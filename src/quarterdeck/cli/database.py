@@ -90,7 +90,9 @@ def delete_expired_now(settings: Settings) -> "Deleted":
         await database.open()
         try:
             return await delete_expired(
-                database, open_blob_store(settings.bundle.store_url, settings.data_dir), settings
+                database,
+                open_blob_store(settings.bundle.store_url, settings.data_dir, settings.bundle.fallback_store_url),
+                settings,
             )
         finally:
             await database.close()

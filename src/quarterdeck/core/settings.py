@@ -164,6 +164,8 @@ class RetentionSettings(Struct, frozen=True):
 class BundleSettings(Struct, frozen=True):
     # None: the folder `bundles` under the data directory. Otherwise s3://…, gs://…, az://…, file:///…
     store_url: str | None = None
+    # Contents that are not in the store are looked for here, while `qd admin move-bundles` moves them.
+    fallback_store_url: str | None = None
     request_bytes: Bytes = 32 * 1024 * 1024
     unpacked_bytes: Bytes = 128 * 1024 * 1024
     entries: Count = 10_000

@@ -25,14 +25,17 @@ async def walk(
     database: Database, delete: Callable[[Connection, Place], Awaitable[Step]], first: Place, batch: int
 ) -> int:
     """Each batch is a transaction of its own, so that no lock is held for long. Returns the number of deleted rows."""
-    deleted = 0
-    place: Place = first
-    while True:
 
-        async def work(connection: Connection, place: Place = place) -> Step:
+    async def delete_from(place: Place) -> Step:
+        async def work(connection: Connection) -> Step:
             return await delete(connection, place)
 
-        step = await database.transaction(work, repeatable=True)
+        return await database.transaction(work, repeatable=True)
+
+    deleted = 0
+    place = first
+    while True:
+        step = await delete_from(place)
         deleted += step.deleted
         if step.read < batch:
             return deleted

@@ -37,9 +37,6 @@ class Instruments:
             "queue_wait_seconds", "Time that a run waited in the queue for a worker.", _QUEUE_SECONDS
         )
         self.runs_ended = _counter("runs_ended", "Runs that ended.", "state")
-        # From 0 on: otherwise the first one would not count as an increase.
-        for state in ("succeeded", "failed", "cancelled"):
-            self.runs_ended.labels(state)
         self.steps = _counter("steps", "Stored answers of models.", "model")
         self.tokens = _counter("tokens", "Tokens of stored answers.", "model", "kind")
         self.cost = _counter("cost_usd", "Cost of stored answers whose price is known.", "model")
@@ -50,6 +47,12 @@ class Instruments:
 
         self.sweeps = _counter("retention_sweeps", "Rounds of retention.", "outcome")
         self.deleted = _counter("retention_deleted", "Rows and files that retention deleted.", "kind")
+
+        # From 0 on: Prometheus sees no increase from nothing to 1.
+        for state in ("succeeded", "failed", "cancelled"):
+            self.runs_ended.labels(state)
+        for outcome in ("succeeded", "failed"):
+            self.sweeps.labels(outcome)
 
     @property
     def process(self) -> str:

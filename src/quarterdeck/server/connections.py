@@ -28,10 +28,12 @@ class Demand(Struct, frozen=True):
     workers: int
     per_api_process: int
     per_worker: int
+    metrics_ports: int = 0
 
     @property
     def total(self) -> int:
-        return self.api_processes * self.per_api_process + self.workers * self.per_worker
+        processes = self.api_processes * self.per_api_process + self.workers * self.per_worker
+        return processes + self.metrics_ports
 
     def __str__(self) -> str:
         parts = [
@@ -39,6 +41,7 @@ class Demand(Struct, frozen=True):
             for count, name, each in (
                 (self.api_processes, "API processes", self.per_api_process),
                 (self.workers, "workers", self.per_worker),
+                (self.metrics_ports, "metrics port", 1),
             )
             if count
         ]
@@ -55,6 +58,7 @@ def demand_of(settings: Settings, *, api_processes: int, workers: int) -> Demand
         # One more to listen for notifications, as below.
         per_api_process=database.pool_connections + database.submit_connections + 1,
         per_worker=database.pool_connections + settings.worker.queue_connections + 1,
+        metrics_ports=0 if settings.metrics.port is None else 1,
     )
 
 

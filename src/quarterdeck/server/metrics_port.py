@@ -29,6 +29,7 @@ def metrics_port(settings: Settings, database_url: str) -> Iterator[None]:
     if port is None:
         yield
         return
+    check_metrics_address(settings)
     folder = Path(tempfile.mkdtemp(prefix="quarterdeck-metrics-"))
     try:
         recorder.use_folder(folder)

@@ -28,10 +28,9 @@ _ACTIONS = "SELECT kind, count(*) FROM app.actions WHERE state = 'open' GROUP BY
 _WORKERS = """
 SELECT count(*) FROM jobs.procrastinate_workers WHERE last_heartbeat > now() - make_interval(secs => %s)
 """
-# All connections to the server count against its limit, those of other databases too.
+# Not from pg_stat_activity, which hides connections of other logins. All databases count against the limit.
 _CONNECTIONS = """
-SELECT count(*), current_setting('max_connections')::integer
-FROM pg_stat_activity WHERE backend_type = 'client backend'
+SELECT sum(numbackends)::integer, current_setting('max_connections')::integer FROM pg_stat_database
 """
 
 

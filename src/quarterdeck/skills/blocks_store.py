@@ -21,6 +21,9 @@ WHERE (k.block_index IS NULL AND k.created_at < clock_timestamp() - make_interva
    OR NOT EXISTS (SELECT FROM bundles b WHERE b.sha256 = k.bundle_sha256 AND b.generation = k.bundle_generation)
 LIMIT %s
 """
+_BETWEEN = """
+SELECT id, bundle_sha256 FROM bundle_blocks WHERE bundle_sha256 BETWEEN %s AND %s AND block_index IS NOT NULL
+"""
 _FORGET = "DELETE FROM bundle_blocks WHERE id = %s"
 
 
@@ -45,6 +48,12 @@ async def unused(connection: Connection, hours: int, count: int) -> list[tuple[U
     """Their names and the SHA-256 of their archives."""
     rows = await (await connection.execute(_UNUSED, (hours, count))).fetchall()
     return [(row[0], row[1]) for row in rows]
+
+
+async def stored_between(connection: Connection, first: bytes, last: bytes) -> list[Blob]:
+    """The names of complete blocks of the archives with these SHA-256."""
+    rows = await (await connection.execute(_BETWEEN, (first, last))).fetchall()
+    return [Blob(sha256.hex(), blocks_id) for blocks_id, sha256 in rows]
 
 
 async def forget(connection: Connection, blocks_id: UUID) -> None:

@@ -67,7 +67,7 @@ def run_worker(settings: Settings) -> int:
 async def _work(settings: Settings) -> None:
     assert settings.database.url is not None, "the caller sets the database URL"
     database = Database(settings.database.url, settings.database)
-    bundles = open_blob_store(settings.bundle.store_url, settings.data_dir)
+    bundles = open_blob_store(settings.bundle.store_url, settings.data_dir, settings.bundle.fallback_store_url)
     models = ModelRegistry(settings.model)
     files = BundleFiles(database, bundles, settings.bundle, settings.data_dir, _READ_THREADS)
     sandbox = await _find_sandbox(settings)

@@ -4,7 +4,7 @@ Nothing here waits for a session that is in use: it is looked at again in the ne
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from uuid import UUID
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from quarterdeck.db.database import Connection, Database
 # Sessions that are looked for with one statement.
 _PAGE = 500
 # Of one transaction. It keeps the sessions locked that it has emptied, so it is short.
-_MAX_EVENTS = 1000
+_MAX_ROWS = 1000
 _MAX_SECONDS = 0.3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -81,7 +81,7 @@ async def _expire(database: Database, session_ids: Sequence[UUID], event_days: i
     while done < len(session_ids):
 
         async def work(connection: Connection, done: int = done) -> Expired:
-            return await store.expire(connection, session_ids[done:], event_days, run_days, _MAX_EVENTS, _MAX_SECONDS)
+            return await store.expire(connection, session_ids[done:], event_days, run_days, _MAX_ROWS, _MAX_SECONDS)
 
         expired = await database.transaction(work, repeatable=True)
         events, runs, done = events + expired.events, runs + expired.runs, done + expired.sessions_done
@@ -89,19 +89,17 @@ async def _expire(database: Database, session_ids: Sequence[UUID], event_days: i
 
 
 async def _with_old_inputs(database: Database, workspace_id: UUID, days: int) -> AsyncIterator[list[UUID]]:
-    after = _EPOCH
+    after = (_EPOCH, 0)
     while True:
 
-        async def find(connection: Connection, after: datetime = after) -> list[tuple[UUID, datetime]]:
+        async def find(connection: Connection, after: tuple[datetime, int] = after) -> list[tuple[UUID, datetime, int]]:
             return await store.with_old_inputs(connection, workspace_id, after, days, _PAGE)
 
         found = await database.read(find)
-        yield _distinct(session_id for session_id, _ in found)
+        yield _distinct(session_id for session_id, _, _ in found)
         if len(found) < _PAGE:
             return
-        last = found[-1][1]
-        # Others may have the time of the last one, so the next page begins with it.
-        after = last if last > after else last + timedelta(microseconds=1)
+        after = found[-1][1:]
 
 
 async def _with_old_runs(database: Database, workspace_id: UUID, days: int) -> AsyncIterator[list[UUID]]:

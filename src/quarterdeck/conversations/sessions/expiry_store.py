@@ -11,9 +11,9 @@ from quarterdeck.db.database import Connection
 # Every log has inputs, and deleting its oldest part removes them from this index. So only the inputs of runs that are
 # kept are found again.
 _OLD_INPUTS = """
-SELECT session_id, created_at FROM session_events
-WHERE workspace_id = %s AND created_at >= %s AND created_at < now() - make_interval(days => %s)
-ORDER BY workspace_id, created_at LIMIT %s
+SELECT session_id, created_at, id FROM session_events
+WHERE workspace_id = %s AND (created_at, id) > (%s, %s) AND created_at < now() - make_interval(days => %s)
+ORDER BY workspace_id, created_at, id LIMIT %s
 """
 # Their events may have been deleted long before. The workspace is part of the bounds, so that only its index fits.
 _OLD_RUNS = """
@@ -71,10 +71,10 @@ class Expired(Struct, frozen=True):
 
 
 async def with_old_inputs(
-    connection: Connection, workspace_id: UUID, after: datetime, days: int, count: int
-) -> list[tuple[UUID, datetime]]:
-    """Sessions with the times of their inputs, oldest first. A session may be there several times."""
-    return await (await connection.execute(_OLD_INPUTS, (workspace_id, after, days, count))).fetchall()
+    connection: Connection, workspace_id: UUID, after: tuple[datetime, int], days: int, count: int
+) -> list[tuple[UUID, datetime, int]]:
+    """Sessions with the times and ids of their inputs, oldest first. A session may be there several times."""
+    return await (await connection.execute(_OLD_INPUTS, (workspace_id, *after, days, count))).fetchall()
 
 
 async def with_old_runs(
@@ -98,10 +98,10 @@ async def expire(
     session_ids: Sequence[UUID],
     event_days: int,
     run_days: int | None,
-    max_events: int,
+    max_rows: int,
     max_seconds: float,
 ) -> Expired:
-    values = (list(session_ids), event_days, run_days, max_events, max_seconds)
+    values = (list(session_ids), event_days, run_days, max_rows, max_seconds)
     row = await (await connection.execute(_EXPIRE, values)).fetchone()
     assert row is not None
     return Expired(*row)

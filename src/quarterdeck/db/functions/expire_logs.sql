@@ -21,13 +21,13 @@ BEGIN
 END;
 $$;
 
--- One session, which the caller has locked. Deletes up to `max_events` events; a run or an action is deleted after the
--- last of them. `is_complete`: nothing that has expired is left.
+-- One session, which the caller has locked. Deletes up to `max_rows` events; then, with further calls, as many actions, and
+-- as many runs. `is_complete`: nothing that has expired is left.
 CREATE OR REPLACE FUNCTION expire_log(
     target_session_id uuid,
     events_before timestamptz,
     runs_before timestamptz,     -- NULL: runs are kept
-    max_events integer
+    max_rows integer
 )
 RETURNS TABLE (events bigint, runs bigint, is_complete boolean)
 LANGUAGE plpgsql VOLATILE
@@ -41,10 +41,11 @@ DECLARE
     margin interval := '1 minute';
     first_kept_event bigint;
     last_deleted_event bigint;
+    deleted_actions integer;
     oldest_event_at timestamptz;
 BEGIN
     runs := 0;
-    -- NULL: an earlier release did not store it. Then all of the log is kept.
+    -- NULL: no run is kept. A run of an earlier release may not know its first input: then the whole log is kept.
     SELECT min(coalesce(r.first_input, 0)) INTO first_kept_event FROM runs r
     WHERE r.session_id = target_session_id AND NOT has_ended_before(r, events_before - margin);
 
@@ -53,7 +54,7 @@ BEGIN
             SELECT e.ctid FROM session_events e
             WHERE e.session_id = target_session_id AND e.id < coalesce(first_kept_event, 9223372036854775807)
               AND e.created_at < events_before
-            ORDER BY e.id LIMIT max_events
+            ORDER BY e.id LIMIT max_rows
         ))
         RETURNING id
     )
@@ -61,17 +62,25 @@ BEGIN
     IF events > 0 THEN
         DELETE FROM conversation_words w WHERE w.session_id = target_session_id AND w.event_id <= last_deleted_event;
     END IF;
-    is_complete := events < max_events;
+    is_complete := events < max_rows;
+    IF is_complete THEN
+        -- An approval that is remembered for the session still applies.
+        DELETE FROM actions WHERE ctid = ANY (ARRAY(
+            SELECT a.ctid FROM actions a
+            WHERE a.session_id = target_session_id AND a.state <> 'open'
+              AND a.resolution->>'remember' IS DISTINCT FROM 'session'
+              AND NOT EXISTS (
+                  SELECT FROM runs r WHERE r.id = a.run_id AND NOT has_ended_before(r, events_before - margin)
+              )
+            LIMIT max_rows
+        ));
+        GET DIAGNOSTICS deleted_actions = ROW_COUNT;
+        is_complete := deleted_actions < max_rows;
+    END IF;
     IF NOT is_complete THEN
         RETURN NEXT;
         RETURN;
     END IF;
-
-    -- An approval that is remembered for the session still applies.
-    DELETE FROM actions a
-    WHERE a.session_id = target_session_id AND a.state <> 'open'
-      AND a.resolution->>'remember' IS DISTINCT FROM 'session'
-      AND NOT EXISTS (SELECT FROM runs r WHERE r.id = a.run_id AND NOT has_ended_before(r, events_before - margin));
 
     SELECT e.created_at INTO oldest_event_at FROM session_events e
     WHERE e.session_id = target_session_id ORDER BY e.id LIMIT 1;
@@ -80,9 +89,12 @@ BEGIN
     END IF;
     -- A run that ended before the oldest event has no events. least() ignores NULL.
     WITH gone AS (
-        DELETE FROM runs r
-        WHERE r.session_id = target_session_id AND runs_before IS NOT NULL
-          AND has_ended_before(r, least(runs_before, oldest_event_at - margin))
+        DELETE FROM runs WHERE ctid = ANY (ARRAY(
+            SELECT r.ctid FROM runs r
+            WHERE r.session_id = target_session_id AND runs_before IS NOT NULL
+              AND has_ended_before(r, least(runs_before, oldest_event_at - margin))
+            LIMIT max_rows
+        ))
         RETURNING input_tokens, cached_tokens, output_tokens, cost_usd
     ), used AS (
         SELECT count(*) AS runs, sum(input_tokens) AS input_tokens, sum(cached_tokens) AS cached_tokens,
@@ -97,21 +109,22 @@ BEGIN
         FROM used WHERE s.id = target_session_id AND used.runs > 0
     )
     SELECT used.runs INTO runs FROM used;
+    is_complete := runs < max_rows;
     RETURN NEXT;
 END;
 $$;
 
--- Several sessions, in one transaction that ends after `max_events` events or `max_seconds`. Sessions in use are
--- skipped. `sessions_done`: how many of them, from the first on, need no further call.
+-- Several sessions, until `max_rows` are deleted or `max_seconds` have passed. Sessions in use are skipped. `sessions_done`:
+-- how many of them, from the first on, need no further call.
 CREATE OR REPLACE FUNCTION expire_logs(
-    session_ids uuid[], events_before timestamptz, runs_before timestamptz, max_events integer, max_seconds double precision
+    session_ids uuid[], events_before timestamptz, runs_before timestamptz, max_rows integer, max_seconds double precision
 )
 RETURNS TABLE (events bigint, runs bigint, sessions_done integer)
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-    -- Events hold up to a megabyte each. The time is checked after each batch.
-    batch_events integer := 100;
+    -- Events and actions hold up to a megabyte each. The time is checked after each batch.
+    batch integer := 100;
     target_session_id uuid;
     expired record;
 BEGIN
@@ -123,16 +136,16 @@ BEGIN
         IF lock_to_expire(target_session_id) THEN
             LOOP
                 SELECT e.events, e.runs, e.is_complete INTO expired
-                FROM expire_log(target_session_id, events_before, runs_before, batch_events) AS e;
+                FROM expire_log(target_session_id, events_before, runs_before, batch) AS e;
                 events := events + expired.events;
                 runs := runs + expired.runs;
                 EXIT WHEN expired.is_complete;
-                EXIT all_sessions WHEN events >= max_events
+                EXIT all_sessions WHEN events + runs >= max_rows
                     OR clock_timestamp() - statement_timestamp() >= make_interval(secs => max_seconds);
             END LOOP;
         END IF;
         sessions_done := sessions_done + 1;
-        EXIT WHEN events >= max_events
+        EXIT WHEN events + runs >= max_rows
             OR clock_timestamp() - statement_timestamp() >= make_interval(secs => max_seconds);
     END LOOP;
     RETURN NEXT;

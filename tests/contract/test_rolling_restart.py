@@ -1,0 +1,89 @@
+"""API processes behind a load balancer, restarted one after the other: no request fails, and none is repeated by its
+client. With the example of docs/operations.md."""
+
+import asyncio
+import shutil
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from tests.contract.test_proxies import NGINX_CONF, running
+from tests.pages import blocks_of
+from tests.processes import until
+from tests.world import PATIENT, World, free_port, serving
+
+pytestmark = pytest.mark.long
+
+CLIENTS = 6
+ROUNDS = 2
+# Requests between two restarts, so that both processes are in use.
+REQUESTS = 100
+
+
+def nginx(folder: Path, port: int, api_ports: list[int]) -> list[str]:
+    (proxy,) = blocks_of("docs/operations.md", "nginx")
+    (balanced,) = blocks_of("docs/operations.md", "nginx-upstream")
+    before, _, after = proxy.text.partition("upstream quarterdeck {")
+    text = before + balanced.text + after.partition("}\n")[2]
+    for documented, ours in zip(("10.0.0.11:8700", "10.0.0.12:8700"), api_ports, strict=True):
+        assert documented in text
+        text = text.replace(documented, f"127.0.0.1:{ours}")
+    (folder / "quarterdeck.conf").write_text(text.replace("8080", str(port)))
+    (folder / "nginx.conf").write_text(NGINX_CONF.format(folder=folder))
+    return ["nginx", "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
+
+
+class Load:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.answers: Counter[int] = Counter()
+        self.stopping = False
+
+    async def run(self) -> None:
+        session_id = await self._world.new_session()
+        while not self.stopping:
+            text = uuid4().hex
+            for answer in (
+                await self._world.submit(session_id, text, idempotency_key=text),
+                await self._world.get(f"/v1/sessions/{session_id}"),
+            ):
+                self.answers[answer.status_code] += 1
+
+    async def go_on(self) -> None:
+        """Until many more requests are answered."""
+        target = self.answers.total() + REQUESTS
+        assert await until(lambda: self.answers.total() >= target)
+
+
+async def test_no_request_fails(database_url: str, tmp_path: Path) -> None:
+    if shutil.which("nginx", path="/usr/local/bin:/usr/bin:/usr/sbin") is None:
+        pytest.skip("nginx is not installed: apt-get install nginx")
+    port, api_ports = free_port(), [free_port(), free_port()]
+    stacks = {api_port: ExitStack() for api_port in api_ports}
+
+    def start(api_port: int) -> None:
+        folder = tmp_path / str(api_port)
+        folder.mkdir(exist_ok=True)
+        stacks[api_port].enter_context(serving(database_url, folder, SERVER_PORT=api_port, **PATIENT))
+
+    with ExitStack() as stack:
+        for api_port in api_ports:
+            stack.callback(lambda api_port=api_port: stacks[api_port].close())
+            start(api_port)
+        stack.enter_context(running(nginx(tmp_path, port, api_ports), tmp_path, port))
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http:
+            load = Load(await World.create(database_url, http))
+            clients = [asyncio.create_task(load.run()) for _ in range(CLIENTS)]
+            for api_port in api_ports * ROUNDS:
+                await load.go_on()
+                await asyncio.to_thread(stacks[api_port].close)
+                await load.go_on()
+                await asyncio.to_thread(start, api_port)
+            await load.go_on()
+            load.stopping = True
+            await asyncio.gather(*clients)
+    assert load.answers.keys() == {200}, (load.answers, (tmp_path / "error.log").read_text()[-2000:])
