@@ -121,7 +121,7 @@ def test_the_start_recognises_a_pooler(database_url: str, bouncer: PgBouncer) ->
 
 
 async def test_locks_errors_and_commits_are_those_of_a_direct_connection(database_url: str, bouncer: PgBouncer) -> None:
-    settings = through(bouncer, database_url, lock_wait_seconds=0.3)
+    settings = through(bouncer, database_url, lock_wait_seconds=0.3, pool_connections=1)
     async with opened(settings) as database:
 
         async def add(connection: Connection) -> None:

@@ -118,7 +118,7 @@ def test_an_undeclared_import_is_found() -> None:
 def test_every_locked_package_has_a_version_and_a_hash(lock: Path) -> None:
     entries = lock.read_text("utf-8").replace("\\\n", "").splitlines()
     entry = re.compile(r"[a-z0-9-]+==\S+( ; .+?)? +(--hash=sha256:[0-9a-f]{64} *)+")
-    assert len(entries) > 20
+    assert len(entries) > 10
     assert [line for line in entries if not entry.fullmatch(line)] == []
 
 
