@@ -5,7 +5,7 @@ is not to be recorded, and the demo model has none.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -27,9 +27,12 @@ _PROVIDERS = {
 }
 
 
-@contextmanager
-def request_span(model: str, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec]) -> Iterator[Span]:
+def request_span(
+    model: str, instructions: str, turns: Sequence[Turn], tools: Sequence[ToolSpec]
+) -> AbstractContextManager[Span]:
     """`model`: `provider:name`, or `demo`."""
+    if not tracing.is_on():
+        return tracing.NO_SPAN
     provider, _, rest = model.partition(":")
     name = rest or model
     attributes = {
@@ -44,8 +47,7 @@ def request_span(model: str, instructions: str, turns: Sequence[Turn], tools: Se
             "gen_ai.input.messages": _newest(map(_message, reversed(turns)), limit),
             "gen_ai.tool.definitions": _newest(map(_definition, reversed(tools)), limit),
         }
-    with tracing.span(f"chat {name}", kind=SpanKind.CLIENT, attributes=attributes) as span:
-        yield span
+    return tracing.span(f"chat {name}", kind=SpanKind.CLIENT, attributes=attributes)
 
 
 def add_options(options: ModelOptions) -> None:

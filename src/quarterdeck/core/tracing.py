@@ -4,7 +4,7 @@ Spans never hold the text of an error, which may contain a part of a conversatio
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -15,6 +15,8 @@ from opentelemetry.util.types import AttributeValue
 _TRACEPARENT = "traceparent"
 # The format in which a run stores its parent, whatever format callers use (OTEL_PROPAGATORS).
 _FORMAT = TraceContextTextMapPropagator()
+# In place of a span while tracing is off.
+NO_SPAN = nullcontext(INVALID_SPAN)
 
 
 class _Tracing:
@@ -41,7 +43,6 @@ def content_characters() -> int | None:
     return _Tracing.content_characters
 
 
-@contextmanager
 def span(
     name: str,
     *,
@@ -49,13 +50,16 @@ def span(
     attributes: Mapping[str, AttributeValue] | None = None,
     parent: Context | None = None,
     expected: tuple[type[BaseException], ...] = (),
-) -> Iterator[Span]:
+) -> AbstractContextManager[Span]:
     """A span around the body, which may end it early. An exception marks it as failed, unless it is `expected`.
     `parent`: by default the current span."""
     if _Tracing.tracer is None:
-        yield INVALID_SPAN
-        return
-    current = _Tracing.tracer.start_span(name, context=parent, kind=kind, attributes=attributes)
+        return NO_SPAN
+    return _around(_Tracing.tracer.start_span(name, context=parent, kind=kind, attributes=attributes), expected)
+
+
+@contextmanager
+def _around(current: Span, expected: tuple[type[BaseException], ...]) -> Iterator[Span]:
     try:
         with trace.use_span(current, record_exception=False, set_status_on_exception=False):
             yield current

@@ -1,7 +1,6 @@
 """The spans of jobs, attempts and tool calls, with the attributes of OpenTelemetry's semantic conventions."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +17,8 @@ _RESULT = "gen_ai.tool.call.result"
 
 def job_span(run_id: UUID, traceparent: str | None) -> AbstractContextManager[Span]:
     """`traceparent`: of the request that started the run."""
+    if not tracing.is_on():
+        return tracing.NO_SPAN
     attributes = {
         "messaging.system": "procrastinate",
         "messaging.operation.name": "process",
@@ -31,6 +32,8 @@ def job_span(run_id: UUID, traceparent: str | None) -> AbstractContextManager[Sp
 
 def attempt_span(lease: Lease, expected: tuple[type[BaseException], ...]) -> AbstractContextManager[Span]:
     """`expected`: exceptions that end the attempt in good order."""
+    if not tracing.is_on():
+        return tracing.NO_SPAN
     attributes: dict[str, str | int] = {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.conversation.id": str(lease.session_id),
@@ -44,9 +47,10 @@ def attempt_span(lease: Lease, expected: tuple[type[BaseException], ...]) -> Abs
     return tracing.span("invoke_agent", attributes=attributes, expected=expected)
 
 
-@contextmanager
-def tool_span(tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> Iterator[Span]:
+def tool_span(tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> AbstractContextManager[Span]:
     """`arguments`: those that the tool gets."""
+    if not tracing.is_on():
+        return tracing.NO_SPAN
     attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": tool.name,
@@ -56,8 +60,7 @@ def tool_span(tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> Iterator
     limit = tracing.content_characters()
     if limit is not None:
         attributes["gen_ai.tool.call.arguments"] = msgspec.json.encode(arguments).decode()[:limit]
-    with tracing.span(f"execute_tool {tool.name}", attributes=attributes) as span:
-        yield span
+    return tracing.span(f"execute_tool {tool.name}", attributes=attributes)
 
 
 def add_result(span: Span, text: str) -> None:
