@@ -19,7 +19,7 @@ from tests.world import PATIENT, World, free_port, serving
 pytestmark = pytest.mark.long
 
 CLIENTS = 6
-ROUNDS = 2
+ROUNDS = 1
 # Requests between two restarts, so that both processes are in use.
 REQUESTS = 100
 
