@@ -6,15 +6,8 @@ import psycopg
 from msgspec import Struct
 
 from quarterdeck.core.settings import Settings, SettingsError, variable
-from quarterdeck.db.pool import KEEPALIVE
+from quarterdeck.db.connection_limits import read_connection_limits
 
-_LIMITS = """
-SELECT pg_backend_pid(), current_setting('max_connections')::int,
-       current_setting('superuser_reserved_connections')::int
-           + coalesce(current_setting('reserved_connections', true)::int, 0),
-       r.rolconnlimit, d.datconnlimit, (SELECT sum(numbackends)::int - 1 FROM pg_stat_database)
-FROM pg_roles r, pg_database d WHERE r.rolname = session_user AND d.datname = current_database()
-"""
 # For commands such as `qd admin`, for a process that starts while the one it replaces ends, and for those that
 # PostgreSQL reserves for superusers.
 _SPARE = 30
@@ -75,29 +68,25 @@ def check_connections(url: str, settings: Settings, demand: Demand) -> None:
     """Raises SettingsError if PostgreSQL does not allow so many connections, or if the URL is that of a pooler. A
     database that is not reachable is not checked: the processes wait for it."""
     try:
-        with psycopg.connect(url, autocommit=True, **KEEPALIVE) as connection:  # type: ignore[arg-type]
-            row = connection.execute(_LIMITS).fetchone()
-            session_pid = connection.info.backend_pid
+        found = read_connection_limits(url)
     except psycopg.OperationalError as fault:
         _warn(f"the database cannot be reached yet: {' '.join(str(fault).split())}")
         return
-    assert row is not None
-    pid, max_connections, reserved, of_login, of_database, others = row
-    if pid != session_pid:
+    if found.has_pooler:
         raise SettingsError(_pooler_message(settings))
-    limits = {f"max_connections {max_connections} less {reserved} reserved": max_connections - reserved}
-    # -1: no limit.
-    limits |= {"the limit of the login": of_login} if of_login >= 0 else {}
-    limits |= {"the limit of the database": of_database} if of_database >= 0 else {}
+    usable = found.max_connections - found.reserved
+    limits = {f"max_connections {found.max_connections} less {found.reserved} reserved": usable}
+    limits |= {"the limit of the login": found.of_login} if found.of_login >= 0 else {}
+    limits |= {"the limit of the database": found.of_database} if found.of_database >= 0 else {}
     reason, allowed = min(limits.items(), key=lambda limit: limit[1])
     if demand.total > allowed:
         raise SettingsError(
             f"too many connections: the processes of this command need {demand}, and PostgreSQL allows {allowed} "
             f"({reason}): {_remedy(settings)} (docs/operations.md#connections)"
         )
-    if demand.total + others > allowed:
+    if demand.total + found.others > allowed:
         _warn(
-            f"the processes of this command need {demand.total} connections, other programs have {others}, and "
+            f"the processes of this command need {demand.total} connections, other programs have {found.others}, and "
             f"PostgreSQL allows {allowed} ({reason})"
         )
 

@@ -1,0 +1,33 @@
+"""How many connections PostgreSQL allows."""
+
+import psycopg
+from msgspec import Struct
+
+from quarterdeck.db.pool import KEEPALIVE
+
+_LIMITS = """
+SELECT pg_backend_pid(), current_setting('max_connections')::int,
+       current_setting('superuser_reserved_connections')::int
+           + coalesce(current_setting('reserved_connections', true)::int, 0),
+       r.rolconnlimit, d.datconnlimit, (SELECT sum(numbackends)::int - 1 FROM pg_stat_database)
+FROM pg_roles r, pg_database d WHERE r.rolname = session_user AND d.datname = current_database()
+"""
+
+
+class ConnectionLimits(Struct, frozen=True):
+    # A pooler answers with the number of a process that is not the one of the connection.
+    has_pooler: bool
+    max_connections: int
+    reserved: int
+    # -1: no limit.
+    of_login: int
+    of_database: int
+    # Connections of other programs.
+    others: int
+
+
+def read_connection_limits(url: str) -> ConnectionLimits:
+    with psycopg.connect(url, autocommit=True, **KEEPALIVE) as connection:  # type: ignore[arg-type]
+        row = connection.execute(_LIMITS).fetchone()
+        assert row is not None
+        return ConnectionLimits(row[0] != connection.info.backend_pid, *row[1:])
