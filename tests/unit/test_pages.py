@@ -13,6 +13,8 @@ _ENDPOINTS = next(block for block in all_blocks("docs/models.md") if block.langu
 _CLAUDE_CODE = next(block for block in all_blocks("docs/mcp-endpoint.md") if block.language == "sh")
 _NPM = [block for block in all_blocks("docs/generated-clients.md") if block.section == "TypeScript"]
 _DEPLOYING = [block for block in all_blocks("docs/operations.md") if block.section == "Deploying"]
+_MIGRATE_CHECK = next(block for block in all_blocks("docs/operations.md") if "migrate --check" in block.text)
+_TRACING = all_blocks("docs/tracing.md")[0]
 NOT_RUN = {
     "it is this suite": ["README.md: make test", "docs/adding-an-operation.md: make test"],
     "it needs Claude Code": [f"{_CLAUDE_CODE.page}: {_CLAUDE_CODE.text.strip()}"],
@@ -20,6 +22,8 @@ NOT_RUN = {
     "it needs a machine with systemd": [f"{block.page}: {block.text.strip()}" for block in _DEPLOYING[:3]],
     "it needs a container engine": [f"{_DEPLOYING[3].page}: {_DEPLOYING[3].text.strip()}"],
     "it needs Kubernetes": [f"{_DEPLOYING[4].page}: {_DEPLOYING[4].text.strip()}"],
+    "a part of a deploy script": [f"{_MIGRATE_CHECK.page}: {_MIGRATE_CHECK.text.strip()}"],
+    "it needs a collector": [f"{_TRACING.page}: {_TRACING.text.strip()}"],
     "it needs npm": [f"{block.page}: {block.text.strip()}" for block in _NPM],
 }
 
