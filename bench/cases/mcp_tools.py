@@ -17,6 +17,8 @@ from quarterdeck.conversations.runs.model import RunState
 
 _RUNS = 3
 _LOCAL: dict[str, object] = {"MCP_ALLOWED_ADDRESSES": "127.0.0.0/8"}
+# A short conversation: a long one would cost more than the tools, and a summary would be one more step.
+_SHORT: dict[str, object] = {"MODEL_CONTEXT_TOKENS": 4000, "MODEL_COMPACTION": "trim"}
 
 
 class McpStage(Struct, frozen=True):
@@ -34,8 +36,7 @@ async def with_mcp_server(ground: Ground) -> AsyncIterator[McpStage]:
         mcp_server(ground) as port,
         serving(ground, MODEL_OPENAI_BASE_URL="http://127.0.0.1:1/v1", **_LOCAL) as server,
     ):
-        # A short conversation: a long one would cost more than the tools.
-        with server.worker(MODEL_OPENAI_BASE_URL=url, MODEL_CONTEXT_TOKENS=4000, **_LOCAL) as worker:
+        with server.worker(MODEL_OPENAI_BASE_URL=url, **_SHORT, **_LOCAL) as worker:
             async with server.caller() as caller:
                 body = {"name": "bench", "url": f"http://127.0.0.1:{port}/mcp"}
                 server_id = (await caller.post("/v1/mcp-servers", msgspec.json.encode(body)))["id"]

@@ -22,7 +22,7 @@ from tests.world import Server, World, bundle, serving
 
 # More than the 32 uploads and downloads, and far more than the 8 diffs, that one process allows.
 ATTACKS = 40
-ROUNDS = 3
+ROUNDS = 2
 
 
 def trickling_push(server: Server, world: World, skill_id: str) -> Wire:

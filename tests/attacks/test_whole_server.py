@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 MIB = 1024 * 1024
 CANCELLING_CONNECTIONS = 40
-LARGE_INPUTS = 700
+LARGE_INPUTS = 300
 # As large as a JSON body may be.
 LARGE_INPUT_BYTES = MIB - 64
 SLOW_RUNS = 100

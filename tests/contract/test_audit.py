@@ -16,7 +16,7 @@ from quarterdeck.core.actors import Permission
 from quarterdeck.core.errors import ServiceError
 from quarterdeck.http.operation import Operation
 from quarterdeck.workspaces import service as workspaces
-from tests.contract.test_callers import Objects, absent_ids, prepare, request
+from tests.contract.test_callers import absent_ids, ids_for, prepare, request
 from tests.world import EVERY_PERMISSION, World, bundle, error_of
 
 # Inputs are in the log of their session, and are not written down twice.
@@ -113,12 +113,12 @@ async def add_events(world: World, milliseconds: list[int], **given: Any) -> lis
 
 @each_change
 async def test_a_change_leaves_one_entry_and_its_replay_none(world: World, operation: Operation) -> None:
-    objects = await Objects.make(world)
+    ids = await ids_for(world, operation)
     key, key_id = await world.new_key_record(EVERY_PERMISSION)
     before = await rows(world)
     workspace = str(world.workspace_id)
     async with sending(world, X_Request_Id="first.request", Idempotency_Key="once") as caller:
-        answer = await request(caller, operation, objects.ids, key, workspace)
+        answer = await request(caller, operation, ids, key, workspace)
     assert answer.status_code == operation.success_status, answer.text
     (entry,) = (await rows(world))[len(before) :]
     action, object_type, object_id, *who, address, request_id, detail = entry
@@ -132,7 +132,7 @@ async def test_a_change_leaves_one_entry_and_its_replay_none(world: World, opera
     for secret in (key, body.get("secret"), body.get("token")):
         assert secret is None or secret[-40:] not in detail
     async with sending(world, X_Request_Id="second.request", Idempotency_Key="once") as caller:
-        again = await request(caller, operation, objects.ids, key, workspace)
+        again = await request(caller, operation, ids, key, workspace)
     # What was deleted is not there any more, for a replay either.
     assert again.headers.get("idempotency-replayed") == "true" or operation.method == "DELETE"
     assert len(await rows(world)) == len(before) + 1
@@ -141,13 +141,13 @@ async def test_a_change_leaves_one_entry_and_its_replay_none(world: World, opera
 @pytest.mark.long
 @each_change
 async def test_refused_requests_leave_no_entry(world: World, operation: Operation) -> None:
-    objects = await Objects.make(world)
+    ids = await ids_for(world, operation)
     others = [permission for permission in Permission if permission is not operation.permission]
     weak, workspace = await world.new_key(*others), str(world.workspace_id)
     before = await rows(world)
-    assert (await request(world, operation, objects.ids, weak, workspace)).status_code in (403, 404)
+    assert (await request(world, operation, ids, weak, workspace)).status_code in (403, 404)
     if operation.path_ids:
-        assert error_of(await request(world, operation, absent_ids(objects), world.key, workspace))[0] == 404
+        assert error_of(await request(world, operation, absent_ids(ids), world.key, workspace))[0] == 404
     assert await rows(world) == before
 
 
@@ -155,15 +155,15 @@ async def test_refused_requests_leave_no_entry(world: World, operation: Operatio
 @each_change
 async def test_no_change_without_its_entry(world: World, operation: Operation) -> None:
     """The entry is refused by the database: then nothing of the change may be there."""
-    objects = await Objects.make(world)
-    await prepare(world, operation, objects.ids)
+    ids = await ids_for(world, operation)
+    await prepare(world, operation, ids)
     async with refusing_entries(world):
         before = await all_records(world)
         async with sending(world, Idempotency_Key="once") as caller:
-            answer = await request(caller, operation, objects.ids, world.key, str(world.workspace_id))
+            answer = await request(caller, operation, ids, world.key, str(world.workspace_id))
         assert error_of(answer) == (500, "internal")
         assert await all_records(world) == before
-    answer = await request(world, operation, objects.ids, world.key, str(world.workspace_id))
+    answer = await request(world, operation, ids, world.key, str(world.workspace_id))
     assert answer.status_code == operation.success_status, "it was the entry that was in the way"
 
 

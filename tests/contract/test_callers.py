@@ -54,47 +54,98 @@ class Objects(Struct, frozen=True):
 
     @classmethod
     async def make(cls, world: World) -> "Objects":
-        created = (await world.post("/v1/api-keys", {"label": "object", "permissions": []})).json()
-        session_id, skill_id = await world.new_session(), await world.new_skill()
-        token = (await world.post(f"/v1/sessions/{session_id}/tokens", {})).json()
-        assert (await world.push(skill_id, bundle())).status_code == 201
-        await add_archive_as_file(world, session_id, "a.txt")
-        webhook_id, doomed_id = await world.new_webhook(), await world.new_webhook()
-        run_id = (await world.submit(session_id)).json()["run_id"]
-        # A worker may have added others.
-        accepted = (await log_of(world, session_id))[0]
-        (action_id,) = await new_actions(world, session_id, run_id, [approval()])
-        return cls(
-            {
-                "session_id": session_id,
-                "session_token_id": token["id"],
-                "run_id": run_id,
-                "action_id": action_id,
-                "input_id": accepted["data"]["input_id"],
-                "skill_id": skill_id,
-                "agent_id": await world.new_agent(),
-                "mcp_server_id": await world.new_mcp_server(),
-                "version": "1",
-                "api_key_id": created["id"],
-                "webhook_id": webhook_id,
-                "credential_id": await world.new_credential(),
-                "file_id": await world.new_file(),
-                "delivery_id": (await world.post(f"/v1/webhooks/{webhook_id}/test", None)).json()["id"],
-            },
-            {
-                "webhook_id": doomed_id,
-                "credential_id": await world.new_credential(),
-                "file_id": await world.new_file(),
-                "session_id": await world.new_session(),
-                "mcp_server_id": await world.new_mcp_server(),
-                "skill_id": await world.new_skill(),
-            },
-        )
+        ids: dict[str, str] = {}
+        for make in _MAKERS:
+            ids |= await make(world)
+        doomed = {
+            "webhook_id": await world.new_webhook(),
+            "credential_id": await world.new_credential(),
+            "file_id": await world.new_file(),
+            "session_id": await world.new_session(),
+            "mcp_server_id": await world.new_mcp_server(),
+            "skill_id": await world.new_skill(),
+        }
+        return cls(ids, doomed)
 
 
-def absent_ids(objects: Objects) -> dict[str, str]:
+async def ids_for(world: World, operation: Operation) -> dict[str, str]:
+    """What the path of the operation names. For one that lists, something of each kind."""
+    if not operation.path_ids:
+        return (await Objects.make(world)).ids if operation.method == "GET" else {}
+    return await _MAKER_OF[operation.path_ids[0]](world)
+
+
+async def _session_ids(world: World) -> dict[str, str]:
+    session_id = await world.new_session()
+    token = (await world.post(f"/v1/sessions/{session_id}/tokens", {})).json()
+    # An archive that can become a file.
+    await _skill_ids(world)
+    await add_archive_as_file(world, session_id, "a.txt")
+    run_id = (await world.submit(session_id)).json()["run_id"]
+    # A worker may have added others.
+    accepted = (await log_of(world, session_id))[0]
+    (action_id,) = await new_actions(world, session_id, run_id, [approval()])
+    return {
+        "session_id": session_id,
+        "session_token_id": token["id"],
+        "run_id": run_id,
+        "action_id": action_id,
+        "input_id": accepted["data"]["input_id"],
+    }
+
+
+async def _skill_ids(world: World) -> dict[str, str]:
+    skill_id = await world.new_skill()
+    assert (await world.push(skill_id, bundle())).status_code == 201
+    return {"skill_id": skill_id, "version": "1"}
+
+
+async def _agent_ids(world: World) -> dict[str, str]:
+    return {"agent_id": await world.new_agent(), "version": "1"}
+
+
+async def _webhook_ids(world: World) -> dict[str, str]:
+    webhook_id = await world.new_webhook()
+    delivery = (await world.post(f"/v1/webhooks/{webhook_id}/test", None)).json()
+    return {"webhook_id": webhook_id, "delivery_id": delivery["id"]}
+
+
+async def _api_key_ids(world: World) -> dict[str, str]:
+    created = (await world.post("/v1/api-keys", {"label": "object", "permissions": []})).json()
+    return {"api_key_id": created["id"]}
+
+
+async def _mcp_server_ids(world: World) -> dict[str, str]:
+    return {"mcp_server_id": await world.new_mcp_server()}
+
+
+async def _credential_ids(world: World) -> dict[str, str]:
+    return {"credential_id": await world.new_credential()}
+
+
+async def _file_ids(world: World) -> dict[str, str]:
+    return {"file_id": await world.new_file()}
+
+
+# By the first id of a path.
+_MAKER_OF: dict[str, Callable[[World], Awaitable[dict[str, str]]]] = {
+    "session_id": _session_ids,
+    "run_id": _session_ids,
+    "action_id": _session_ids,
+    "skill_id": _skill_ids,
+    "agent_id": _agent_ids,
+    "webhook_id": _webhook_ids,
+    "api_key_id": _api_key_ids,
+    "mcp_server_id": _mcp_server_ids,
+    "credential_id": _credential_ids,
+    "file_id": _file_ids,
+}
+_MAKERS = list(dict.fromkeys(_MAKER_OF.values()))
+
+
+def absent_ids(ids: dict[str, str]) -> dict[str, str]:
     """Of the right form, and of nothing that exists."""
-    return {name: str(uuid4()) if name.endswith("_id") else "999999" for name in objects.ids}
+    return {name: str(uuid4()) if name.endswith("_id") else "999999" for name in ids}
 
 
 # What an operation cannot be called without, beside path and body.
@@ -253,7 +304,7 @@ OPERATION = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operatio
 async def test_unknown_credential_is_401(visitor: World, stage: Stage, operation: Operation, caller: str) -> None:
     """With right and with nonsensical paths alike."""
     objects = stage.objects
-    for ids in (objects.ids, dict.fromkeys(objects.ids, "nonsense"), absent_ids(objects)):
+    for ids in (objects.ids, dict.fromkeys(objects.ids, "nonsense"), absent_ids(objects.ids)):
         answer = await request(visitor, operation, ids, stage.strangers[caller], str(stage.workspace_id))
         assert error_of(answer) == UNAUTHORIZED
         assert answer.headers["www-authenticate"] == "Bearer"
@@ -276,7 +327,7 @@ async def test_foreign_workspace_is_404_with_the_same_bytes_as_unknown(
         assert error_of(answer) == NOT_FOUND
         return
     foreign = await request(world, operation, objects.ids, world.key, str(stage.workspace_id))
-    nothing = await request(world, operation, absent_ids(objects), world.key, str(uuid4()))
+    nothing = await request(world, operation, absent_ids(objects.ids), world.key, str(uuid4()))
     assert error_of(foreign) == error_of(nothing) == NOT_FOUND
     assert foreign.content == nothing.content
 
@@ -288,7 +339,7 @@ async def test_lacking_the_permission(visitor: World, stage: Stage, operation: O
         answer = await request(visitor, operation, objects.ids, key, str(stage.workspace_id))
         assert error_of(answer) == (NOT_FOUND if operation.hides_forbidden else FORBIDDEN)
         if _named(operation):
-            answer = await request(visitor, operation, absent_ids(objects), key, str(stage.workspace_id))
+            answer = await request(visitor, operation, absent_ids(objects.ids), key, str(stage.workspace_id))
             assert error_of(answer) == NOT_FOUND
 
 
@@ -308,28 +359,28 @@ def test_responses_with_the_url_of_a_webhook_need_the_permission_to_read() -> No
 
 @OPERATION
 async def test_session_tokens_see_no_email_addresses(world: World, operation: Operation) -> None:
-    objects = await Objects.make(world)
-    by_key = await request(world, operation, objects.ids, world.key, str(world.workspace_id))
+    ids = await ids_for(world, operation)
+    by_key = await request(world, operation, ids, world.key, str(world.workspace_id))
     assert (b"@example.com" in by_key.content) == (b"primary_email" in by_key.content)
     if operation.session_token:
-        objects = await Objects.make(world)
-        token = await world.new_token(objects.ids["session_id"], may_resolve=True)
-        answer = await request(world, operation, objects.ids, token, str(world.workspace_id))
+        ids = await ids_for(world, operation)
+        token = await world.new_token(ids.get("session_id") or await world.new_session(), may_resolve=True)
+        answer = await request(world, operation, ids, token, str(world.workspace_id))
         assert answer.status_code == operation.success_status, answer.text
         assert b"@example.com" not in answer.content
 
 
 @OPERATION
 async def test_a_session_token_sees_its_session_and_nothing_else(world: World, operation: Operation) -> None:
-    objects = await Objects.make(world)
-    own = await world.new_token(objects.ids["session_id"], may_resolve=True)
+    ids = await ids_for(world, operation)
+    own = await world.new_token(ids.get("session_id") or await world.new_session(), may_resolve=True)
     other = await world.new_token(await world.new_session(), may_resolve=True)
-    by_own = await request(world, operation, objects.ids, own, str(world.workspace_id))
+    by_own = await request(world, operation, ids, own, str(world.workspace_id))
     if operation.session_token:
         assert by_own.status_code == operation.success_status
     else:
         assert error_of(by_own) == NOT_FOUND
-    by_other = await request(world, operation, objects.ids, other, str(world.workspace_id))
+    by_other = await request(world, operation, ids, other, str(world.workspace_id))
     if operation.session_token and not _named(operation):
         assert by_other.status_code == operation.success_status, "of no session, so every token may ask"
     else:
@@ -339,12 +390,12 @@ async def test_a_session_token_sees_its_session_and_nothing_else(world: World, o
 @OPERATION
 async def test_the_right_caller(world: World, operation: Operation) -> None:
     """The permissions alone are enough, and a key that still lives a while works like one that never ends."""
-    objects = await Objects.make(world)
+    ids = await ids_for(world, operation)
     needed = tuple(operation.permissions)
     # A key that ends cannot make one that does not.
     lasts = operation.name in ("create_api_key", "rotate_api_key")
     key, _ = await world.new_key_record(needed, None if lasts else datetime.now(UTC) + timedelta(hours=30))
-    answer = await request(world, operation, objects.ids, key, str(world.workspace_id))
+    answer = await request(world, operation, ids, key, str(world.workspace_id))
     assert answer.status_code == operation.success_status, answer.text
 
 

@@ -6,6 +6,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from quarterdeck.core.actors import Permission
 from tests.world import Server, World, error_of
 
 URL = "https://tools.example.com/mcp?token=shh"
@@ -124,3 +125,23 @@ async def test_a_credential_is_one_of_the_workspace_and_stays_while_it_is_used(w
     assert (await world.patch(path, {"credential_id": None})).json()["credential_id"] is None
     assert error_of(await world.patch(path, {"credential_id": foreign})) == INVALID
     assert (await world.delete(f"/v1/credentials/{credential_id}")).status_code == 204
+
+
+async def test_who_may_choose_the_server_that_gets_a_credential(world: World) -> None:
+    """Its URL counts too: otherwise the secret could be sent to the caller's own address."""
+    permissions = (Permission.WORKSPACE_READ, Permission.AGENT_MANAGE)
+    key = await world.new_key(*permissions)
+    credential_id = await world.new_credential()
+    path = f"/v1/mcp-servers/{(await create(world, credential_id=credential_id))['id']}"
+    given = {"name": "mine", "url": "https://mine.example.com/", "credential_id": credential_id}
+    refused = [await world.post("/v1/mcp-servers", given, key=key)]
+    for body in ({"url": given["url"]}, {"credential_id": await world.new_credential()}):
+        refused.append(await world.patch(path, body, key=key))
+    for allowed in ({"name": "renamed", "url": URL}, {"credential_id": None}):
+        assert (await world.patch(path, allowed, key=key)).status_code == 200
+    refused.append(await world.patch(path, {"credential_id": credential_id}, key=key))
+    for answer in refused:
+        assert error_of(answer) == (403, "forbidden")
+        assert "credential.manage" in answer.text
+    own = await world.new_key(*permissions, Permission.CREDENTIAL_MANAGE)
+    assert (await world.post("/v1/mcp-servers", given, key=own)).status_code == 201

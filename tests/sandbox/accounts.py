@@ -171,4 +171,6 @@ def left_cgroups() -> list[str]:
 
 
 def _cgroup_parents() -> list[Path]:
-    return list({folder.parent for folder in Path("/sys/fs/cgroup").rglob(f"{cgroups._PREFIX}*")})
+    # Unlike rglob, it passes over folders that others remove meanwhile.
+    walked = os.walk("/sys/fs/cgroup")
+    return [Path(parent) for parent, names, _ in walked if any(name.startswith(cgroups._PREFIX) for name in names)]

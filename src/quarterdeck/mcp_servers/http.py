@@ -28,6 +28,12 @@ _NAME_TAKEN = Refusal(
     "Another MCP server of the workspace has this name.",
     "Choose another name, or use that server.",
 )
+_MAY_NOT_SEND = Refusal(
+    "may_not_send",
+    errors.exceeds_caller(rules.MAY_NOT_SEND),
+    "The request would send a credential to a server that does not get it yet, and the key lacks `credential.manage`.",
+    "Use a key with both permissions, or leave `credential_id` out.",
+)
 
 
 @operation(
@@ -58,6 +64,7 @@ async def list_mcp_servers(request: Request, access: Access) -> McpServerPage:
     idempotent=True,
     etag=True,
     refusals=(
+        _MAY_NOT_SEND,
         _NAME_TAKEN,
         Refusal(
             "too_many",
@@ -98,7 +105,7 @@ async def get_mcp_server(request: Request, access: Access) -> McpServerDetailBod
     idempotent=True,
     etag=True,
     conditional=True,
-    refusals=(_NAME_TAKEN,),
+    refusals=(_MAY_NOT_SEND, _NAME_TAKEN),
 )
 async def change_mcp_server(request: Request, changes: Changes, offer: McpOffer) -> Answer:
     server_id = request.path_id("mcp_server_id")

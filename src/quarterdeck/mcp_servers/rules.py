@@ -9,9 +9,17 @@ from msgspec.structs import asdict, replace
 
 from quarterdeck.agents.mcp.model import McpTool, definition_sha256, full_name
 from quarterdeck.core import errors
-from quarterdeck.mcp_servers.model import ChangeMcpServerBody, McpCheckBody, McpServerBody, McpToolBody
+from quarterdeck.core.actors import Permission, Principal
+from quarterdeck.mcp_servers.model import (
+    ChangeMcpServerBody,
+    CreateMcpServerBody,
+    McpCheckBody,
+    McpServerBody,
+    McpToolBody,
+)
 
 NAME_TAKEN = "This workspace already has an MCP server with this name."
+MAY_NOT_SEND = "To choose the server that gets a credential, the permission credential.manage is needed too."
 CHANGED_MEANWHILE = "The server was changed while it was being checked. Check it again."
 
 
@@ -24,6 +32,17 @@ def check_one_connection(url: str | None, command: str | None, credential_id: UU
         raise errors.invalid("Give either url or command.")
     if command is not None and credential_id is not None:
         raise errors.invalid("credential_id is for servers with a url. Commands get no credentials.")
+
+
+def check_may_send(
+    principal: Principal, wanted: McpServerBody | CreateMcpServerBody, found: McpServerBody | None
+) -> None:
+    """Whoever decides where a credential is sent can read it there."""
+    if wanted.credential_id is None:
+        return
+    before = None if found is None else (found.credential_id, found.url)
+    if before != (wanted.credential_id, wanted.url) and not principal.may(Permission.CREDENTIAL_MANAGE):
+        raise errors.exceeds_caller(MAY_NOT_SEND)
 
 
 def changed(server: McpServerBody, body: ChangeMcpServerBody) -> McpServerBody:

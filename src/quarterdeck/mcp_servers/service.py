@@ -65,6 +65,7 @@ async def create_mcp_server(
         connection: Connection, principal: Principal, workspace_id: UUID, body: CreateMcpServerBody
     ) -> Made:
         rules.check_one_connection(body.url, body.command, body.credential_id)
+        rules.check_may_send(principal, body, None)
         offer.check(body.url, body.command)
         await store.lock_workspace(connection, workspace_id)
         if await store.count(connection, workspace_id) >= settings.per_workspace:
@@ -98,6 +99,7 @@ async def change_mcp_server(
         wanted = rules.changed(found, body)
         if wanted == found:
             return Made(shown=found, kept=found, object_id=server_id, changed=False)
+        rules.check_may_send(principal, wanted, found)
         if (wanted.url, wanted.command) != (found.url, found.command):
             offer.check(wanted.url, wanted.command)
         if wanted.name != found.name:
