@@ -72,7 +72,7 @@ async def test_no_request_fails(database_url: str, tmp_path: Path) -> None:
 
     with ExitStack() as stack:
         for api_port in api_ports:
-            stack.callback(lambda api_port=api_port: stacks[api_port].close())
+            stack.callback(stacks[api_port].close)
             start(api_port)
         stack.enter_context(running(nginx(tmp_path, port, api_ports), tmp_path, port))
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http:
