@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Hashable
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, OperationalError
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -90,3 +90,9 @@ def _is_dead(connection: Connection) -> bool:
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
+
+
+async def check_alive(connection: Connection) -> None:
+    """For pools of the library: raises an error if the connection is dead."""
+    if _is_dead(connection):
+        raise OperationalError("the server has closed the connection")

@@ -1,23 +1,57 @@
 """Procrastinate's queue with turns: a free place goes to the workspace whose turn it is, not to the oldest job."""
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from procrastinate.connector import BaseAsyncConnector
-from procrastinate.jobs import Job
+from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 
 # The columns that the library reads.
 _NEXT = """
 SELECT id, status, task_name, priority, lock, queueing_lock, args, scheduled_at, queue_name, attempts, worker_id
-FROM next_run_job(%(worker_id)s, %(places)s)
+FROM next_run_jobs(%(worker_id)s, %(places)s, %(count)s)
 """
+_RELEASE = "SELECT release_run_jobs(%(job_ids)s)"
+# Fetched by one statement. Few, since other workers may be idle.
+_FETCHED_AT_ONCE = 8
 
 
 class TurnsJobManager(JobManager):
-    def __init__(self, connector: BaseAsyncConnector, places: int) -> None:
+    """Fetches several jobs at once. Those that the library has not asked for yet wait here, for less than a moment: never
+    more are fetched than places are free."""
+
+    def __init__(self, connector: BaseAsyncConnector, places: int, free_places: Callable[[], int]) -> None:
         super().__init__(connector)
         self._places = places
+        self._free_places = free_places
+        self._fetched: deque[Job] = deque()
+        self._deleted: set[int] = set()
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
-        row = await self.connector.execute_query_one_async(query=_NEXT, worker_id=worker_id, places=self._places)
-        return None if row["id"] is None else Job.from_row(row)
+        if not self._fetched:
+            count = min(max(self._free_places(), 1), _FETCHED_AT_ONCE)
+            rows = await self.connector.execute_query_all_async(
+                query=_NEXT, worker_id=worker_id, places=self._places, count=count
+            )
+            self._fetched.extend(map(Job.from_row, rows))
+        return self._fetched.popleft() if self._fetched else None
+
+    def deleted(self, job: Job) -> None:
+        """The job was deleted in the transaction that ended its run."""
+        assert job.id is not None
+        self._deleted.add(job.id)
+
+    async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
+        assert job.id is not None
+        if job.id in self._deleted:
+            self._deleted.remove(job.id)
+        else:
+            await super().finish_job(job, status, delete_job)
+
+    async def unregister_worker(self, worker_id: int) -> None:
+        """A worker that stops leaves the jobs that it has not begun to others."""
+        if self._fetched:
+            await self.connector.execute_query_async(query=_RELEASE, job_ids=[job.id for job in self._fetched])
+            self._fetched.clear()
+        await super().unregister_worker(worker_id)
