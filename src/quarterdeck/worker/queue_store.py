@@ -12,14 +12,16 @@ _NEXT = """
 SELECT id, status, task_name, priority, lock, queueing_lock, args, scheduled_at, queue_name, attempts, worker_id
 FROM next_run_jobs(%(worker_id)s, %(places)s, %(count)s)
 """
+# Unlike the library's function, it does not fail if the job is gone: recovery may have replaced it.
+_DELETE = "DELETE FROM procrastinate_jobs WHERE id = %(job_id)s"
 _RELEASE = "SELECT release_run_jobs(%(job_ids)s)"
 # Fetched by one statement. Few, since other workers may be idle.
 _FETCHED_AT_ONCE = 8
 
 
 class TurnsJobManager(JobManager):
-    """Fetches several jobs at once. Those that the library has not asked for yet wait here, for less than a moment: never
-    more are fetched than places are free."""
+    """Fetches several jobs at once. Those that the library has not asked for yet wait here, for less than a moment:
+    never more are fetched than places are free."""
 
     def __init__(self, connector: BaseAsyncConnector, places: int, free_places: Callable[[], int]) -> None:
         super().__init__(connector)
@@ -47,7 +49,7 @@ class TurnsJobManager(JobManager):
         if job.id in self._deleted:
             self._deleted.remove(job.id)
         else:
-            await super().finish_job(job, status, delete_job)
+            await self.connector.execute_query_async(query=_DELETE, job_id=job.id)
 
     async def unregister_worker(self, worker_id: int) -> None:
         """A worker that stops leaves the jobs that it has not begun to others."""

@@ -78,14 +78,49 @@ BEGIN
 END;
 $$;
 
--- The next jobs for a worker, as many as it has free places.
+-- The next jobs for a worker, at most `max_jobs`, which must not be more than its free places.
 CREATE OR REPLACE FUNCTION next_run_jobs(fetching_worker_id bigint, worker_places integer, max_jobs integer)
 RETURNS SETOF jobs.procrastinate_jobs
 LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
+SET jit = off
 AS $$
 DECLARE
+    waiting uuid[];
     job jobs.procrastinate_jobs;
+    taken jobs.procrastinate_jobs[];
 BEGIN
+    SELECT array_agg(w.workspace_id) INTO waiting FROM waiting_workspaces() w;
+    IF waiting IS NULL THEN
+        RETURN;
+    END IF;
+    -- A workspace that waits alone takes no turns: its jobs are taken together. Unless it had to give places back.
+    IF cardinality(waiting) = 1 AND NOT EXISTS (
+        SELECT FROM jobs.procrastinate_jobs j
+        WHERE j.workspace_id = waiting[1] AND j.status = 'todo' AND j.scheduled_at > now()
+    ) THEN
+        BEGIN
+            WITH doing AS (
+                UPDATE jobs.procrastinate_jobs j SET status = 'doing', worker_id = fetching_worker_id
+                WHERE j.id = ANY (ARRAY(
+                    SELECT t.id FROM jobs.procrastinate_jobs t
+                    WHERE t.workspace_id = waiting[1] AND t.status = 'todo'
+                      AND NOT EXISTS (SELECT FROM jobs.procrastinate_jobs d WHERE d.lock = t.lock AND d.status = 'doing')
+                    ORDER BY t.queueing_lock LIMIT max_jobs
+                    FOR UPDATE SKIP LOCKED
+                ))
+                RETURNING j.*
+            )
+            SELECT array_agg(doing::jobs.procrastinate_jobs ORDER BY doing.queueing_lock) INTO taken FROM doing;
+            RETURN QUERY SELECT * FROM unnest(taken);
+            RETURN;
+        EXCEPTION WHEN unique_violation THEN
+            -- Another worker has just taken a job of the same session, or two of these jobs are of one session.
+            NULL;
+        END;
+    END IF;
     FOR i IN 1 .. max_jobs LOOP
         job := next_run_job(fetching_worker_id, worker_places);
         EXIT WHEN job.id IS NULL;
