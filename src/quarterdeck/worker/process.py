@@ -154,7 +154,7 @@ async def _run_queue(driver: RunDriver, url: str, database: DatabaseSettings, wo
         pool_factory=_queue_pool,
     )
     app = App(connector=connector)
-    jobs = TurnsJobManager(connector, worker.concurrency, lambda: worker.concurrency - driver.driven)
+    jobs = TurnsJobManager(connector, worker.concurrency)
     app.job_manager = jobs
 
     @app.task(name="drive_run", queue=QUEUE, pass_context=True)

@@ -1,7 +1,7 @@
 """Procrastinate's queue with turns: a free place goes to the workspace whose turn it is, not to the oldest job."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from procrastinate.connector import BaseAsyncConnector
 from procrastinate.jobs import Job, Status
@@ -23,21 +23,25 @@ class TurnsJobManager(JobManager):
     """Fetches several jobs at once. Those that the library has not asked for yet wait here, for less than a moment:
     never more are fetched than places are free."""
 
-    def __init__(self, connector: BaseAsyncConnector, places: int, free_places: Callable[[], int]) -> None:
+    def __init__(self, connector: BaseAsyncConnector, places: int) -> None:
         super().__init__(connector)
         self._places = places
-        self._free_places = free_places
+        # The jobs that the library has asked for and not finished.
+        self._in_progress = 0
         self._fetched: deque[Job] = deque()
         self._deleted: set[int] = set()
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
         if not self._fetched:
-            count = min(max(self._free_places(), 1), _FETCHED_AT_ONCE)
+            count = min(max(self._places - self._in_progress, 1), _FETCHED_AT_ONCE)
             rows = await self.connector.execute_query_all_async(
                 query=_NEXT, worker_id=worker_id, places=self._places, count=count
             )
             self._fetched.extend(map(Job.from_row, rows))
-        return self._fetched.popleft() if self._fetched else None
+        if not self._fetched:
+            return None
+        self._in_progress += 1
+        return self._fetched.popleft()
 
     def deleted(self, job: Job) -> None:
         """The job was deleted in the transaction that ended its run."""
@@ -46,6 +50,7 @@ class TurnsJobManager(JobManager):
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
         assert job.id is not None
+        self._in_progress -= 1
         if job.id in self._deleted:
             self._deleted.remove(job.id)
         else:

@@ -57,11 +57,6 @@ class RunDriver:
         self._attempts: set[_Attempt] = set()
 
     @property
-    def driven(self) -> int:
-        """The number of runs that it drives now."""
-        return self._driven
-
-    @property
     def is_busy(self) -> bool:
         return self._driven > 0
 
