@@ -13,7 +13,7 @@ SELECT id, status, task_name, priority, lock, queueing_lock, args, scheduled_at,
 FROM next_run_jobs(%(worker_id)s, %(places)s, %(count)s)
 """
 # Unlike the library's function, it does not fail if the job is gone: recovery may have replaced it.
-_DELETE = "DELETE FROM procrastinate_jobs WHERE id = %(job_id)s"
+_DELETE = "DELETE FROM jobs.procrastinate_jobs WHERE id = %(job_id)s"
 _RELEASE = "SELECT release_run_jobs(%(job_ids)s)"
 # Fetched by one statement. Few, since other workers may be idle.
 _FETCHED_AT_ONCE = 8

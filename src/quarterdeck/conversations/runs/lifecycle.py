@@ -89,7 +89,6 @@ async def begin(
     """Starts an attempt and takes waiting inputs, so that a run that fails at once has consumed some of its inputs and
     does not pass them all on for ever. None: there is nothing to do, or the workspace has too many active runs.
     `again`: the same worker ended the last attempt in good order, so it does not count as a crash."""
-
     for _ in range(_BEGIN_TRIES):
         found = await database.read(partial(store.find, run_id=run_id))
         if found is None:

@@ -181,8 +181,12 @@ BEGIN
     PERFORM notify_events(of_session);
     DELETE FROM jobs.procrastinate_jobs j
     WHERE j.lock = of_session::text AND j.status = 'doing' AND j.queueing_lock = of_run::text;
-    PERFORM start_pending_run(of_session);
-    PERFORM unpark_next_run(of_workspace);
+    IF EXISTS (SELECT FROM runs p WHERE p.session_id = of_session AND p.state = 'pending') THEN
+        PERFORM start_pending_run(of_session);
+    END IF;
+    IF EXISTS (SELECT FROM runs p WHERE p.workspace_id = of_workspace AND p.parked) THEN
+        PERFORM unpark_next_run(of_workspace);
+    END IF;
     RETURN 'finished';
 END;
 $$;
