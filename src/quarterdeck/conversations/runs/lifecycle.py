@@ -108,14 +108,19 @@ async def begin(
 
 
 async def _new_setup(database: Database, found: store.FoundRun, resolve_setup: ResolveSetup) -> store.NewSetup:
-    async def work(connection: Connection) -> RunSetup:
-        if found.follows_agent:
-            # The session stores what it has from its agent.
-            await events.lock_session(connection, found.session_id)
+    async def read(connection: Connection) -> RunSetup:
         return await resolve_setup(connection, found.session_id)
 
-    run = partial(database.transaction, repeatable=True) if found.follows_agent else database.read
-    return store.NewSetup(await run(work), found.revision)
+    async def follow_agent(connection: Connection) -> RunSetup:
+        # The session stores what it has from its agent.
+        await events.lock_session(connection, found.session_id)
+        return await resolve_setup(connection, found.session_id)
+
+    if found.follows_agent:
+        setup = await database.transaction(follow_agent, repeatable=True)
+    else:
+        setup = await database.read(read)
+    return store.NewSetup(setup, found.revision)
 
 
 async def _begun(

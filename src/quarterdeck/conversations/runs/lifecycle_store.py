@@ -207,19 +207,29 @@ async def begin(
 ) -> BegunRun | None:
     """Takes the lock of the session itself. `started`: what the log says about the start, but for the attempt. `new`:
     None if the run has a setup. `counted`: whether the attempt counts as barren until it stores a step."""
-    setup = None if new is None else new.setup
-    agent = None if setup is None else setup.agent
-    limits = (settings.barren_attempts, settings.max_seconds, settings.active_per_workspace)
     values = (
-        *(run_id, int(counted), *limits, settings.step_input_bytes, ENTRY_BYTES, Jsonb(started)),
-        *(None if setup is None else Jsonb(msgspec.to_builtins(setup)),),
-        *((None, None) if agent is None else (agent.agent_id, agent.version)),
-        None if new is None else new.revision,
+        run_id,
+        int(counted),
+        settings.barren_attempts,
+        settings.max_seconds,
+        settings.active_per_workspace,
+        settings.step_input_bytes,
+        ENTRY_BYTES,
+        Jsonb(started),
+        *_setup_values(new),
     )
     row = await (await connection.execute(_BEGIN, values)).fetchone()
     if row is None:
         return None
     return BegunRun(BeginVerdict(row[0]), *row[1:8], None if row[8] is None else _limit_of(*row[8:]))
+
+
+def _setup_values(new: NewSetup | None) -> tuple[Jsonb | None, UUID | None, int | None, int | None]:
+    if new is None:
+        return None, None, None, None
+    agent = new.setup.agent
+    used = (None, None) if agent is None else (agent.agent_id, agent.version)
+    return Jsonb(msgspec.to_builtins(new.setup)), *used, new.revision
 
 
 async def active_of(connection: Connection, session_id: UUID) -> UUID | None:
@@ -285,7 +295,7 @@ async def reached_limit(connection: Connection, run_id: UUID) -> tuple[ReachedLi
 
 
 def _limit_of(
-    scope: str, limit: str, maximum: Decimal, used: Decimal, stopped: str | None
+    scope: str, limit: Any, maximum: Decimal, used: Decimal, stopped: str | None
 ) -> tuple[ReachedLimit, ActionState | None]:
     number = int if limit == "max_tokens" else float
     reached = ReachedLimit(LimitScope(scope), limit, number(maximum), number(used))
