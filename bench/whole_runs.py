@@ -110,7 +110,7 @@ async def rate_of(service: Service, sessions: list[UUID]) -> float:
     done, seconds = await service.row(_DONE, sessions)
     if done != len(sessions):
         raise BenchError(f"{done} of {len(sessions)} runs have succeeded in one step")
-    return done / float(seconds)
+    return float(done / seconds)
 
 
 async def cost(service: Service, one: Round, runs: int, connections: int) -> Taken:

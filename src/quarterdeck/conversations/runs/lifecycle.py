@@ -94,7 +94,7 @@ async def begin(
         if found is None:
             return None
         new = await _new_setup(database, found, resolve_setup) if found.setup is None else None
-        setup = found.setup or (new and new.setup)
+        setup = found.setup if new is None else new.setup
         assert setup is not None
         work = partial(
             store.begin, run_id=run_id, settings=settings, started=_started(setup), new=new, counted=not again

@@ -221,7 +221,11 @@ async def begin(
     row = await (await connection.execute(_BEGIN, values)).fetchone()
     if row is None:
         return None
-    return BegunRun(BeginVerdict(row[0]), *row[1:8], None if row[8] is None else _limit_of(*row[8:]))
+    verdict, state, attempt, barren_attempts, steps, tokens, seconds, input_bytes, *limit = row
+    reached = None if limit[0] is None else _limit_of(*limit)
+    return BegunRun(
+        BeginVerdict(verdict), state, attempt, barren_attempts, steps, tokens, seconds, input_bytes, reached
+    )
 
 
 def _setup_values(new: NewSetup | None) -> tuple[Jsonb | None, UUID | None, int | None, int | None]:
