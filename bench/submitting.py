@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import monotonic
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from msgspec import Struct
 
@@ -68,6 +68,10 @@ class Sessions(Struct, frozen=True):
     first: int = 1
     stride: int = 1
     in_turn: bool = False
+
+
+def session_id(number: int) -> UUID:
+    return UUID(f"{_SESSION_PREFIX}{number:012x}")
 
 
 async def add_sessions(server: Server, sessions: Sessions) -> None:

@@ -67,10 +67,9 @@ async def test_the_answer_streams_while_the_next_input_is_typed(server: Server, 
         async with Brake(world, session_id) as brake:
             screen.enter("demo: slow 1")
             await brake.let_pass()
-            await walk_to(brake, "take")
+            # The answer to the first step is given, and cannot be stored.
+            await walk_to(brake, "store call")
             screen.wait("Read at step 1")
-            # The answer to the first step can be given, and cannot be stored.
-            await brake.let_pass()
             screen.wait("Demo model: step 1 of 2.")
             assert not [entry for entry in await log_of(world, session_id) if entry["type"] == "message"], (
                 "not stored yet"
@@ -103,8 +102,7 @@ async def test_ctrl_c_cancels_and_keeps_what_is_typed(server: Server, world: Wor
         async with Brake(world, session_id) as brake:
             screen.enter("slow 99")
             await brake.let_pass()
-            # Until the model is being asked: what comes after that is for the next step.
-            await walk_to(brake, "take")
+            # The run begins. What comes after that is for the next step.
             await brake.let_pass()
         screen.wait("Running · Ctrl-C to cancel", "Read at step 1")
         screen.enter("never read")

@@ -19,11 +19,10 @@ def worker(server: Server) -> Iterator[Worker]:
 
 
 async def submit_and_begin(world: World, brake: Brake, text: str) -> str:
-    """The run's id. Its worker has begun it, and stands before it takes what has come in since."""
+    """The run's id. Its worker has begun it and asks the model: what comes in now is for the next step."""
     submitting = asyncio.create_task(world.submit(brake.session_id, text))
     await brake.let_pass()
     await brake.let_pass()
-    await brake.waiting()
     run_id: str = (await submitting).json()["run_id"]
     return run_id
 
@@ -53,8 +52,6 @@ async def test_an_input_during_a_run_steers_it(world: World, worker: Worker) -> 
     session_id = await world.new_session()
     async with Brake(world, session_id) as brake:
         run_id = await submit_and_begin(world, brake, "First.")
-        await brake.let_pass()
-        # The model has been asked: what comes in now is for the next step.
         await brake.waiting()
         steering = asyncio.create_task(world.submit(session_id, "And keep it short."))
         await brake.waiting(2)
@@ -102,10 +99,13 @@ GREETING = "---\nname: greeting\ndescription: Says hello.\n---\n{}\n"
 async def test_failed_run_has_a_reason_and_loses_no_input(world: World, worker: Worker) -> None:
     session_id = await world.new_session()
     async with Brake(world, session_id) as brake:
-        run_id = await submit_and_begin(world, brake, "demo: fail")
-        # Behind the look for inputs and before the failure.
+        submitting = asyncio.create_task(world.submit(session_id, "demo: fail"))
+        await brake.let_pass()
+        await brake.waiting()
+        # Behind the begin, which takes the inputs, and before the failure.
         steering = asyncio.create_task(world.submit(session_id, "Still to be done."))
         await brake.let_pass(2)
+    run_id = (await submitting).json()["run_id"]
     assert (await steering).json() == {"outcome": "steered", "run_id": run_id}
     run = await ended(world, run_id)
     assert run["state"] == "failed"
@@ -131,8 +131,6 @@ async def test_cancel_lists_unconsumed_inputs(world: World, worker: Worker) -> N
     session_id = await world.new_session()
     async with Brake(world, session_id) as brake:
         run_id = await submit_and_begin(world, brake, "demo: slow 99")
-        await brake.let_pass()
-    # The model is being asked.
     await world.submit(session_id, "Too late.")
     answer = await world.post(f"/v1/runs/{run_id}/cancel", None)
     assert answer.status_code == 200

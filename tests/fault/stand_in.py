@@ -18,7 +18,8 @@ from tests.world import START_SECONDS, World
 
 FIRST, LAST = "Let me see.", "Done."
 # What a run writes under its session's lock when the model makes one call and then answers, in this order.
-WRITES = ("begin", "take", "store call", "store result", "take again", "store answer", "finish")
+# The run takes its first inputs when it begins, and is finished together with its answer.
+WRITES = ("begin", "store call", "store result", "take again", "store answer")
 
 
 def call_then_answer() -> list[Reply]:
@@ -127,12 +128,14 @@ async def new_session(world: World, model: str) -> str:
     return session_id
 
 
-# Who waits for the session's lock, in a queue: PostgreSQL serves it first come, first served.
-_WAITING = """
-SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objsubid = 1
+# Who holds the session's lock or waits for it.
+_HELD = """
+SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 AND (classid::bigint << 32) | objid::bigint = app.session_lock(%s)
 """
+# Who waits, in a queue: PostgreSQL serves it first come, first served.
+_WAITING = _HELD + "AND NOT granted"
 
 
 class Brake:
@@ -165,6 +168,27 @@ class Brake:
         async def look() -> bool:
             return len(await (await self._watcher.execute(_WAITING, (self.session_id,))).fetchall()) == count
 
+        await eventually(look, START_SECONDS)
+
+    async def drop_waiting(self) -> None:
+        """Ends the connections of those who wait. What they were about to write is not written, unlike that of a client
+        that is gone: PostgreSQL notices this only after the statement."""
+
+        async def look() -> bool:
+            rows = await (await self._watcher.execute(_WAITING, (self.session_id,))).fetchall()
+            for (pid,) in rows:
+                await self._watcher.execute("SELECT pg_terminate_backend(%s)", (pid,))
+            return not rows
+
+        await eventually(look, START_SECONDS)
+
+    async def let_last_pass(self) -> None:
+        """Releases the lock, until those who waited have written or failed."""
+
+        async def look() -> bool:
+            return not await (await self._watcher.execute(_HELD, (self.session_id,))).fetchall()
+
+        await self.release()
         await eventually(look, START_SECONDS)
 
     async def let_pass(self, count: int = 1) -> None:

@@ -118,33 +118,44 @@ def check_requests(entries: list[dict[str, Any]], asked: list[list[Any]], answer
 # Requests to the model until the kill, and in all.
 REQUESTS = {
     "begin": (0, 2),
-    "take": (0, 2),
     "store call": (1, 3),
     "store result": (1, 2),
     "take again": (1, 2),
     "store answer": (2, 3),
-    "finish": (2, 2),
 }
+# These are single statements. One that PostgreSQL has received is carried out, though its worker is gone.
+STATEMENTS = ("begin", "store call", "store answer")
 
 
 class Point(Struct, frozen=True):
-    """A write to die before, and whether an input comes in while nobody works."""
+    """A write to die at, whether it is carried out nevertheless, and whether an input comes in while nobody works."""
 
     write: str
     late_input: bool
+    is_stored: bool = False
 
     @property
     def model(self) -> str:
-        return f"{self.write}, late input: {self.late_input}"
+        return f"{self.write}, late input: {self.late_input}, stored: {self.is_stored}"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run is finished by the write. Then a late input starts another one."""
+        return self.is_stored and self.write == "store answer"
+
+    @property
+    def requests(self) -> int:
+        """In all. An answer that was stored is not asked for again."""
+        repeated = self.is_stored and self.write in ("store call", "store answer")
+        return REQUESTS[self.write][1] - repeated + (self.is_over and self.late_input)
 
 
 POINTS = [Point(write, late_input) for write in WRITES for late_input in (False, True)]
+POINTS += [Point(write, late_input, is_stored=True) for write in STATEMENTS for late_input in (False, True)]
 
 
 @pytest.mark.long
-async def test_killed_before_any_of_its_writes(
-    world: World, server: Server, stand_in: StandIn, model: Settings
-) -> None:
+async def test_killed_at_any_of_its_writes(world: World, server: Server, stand_in: StandIn, model: Settings) -> None:
     """A session for each point, all in one worker, which is killed when it stands before all those writes."""
     settings = model | {"DATABASE_POOL_CONNECTIONS": 2 * len(POINTS)}
     sessions = {point: await new_session(world, point.model) for point in POINTS}
@@ -153,23 +164,28 @@ async def test_killed_before_any_of_its_writes(
         assert await submitted(world, sessions[point], "Before the start.") == runs[point]
         answers = call_then_answer()
         # A request that is made again gets the same answer again.
-        stand_in.replies[point.model] = answers if point.write != "store call" else [answers[0], *answers]
+        is_repeated = point.write == "store call" and not point.is_stored
+        stand_in.replies[point.model] = [answers[0], *answers] if is_repeated else answers
     async with AsyncExitStack() as stack:
         brakes = {point: await stack.enter_async_context(Brake(world, sessions[point])) for point in POINTS}
         with working(server.database_url, server.data_dir, **settings) as worker:
             await asyncio.gather(*(walk_to(brakes[point], point.write) for point in POINTS))
             kill(worker)
+        for point, brake in brakes.items():
+            await (brake.let_last_pass() if point.is_stored else brake.drop_waiting())
     before = {point: await log_of(world, sessions[point]) for point in POINTS}
     for point in POINTS:
         assert len(stand_in.asked[point.model]) == REQUESTS[point.write][0], point
         if point.late_input:
-            assert await submitted(world, sessions[point], "Late.") == runs[point], point
+            steered = await submitted(world, sessions[point], "Late.") == runs[point]
+            assert steered is not point.is_over, point
     await take_for_dead(world)
     with working(server.database_url, server.data_dir, **settings):
         await at_rest(world, *sessions.values(), seconds=60)
     for point in POINTS:
         run = (await world.get(f"/v1/runs/{runs[point]}")).json()
-        expected = ("succeeded", 1 if point.write == "begin" else 2, 2 + point.late_input)
+        attempts = 1 if point.is_over or (point.write == "begin" and not point.is_stored) else 2
+        expected = ("succeeded", attempts, 2 + (point.late_input and not point.is_over))
         assert (run["state"], run["attempts"], run["inputs_consumed"]) == expected, point
         entries = await log_of(world, sessions[point])
         assert entries[: len(before[point])] == before[point], point
@@ -178,17 +194,16 @@ async def test_killed_before_any_of_its_writes(
 
 
 def _check_conversation(point: Point, entries: list[dict[str, Any]], stand_in: StandIn) -> None:
-    # An input that came in when the run was over but for its end is answered by one more step.
-    one_more = point.late_input and point.write == "finish"
-    assert texts_of(entries, "message") == [FIRST, LAST] + [LAST] * one_more, point
+    answered_apart = point.is_over and point.late_input
+    assert texts_of(entries, "message") == [FIRST, LAST] + [LAST] * answered_apart, point
     assert [entry["data"]["call_id"] for entry in entries if entry["type"] == "tool.result"] == ["call_1"], point
     asked = stand_in.asked[point.model]
-    assert len(asked) == REQUESTS[point.write][1] + one_more, point
+    assert len(asked) == point.requests, point
     texts = stand_in.texts(point.model)
     assert texts[-1] == ["Hello.", "Before the start."] + ["Late."] * point.late_input, point
     assert all(each[:2] == ["Hello.", "Before the start."] for each in texts), point
     if not point.late_input:
-        repeated = {"store call": [(0, 1)], "store answer": [(1, 2)]}.get(point.write, [])
+        repeated = [] if point.is_stored else {"store call": [(0, 1)], "store answer": [(1, 2)]}.get(point.write, [])
         assert [(a, b) for b in range(len(asked)) for a in range(b) if asked[a] == asked[b]] == repeated, point
 
 
@@ -273,6 +288,7 @@ STALE_WRITES: dict[str, Write] = {
     "wait": lambda database, lease: lifecycle.wait(database, lease, [APPROVAL], ActionSettings()),
     "fail": lambda database, lease: lifecycle.fail(database, lease, "No."),
     "hand back": lambda database, lease: lifecycle.hand_back(database, lease, "No."),
+    "record and finish": lambda database, lease: lifecycle.record(database, lease, [], USED, finish=True),
     "finish": lifecycle.finish,
 }
 

@@ -30,7 +30,6 @@ pytestmark = pytest.mark.long
 # What a run writes under the lock of its session when it adds a note, in this order. `answer` is the write of the API.
 WRITES = (
     "begin",
-    "take",
     "store call",
     "wait",
     "answer",
@@ -40,7 +39,6 @@ WRITES = (
     "result",
     "take again",
     "store answer",
-    "finish",
 )
 ALLOW = {"decision": "allow"}
 # Holds the commit of every answer, with its locks.
@@ -170,7 +168,6 @@ WORKER_POINTS = {
     "result": (1, True),
     "take again": (1, False),
     "store answer": (1, False),
-    "finish": (1, False),
 }
 
 
@@ -180,6 +177,7 @@ async def test_worker_killed_before_any_of_its_writes(world: World, server: Serv
     notes = {point: await ask_for_note(world) for point in WORKER_POINTS}
     async with AsyncExitStack() as stack:
         not_waiting = await stack.enter_async_context(Brake(world, notes["wait"].session_id))
+        brakes = [not_waiting]
         with working(server.database_url, server.data_dir, **settings) as worker:
             for _ in WRITES[: WRITES.index("wait")]:
                 await not_waiting.let_pass()
@@ -188,10 +186,13 @@ async def test_worker_killed_before_any_of_its_writes(world: World, server: Serv
             for point in WORKER_POINTS:
                 if point not in ("wait", "no worker"):
                     brake = await stack.enter_async_context(Brake(world, notes[point].session_id))
+                    brakes.append(brake)
                     await pass_answer(world, brake, actions[point])
                     walks.append(walk_to(brake, point))
             await asyncio.gather(not_waiting.waiting(), *walks)
             kill_worker(worker)
+        for brake in brakes:
+            await brake.drop_waiting()
     before = {point: await log_of(world, note.session_id) for point, note in notes.items()}
     assert (await resolve(world, actions["no worker"], ALLOW)).status_code == 200
     await take_for_dead(world)

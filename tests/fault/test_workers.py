@@ -38,7 +38,7 @@ async def test_a_killed_worker_is_replaced_and_no_step_is_repeated(world: World,
     async with Brake(world, session_id) as brake:
         with working(server.database_url, server.data_dir) as first:
             # To the third step: the first two are stored with their results.
-            for _ in range(7):
+            for _ in range(6):
                 await brake.let_pass()
             await brake.waiting()
             kill(first)

@@ -117,12 +117,12 @@ class Fleet:
         async with self.connect() as connection:
             if bug.sql is not None:
                 await connection.execute(bug.sql.encode())
-            if bug.removed is not None:
-                definition = "SELECT pg_get_functiondef('submit_inputs'::regproc)"
-                row = await (await connection.execute(definition)).fetchone()
+            for change in bug.changes:
+                definition = "SELECT pg_get_functiondef(%s::regproc)"
+                row = await (await connection.execute(definition, (change.function,))).fetchone()
                 assert row is not None
-                assert bug.removed in row[0], f"submit_inputs no longer contains {bug.removed!r}"
-                await connection.execute(row[0].replace(bug.removed, "").encode())
+                assert change.text in row[0], f"{change.function} no longer contains {change.text!r}"
+                await connection.execute(row[0].replace(change.text, change.replacement).encode())
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]:

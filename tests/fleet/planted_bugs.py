@@ -33,6 +33,15 @@ _SAVE_IF_FIRST = """
 INSERT INTO receipts (scope_id, operation, key, fingerprint, body) VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
 
+_NO_INPUT = """NOT EXISTS (SELECT FROM session_events e WHERE e.session_id = runs.session_id
+    AND e.type = 'input.accepted' AND e.id > runs.consumed_through)"""
+
+
+class SqlChange(Struct, frozen=True):
+    function: str
+    text: str
+    replacement: str = ""
+
 
 class Bug(Struct, frozen=True):
     # The wrong assumption behind it.
@@ -42,8 +51,8 @@ class Bug(Struct, frozen=True):
     plant: Callable[[], None] = lambda: None
     # Executed in the database as its owner.
     sql: str | None = None
-    # Text to remove from the function submit_inputs.
-    removed: str | None = None
+    # Texts to replace in SQL functions.
+    changes: tuple[SqlChange, ...] = ()
     # Faults that it needs to cause a violation. Most need only the load.
     faults: tuple[str, ...] = ()
 
@@ -90,30 +99,13 @@ async def _save_if_first(connection: Connection, claim: Claim, body: bytes) -> N
 
 
 def _finish_by_not_exists() -> None:
-    in_finish: ContextVar[bool] = ContextVar("in_finish", default=False)
-    finish, lock = lifecycle.finish, log.lock_session
+    record = lifecycle.record
 
-    async def unlocked_finish(database: Database, lease: Lease) -> bool:
+    async def late_record(database: Database, lease: Lease, *given: Any, **options: Any) -> bool:
         await _wait_until_steered(database, lease.run_id)
-        token = in_finish.set(True)
-        try:
-            return await finish(database, lease)
-        finally:
-            in_finish.reset(token)
+        return await record(database, lease, *given, **options)
 
-    async def lock_session(connection: Connection, session_id: UUID) -> None:
-        if not in_finish.get():
-            await lock(connection, session_id)
-
-    _replace(lifecycle, "finish", unlocked_finish)
-    _replace(log, "lock_session", lock_session)
-    _replace_text(
-        lifecycle_store,
-        "_SUCCEED",
-        "consumed_through = last_input",
-        """NOT EXISTS (SELECT FROM session_events e WHERE e.session_id = runs.session_id
-           AND e.type = 'input.accepted' AND e.id > runs.consumed_through)""",
-    )
+    _replace(lifecycle, "record", late_record)
 
 
 async def _wait_until_steered(database: Database, run_id: UUID) -> None:
@@ -159,7 +151,7 @@ def _max_plus_one() -> None:
 
 
 def _unfenced_worker() -> None:
-    for name in ("_TAKE", "_PROGRESS", "_STEP", "_WAIT", "_SUCCEED", "_FAIL", "_GIVE_BACK"):
+    for name in ("_TAKE", "_PROGRESS", "_WAIT", "_FAIL", "_GIVE_BACK"):
         _replace_text(lifecycle_store, name, "attempt = %s", "attempt + %s > 0")
     _replace_text(calls_store, "_HOLD", "attempt = %s", "attempt + %s > 0")
 
@@ -226,7 +218,7 @@ BUGS = {
     "steer-without-the-lock": Bug(
         "one row is updated, which needs no further lock",
         r"a stream missed|lost",
-        removed=" AND take_lock(session_lock(session_ids[i]), wait_for_locks)",
+        changes=(SqlChange("submit_inputs", " AND take_lock(session_lock(session_ids[i]), wait_for_locks)"),),
     ),
     "max-plus-one": Bug(
         "the next version is the highest plus one",
@@ -241,11 +233,19 @@ BUGS = {
         r"lost: not consumed",
         _finish_by_not_exists,
         sql=_hold_commits("session_events", "NEW.type = 'input.accepted'"),
+        changes=(
+            SqlChange("record_step", "PERFORM pg_advisory_xact_lock(session_lock(of_session));"),
+            SqlChange("finish_run", "consumed_through = last_input", _NO_INPUT),
+        ),
     ),
     "unfenced-worker": Bug(
         "only its worker writes to a run",
         r"step \d+ was stored|carried out|took effect \d+ times|after its end|ended \d+ times",
         _unfenced_worker,
+        changes=(
+            SqlChange("record_step", "r.attempt = by_attempt", "true"),
+            SqlChange("finish_run", "attempt = by_attempt", "true"),
+        ),
         faults=("pause a worker",),
     ),
     "blob-after-row": Bug(

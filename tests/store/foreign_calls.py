@@ -154,7 +154,6 @@ def with_foreign_ids() -> Iterator[StoreCall]:
     claim = (ALPHA.key, "create_session", BRAVO.name, b"")
     yield lambda c, a, b: returns(receipts.find(c, receipts.Claim(*claim)), None)
 
-    yield lambda c, a, b: returns(lifecycle.running(c, a.workspace), 1)
     yield lambda c, a, b: lifecycle.unpark_next(c, a.workspace)
     for kind in CredentialKind:
         for header in (None, ALPHA, BRAVO):

@@ -46,6 +46,7 @@ from quarterdeck.conversations.workspace_files import store as session_files
 from quarterdeck.core.actors import Caller, Credential, CredentialKind, Origin, Permission, Principal
 from quarterdeck.core.ids import LOWEST_ID, new_id
 from quarterdeck.core.retention import RetentionDays
+from quarterdeck.core.settings import RunSettings
 from quarterdeck.credentials import store as credentials
 from quarterdeck.credentials.model import CredentialType, Parameters, StoredCredential
 from quarterdeck.db.migrate import is_current
@@ -146,10 +147,13 @@ def _own_rows() -> Iterator[StoreCall]:
     yield lambda c, a, b: workspaces.add_member(c, a.workspace, a.user)
 
 
+def _key(a: Workspace) -> lifecycle.RunKey:
+    return lifecycle.RunKey(a.run, a.session, a.workspace, 1)
+
+
 def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.find(c, a.run)
     yield lambda c, a, b: lifecycle.traceparent(c, a.run)
-    yield lambda c, a, b: lifecycle.active(c, a.run)
     yield lambda c, a, b: lifecycle.active_of(c, a.session)
     yield lambda c, a, b: lifecycle.unfinished_of(c, a.session)
     yield lambda c, a, b: lifecycle.start_pending(c, a.session)
@@ -163,7 +167,9 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: creation.pending(c, a.session)
     yield lambda c, a, b: creation.is_archived(c, a.session)
     yield lambda c, a, b: creation.repeat_inputs(c, a.ended_run, new_id(), [new_id()], 9, actor, a.key)
-    yield lambda c, a, b: lifecycle.start_attempt(c, a.run, 1, SETUP)
+    new = lifecycle.NewSetup(SETUP, 1)
+    yield lambda c, a, b: lifecycle.begin(c, a.run, RunSettings(), {}, new, counted=True)
+    yield lambda c, a, b: lifecycle.begin(c, a.run, RunSettings(active_per_workspace=1), {}, None, counted=True)
     yield lambda c, a, b: lifecycle.waiting(c, a.run, 9)
     yield lambda c, a, b: lifecycle.mark_taken(c, a.run, 1, [Input(1, str(a.input), "x")], more=True)
     yield lambda c, a, b: lifecycle.log_consumed(c, a.session, a.run, 1, [Input(1, str(a.input), "x")])
@@ -171,14 +177,14 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: lifecycle.reached_limit(c, a.run)
     yield lambda c, a, b: lifecycle.count_progress(c, a.run, 1)
     used = StepUsage(model="x", input_tokens=1, cached_tokens=1, output_tokens=1, cost_usd=None)
-    yield lambda c, a, b: lifecycle.count_step(c, a.run, 1, used)
+    yield lambda c, a, b: lifecycle.record_step(c, _key(a), used, [NewEvent(EventType.NOTE, {})], finish=True)
     yield lambda c, a, b: lifecycle.wait(c, a.run, 1)
     yield lambda c, a, b: calls.hold(c, a.run, 1)
     yield lambda c, a, b: calls.started_calls(c, a.session, a.run)
     yield lambda c, a, b: calls.has_result(c, a.session, a.run, "x")
     yield lambda c, a, b: mcp_tools.get(c, a.run)
     yield lambda c, a, b: mcp_tools.set_tools(c, a.run, 1, PinnedTools())
-    yield lambda c, a, b: lifecycle.succeed(c, a.run, 1)
+    yield lambda c, a, b: lifecycle.finish(c, _key(a))
     yield lambda c, a, b: lifecycle.fail(c, a.run, 1, "running", "x")
     yield lambda c, a, b: lifecycle.leave_out_refused(c, a.session, a.ended_run)
     yield lambda c, a, b: creation.leave_out_retried(c, a.session, a.ended_run)
@@ -188,8 +194,6 @@ def _own_runs() -> Iterator[StoreCall]:
     yield lambda c, a, b: conversation_store.conversation(c, a.session, 9)
     yield lambda c, a, b: lifecycle.enqueue(c, a.waiting_session, a.parked_run)
     yield lambda c, a, b: lifecycle.enqueue_after(c, a.waiting_session, a.parked_run, 10)
-    yield lambda c, a, b: lifecycle.lock_workspace_limit(c, a.workspace)
-    yield lambda c, a, b: lifecycle.park(c, a.parked_run)
     yield lambda c, a, b: lifecycle.abort_jobs(c, a.run)
     yield lambda c, a, b: discards.events_of(c, a.session, a.input)
     yield lambda c, a, b: discards.waits_in(c, a.session, InputEvent("input.accepted", 1, a.run, 1))
@@ -362,9 +366,13 @@ async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None
     """The workspace whose last turn is longer ago."""
     worker = await (await c.execute("INSERT INTO jobs.procrastinate_workers DEFAULT VALUES RETURNING id")).fetchone()
     assert worker is not None
-    job = await (await c.execute(queue_store._NEXT, {"worker_id": worker[0], "places": 9})).fetchone()
+    values = {"worker_id": worker[0], "places": 9, "count": 1}
+    job = await (await c.execute(queue_store._NEXT, values)).fetchone()
     assert job is not None
     assert str(a.run) in job
+    await c.execute(queue_store._RELEASE, {"job_ids": [job[0]]})
+    assert await (await c.execute(queue_store._NEXT, values)).fetchone() == job
+    await c.execute(queue_store._DELETE, {"job_id": job[0]})
 
 
 async def _condemn(c: RecordingConnection, a: Workspace, b: Workspace) -> None:

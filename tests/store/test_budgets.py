@@ -56,7 +56,10 @@ class Budget:
             output_tokens=tokens - half,
             cost_usd=None if cost is None else Decimal(cost),
         )
-        assert await lifecycle.count_step(self.connection, self.run_id, 1, used)
+        assert await lifecycle.record_step(self.connection, self.key(1), used, [], finish=False)
+
+    def key(self, attempt: int) -> lifecycle.RunKey:
+        return lifecycle.RunKey(self.run_id, self.session_id, self.workspace_id, attempt)
 
     async def limit(self, scope: str, **values: float | None) -> None:
         if scope == "day":
@@ -124,7 +127,8 @@ async def test_a_step_is_added_to_the_run_and_to_its_day(budget: Budget) -> None
     today, yesterday = await budget.execute(of_day, budget.run_id)
     assert (today[4:], yesterday) == ((50, 25, 50, None), (False, *row[1:]))
     used = StepUsage(model="x", input_tokens=1, cached_tokens=0, output_tokens=1, cost_usd=None)
-    assert not await lifecycle.count_step(budget.connection, budget.run_id, 2, used), "another attempt has the run"
+    recorded = await lifecycle.record_step(budget.connection, budget.key(2), used, [], finish=False)
+    assert recorded is None, "another attempt has the run"
     assert await budget.execute(of_run, budget.run_id) == [(5, 250, 125, 250, Decimal("0.75"))]
     assert (await budget.execute(of_day, budget.run_id))[0] == today
     sums = "input_tokens, cached_tokens, output_tokens, cost_usd"

@@ -185,6 +185,21 @@ def test_submit_inputs_runs_every_statement(
     assert [verdict for (verdict,) in verdicts.fetchall()] == expected
 
 
+def test_attempts_run_every_statement(connection: Connection) -> None:
+    """The same for the functions of attempts: a run that begins, stores two steps and is finished."""
+    test_submit_inputs_runs_every_statement(connection)
+    ((run_id, session_id, workspace_id),) = connection.execute(
+        "SELECT id, session_id, workspace_id FROM runs"
+    ).fetchall()
+    begin = "SELECT verdict FROM begin_attempt(%s, 1, 5, 60, NULL, 1000, 32, '{}', '{}', NULL, NULL, 1)"
+    assert connection.execute(begin, (run_id,)).fetchone() == ("begun",)
+    record = """
+    SELECT record_step(%s, %s, %s, 1, 'demo', 1, 1, 1, 1, '[{"type": "message", "data": {"text": "x"}}]', %s)
+    """
+    for finish, recorded in ((False, "recorded"), (True, "finished")):
+        assert connection.execute(record, (run_id, session_id, workspace_id, finish)).fetchone() == (recorded,)
+
+
 # Privileges on whole tables, and on columns where the table has none.
 _GRANTED = """
 SELECT table_name, privilege_type, NULL FROM information_schema.table_privileges
@@ -218,7 +233,7 @@ _USED_ELSEWHERE = [
 
 @pytest.mark.long
 def test_every_privilege_is_needed(connection: Connection, owner: Connection) -> None:
-    """Each one is revoked by itself; then a statement must fail, or a call of submit_inputs()."""
+    """Each one is revoked by itself; then a statement must fail, or a call of a function."""
     connection.prepare_threshold = None
     statements = [constant for constant in ALL if not constant.is_for_owner]
     needless = []
@@ -228,7 +243,7 @@ def test_every_privilege_is_needed(connection: Connection, owner: Connection) ->
         if not faults(connection, [one for one in statements if str(table) in one.text]):
             try:
                 with connection.transaction(force_rollback=True):
-                    test_submit_inputs_runs_every_statement(connection)
+                    test_attempts_run_every_statement(connection)
                 needless.append(privilege)
             except InsufficientPrivilege:
                 pass

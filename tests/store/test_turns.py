@@ -5,13 +5,15 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from msgspec.structs import replace
 from psycopg import AsyncConnection
 
 from quarterdeck.conversations.runs import lifecycle
+from quarterdeck.conversations.runs.model import RunSetup
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import DatabaseSettings, RunSettings
-from quarterdeck.db.database import Database
-from tests.workers import resolve_setup
+from quarterdeck.db.database import Connection, Database
+from tests.workers import SETUP, resolve_setup
 from tests.world import AS_OWNER, World, app_url
 
 _ADD_JOB = """
@@ -38,6 +40,55 @@ async def test_the_newest_run_leaves_and_not_the_one_that_left_before(connection
         await connection.execute("SELECT queueing_lock FROM jobs.procrastinate_jobs WHERE leaving")
     ).fetchall()
     assert rows == [(str(newest),)]
+
+
+async def _fetch(connection: "AsyncConnection[Any]", count: int) -> list[tuple[int, str, UUID]]:
+    worker = await (
+        await connection.execute("INSERT INTO jobs.procrastinate_workers DEFAULT VALUES RETURNING id")
+    ).fetchone()
+    assert worker is not None
+    query = "SELECT id, queueing_lock, workspace_id FROM next_run_jobs(%s, 100, %s)"
+    return await (await connection.execute(query, (worker[0], count))).fetchall()
+
+
+async def test_jobs_are_fetched_together(connection: "AsyncConnection[Any]") -> None:
+    """In the order of their runs, never two of a session, and in turns as soon as another workspace waits."""
+    first, second, one_session = uuid4(), uuid4(), str(uuid4())
+    runs = [str(new_id()) for _ in range(7)]
+    for run_id in runs[:4]:
+        await connection.execute(_ADD_JOB, (str(uuid4()), run_id, "todo", first))
+    assert [run_id for _, run_id, _ in await _fetch(connection, 3)] == runs[:3]
+    for run_id in runs[4:6]:
+        await connection.execute(_ADD_JOB, (one_session, run_id, "todo", first))
+    fetched = await _fetch(connection, 8)
+    assert [run_id for _, run_id, _ in fetched] == runs[3:5]
+    assert await _fetch(connection, 8) == [], "the session of the last job has one in progress"
+    await connection.execute("SELECT release_run_jobs(%s)", ([job_id for job_id, *_ in fetched],))
+    await connection.execute(_ADD_JOB, (str(uuid4()), runs[6], "todo", second))
+    assert [workspace for _, _, workspace in await _fetch(connection, 2)] == [second, first]
+
+
+async def test_a_session_that_changes_before_its_run_begins(world: World) -> None:
+    """What the run uses was read before the session was locked: it is read again."""
+    session_id = await world.new_session()
+    run_id = (await world.submit(session_id, "hello")).json()["run_id"]
+    models = ["before", "after"]
+
+    async def resolve(connection: Connection, of_session: UUID) -> RunSetup:
+        if models[0] == "before":
+            await world.execute("UPDATE sessions SET revision = revision + 1 WHERE id = %s", of_session)
+        return replace(SETUP, model=models.pop(0))
+
+    database = Database(app_url(world.database_url), DatabaseSettings())
+    await database.open()
+    try:
+        lease = await lifecycle.begin(database, UUID(run_id), RunSettings(), resolve, again=False)
+    finally:
+        await database.close()
+    assert lease is not None
+    assert (lease.setup.model, lease.attempt, models) == ("after", 1, [])
+    run = (await world.get(f"/v1/runs/{run_id}")).json()
+    assert (run["model"], run["inputs_consumed"]) == ("after", 1)
 
 
 async def test_inputs_of_a_run_that_is_overdue_start_the_next_run(world: World) -> None:

@@ -147,3 +147,9 @@ def _is_dead(connection: Connection) -> bool:
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
+
+
+async def check_alive(connection: Connection) -> None:
+    """For pools of the library: raises an error if the connection is dead."""
+    if _is_dead(connection):
+        raise psycopg.OperationalError("the server has closed the connection")

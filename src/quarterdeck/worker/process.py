@@ -9,7 +9,8 @@ import signal
 import time
 from uuid import UUID
 
-from procrastinate import App
+import uvloop
+from procrastinate import App, JobContext
 
 from quarterdeck.agents.model import ToolRule
 from quarterdeck.agents.registry import ModelRegistry
@@ -58,7 +59,7 @@ def run_worker(settings: Settings) -> int:
     recorder.start("worker")
     start_tracing("quarterdeck-worker", os.environ)
     try:
-        asyncio.run(_work(settings))
+        uvloop.run(_work(settings))
     finally:
         stop_tracing(settings.server.shutdown_seconds / 4)
     return 0
@@ -141,11 +142,13 @@ async def _process_jobs(
 async def _run_queue(driver: RunDriver, database: DatabaseSettings, worker: WorkerSettings) -> None:
     connector = make_connector(database, worker.queue_connections)
     app = App(connector=connector)
-    app.job_manager = TurnsJobManager(connector, worker.concurrency, recorder.job_taken)
+    jobs = TurnsJobManager(connector, worker.concurrency, recorder.job_taken)
+    app.job_manager = jobs
 
-    @app.task(name="drive_run", queue=QUEUE)
-    async def drive(run_id: str) -> None:
-        await driver.drive(UUID(run_id))
+    @app.task(name="drive_run", queue=QUEUE, pass_context=True)
+    async def drive(context: JobContext, run_id: str) -> None:
+        if await driver.drive(UUID(run_id)):
+            jobs.deleted(context.job)
 
     async with app.open_async():
         await app.run_worker_async(

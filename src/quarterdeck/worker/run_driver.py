@@ -75,11 +75,12 @@ class RunDriver:
             if attempt.run_id in leaving:
                 attempt.leave()
 
-    async def drive(self, run_id: UUID) -> None:
+    async def drive(self, run_id: UUID) -> bool:
+        """Returns when the run has ended or waits, or another worker has it. True: its job was deleted with its end."""
         self._driven += 1
         try:
             with job_span(run_id, await self._traceparent(run_id)):
-                await self._drive(run_id)
+                return await self._drive(run_id)
         finally:
             self._driven -= 1
 
@@ -92,9 +93,8 @@ class RunDriver:
             log.warning("the run is not part of the trace of its request", exc_info=fault, extra=fields(run_id=run_id))
             return None
 
-    async def _drive(self, run_id: UUID) -> None:
-        """Returns when the run has ended or waits, or another worker has it. Errors of the database lead to another
-        attempt."""
+    async def _drive(self, run_id: UUID) -> bool:
+        """Errors of the database lead to another attempt."""
         pause_seconds = _MIN_PAUSE_SECONDS
         again = False
         while True:
@@ -105,12 +105,12 @@ class RunDriver:
             await asyncio.sleep(pause_seconds)
             pause_seconds, again = min(2 * pause_seconds, _MAX_PAUSE_SECONDS), True
 
-    async def _attempt(self, run_id: UUID, *, again: bool) -> None:
+    async def _attempt(self, run_id: UUID, *, again: bool) -> bool:
         lease = await lifecycle.begin(self._database, run_id, self._settings, self._agents.setup_of, again=again)
         if lease is None:
-            return
+            return False
         try:
-            await self._run(lease)
+            return await self._run(lease)
         except Superseded:
             log.info("the run went on without this attempt", extra=fields(run_id=run_id, attempt=lease.attempt))
         except Leaving:
@@ -120,14 +120,16 @@ class RunDriver:
             # Shielded: this task is being cancelled, and the hand-back must complete.
             await asyncio.shield(self._hand_back(lease, "Its worker was stopped."))
             raise
+        return False
 
-    async def _run(self, lease: Lease) -> None:
+    async def _run(self, lease: Lease) -> bool:
+        """Whether the run has succeeded."""
         attempt = _Attempt(self._database, self._agents, self._settings, self._actions, lease, self._sandbox_rule)
         self._attempts.add(attempt)
         try:
             with attempt_span(lease, expected=(Leaving, LimitReached, Superseded)):
                 async with asyncio.timeout(self._settings.max_seconds - lease.seconds):
-                    await attempt.run()
+                    return await attempt.run()
         except ModelFailure as failure:
             refused = isinstance(failure, RequestRefused)
             await lifecycle.fail(self._database, lease, str(failure), refused=refused)
@@ -140,6 +142,7 @@ class RunDriver:
                 await lifecycle.fail(self._database, lease, stop_reason(limit.reached, limit.stopped))
         finally:
             self._attempts.remove(attempt)
+        return False
 
     async def _hand_back(self, lease: Lease, reason: str, pause_seconds: float = 0) -> None:
         try:
@@ -177,6 +180,8 @@ class _Attempt:
         self._summarised = 0
         # Of inputs that can be taken before the next step.
         self._input_budget_bytes = settings.step_input_bytes - lease.input_bytes
+        # Inputs need not be looked for again before the first step. Unless its agent takes seconds to load.
+        self._has_taken_inputs = lease.steps == 0 and not (lease.setup.mcp_servers or lease.setup.skills)
         self._is_leaving = False
         # The time limit of the model request that is under way. It has no limit until the run is asked to leave.
         self._request_limit: asyncio.Timeout | None = None
@@ -189,14 +194,15 @@ class _Attempt:
         if self._request_limit is not None:
             self._request_limit.reschedule(asyncio.get_running_loop().time())
 
-    async def run(self) -> None:
+    async def run(self) -> bool:
+        """True: the run has succeeded. False: it waits."""
         agent = await self._agents.load(self._lease)
         try:
-            await self._drive(agent)
+            return await self._drive(agent)
         finally:
             agent.close()
 
-    async def _drive(self, agent: Agent) -> None:
+    async def _drive(self, agent: Agent) -> bool:
         budget_bytes = agent.conversation_tokens * BYTES_PER_TOKEN
         entries, self._left_out = await lifecycle.entries(self._database, self._lease, budget_bytes)
         self._turns = journal.turns_of(entries, self._lease.run_id)
@@ -205,44 +211,56 @@ class _Attempt:
             match journal.next_step(self._turns):
                 case journal.TOOLS:
                     if not await self._call_tools(agent):
-                        return
+                        return False
                 case journal.MODEL:
                     agent.check_corrections(self._turns)
-                    await self._ask_model(agent)
+                    if await self._ask_model(agent):
+                        return True
                 case _:
                     if await lifecycle.finish(self._database, self._lease):
-                        return
+                        return True
                     await self._take_inputs()
 
     async def _take_inputs(self) -> None:
         # Checked before inputs are taken: an input that this run can no longer process is left to the next run.
         self._check_limits()
+        if self._has_taken_inputs:
+            self._has_taken_inputs = False
+            if self._lease.reached is not None:
+                raise LimitReached(*self._lease.reached)
+            return
         inputs = await lifecycle.take(self._database, self._lease, self._steps + 1, self._input_budget_bytes)
         self._input_budget_bytes -= lifecycle.taken_bytes(inputs)
         self._turns += [UserTurn(taken.text, self._lease.run_id, taken.attachments) for taken in inputs]
 
-    async def _ask_model(self, agent: Agent) -> None:
-        """One request: for a summary if the conversation is too long, otherwise for the next answer."""
+    async def _ask_model(self, agent: Agent) -> bool:
+        """One request: for a summary if the conversation is too long, otherwise for the next answer. True: the answer
+        was the last one, and the run is finished."""
         await self._take_inputs()
         compaction = await self._request(agent.summarise(self._turns))
         if compaction is not None:
             await self._store_compaction(agent, compaction)
-            return
+            return False
         self._forget_old_turns(agent)
         try:
             step = await self._request(self._step(agent))
         except ContextExceeded as fault:
             agent.shorten(fault)
-            return
+            return False
         try:
             step, mismatch = await agent.checked(step)
         except ModelFailure as fault:
             # It has cost something all the same. Not stored as an answer that matches.
             await self._record(agent, step, journal.entries_of(step, str(fault)))
             raise
-        await self._record(agent, step, [*agent.notices(), *journal.entries_of(step, mismatch)])
-        self._turns += journal.answer_turns(step, self.run_id, mismatch)
+        answer = journal.answer_turns(step, self.run_id, mismatch)
+        is_last = journal.next_step(answer) == journal.END
+        entries = [*agent.notices(), *journal.entries_of(step, mismatch)]
+        if await self._record(agent, step, entries, finish=is_last):
+            return True
+        self._turns += answer
         self._input_budget_bytes = self._settings.step_input_bytes
+        return False
 
     async def _store_compaction(self, agent: Agent, compaction: Compaction) -> None:
         split = compaction.split
@@ -257,7 +275,8 @@ class _Attempt:
         self._left_out = 0
         self._turns = [summary_turn(compaction.summary), *split.kept]
 
-    async def _record(self, agent: Agent, step: Step, entries: Sequence[NewEvent]) -> None:
+    async def _record(self, agent: Agent, step: Step, entries: Sequence[NewEvent], *, finish: bool = False) -> bool:
+        """Whether the run is finished."""
         used = StepUsage(
             model=agent.model_name,
             input_tokens=step.input_tokens,
@@ -265,11 +284,12 @@ class _Attempt:
             output_tokens=step.output_tokens,
             cost_usd=step.cost_usd,
         )
-        await lifecycle.record(self._database, self._lease, entries, used)
+        finished = await lifecycle.record(self._database, self._lease, entries, used, finish=finish)
         tokens = {"input": used.input_tokens, "cached": used.cached_tokens, "output": used.output_tokens}
         recorder.step_stored(used.model, tokens, used.cost_usd)
         self._steps += 1
         self._tokens += step.input_tokens + step.output_tokens
+        return finished
 
     def _forget_old_turns(self, agent: Agent) -> None:
         kept = newest_turns(self._turns, agent.conversation_tokens)

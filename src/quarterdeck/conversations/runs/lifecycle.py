@@ -5,12 +5,13 @@ works. Every write carries the number of the attempt, so that a worker whose run
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from quarterdeck.conversations.actions import records as actions
 from quarterdeck.conversations.actions.model import ActionState, NewAction, ReachedLimit
@@ -20,8 +21,9 @@ from quarterdeck.conversations.events.notifications import event_payloads, notif
 from quarterdeck.conversations.runs import conversation_store
 from quarterdeck.conversations.runs import lifecycle_store as store
 from quarterdeck.conversations.runs import store as run_store
+from quarterdeck.conversations.runs.lifecycle_store import BeginVerdict
 from quarterdeck.conversations.runs.model import ENTRY_BYTES, Entry, Input, RunEnded, RunSetup, RunState, StepUsage
-from quarterdeck.core import tracing
+from quarterdeck.core import errors, tracing
 from quarterdeck.core.ids import new_id
 from quarterdeck.core.settings import ActionSettings, RunSettings
 from quarterdeck.db.database import Connection, Database
@@ -58,6 +60,12 @@ class Lease(Struct, frozen=True):
     setup: RunSetup
     # Of the inputs that the attempt took when it began, as counted by `taken_bytes`.
     input_bytes: int = 0
+    # The limit that was reached when the attempt began. Only for runs that had stored no step.
+    reached: tuple[ReachedLimit, ActionState | None] | None = None
+
+    @property
+    def key(self) -> store.RunKey:
+        return store.RunKey(self.run_id, self.session_id, self.workspace_id, self.attempt)
 
 
 def taken_bytes(inputs: Sequence[Input]) -> int:
@@ -69,6 +77,9 @@ def overdue(settings: RunSettings) -> str:
     return f"The run took longer than {settings.max_seconds:g} seconds."
 
 
+# Each time the session has been changed meanwhile, or another worker has begun the run.
+_BEGIN_TRIES = 10
+
 # The setup of a run of this session that begins now.
 ResolveSetup = Callable[[Connection, UUID], Awaitable[RunSetup]]
 
@@ -79,64 +90,82 @@ async def begin(
     """Starts an attempt and takes waiting inputs, so that a run that fails at once has consumed some of its inputs and
     does not pass them all on for ever. None: there is nothing to do, or the workspace has too many active runs.
     `again`: the same worker ended the last attempt in good order, so it does not count as a crash."""
-
-    failed = False
-
-    async def work(connection: Connection) -> Lease | None:
-        nonlocal failed
-        failed = False
-        found = await store.find(connection, run_id)
+    for _ in range(_BEGIN_TRIES):
+        found = await database.read(partial(store.find, run_id=run_id))
         if found is None:
             return None
-        session_id, workspace_id = found
-        await events.lock_session(connection, session_id)
-        limit = settings.active_per_workspace
-        if limit is not None:
-            await store.lock_workspace_limit(connection, workspace_id)
-        run = await store.active(connection, run_id)
-        if run is None:
-            return None
-        if limit is not None and run.state == "queued" and await store.running(connection, workspace_id) >= limit:
-            await store.park(connection, run_id)
-            return None
-        reason = _why_not_again(run, settings)
-        if reason is not None:
-            # Before inputs are taken: those that wait start the next run.
-            await _fail(connection, (run_id, session_id, workspace_id, run.attempt), run.state, reason)
-            failed = True
-            return None
-        new_setup = await resolve_setup(connection, session_id) if run.setup is None else None
-        setup = run.setup or new_setup
+        new = await _new_setup(database, found, resolve_setup) if found.setup is None else None
+        setup = found.setup if new is None else new.setup
         assert setup is not None
-        attempt, seconds = await store.start_attempt(connection, run_id, 0 if again else 1, new_setup)
-        lease = Lease(run_id, session_id, workspace_id, attempt, run.steps, run.tokens, seconds, setup)
-        if run.state == "running" and not again:
-            await _log(connection, lease, NewEvent(EventType.RUN_REQUEUED, {"reason": "Its worker was lost."}))
-        await _log(connection, lease, NewEvent(EventType.RUN_STARTED, _started(attempt, setup)))
-        if run.steps > 0:
-            # It has consumed inputs. Calls of its last answer may be open: those that wait are taken after the results.
-            return lease
-        inputs = await _take(connection, lease, run.steps + 1, settings.step_input_bytes)
-        return replace(lease, input_bytes=taken_bytes(inputs))
+        work = partial(
+            store.begin, run_id=run_id, settings=settings, started=_started(setup), new=new, counted=not again
+        )
+        begun = await database.statement(work, repeatable=True)
+        if begun is None:
+            return None
+        if begun.verdict is not BeginVerdict.CHANGED:
+            return await _begun(database, run_id, found, begun, setup, settings)
+    raise errors.locked()
 
-    lease = await database.transaction(work, repeatable=True)
-    if failed:
+
+async def _new_setup(database: Database, found: store.FoundRun, resolve_setup: ResolveSetup) -> store.NewSetup:
+    async def read(connection: Connection) -> RunSetup:
+        return await resolve_setup(connection, found.session_id)
+
+    async def follow_agent(connection: Connection) -> RunSetup:
+        # The session stores what it has from its agent.
+        await events.lock_session(connection, found.session_id)
+        return await resolve_setup(connection, found.session_id)
+
+    if found.follows_agent:
+        setup = await database.transaction(follow_agent, repeatable=True)
+    else:
+        setup = await database.read(read)
+    return store.NewSetup(setup, found.revision)
+
+
+async def _begun(
+    database: Database,
+    run_id: UUID,
+    found: store.FoundRun,
+    begun: store.BegunRun,
+    setup: RunSetup,
+    settings: RunSettings,
+) -> Lease | None:
+    if begun.verdict is BeginVerdict.BEGUN:
+        return Lease(
+            run_id,
+            found.session_id,
+            found.workspace_id,
+            begun.attempt,
+            begun.steps,
+            begun.tokens,
+            begun.seconds,
+            setup,
+            begun.input_bytes,
+            begun.reached,
+        )
+    reason = f"Its worker ended {begun.barren_attempts} times in a row before a step was stored."
+    if begun.verdict is BeginVerdict.OVERDUE:
+        # Before inputs are taken: those that wait start the next run.
+        reason = overdue(settings)
+
+    async def work(connection: Connection) -> None:
+        await events.lock_session(connection, found.session_id)
+        run = (run_id, found.session_id, found.workspace_id, begun.attempt)
+        await _fail(connection, run, begun.state, reason)
+
+    with suppress(Superseded):
+        await database.transaction(work, repeatable=True)
         recorder.run_ended(RunState.FAILED)
-    return lease
+    return None
 
 
-def _why_not_again(run: store.ActiveRun, settings: RunSettings) -> str | None:
-    """Why the run fails instead of another attempt. None: it does not."""
-    if run.barren_attempts >= settings.barren_attempts:
-        return f"Its worker ended {run.barren_attempts} times in a row before a step was stored."
-    return overdue(settings) if run.seconds >= settings.max_seconds else None
-
-
-def _started(attempt: int, setup: RunSetup) -> dict[str, Any]:
+def _started(setup: RunSetup) -> dict[str, Any]:
     used = {"model": setup.model, "settings": setup.settings, "skills": setup.skills, "agent": setup.agent}
+    started: dict[str, Any] = msgspec.to_builtins(used)
     trace_id = tracing.trace_id()
-    traced = {} if trace_id is None else {"trace_id": trace_id}
-    return {"attempt": attempt, **msgspec.to_builtins(used), **traced}
+    return started if trace_id is None else started | {"trace_id": trace_id}
 
 
 async def traceparent(database: Database, run_id: UUID) -> str | None:
@@ -174,20 +203,19 @@ async def take(database: Database, lease: Lease, step: int, budget_bytes: int) -
 
 
 async def record(
-    database: Database,
-    lease: Lease,
-    entries: Sequence[NewEvent],
-    used: StepUsage,
-) -> None:
-    """Stores a step: the events of an answer of the model, and what it used."""
-
-    async def work(connection: Connection) -> None:
-        await events.lock_session(connection, lease.session_id)
-        if not await store.count_step(connection, lease.run_id, lease.attempt, used):
-            raise Superseded
-        await _log(connection, lease, *entries)
-
-    await database.transaction(work, repeatable=False)
+    database: Database, lease: Lease, entries: Sequence[NewEvent], used: StepUsage, *, finish: bool = False
+) -> bool:
+    """Stores a step: the events of an answer of the model, and what it used. `finish`: ends the run in the same
+    transaction. False: the run goes on, because it was not to be ended, or an input was accepted at the last moment, or
+    webhooks are to be told (see `finish`)."""
+    work = partial(store.record_step, run=lease.key, used=used, events=entries, finish=finish)
+    recorded = await database.statement(work, repeatable=False)
+    if recorded is None:
+        raise Superseded
+    is_finished = recorded is store.Recorded.FINISHED
+    if is_finished:
+        recorder.run_ended(RunState.SUCCEEDED)
+    return is_finished
 
 
 async def wait(database: Database, lease: Lease, new: Sequence[NewAction], settings: ActionSettings) -> None:
@@ -215,11 +243,9 @@ async def finish(database: Database, lease: Lease) -> bool:
 
     async def work(connection: Connection) -> bool:
         await events.lock_session(connection, lease.session_id)
-        if not await store.succeed(connection, lease.run_id, lease.attempt):
+        if not await store.finish(connection, lease.key):
             return False
-        await _log(connection, lease, NewEvent(EventType.RUN_SUCCEEDED, {}))
         await _notify_webhooks(connection, lease.workspace_id, lease.run_id, WebhookEvent.RUN_SUCCEEDED)
-        await _start_others(connection, lease.session_id, lease.workspace_id)
         return True
 
     is_finished = await database.transaction(work, repeatable=False)

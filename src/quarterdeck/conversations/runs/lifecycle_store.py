@@ -1,28 +1,37 @@
-"""The rows of runs. Callers hold the lock of the session (`events.log.lock_session`).
+"""The rows of runs. Callers hold the lock of the session (`events.log.lock_session`), unless a function takes it.
 
 Every write of a worker carries its `attempt`: a worker that was replaced can no longer write.
 """
 
 from collections.abc import Sequence
+from decimal import Decimal
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import astuple
 from psycopg.types.json import Jsonb
 
 from quarterdeck.conversations.actions.model import ActionState, LimitScope, ReachedLimit
+from quarterdeck.conversations.events.model import NewEvent
 from quarterdeck.conversations.runs.model import ENTRY_BYTES, Input, RunSetup, StepUsage, attachments_of
+from quarterdeck.core.settings import RunSettings
 from quarterdeck.db.database import Connection
 
 _DISCARD_BATCH = 500
 
-_FIND = "SELECT session_id, workspace_id FROM runs WHERE id = %s"
+_FIND = """
+SELECT r.session_id, r.workspace_id, r.setup, s.agent_id IS NOT NULL, s.revision
+FROM runs r JOIN sessions s ON s.id = r.session_id WHERE r.id = %s AND r.state IN ('queued', 'running')
+"""
 _TRACEPARENT = "SELECT traceparent FROM runs WHERE id = %s"
-_ACTIVE = """
-SELECT state, attempt, barren_attempts, steps, input_tokens + output_tokens,
-       coalesce(extract(epoch FROM clock_timestamp() - started_at) - waited_seconds, 0)::float8, setup
-FROM runs WHERE id = %s AND state IN ('queued', 'running')
+# See db/functions/attempts.sql.
+_BEGIN = """
+SELECT verdict, state, attempt, barren_attempts, steps, tokens, seconds, input_bytes, limit_scope, limit_name,
+       limit_maximum, limit_used, limit_stopped
+FROM begin_attempt(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 _ACTIVE_OF = "SELECT id FROM runs WHERE session_id = %s AND state IN ('queued', 'running', 'waiting')"
 _UNFINISHED_OF = """
@@ -31,17 +40,6 @@ UNION ALL
 SELECT id FROM runs WHERE session_id = %s AND state = 'pending'
 """
 _START_PENDING = "SELECT start_pending_run(%s)"
-# The age of the run is computed by the database, since the clocks of workers differ. The time that it waited does not
-# count.
-_START = """
-UPDATE runs
-SET state = 'running', parked = false, attempt = attempt + 1, barren_attempts = barren_attempts + %s,
-    started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp(),
-    setup = coalesce(setup, %s), model = coalesce(model, %s), agent_id = coalesce(agent_id, %s),
-    agent_version = coalesce(agent_version, %s)
-WHERE id = %s
-RETURNING attempt, (extract(epoch FROM clock_timestamp() - started_at) - waited_seconds)::float8
-"""
 _WAITING = "SELECT event_id, input_id, content, attachments FROM waiting_inputs(%s, %s, %s)"
 # NULL in place of an event's id: no input is left.
 _TAKE = """
@@ -83,53 +81,13 @@ _PROGRESS = """
 UPDATE runs SET barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
-# Sums of costs leave out steps whose price is unknown. The row of daily_usage is locked until the commit. A transaction
-# locks one of them, so there is no deadlock.
-_STEP = """
-WITH step (input_tokens, cached_tokens, output_tokens, cost_usd, day) AS (
-    SELECT %s::bigint, %s::bigint, %s::bigint, %s::numeric, (clock_timestamp() AT TIME ZONE 'UTC')::date
-), run AS (
-    UPDATE runs r
-    SET barren_attempts = 0, steps = r.steps + 1, input_tokens = r.input_tokens + step.input_tokens,
-        cached_tokens = r.cached_tokens + step.cached_tokens, output_tokens = r.output_tokens + step.output_tokens,
-        cost_usd = coalesce(r.cost_usd + step.cost_usd, r.cost_usd, step.cost_usd), updated_at = clock_timestamp()
-    FROM step WHERE r.id = %s AND r.attempt = %s AND r.state = 'running'
-    RETURNING r.workspace_id, r.id, r.session_id, r.api_key_id
-), of_run AS (
-    INSERT INTO run_usage (workspace_id, day, run_id, session_id, api_key_id, model, input_tokens, cached_tokens,
-                           output_tokens, cost_usd)
-    SELECT run.workspace_id, step.day, run.id, run.session_id, run.api_key_id, %s, step.input_tokens,
-           step.cached_tokens, step.output_tokens, step.cost_usd
-    FROM run CROSS JOIN step
-    ON CONFLICT (workspace_id, day, run_id) DO UPDATE SET
-        input_tokens = run_usage.input_tokens + excluded.input_tokens,
-        cached_tokens = run_usage.cached_tokens + excluded.cached_tokens,
-        output_tokens = run_usage.output_tokens + excluded.output_tokens,
-        cost_usd = coalesce(run_usage.cost_usd + excluded.cost_usd, run_usage.cost_usd, excluded.cost_usd)
-)
-INSERT INTO daily_usage (workspace_id, day, shard, input_tokens, cached_tokens, output_tokens, cost_usd)
-SELECT run.workspace_id, step.day, get_byte(uuid_send(run.id), 15) & 15, step.input_tokens, step.cached_tokens,
-       step.output_tokens, step.cost_usd
-FROM run CROSS JOIN step
-ON CONFLICT (workspace_id, day, shard) DO UPDATE SET
-    input_tokens = daily_usage.input_tokens + excluded.input_tokens,
-    cached_tokens = daily_usage.cached_tokens + excluded.cached_tokens,
-    output_tokens = daily_usage.output_tokens + excluded.output_tokens,
-    cost_usd = coalesce(daily_usage.cost_usd + excluded.cost_usd, daily_usage.cost_usd, excluded.cost_usd)
-"""
+_STEP = "SELECT record_step(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _WAIT = """
 UPDATE runs
 SET state = 'waiting', waiting_since = clock_timestamp(), barren_attempts = 0, updated_at = clock_timestamp()
 WHERE id = %s AND attempt = %s AND state = 'running'
 """
-# A run that has ended needs no setup and no tools of servers, which may hold megabytes: a session with many runs is
-# deleted in one statement.
-# Besides the session's lock: an input that was accepted since the last take keeps the run active.
-_SUCCEED = """
-UPDATE runs
-SET state = 'succeeded', setup = NULL, mcp_tools = NULL, finished_at = clock_timestamp(), updated_at = clock_timestamp()
-WHERE id = %s AND attempt = %s AND state = 'running' AND consumed_through = last_input
-"""
+_FINISH = "SELECT finish_run(%s, %s, %s, %s, true)"
 _FAIL = """
 UPDATE runs
 SET state = 'failed', failure = %s, setup = NULL, mcp_tools = NULL, finished_at = clock_timestamp(),
@@ -176,40 +134,68 @@ FROM runs r WHERE r.id = %s
 """
 _ENQUEUE = "SELECT enqueue_run(%s, %s)"
 _ENQUEUE_AFTER = "SELECT enqueue_run_after(%s, %s, %s)"
-_LOCK_WORKSPACE_LIMIT = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 3))"
-_RUNNING = "SELECT count(*) FROM runs WHERE workspace_id = %s AND state = 'running'"
-_PARK = "UPDATE runs SET parked = true WHERE id = %s AND state = 'queued'"
-# Takes no lock on the workspace: all its runs would end one after the other. A run that is being parked at this moment
-# is not seen here, and starts with the next round of recovery.
-_UNPARK = """
-UPDATE runs SET parked = false
-WHERE parked AND id = (
-    SELECT id FROM runs WHERE workspace_id = %s AND parked ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED
-)
-RETURNING session_id, id
-"""
+_UNPARK = "SELECT unpark_next_run(%s)"
 _ABORT_JOBS = """
 SELECT jobs.procrastinate_cancel_job_v1(id, true, true)
 FROM jobs.procrastinate_jobs WHERE queueing_lock = %s AND status IN ('todo', 'doing')
 """
 
 
-class ActiveRun(Struct, frozen=True):
+class RunKey(Struct, frozen=True):
+    """A run as one attempt writes to it."""
+
+    run_id: UUID
+    session_id: UUID
+    workspace_id: UUID
+    attempt: int
+
+
+class FoundRun(Struct, frozen=True):
+    session_id: UUID
+    workspace_id: UUID
+    # None: no attempt has begun, or an earlier release began it.
+    setup: RunSetup | None
+    follows_agent: bool
+    # Of the session.
+    revision: int
+
+
+class NewSetup(Struct, frozen=True):
+    """The setup of a run that has none, and the revision of the session that it was made from."""
+
+    setup: RunSetup
+    revision: int
+
+
+class BeginVerdict(StrEnum):
+    BEGUN = "begun"
+    BARREN = "barren"
+    OVERDUE = "overdue"
+    CHANGED = "changed"
+
+
+class BegunRun(Struct, frozen=True):
+    """The columns of begin_attempt()."""
+
+    verdict: BeginVerdict
+    # Before.
     state: str
     attempt: int
     barren_attempts: int
     steps: int
     tokens: int
-    # Since its first start.
     seconds: float
-    # None: no attempt has begun, or an earlier release began it.
-    setup: RunSetup | None
+    input_bytes: int
+    reached: tuple[ReachedLimit, ActionState | None] | None
 
 
-async def find(connection: Connection, run_id: UUID) -> tuple[UUID, UUID] | None:
-    """The session and the workspace of the run."""
+async def find(connection: Connection, run_id: UUID) -> FoundRun | None:
+    """None: it is not active, or it waits."""
     row = await (await connection.execute(_FIND, (run_id,))).fetchone()
-    return None if row is None else (row[0], row[1])
+    if row is None:
+        return None
+    session_id, workspace_id, setup, follows_agent, revision = row
+    return FoundRun(session_id, workspace_id, msgspec.convert(setup, RunSetup | None), follows_agent, revision)
 
 
 async def traceparent(connection: Connection, run_id: UUID) -> str | None:
@@ -217,13 +203,44 @@ async def traceparent(connection: Connection, run_id: UUID) -> str | None:
     return None if row is None else row[0]
 
 
-async def active(connection: Connection, run_id: UUID) -> ActiveRun | None:
-    row = await (await connection.execute(_ACTIVE, (run_id,))).fetchone()
+async def begin(
+    connection: Connection,
+    run_id: UUID,
+    settings: RunSettings,
+    started: dict[str, Any],
+    new: NewSetup | None,
+    *,
+    counted: bool,
+) -> BegunRun | None:
+    """Takes the lock of the session itself. `started`: what the log says about the start, but for the attempt. `new`:
+    None if the run has a setup. `counted`: whether the attempt counts as barren until it stores a step."""
+    values = (
+        run_id,
+        int(counted),
+        settings.barren_attempts,
+        settings.max_seconds,
+        settings.active_per_workspace,
+        settings.step_input_bytes,
+        ENTRY_BYTES,
+        Jsonb(started),
+        *_setup_values(new),
+    )
+    row = await (await connection.execute(_BEGIN, values)).fetchone()
     if row is None:
         return None
-    state, attempt, barren_attempts, steps, tokens, seconds, setup = row
-    stored_setup = msgspec.convert(setup, RunSetup | None)
-    return ActiveRun(state, attempt, barren_attempts, steps, tokens, seconds, stored_setup)
+    verdict, state, attempt, barren_attempts, steps, tokens, seconds, input_bytes, *limit = row
+    reached = None if limit[0] is None else _limit_of(*limit)
+    return BegunRun(
+        BeginVerdict(verdict), state, attempt, barren_attempts, steps, tokens, seconds, input_bytes, reached
+    )
+
+
+def _setup_values(new: NewSetup | None) -> tuple[Jsonb | None, UUID | None, int | None, int | None]:
+    if new is None:
+        return None, None, None, None
+    agent = new.setup.agent
+    used = (None, None) if agent is None else (agent.agent_id, agent.version)
+    return Jsonb(msgspec.to_builtins(new.setup)), *used, new.revision
 
 
 async def active_of(connection: Connection, session_id: UUID) -> UUID | None:
@@ -240,17 +257,6 @@ async def unfinished_of(connection: Connection, session_id: UUID) -> list[UUID]:
 async def start_pending(connection: Connection, session_id: UUID) -> None:
     """Starts the oldest pending run if no run is active."""
     await connection.execute(_START_PENDING, (session_id,))
-
-
-async def start_attempt(connection: Connection, run_id: UUID, barren: int, setup: RunSetup | None) -> tuple[int, float]:
-    """The number of the attempt, and the age of the run in seconds. `setup`: None if the run has one."""
-    new = (None, None) if setup is None else (Jsonb(msgspec.to_builtins(setup)), setup.model)
-    agent = None if setup is None else setup.agent
-    used = (None, None) if agent is None else (agent.agent_id, agent.version)
-    values = (barren, *new, *used, run_id)
-    row = await (await connection.execute(_START, values)).fetchone()
-    assert row is not None
-    return row[0], row[1]
 
 
 async def waiting(connection: Connection, run_id: UUID, budget_bytes: int) -> list[Input]:
@@ -296,9 +302,12 @@ async def discard_waiting(
 async def reached_limit(connection: Connection, run_id: UUID) -> tuple[ReachedLimit, ActionState | None] | None:
     """With the state of the action that ends the run at this limit. None: it may wait for a higher limit."""
     row = await (await connection.execute(_REACHED_LIMIT, (run_id,))).fetchone()
-    if row is None:
-        return None
-    scope, limit, maximum, used, stopped = row
+    return None if row is None else _limit_of(*row)
+
+
+def _limit_of(
+    scope: str, limit: Any, maximum: Decimal, used: Decimal, stopped: str | None
+) -> tuple[ReachedLimit, ActionState | None]:
     number = int if limit == "max_tokens" else float
     reached = ReachedLimit(LimitScope(scope), limit, number(maximum), number(used))
     return reached, None if stopped is None else ActionState(stopped)
@@ -309,18 +318,36 @@ async def count_progress(connection: Connection, run_id: UUID, attempt: int) -> 
     return (await connection.execute(_PROGRESS, (run_id, attempt))).rowcount == 1
 
 
-async def count_step(connection: Connection, run_id: UUID, attempt: int, used: StepUsage) -> bool:
-    """Adds a step to the run and to the usage of the day. False if this attempt has lost the run."""
-    values = (used.input_tokens, used.cached_tokens, used.output_tokens, used.cost_usd, run_id, attempt, used.model)
-    return (await connection.execute(_STEP, values)).rowcount == 1
+class Recorded(StrEnum):
+    RECORDED = "recorded"
+    FINISHED = "finished"
+
+
+async def record_step(
+    connection: Connection, run: RunKey, used: StepUsage, events: Sequence[NewEvent], *, finish: bool
+) -> Recorded | None:
+    """Takes the lock of the session itself. Adds a step to the run and to the usage of the day. `finish`: ends the run
+    too, if it can. None: this attempt has lost the run."""
+    tokens = (used.input_tokens, used.cached_tokens, used.output_tokens)
+    values = (*astuple(run), used.model, *tokens, used.cost_usd, Jsonb([_stored(event) for event in events]), finish)
+    row = await (await connection.execute(_STEP, values)).fetchone()
+    assert row is not None
+    return None if row[0] is None else Recorded(row[0])
+
+
+def _stored(event: NewEvent) -> dict[str, Any]:
+    stored = {"type": event.type, "data": event.data}
+    return stored if event.record is None else stored | {"record": event.record}
+
+
+async def finish(connection: Connection, run: RunKey) -> bool:
+    """False: an input is not consumed, or this attempt has lost the run."""
+    row = await (await connection.execute(_FINISH, astuple(run))).fetchone()
+    return row is not None and row[0] is not None
 
 
 async def wait(connection: Connection, run_id: UUID, attempt: int) -> bool:
     return (await connection.execute(_WAIT, (run_id, attempt))).rowcount == 1
-
-
-async def succeed(connection: Connection, run_id: UUID, attempt: int) -> bool:
-    return (await connection.execute(_SUCCEED, (run_id, attempt))).rowcount == 1
 
 
 async def fail(connection: Connection, run_id: UUID, attempt: int, state: str, reason: str) -> tuple[int, int] | None:
@@ -357,27 +384,8 @@ async def enqueue_after(connection: Connection, session_id: UUID, run_id: UUID, 
     await connection.execute(_ENQUEUE_AFTER, (session_id, run_id, pause_seconds))
 
 
-async def lock_workspace_limit(connection: Connection, workspace_id: UUID) -> None:
-    """Serialises decisions about how many runs of a workspace are active. Always taken after the session's lock: its
-    holder never waits for a session."""
-    await connection.execute(_LOCK_WORKSPACE_LIMIT, (workspace_id,))
-
-
-async def running(connection: Connection, workspace_id: UUID) -> int:
-    row = await (await connection.execute(_RUNNING, (workspace_id,))).fetchone()
-    assert row is not None
-    count: int = row[0]
-    return count
-
-
-async def park(connection: Connection, run_id: UUID) -> None:
-    await connection.execute(_PARK, (run_id,))
-
-
 async def unpark_next(connection: Connection, workspace_id: UUID) -> None:
-    row: tuple[Any, ...] | None = await (await connection.execute(_UNPARK, (workspace_id,))).fetchone()
-    if row is not None:
-        await enqueue(connection, row[0], row[1])
+    await connection.execute(_UNPARK, (workspace_id,))
 
 
 async def abort_jobs(connection: Connection, run_id: UUID) -> None:

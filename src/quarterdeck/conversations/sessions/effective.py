@@ -4,6 +4,7 @@ or of the last change."""
 from collections.abc import Sequence
 from uuid import UUID
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from quarterdeck.agent_definitions import service as agents
@@ -54,14 +55,22 @@ async def listed(
     return shown
 
 
-async def follow(connection: Connection, session_id: UUID) -> tuple[AgentConfiguration, UsedAgent | None]:
-    """What a run that begins now uses of its session, but for the skills. Stores what the session has from its agent:
-    limits, tool policy and others are read from there while the run works. The caller holds the session's lock."""
+class Followed(Struct, frozen=True):
+    """What a run that begins now uses of its session, but for the skills."""
+
+    configuration: AgentConfiguration
+    agent: UsedAgent | None
+    has_skills: bool
+
+
+async def follow(connection: Connection, session_id: UUID) -> Followed:
+    """Stores what the session has from its agent: limits, tool policy and others are read from there while the run
+    works. The caller holds the session's lock if the session has an agent."""
     session = await store.settings(connection, session_id)
-    # The caller has found a run of it.
-    assert session is not None
+    if session is None:
+        raise errors.not_found("session")
     if session.agent is None:
-        return session.configuration, None
+        return Followed(session.configuration, None, session.has_skills)
     used = await agents.used_version(connection, session.workspace_id, session.agent)
     values = inheritance.inherited(used.configuration, session.overrides)
     skills = values.pop("skills", None)
@@ -70,4 +79,4 @@ async def follow(connection: Connection, session_id: UUID) -> tuple[AgentConfigu
         await store.follow_agent(connection, session.workspace_id, session_id, configuration)
     if skills is not None:
         await store.follow_skills(connection, session.workspace_id, session_id, skills)
-    return configuration, UsedAgent(used.agent_id, used.version)
+    return Followed(configuration, UsedAgent(used.agent_id, used.version), session.has_skills or bool(skills))

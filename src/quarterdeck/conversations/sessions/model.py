@@ -152,12 +152,13 @@ class NewSession(Struct, frozen=True, kw_only=True):
 
 
 class StoredSettings(Struct, frozen=True, kw_only=True):
-    """What a run that begins needs of its session. The skills are read apart."""
+    """What a run that begins needs of its session. The skills are read apart, if there are any."""
 
     workspace_id: UUID
     configuration: AgentConfiguration
     agent: AgentReference | None
     overrides: list[ConfigurationField]
+    has_skills: bool
 
 
 class SessionBody(SessionSummary, frozen=True, kw_only=True):

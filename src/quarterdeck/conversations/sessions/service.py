@@ -245,10 +245,11 @@ async def tool_policy(connection: Connection, session_id: UUID) -> dict[str, Too
 
 
 async def run_setup(connection: Connection, models: ModelCatalog, session_id: UUID) -> RunSetup:
-    """For a run that begins now. The caller holds the session's lock and has found the run, so the session exists."""
-    configuration, agent = await effective.follow(connection, session_id)
+    """For a run that begins now. The caller holds the session's lock if the session has an agent."""
+    followed = await effective.follow(connection, session_id)
+    configuration = followed.configuration
     # After the skills of the agent were stored.
-    versions = await skills.of_session(connection, session_id)
+    versions = await skills.of_session(connection, session_id) if followed.has_skills else []
     return RunSetup(
         model=models.effective(configuration.model),
         settings=configuration.settings,
@@ -256,7 +257,7 @@ async def run_setup(connection: Connection, models: ModelCatalog, session_id: UU
         skills=[UsedSkill(version.skill_id, version.name, version.version) for version in versions],
         client_tools=configuration.client_tools,
         workspace=configuration.workspace or WorkspaceKind.NONE,
-        agent=agent,
+        agent=followed.agent,
         mcp_servers=configuration.mcp_servers,
         output_schema=configuration.output_schema,
     )

@@ -60,7 +60,8 @@ WHERE workspace_id = %s AND id = %s
 """
 _SETTINGS = """
 SELECT workspace_id, model, instructions, settings, tool_policy, client_tools, limits, workspace, mcp_servers,
-       output_schema, agent_id, agent_version, overrides
+       output_schema, agent_id, agent_version, overrides,
+       EXISTS (SELECT FROM session_skills u WHERE u.session_id = sessions.id)
 FROM sessions WHERE id = %s
 """
 _SKILLS = "SELECT skill_id, version FROM session_skills WHERE session_id = %s ORDER BY position"
@@ -280,7 +281,7 @@ async def settings(connection: Connection, session_id: UUID) -> StoredSettings |
     if row is None:
         return None
     workspace_id, model, instructions, options, tool_policy, client_tools, limits, workspace, *rest = row
-    mcp_servers, output_schema, agent_id, agent_version, overrides = rest
+    mcp_servers, output_schema, agent_id, agent_version, overrides, has_skills = rest
     return StoredSettings(
         workspace_id=workspace_id,
         configuration=AgentConfiguration(
@@ -296,6 +297,7 @@ async def settings(connection: Connection, session_id: UUID) -> StoredSettings |
         ),
         agent=None if agent_id is None else AgentReference(agent_id, agent_version),
         overrides=[ConfigurationField(name) for name in overrides],
+        has_skills=has_skills,
     )
 
 

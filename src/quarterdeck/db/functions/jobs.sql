@@ -25,12 +25,16 @@ BEGIN ATOMIC
     ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING;
 END;
 
--- The library notifies on INSERT only: a job that waits for the lock of its session would wait for the next poll.
+-- The library notifies on INSERT only: a job that waits for the lock of its session would wait for the next poll. It is the
+-- job of the active run, which two indexes find; there is none by the lock of waiting jobs.
 CREATE OR REPLACE FUNCTION notify_lock_freed() RETURNS trigger
 LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
-    PERFORM FROM jobs.procrastinate_jobs j WHERE j.lock = OLD.lock AND j.status = 'todo';
+    PERFORM FROM app.runs r JOIN jobs.procrastinate_jobs j ON j.queueing_lock = r.id::text
+    WHERE r.session_id = OLD.lock::uuid AND r.state IN ('queued', 'running') AND j.status = 'todo';
     IF FOUND THEN
         PERFORM pg_notify('procrastinate_queue_v1#' || OLD.queue_name,
                           json_build_object('type', 'job_inserted', 'job_id', OLD.id)::text);
@@ -38,6 +42,27 @@ BEGIN
     RETURN NULL;
 END;
 $$;
+
+-- In place of the library's trigger, which sends two notifications for each job. PostgreSQL drops repeated ones, so a
+-- transaction that adds many jobs sends one. Workers do not look at the id.
+CREATE OR REPLACE FUNCTION notify_jobs_added() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM pg_notify('procrastinate_queue_v1#runs', '{"type": "job_inserted", "job_id": 0}');
+    RETURN NULL;
+END;
+$$;
+
+CREATE OR REPLACE TRIGGER jobs_added AFTER INSERT ON jobs.procrastinate_jobs
+FOR EACH STATEMENT EXECUTE FUNCTION app.notify_jobs_added();
+
+-- Not needed: that trigger, and the history of jobs, which is deleted with them a moment later.
+ALTER TABLE jobs.procrastinate_jobs DISABLE TRIGGER procrastinate_jobs_notify_queue_job_inserted_v1;
+ALTER TABLE jobs.procrastinate_jobs DISABLE TRIGGER procrastinate_trigger_status_events_insert_v1;
+ALTER TABLE jobs.procrastinate_jobs DISABLE TRIGGER procrastinate_trigger_status_events_update_v1;
+ALTER TABLE jobs.procrastinate_jobs DISABLE TRIGGER procrastinate_trigger_scheduled_events_v1;
+ALTER TABLE jobs.procrastinate_jobs DISABLE TRIGGER procrastinate_trigger_abort_requested_events_v1;
 
 CREATE OR REPLACE TRIGGER lock_freed_by_delete AFTER DELETE ON jobs.procrastinate_jobs
 FOR EACH ROW WHEN (OLD.status = 'doing') EXECUTE FUNCTION app.notify_lock_freed();

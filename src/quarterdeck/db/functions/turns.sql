@@ -78,6 +78,67 @@ BEGIN
 END;
 $$;
 
+-- The next jobs for a worker, at most `max_jobs`, which must not be more than its free places.
+CREATE OR REPLACE FUNCTION next_run_jobs(fetching_worker_id bigint, worker_places integer, max_jobs integer)
+RETURNS SETOF jobs.procrastinate_jobs
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+AS $$
+DECLARE
+    waiting uuid[];
+    job jobs.procrastinate_jobs;
+    taken jobs.procrastinate_jobs[];
+BEGIN
+    SELECT array_agg(w.workspace_id) INTO waiting FROM waiting_workspaces() w;
+    IF waiting IS NULL THEN
+        RETURN;
+    END IF;
+    -- A workspace that waits alone takes no turns: its jobs are taken together. Unless it had to give places back.
+    IF cardinality(waiting) = 1 AND NOT EXISTS (
+        SELECT FROM jobs.procrastinate_jobs j
+        WHERE j.workspace_id = waiting[1] AND j.status = 'todo' AND j.scheduled_at > now()
+    ) THEN
+        BEGIN
+            WITH doing AS (
+                UPDATE jobs.procrastinate_jobs j SET status = 'doing', worker_id = fetching_worker_id
+                WHERE j.id = ANY (ARRAY(
+                    SELECT t.id FROM jobs.procrastinate_jobs t
+                    WHERE t.workspace_id = waiting[1] AND t.status = 'todo'
+                      AND NOT EXISTS (SELECT FROM jobs.procrastinate_jobs d WHERE d.lock = t.lock AND d.status = 'doing')
+                    ORDER BY t.queueing_lock LIMIT max_jobs
+                    FOR UPDATE SKIP LOCKED
+                ))
+                RETURNING j.*
+            )
+            SELECT array_agg(doing::jobs.procrastinate_jobs ORDER BY doing.queueing_lock) INTO taken FROM doing;
+            RETURN QUERY SELECT * FROM unnest(taken);
+            RETURN;
+        EXCEPTION WHEN unique_violation THEN
+            -- Another worker has just taken a job of the same session, or two of these jobs are of one session.
+            NULL;
+        END;
+    END IF;
+    FOR i IN 1 .. max_jobs LOOP
+        job := next_run_job(fetching_worker_id, worker_places);
+        EXIT WHEN job.id IS NULL;
+        RETURN NEXT job;
+    END LOOP;
+END;
+$$;
+
+-- Puts jobs back that a worker has taken and not begun. One whose run got another job meanwhile is left to recovery.
+CREATE OR REPLACE FUNCTION release_run_jobs(job_ids bigint[]) RETURNS void
+LANGUAGE sql VOLATILE
+AS $$
+    UPDATE jobs.procrastinate_jobs j SET status = 'todo', worker_id = NULL
+    WHERE j.id = ANY (job_ids) AND j.status = 'doing' AND NOT j.abort_requested AND NOT EXISTS (
+        SELECT FROM jobs.procrastinate_jobs t WHERE t.queueing_lock = j.queueing_lock AND t.status = 'todo'
+    )
+$$;
+
 -- Marks runs that shall leave their places, one for each waiting run of a workspace that has less than its share. If the
 -- run still waits some seconds later, another one is asked: a tool call may take long, or the place went to a third.
 CREATE OR REPLACE FUNCTION ask_runs_to_leave() RETURNS void
@@ -129,4 +190,21 @@ BEGIN
     )
     UPDATE jobs.procrastinate_jobs j SET ask_at = now() + interval '5 seconds' FROM asked WHERE j.id = asked.id;
 END;
+$$;
+
+-- Gives a free place of the workspace to its oldest parked run.
+-- Takes no lock on the workspace: all its runs would end one after the other. A run that is being parked at this moment
+-- is not seen here, and starts with the next round of recovery.
+CREATE OR REPLACE FUNCTION unpark_next_run(of_workspace uuid) RETURNS void
+LANGUAGE sql VOLATILE
+AS $$
+    WITH freed AS (
+        UPDATE runs r SET parked = false
+        WHERE r.parked AND r.id = (
+            SELECT p.id FROM runs p WHERE p.workspace_id = of_workspace AND p.parked
+            ORDER BY p.id LIMIT 1 FOR UPDATE SKIP LOCKED
+        )
+        RETURNING r.session_id, r.id
+    )
+    SELECT enqueue_run(f.session_id, f.id) FROM freed f
 $$;
