@@ -9,7 +9,7 @@ ARGS ?=
 # Where this is set, every process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup serve test test-all coverage planted-bugs fault model availability soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs check audit sbom format openapi client vendor lock clean
+.PHONY: setup serve test test-all coverage planted-bugs fault model availability simulation soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs check audit sbom format openapi client vendor lock clean
 
 setup: .venv/.runtime
 
@@ -84,6 +84,11 @@ costs: .venv/.dev
 # Outages of the database and rolling restarts under load, about five minutes. ARGS="--help" lists the options.
 availability: .venv/.dev
 	$(BIN)/python -m tests.fleet.availability $(ARGS)
+
+# Nine hosts in network namespaces: hosts cut off and lost, database failover under load, costs by host. About eight minutes.
+# Needs Linux, root, iproute2 and util-linux. ARGS="--help" lists the options.
+simulation: .venv/.dev
+	$(BIN)/python -m tests.simulation.command $(ARGS)
 
 # Memory and open files at half of the peak load, for half an hour. ARGS="--minutes 5" for less.
 soak: .venv/.dev

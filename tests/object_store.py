@@ -11,7 +11,7 @@ from tests.world import free_port
 
 BUCKET = "bundles"
 STORE_URL = f"s3://{BUCKET}/skills"
-_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def object_store() -> Iterator[str]:
     server.start()
     url = f"http://127.0.0.1:{server._port}"
     with pytest.MonkeyPatch.context() as environment:
-        for name, value in (_CREDENTIALS | {"AWS_ENDPOINT_URL": url}).items():
+        for name, value in (CREDENTIALS | {"AWS_ENDPOINT_URL": url}).items():
             environment.setenv(name, value)
         httpx.post(f"{url}/moto-api/reset", timeout=60).raise_for_status()
         httpx.put(f"{url}/{BUCKET}", timeout=60).raise_for_status()
