@@ -63,6 +63,8 @@ class CapacityResult(Struct, frozen=True, kw_only=True):
     events_per_turn: float
     turns_per_second: float
     slow_commit_turns_per_second: float
+    # 409 with slow commits, for each turn.
+    refused_per_turn: float
     # pgbench with slow commits: a statement that inserts, and one that inserts and notifies.
     inserts_per_second: float
     notifying_inserts_per_second: float
@@ -75,6 +77,7 @@ class CapacityResult(Struct, frozen=True, kw_only=True):
             Figure("  … events", self.events_per_turn, ""),
             Figure("turns, all hosts on this machine", self.turns_per_second, "/s"),
             Figure(f"{slow}: turns", self.slow_commit_turns_per_second, "/s"),
+            Figure("  … requests refused with 409 and repeated, for each turn", self.refused_per_turn, ""),
             Figure(f"{slow}: pgbench, {_CONTROL_CLIENTS} clients, inserts", self.inserts_per_second, "/s"),
             Figure("  … inserts with a notification", self.notifying_inserts_per_second, "/s"),
         ]
@@ -111,12 +114,12 @@ async def measure_capacity(folder: Path, show: Callable[[str], None]) -> Capacit
         created = await _usage(hosts)
         show(f"capacity: {TURNS} turns")
         events = await _count_events(hosts)
-        per_second = await _take_turns(hosts, http, sessions)
+        per_second, _ = await _take_turns(hosts, http, sessions)
         done = await _usage(hosts)
         events = await _count_events(hosts) - events
         show(f"capacity: {SLOW_TURNS} turns with slow commits")
         _slow_down_commits(hosts)
-        slow_per_second = await _take_turns(hosts, http, sessions[:SLOW_TURNS])
+        slow_per_second, refused = await _take_turns(hosts, http, sessions[:SLOW_TURNS])
         show("capacity: pgbench with slow commits")
         with psycopg.connect(hosts.primary.url, autocommit=True) as connection:
             connection.execute(_CONTROL_TABLE)
@@ -128,6 +131,7 @@ async def measure_capacity(folder: Path, show: Callable[[str], None]) -> Capacit
         events_per_turn=events / TURNS,
         turns_per_second=per_second,
         slow_commit_turns_per_second=slow_per_second,
+        refused_per_turn=refused / SLOW_TURNS,
         inserts_per_second=inserts,
         notifying_inserts_per_second=notifying,
     )
@@ -153,13 +157,18 @@ async def _create_sessions(hosts: SimulatedHosts, http: httpx.AsyncClient, count
     return ids
 
 
-async def _take_turns(hosts: SimulatedHosts, http: httpx.AsyncClient, sessions: Sequence[str]) -> float:
-    """One in each session. Returns turns per second, from the first input to the end of the last run."""
+async def _take_turns(hosts: SimulatedHosts, http: httpx.AsyncClient, sessions: Sequence[str]) -> tuple[float, int]:
+    """One in each session. Returns turns per second, from the first input to the end of the last run, and the number of
+    requests that were refused for a lock and repeated."""
+    refused = 0
 
     async def submit(number: int) -> None:
-        url = hosts.apis[number % len(hosts.apis)].url
+        nonlocal refused
+        url = f"{hosts.apis[number % len(hosts.apis)].url}/v1/sessions/{sessions[number]}/events"
         body = {"type": "input", "text": "What is the state of the deployment, and what should be done next?"}
-        (await http.post(f"{url}/v1/sessions/{sessions[number]}/events", json=body)).raise_for_status()
+        while (answer := await http.post(url, json=body)).status_code == 409:
+            refused += 1
+        answer.raise_for_status()
 
     began = time.monotonic()
     await _for_each(range(len(sessions)), submit)
@@ -168,7 +177,7 @@ async def _take_turns(hosts: SimulatedHosts, http: httpx.AsyncClient, sessions: 
         await asyncio.sleep(0.2)
     seconds = time.monotonic() - began
     assert not await hosts.fetch("SELECT FROM runs WHERE state <> 'succeeded' LIMIT 1"), "a run has failed"
-    return len(sessions) / seconds
+    return len(sessions) / seconds, refused
 
 
 async def _for_each(numbers: range, act: Callable[[int], Any]) -> None:

@@ -16,7 +16,7 @@ import httpx
 from bench.figures import Figure
 from msgspec import Struct
 
-from tests.fleet.recovery import RECOVERY_SECONDS, wait_for_recovery
+from tests.fleet.recovery import RECOVERY_SECONDS, wait_for_recovery, wait_until_serving
 from tests.simulation.database import Replication
 from tests.simulation.hosts import HostOptions, SimulatedHosts, running_hosts
 from tests.simulation.scenario import DETECTION_SECONDS
@@ -59,6 +59,9 @@ class FailoverResult(Struct, frozen=True, kw_only=True):
     promoted_seconds: float
     first_acknowledged_seconds: float
     last_failure_seconds: float
+    # Every API accepts an input and its run succeeds.
+    new_runs_seconds: float
+    # The same, and every interrupted run has progressed.
     full_service_seconds: float
 
     def figures(self) -> list[Figure]:
@@ -73,7 +76,10 @@ class FailoverResult(Struct, frozen=True, kw_only=True):
             Figure("  … loss → replica promoted", self.promoted_seconds, "s"),
             Figure("  … loss → first acknowledged input", self.first_acknowledged_seconds, "s"),
             Figure("  … loss → last failed request", self.last_failure_seconds, "s"),
-            Figure("  … loss → full service", self.full_service_seconds, "s", RECOVERY_SECONDS),
+            Figure("  … loss → new runs on every API", self.new_runs_seconds, "s"),
+            Figure(
+                "  … loss → full service, interrupted runs progress", self.full_service_seconds, "s", RECOVERY_SECONDS
+            ),
         ]
 
 
@@ -160,8 +166,7 @@ async def measure_failover(folder: Path, mode: Mode, show: Callable[[str], None]
             loaded = time.monotonic()
             show(f"failover, {mode}: the primary is lost")
             lost, promoted = await _fail_over(hosts, mode)
-            await wait_for_recovery(hosts)
-            full_service = time.monotonic()
+            serving, full_service = await asyncio.gather(_serving(hosts), _recovered(hosts))
             await asyncio.sleep(_AFTER_SECONDS)
             await writers.stop()
             stored = await _stored_inputs(hosts)
@@ -184,6 +189,7 @@ async def measure_failover(folder: Path, mode: Mode, show: Callable[[str], None]
         promoted_seconds=promoted - lost,
         first_acknowledged_seconds=after[0] - lost,
         last_failure_seconds=max(writers.failures, default=lost) - lost,
+        new_runs_seconds=serving - lost,
         full_service_seconds=full_service - lost,
     )
 
@@ -200,6 +206,18 @@ async def _fail_over(hosts: SimulatedHosts, mode: Mode) -> tuple[float, float]:
     await asyncio.sleep(DETECTION_SECONDS)
     await asyncio.to_thread(hosts.replica.promote)
     return lost, time.monotonic()
+
+
+async def _serving(hosts: SimulatedHosts) -> float:
+    """The moment at which new runs succeed, whichever API accepts them."""
+    async with asyncio.timeout(RECOVERY_SECONDS):
+        await asyncio.gather(*(wait_until_serving(hosts, api) for api in hosts.apis))
+    return time.monotonic()
+
+
+async def _recovered(hosts: SimulatedHosts) -> float:
+    assert await wait_for_recovery(hosts) is not None, f"not recovered within {RECOVERY_SECONDS:g} s"
+    return time.monotonic()
 
 
 async def _stored_inputs(hosts: SimulatedHosts) -> Counter[str]:

@@ -11,6 +11,8 @@ from uuid import UUID
 
 import httpx
 from msgspec import Struct
+from obstore.exceptions import NotFoundError
+from obstore.store import S3Store
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.db.pool import KEEPALIVE
@@ -44,7 +46,14 @@ class SimulatedHosts(Deployment):
         self.replica = DatabaseServer(Host("db-2", 32), folder / "db-2")
         self._store_host = Host("store-1", 41)
         self._store_url = f"http://{self._store_host.address}:{_STORE_PORT}"
-        self._store = httpx.Client(base_url=self._store_url, timeout=10)
+        self._store = S3Store.from_url(
+            STORE_URL,
+            endpoint=self._store_url,
+            access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+            secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+            region=CREDENTIALS["AWS_REGION"],
+            client_options={"allow_http": True},
+        )
         self._store_process: subprocess.Popen[bytes] | None = None
         super().__init__("")
 
@@ -53,9 +62,10 @@ class SimulatedHosts(Deployment):
         return [*self.api_hosts, *self.worker_hosts, self.primary.host, self.replica.host, self._store_host]
 
     def stored_content(self, sha256: str, generation: UUID) -> bytes | None:
-        path = STORE_URL.removeprefix("s3:/")
-        answer = self._store.get(f"{path}/{sha256[:2]}/{sha256}.{generation.hex}")
-        return answer.content if answer.status_code == 200 else None
+        try:
+            return bytes(self._store.get(f"{sha256[:2]}/{sha256}.{generation.hex}").bytes())
+        except NotFoundError:
+            return None
 
     async def start(self) -> None:
         self.primary.create()
@@ -83,7 +93,6 @@ class SimulatedHosts(Deployment):
         await self._wait_for_workers()
 
     def stop(self) -> None:
-        self._store.close()
         for process in self.processes:
             process.kill()
         for server in (self.primary, self.replica):
@@ -125,7 +134,7 @@ class SimulatedHosts(Deployment):
         deadline = time.monotonic() + START_SECONDS
         while True:
             with suppress(httpx.TransportError):
-                self._store.put(f"/{BUCKET}").raise_for_status()
+                httpx.put(f"{self._store_url}/{BUCKET}", timeout=10).raise_for_status()
                 return
             assert time.monotonic() < deadline, "the object store did not start"
             time.sleep(0.1)

@@ -17,7 +17,10 @@ from tests.simulation.network import Host
 
 # A worker that is cut off for longer loses its runs to the others.
 LEASE_SECONDS = 10.0
-_CUT_SECONDS = 8.0
+_REPLICA_CUT_SECONDS = 8.0
+# The body of a request that was under way must arrive within QUARTERDECK_HTTP_BODY_STALL_SECONDS, after TCP has sent it
+# again. Otherwise it is refused with 408, which clients do not repeat.
+_API_CUT_SECONDS = 4.0
 # A cluster manager needs a moment to be sure that the primary is lost.
 DETECTION_SECONDS = 5.0
 # Between two steps.
@@ -39,7 +42,7 @@ class ScenarioReport(Struct, frozen=True, kw_only=True):
     acknowledged: int
     answers: int
     outcomes: dict[str, int]
-    # Of the requests to hosts that could be reached.
+    # With the time for which the host of the API was cut off.
     slowest_answer_seconds: float
     checks: int
     violations: list[str]
@@ -106,17 +109,17 @@ class Scenario:
 
     async def _cut_off_an_api(self) -> Step:
         host, other = self._hosts.api_hosts[0], self._hosts.apis[1]
-        name = f"{host.name} is cut off for {_CUT_SECONDS:g} s"
+        name = f"{host.name} is cut off for {_API_CUT_SECONDS:g} s"
         self._show(name)
-        meanwhile = await self._cut_off(host, lambda: self._serving(other))
+        meanwhile = await self._cut_off(host, _API_CUT_SECONDS, lambda: self._serving(other))
         return Step(name, meanwhile, await self._recovery(name))
 
     async def _cut_off_the_replica(self) -> Step:
         """No commit can be confirmed meanwhile, so nothing is served."""
         host = self._hosts.replica.host
-        name = f"{host.name}, the replica, is cut off for {_CUT_SECONDS:g} s"
+        name = f"{host.name}, the replica, is cut off for {_REPLICA_CUT_SECONDS:g} s"
         self._show(name)
-        await self._cut_off(host, None)
+        await self._cut_off(host, _REPLICA_CUT_SECONDS)
         return Step(name, None, await self._recovery(name))
 
     async def _lose_a_worker(self) -> Step:
@@ -138,11 +141,13 @@ class Scenario:
         await asyncio.to_thread(replica.promote)
         return Step(name, None, await self._recovery(name))
 
-    async def _cut_off(self, host: Host, during: Callable[[], Awaitable[float]] | None) -> float | None:
+    async def _cut_off(
+        self, host: Host, cut_seconds: float, during: Callable[[], Awaitable[float]] | None = None
+    ) -> float | None:
         began = time.monotonic()
         host.cut_off()
         seconds = None if during is None else await during()
-        await asyncio.sleep(max(0.0, began + _CUT_SECONDS - time.monotonic()))
+        await asyncio.sleep(max(0.0, began + cut_seconds - time.monotonic()))
         host.heal()
         return seconds
 

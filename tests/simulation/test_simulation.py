@@ -2,16 +2,9 @@
 
 import re
 import shlex
-import subprocess
-import sys
-from pathlib import Path
-
-import msgspec
-import pytest
 
 from tests.pages import ROOT
 from tests.simulation.command import parse_arguments
-from tests.simulation.network import why_not
 
 
 def test_the_documented_commands_are_valid() -> None:
