@@ -37,11 +37,16 @@ def why_not() -> str | None:
     return None if tried.returncode == 0 else f"no network namespaces here: {tried.stderr.decode().strip()}"
 
 
+def isolated(command: list[str]) -> list[str]:
+    """The command in private namespaces."""
+    return [*_UNSHARE, *command]
+
+
 def run_isolated(module: str) -> None:
     """Replace this process with the same command in private namespaces, unless it is there already."""
     if os.environ.get(_ISOLATED_VARIABLE) is None:
         os.environ[_ISOLATED_VARIABLE] = "1"
-        os.execvp(_UNSHARE[0], [*_UNSHARE, sys.executable, "-m", module, *sys.argv[1:]])
+        os.execvp(_UNSHARE[0], isolated([sys.executable, "-m", module, *sys.argv[1:]]))
 
 
 class Host:
