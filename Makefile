@@ -9,7 +9,7 @@ ARGS ?=
 # Where this is set, every process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer deploy-check fault model availability dashboard soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
+.PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer deploy-check fault model availability simulation dashboard soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean
 
 setup: .venv/.runtime
 
@@ -100,6 +100,11 @@ availability: .venv/.dev
 # Does every panel of the Grafana dashboard show something? A real Prometheus and a small load, under a minute.
 dashboard: .venv/.dev
 	$(BIN)/python -m tests.fleet.dashboard
+
+# Nine hosts in network namespaces: hosts cut off and lost, database failover under load, costs by host. About eight minutes.
+# Needs Linux, root, iproute2 and util-linux. ARGS="--help" lists the options.
+simulation: .venv/.dev
+	$(BIN)/python -m tests.simulation.command $(ARGS)
 
 # Memory and open files at half of the peak load, for half an hour. ARGS="--minutes 5" for less.
 soak: .venv/.dev

@@ -4,7 +4,7 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import distribution
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.world import START_SECONDS, free_port
 
 BUCKET = "bundles"
 STORE_URL = f"s3://{BUCKET}/skills"
-_KEY, _SECRET = "test", "of the tests"
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "of the tests", "AWS_REGION": "us-east-1"}
 _PARTS = ("master", "volume", "filer", "s3")
 # A program may take a port between the search and the start.
 _STARTS = 3
@@ -46,9 +46,8 @@ class Objects(Struct, frozen=True):
 def object_store() -> Iterator[Objects]:
     """With an empty bucket. Processes that are started meanwhile find its address in their environment."""
     with tempfile.TemporaryDirectory(prefix="qd-objects-") as folder, pytest.MonkeyPatch.context() as environment:
-        environment.setenv("AWS_ACCESS_KEY_ID", _KEY)
-        environment.setenv("AWS_SECRET_ACCESS_KEY", _SECRET)
-        environment.setenv("AWS_REGION", "us-east-1")
+        for name, value in CREDENTIALS.items():
+            environment.setenv(name, value)
         for number in range(1, _STARTS + 1):
             objects = _start(Path(folder))
             environment.setenv("AWS_ENDPOINT_URL", objects.url)
@@ -67,18 +66,22 @@ def bucket() -> S3Store:
     return S3Store(BUCKET, client_options={"allow_http": True}, retry_config={"max_retries": 0})
 
 
-def _start(folder: Path) -> Objects:
-    identity = {"name": "test", "credentials": [{"accessKey": _KEY, "secretKey": _SECRET}], "actions": ["Admin"]}
+def server_command(folder: Path, address: str, ports: Mapping[str, int]) -> list[str]:
+    """Ports that are not given are those of the program's defaults."""
+    keys = {"accessKey": CREDENTIALS["AWS_ACCESS_KEY_ID"], "secretKey": CREDENTIALS["AWS_SECRET_ACCESS_KEY"]}
     config = folder / "s3.json"
-    config.write_text(json.dumps({"identities": [identity]}))
-    ports = {name: free_port() for part in _PARTS for name in (f"{part}.port", f"{part}.port.grpc")}
-    command = [_program(), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-s3"]
+    config.write_text(json.dumps({"identities": [{"name": "test", "credentials": [keys], "actions": ["Admin"]}]}))
+    command = [_program(), "server", f"-ip={address}", f"-ip.bind={address}", f"-dir={folder}", "-s3"]
     command += [f"-{name}={port}" for name, port in ports.items()]
     command += [f"-s3.config={config}", "-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.autoCreateBucket=false"]
     command += ["-volume.max=0", "-master.volumeSizeLimitMB=64", "-master.telemetry=false"]
-    command += ["-master.electionTimeout=1s", "-master.heartbeatInterval=100ms"]
+    return [*command, "-master.electionTimeout=1s", "-master.heartbeatInterval=100ms"]
+
+
+def _start(folder: Path) -> Objects:
+    ports = {name: free_port() for part in _PARTS for name in (f"{part}.port", f"{part}.port.grpc")}
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(server_command(folder, "127.0.0.1", ports), stdout=log, stderr=log)
     return Objects(process, *(f"http://127.0.0.1:{ports[name]}" for name in ("s3.port", "filer.port")))
 
 

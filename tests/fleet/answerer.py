@@ -8,7 +8,8 @@ import time
 from typing import Any
 
 from tests.fleet.action_invariants import ADD_NOTE
-from tests.fleet.fleet import EXPIRING, Fleet
+from tests.fleet.deployment import Deployment
+from tests.fleet.fleet import EXPIRING
 from tests.fleet.history import History, SentAnswer
 from tests.fleet.requests import RETRY_SECONDS, Requests
 from tests.fleet.sessions import LoadSession
@@ -21,7 +22,7 @@ RECENT = 200
 
 
 class Answerer:
-    def __init__(self, fleet: Fleet, history: History, requests: Requests, *, always_keyed: bool) -> None:
+    def __init__(self, fleet: Deployment, history: History, requests: Requests, *, always_keyed: bool) -> None:
         self._fleet = fleet
         self._history = history
         self._requests = requests

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.fleet.auditor import Auditor
-from tests.fleet.fleet import Fleet
+from tests.fleet.deployment import Deployment
 from tests.fleet.history import History
 from tests.fleet.load import CLIENTS, SHORT_SESSIONS, Load
 
@@ -13,7 +13,7 @@ from tests.fleet.load import CLIENTS, SHORT_SESSIONS, Load
 class AuditedLoad:
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: Deployment,
         history: History,
         seed: int,
         *,

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -15,8 +14,8 @@ import httpx
 import psycopg
 
 from tests.fleet.action_invariants import check_actions
+from tests.fleet.deployment import Deployment
 from tests.fleet.file_invariants import check_files
-from tests.fleet.fleet import Fleet
 from tests.fleet.history import Answer, History, Intent, Kind, SentAnswer
 from tests.fleet.inputs import LOG
 from tests.fleet.invariants import (
@@ -74,7 +73,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class Auditor:
-    def __init__(self, fleet: Fleet, load: Load, history: History) -> None:
+    def __init__(self, fleet: Deployment, load: Load, history: History) -> None:
         self._fleet = fleet
         self._load = load
         self._history = history
@@ -194,13 +193,11 @@ class Auditor:
         """Whether the file is complete. It is written before its row is committed."""
         if (sha256, generation) in self._complete:
             return True
-        path: Path = self._fleet.bundles / sha256[:2] / f"{sha256}.{generation.hex}"
-        if not path.exists() or path.stat().st_size != size:
+        content = self._fleet.stored_content(sha256, generation)
+        if content is None or len(content) != size or hashlib.sha256(content).hexdigest() != sha256:
             return False
-        if hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
-            self._complete.add((sha256, generation))
-            return True
-        return False
+        self._complete.add((sha256, generation))
+        return True
 
     async def _check_downloads(self) -> None:
         """Download the newest versions over the API and compare them with the pushed bundles."""

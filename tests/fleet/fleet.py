@@ -8,20 +8,19 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from msgspec import Struct
-from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from quarterdeck.server.data_directory import SOCKET_NAME
 from quarterdeck.workspaces.service import FirstStart, first_start
 from tests.fault.postgres import Postgres
+from tests.fleet.deployment import Deployment
 from tests.fleet.planted_bugs import BUGS, Bug, hold_results
 from tests.fleet.process import BUG_VARIABLE, ApiProcess, Process, environment_for
 from tests.fleet.proxy import Proxy
-from tests.world import AS_OWNER, LOGIN, migrate_for_tests
+from tests.world import LOGIN, migrate_for_tests
 
 DISK_BYTES = 64 * 1024 * 1024
 # A short lease, so that a lost worker is replaced soon.
@@ -51,28 +50,24 @@ class FleetOptions(Struct, frozen=True, kw_only=True):
     with_small_disk: bool = False
 
 
-class Fleet:
+class Fleet(Deployment):
     def __init__(
         self, folder: Path, postgres: Postgres, proxy: Proxy, options: FleetOptions, *, has_small_disk: bool
     ) -> None:
+        # Not through the proxy: checks must work while the proxy is broken.
+        super().__init__(postgres.url)
         self.postgres = postgres
         self.proxy = proxy
         self.options = options
-        # Not through the proxy: checks must work while the proxy is broken.
-        self.database_url = postgres.url
         self.bundles = folder / "disk"
         self.has_small_disk = has_small_disk
         environment = self._environment(folder)
-        self.apis: list[ApiProcess]
-        self.workers: list[Process]
         if options.as_qd_serve:
             self.apis, self.workers = [ApiProcess("serve", "serve", environment, folder)], []
         else:
             self.apis = [ApiProcess(f"api-{n}", "api", environment, folder) for n in range(1, options.apis + 1)]
             names = [f"worker-{at}" for at in range(1, options.workers + 1)]
             self.workers = [Process(name, ["worker"], environment, folder) for name in names]
-        self.workspace_id: UUID
-        self.key: str
 
     def _environment(self, folder: Path) -> dict[str, str]:
         proxied_url = make_conninfo(self.database_url, host="127.0.0.1", port=self.proxy.port)
@@ -84,9 +79,9 @@ class Fleet:
         environment = environment_for(proxied_url, folder / "data", **(settings | self.options.settings))
         return environment if self.options.bug is None else environment | {BUG_VARIABLE: self.options.bug}
 
-    @property
-    def processes(self) -> list[Process]:
-        return [*self.apis, *self.workers]
+    def stored_content(self, sha256: str, generation: UUID) -> bytes | None:
+        path = self.bundles / sha256[:2] / f"{sha256}.{generation.hex}"
+        return path.read_bytes() if path.exists() else None
 
     async def start(self) -> None:
         self.postgres.start()
@@ -123,22 +118,6 @@ class Fleet:
                 assert row is not None
                 assert change.text in row[0], f"{change.function} no longer contains {change.text!r}"
                 await connection.execute(row[0].replace(change.text, change.replacement).encode())
-
-    @asynccontextmanager
-    async def connect(self) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]:
-        """Closed in any case. `async with` a connection of psycopg commits first, and a task that is cancelled during
-        this commit leaves the connection open."""
-        connection = await AsyncConnection.connect(
-            self.database_url, autocommit=True, options=AS_OWNER, connect_timeout=5
-        )
-        try:
-            yield connection
-        finally:
-            await connection.close()
-
-    async def fetch(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        async with self.connect() as connection:
-            return await (await connection.execute(query.encode(), values)).fetchall()
 
     async def backends(self) -> list[int]:
         """Process ids of PostgreSQL's connections to the API and worker processes. Those of the test have another

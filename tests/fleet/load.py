@@ -15,7 +15,7 @@ import httpx
 
 from quarterdeck.client.retry import may_repeat
 from tests.fleet.answerer import Answerer
-from tests.fleet.fleet import Fleet
+from tests.fleet.deployment import Deployment
 from tests.fleet.history import Answer, History, Intent, Kind
 from tests.fleet.inputs import CLIENT_TOOL, LONG_RUNS, SHORT_RUNS, TOOL_LIMITS, TOOL_POLICIES, TOOL_RUNS
 from tests.fleet.invariants import check_answers
@@ -40,7 +40,7 @@ _DELIVERIES = {None: 87, "queue": 8, "interrupt": 5}
 class Load:
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: Deployment,
         history: History,
         seed: int,
         *,

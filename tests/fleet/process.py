@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,11 +30,15 @@ def environment_for(database_url: str, data_dir: Path, **settings: object) -> di
 
 
 class Process:
-    def __init__(self, name: str, arguments: list[str], environment: dict[str, str], folder: Path) -> None:
+    def __init__(
+        self, name: str, arguments: list[str], environment: dict[str, str], folder: Path, prefix: Sequence[str] = ()
+    ) -> None:
+        """`prefix`: a command that starts the process elsewhere, for example in a network namespace. It must replace
+        itself with the process."""
         self.name = name
         self.log = folder / f"{name}.log"
         self.clock = Clock(folder / f"{name}.clock")
-        self._arguments = arguments
+        self._command = [*prefix, sys.executable, "-m", "tests.fleet.launch", *arguments]
         self._environment = environment | {CLOCK_VARIABLE: str(self.clock.path)}
         self._process: subprocess.Popen[bytes] | None = None
         self._restarting = asyncio.Lock()
@@ -46,7 +51,7 @@ class Process:
     def start(self) -> None:
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fleet.launch", *self._arguments],
+                self._command,
                 env=self._environment,
                 stdout=output,
                 stderr=output,
@@ -97,14 +102,23 @@ class Process:
 class ApiProcess(Process):
     """`qd api`, or `qd serve`, which also starts workers."""
 
-    def __init__(self, name: str, command: str, environment: dict[str, str], folder: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: str,
+        environment: dict[str, str],
+        folder: Path,
+        prefix: Sequence[str] = (),
+        host: str = "127.0.0.1",
+    ) -> None:
+        self.host = host
         self.port = free_port()
-        environment = environment | {"QUARTERDECK_SERVER_PORT": str(self.port)}
-        super().__init__(name, [command], environment, folder)
+        address = {"QUARTERDECK_SERVER_HOST": host, "QUARTERDECK_SERVER_PORT": str(self.port)}
+        super().__init__(name, [command], environment | address, folder, prefix)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     async def wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS

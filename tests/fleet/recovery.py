@@ -8,14 +8,14 @@ from uuid import UUID
 import httpx
 import psycopg
 
-from tests.fleet.fleet import Fleet
+from tests.fleet.deployment import Deployment
 from tests.fleet.process import ApiProcess
 
 # A fleet that needs longer than this counts as broken.
 RECOVERY_SECONDS = 60.0
 
 
-async def wait_for_recovery(fleet: Fleet) -> float | None:
+async def wait_for_recovery(fleet: Deployment) -> float | None:
     """Seconds until every API process has accepted an input, its run has succeeded, and every run that was under way
     has progressed. None if that takes too long."""
     began = time.monotonic()
@@ -30,7 +30,7 @@ async def wait_for_recovery(fleet: Fleet) -> float | None:
     return time.monotonic() - began
 
 
-async def _progress_of_runs(fleet: Fleet) -> dict[UUID, tuple[object, ...]]:
+async def _progress_of_runs(fleet: Deployment) -> dict[UUID, tuple[object, ...]]:
     query = "SELECT id, attempt, steps, consumed_through FROM runs WHERE state = 'running'"
     while True:
         with suppress(psycopg.OperationalError):
@@ -38,7 +38,7 @@ async def _progress_of_runs(fleet: Fleet) -> dict[UUID, tuple[object, ...]]:
         await asyncio.sleep(0.05)
 
 
-async def wait_until_serving(fleet: Fleet, api: ApiProcess) -> None:
+async def wait_until_serving(fleet: Deployment, api: ApiProcess) -> None:
     """Until this process accepts an input and the run of the input succeeds."""
     headers = {"Authorization": f"Bearer {fleet.key}"}
     run_url = ""

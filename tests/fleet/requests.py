@@ -8,7 +8,7 @@ import httpx
 
 from quarterdeck.client.retry import Outcome, may_repeat, retry_after_seconds
 from quarterdeck.core.errors import ErrorCode
-from tests.fleet.fleet import Fleet
+from tests.fleet.deployment import Deployment
 from tests.fleet.history import Answer, Attempt, History
 from tests.fleet.process import ApiProcess
 
@@ -20,7 +20,7 @@ _PUSH_PATH_END = "/versions"
 
 
 class Requests:
-    def __init__(self, fleet: Fleet, history: History) -> None:
+    def __init__(self, fleet: Deployment, history: History) -> None:
         self.http = httpx.AsyncClient(timeout=20.0, limits=httpx.Limits(max_keepalive_connections=None))
         self._fleet = fleet
         self._history = history

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from msgspec import Struct
 
-from tests.fleet.fleet import Fleet
+from tests.fleet.deployment import Deployment
 from tests.fleet.history import History, Intent
 from tests.fleet.invariants import Entry
 from tests.fleet.process import ApiProcess
@@ -53,7 +53,7 @@ AnswerAction = Callable[[LoadSession, random.Random, dict[str, Any]], Coroutine[
 
 
 class StreamReader:
-    def __init__(self, fleet: Fleet, history: History, requests: Requests) -> None:
+    def __init__(self, fleet: Deployment, history: History, requests: Requests) -> None:
         self._fleet = fleet
         self._history = history
         self._requests = requests
