@@ -14,6 +14,8 @@ from quarterdeck.db.database import connection_options
 
 # The service's connection options, but with the rights of the owner.
 AS_OWNER = f"{connection_options(DatabaseSettings(lock_wait_seconds=60, statement_seconds=80))} -c role=none"
+# A test that runs many statements at once would leave too few connections to others.
+_MAX_IDLE = 3
 # By URL. Each connection is used by one caller at a time, so that it can serve the event loops of several tests.
 _idle: defaultdict[str, "list[AsyncConnection[tuple[Any, ...]]]"] = defaultdict(list)
 
@@ -39,7 +41,10 @@ async def owner_connection(url: str) -> AsyncIterator["AsyncConnection[tuple[Any
     except BaseException:
         connection.pgconn.finish()
         raise
-    kept.append(connection)
+    if len(kept) < _MAX_IDLE:
+        kept.append(connection)
+    else:
+        connection.pgconn.finish()
 
 
 def close_owner_connections(url: str | None = None) -> None:
