@@ -228,7 +228,7 @@ async def test_a_run_that_was_filled_before_ends(
     [(ended_once,)] = await attacker.fetch(
         "SELECT count(DISTINCT data->>'input_id') = count(*) AND count(*) = %s FROM session_events"
         " WHERE session_id = %s AND type IN ('input.consumed', 'input.discarded')",
-        inputs,
+        min(inputs, 8_000),
         UUID(worked),
     )
     assert ended_once
