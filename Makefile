@@ -6,7 +6,7 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-ver
 
 ARGS ?=
 
-# Where this is set, every process that a test starts would compile all modules again.
+# Set on some machines. Every process that a test starts would then compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup serve test test-all coverage planted-bugs test-pgbouncer deploy-check fault model availability simulation dashboard soak fuzz browser mcp-servers screenshots bench bench-smoke bench-peers costs growth check audit sbom format openapi client vendor lock clean

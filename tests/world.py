@@ -46,7 +46,7 @@ PATIENT = {
     "DATABASE_POOL_WAIT_SECONDS": 30,
 }
 
-# Allowed by `server`. Outside of the range of ports that systems give to connections.
+# Every API process of the tests allows it. Outside of the range of ports that systems give to connections.
 CLOSED_MCP_ADDRESS = "127.0.0.1:65533"
 CLOSED_MCP_URL = f"http://{CLOSED_MCP_ADDRESS}/mcp"
 

@@ -71,6 +71,25 @@ def test_a_service_has_pipes_and_a_folder_of_its_own_and_ends_with_its_block(nam
         assert left_cgroups() == []
 
 
+def test_a_service_reads_folders_below_the_temporary_folder() -> None:
+    """Which the sandbox covers with one of its own."""
+
+    async def work(worker: Account, readable: Path) -> None:
+        sandbox = await bubblewrap(worker.settings())
+        with tempfile.TemporaryFile() as errors:
+            async with sandbox.serve(service('cat "$1/reference.txt"; ls /tmp', errors, readable)) as pipes:
+                assert await pipes.stdout.read() == f"reference\n{readable.name}\n".encode()
+
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as folder,
+        account("root" if os.geteuid() == 0 else "ordinary") as worker,
+    ):
+        readable = Path(folder)
+        readable.chmod(0o755)
+        (readable / "reference.txt").write_text("reference\n")
+        worker.run(lambda: work(worker, readable))
+
+
 def test_a_service_beyond_its_memory_is_ended() -> None:
     async def work(worker: Account) -> None:
         sandbox = await bubblewrap(worker.settings(memory_bytes=64 * _MIB))
