@@ -98,15 +98,15 @@ async def test_listing_and_answering(tmp_path: Path, server: Server, world: Worl
     nothing = person.qd("usage", "--by", "model", "--from", "2020-01-01", "--to", "2020-02-01")
     assert nothing.stderr == "No usage in this time.\n"
 
-    shown = person.done("retention", "--set", "events=30", "--set", "receipts=14", "--yes").splitlines()
-    assert [line.split() for line in shown[:5]] == [
+    table = person.done("retention", "--set", "events=30", "--set", "receipts=14", "--yes").splitlines()
+    assert [line.split() for line in table[:5]] == [
         ["KIND", "DAYS", "SET", "BY"],
         ["runs", "forever", "server"],
         ["events", "30", "workspace"],
         ["files", "forever", "server"],
         ["receipts", "14", "workspace"],
     ]
-    assert person.done("retention", "--set", "receipts=default", "-y") != "\n".join(shown)
+    assert person.done("retention", "--set", "receipts=default", "-y") != "\n".join(table)
     kept = person.json("retention")
     assert (kept["retention"]["event_days"], kept["effective_retention"]["receipt_days"]) == (30, 7)
     for wrong in ("events", "events=0", "events=forever", "skills=1"):

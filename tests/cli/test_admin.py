@@ -107,8 +107,8 @@ def test_output_for_people(database_url: str) -> None:
     limits = "maximum cost per day {}\nmaximum tokens per day {}\nretention {}\n"
     printed = qd_here("admin", "show-workspace", "--workspace", workspace, **settings).stdout
     assert printed == f"{shown}none\n{limits.format('none', 'none', 'default')}"
-    options = ("--max-key-days", "30", "--daily-max-cost-usd", "20", "--daily-max-tokens", "1000000")
-    options += ("--retention", "events=30", "--retention", "runs=90", "--retention", "files=default")
+    options = ["--max-key-days", "30", "--daily-max-cost-usd", "20", "--daily-max-tokens", "1000000"]
+    options += ["--retention", "events=30", "--retention", "runs=90", "--retention", "files=default"]
     changed = qd_here("admin", "change-workspace", "--workspace", workspace, *options, **settings)
     assert changed.stdout == f"{shown}30 days\n{limits.format('$20.00', '1,000,000', 'runs=90, events=30')}"
     assert qd_here("admin", "list-workspaces", **settings).stdout == f"{workspace}  o@example.com  Team\n"

@@ -48,13 +48,13 @@ def serve_api_alone(settings: Settings) -> int:
 
 def run_worker_alone(settings: Settings) -> int:
     _check_mcp_commands(settings)
-    _check_database(settings, workers=1)
+    database_url = _check_database(settings, workers=1)
     # Imported here because it is large and API processes do not need it.
     from quarterdeck.worker.process import run_worker
 
     lifeline.watch()
     try:
-        with metrics_port(settings, settings.database.url):
+        with metrics_port(settings, database_url):
             return run_worker(settings)
     except AddressError as fault:
         sys.stderr.write(f"{fault}\n")
@@ -63,15 +63,16 @@ def run_worker_alone(settings: Settings) -> int:
         raise _sandbox_error(fault) from fault
 
 
-def _check_database(settings: Settings, *, api_processes: int = 0, workers: int = 0) -> None:
-    url = settings.database.session_url
-    if url is None or settings.database.url is None:
+def _check_database(settings: Settings, *, api_processes: int = 0, workers: int = 0) -> str:
+    """Returns the URL of the database."""
+    url, direct_url = settings.database.url, settings.database.session_url
+    if url is None or direct_url is None:
         raise SettingsError("QUARTERDECK_DATABASE_URL is not set. `qd serve` starts a database of its own.")
-    conninfo_to_dict(settings.database.url)
-    if lifeline.is_supervised():
-        # `qd serve` has checked all its processes together.
-        return
-    check_connections(url, settings, demand_of(settings, api_processes=api_processes, workers=workers))
+    conninfo_to_dict(url)
+    # `qd serve` has checked all its processes together.
+    if not lifeline.is_supervised():
+        check_connections(direct_url, settings, demand_of(settings, api_processes=api_processes, workers=workers))
+    return url
 
 
 def _check_sandbox(settings: Settings) -> None:
