@@ -179,10 +179,12 @@ async def two_tenants(database_url: str, data_dir: Path, **settings: object) -> 
     without their prefix, and the pauses of the demo model, which would only lengthen the tests."""
     given: dict[str, object] = {"MODEL_DEMO_PAUSE_SECONDS": 0} | settings
     with serving(database_url, data_dir, ("-m", "quarterdeck", "serve"), **given) as server:
-        # A client each: neither waits for a connection in the pool of the other.
+        # A client each: neither waits for a connection in the pool of the other. The connections of the attacker do not
+        # expire: its requests are cancelled in the end, and the library leaves a connection open if it is cancelled
+        # while it closes expired ones.
         async with (
             httpx.AsyncClient(
-                base_url=server.url, timeout=PATIENCE_SECONDS, limits=httpx.Limits(max_connections=None)
+                base_url=server.url, timeout=PATIENCE_SECONDS, limits=httpx.Limits(keepalive_expiry=None)
             ) as attacking,
             httpx.AsyncClient(
                 base_url=server.url, timeout=PATIENCE_SECONDS, limits=httpx.Limits(max_keepalive_connections=0)
