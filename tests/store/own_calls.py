@@ -17,7 +17,7 @@ from quarterdeck.audit.model import Change, ObjectType
 from quarterdeck.auth import last_used
 from quarterdeck.auth import store as access
 from quarterdeck.blobs import store as blobs
-from quarterdeck.blobs.model import Blob
+from quarterdeck.blobs.model import Blob, StoredBlob, sha256_range
 from quarterdeck.changes import store as receipts
 from quarterdeck.conversations import visibility_store
 from quarterdeck.conversations.actions import store as actions
@@ -55,6 +55,7 @@ from quarterdeck.files import store as files
 from quarterdeck.files.model import Upload
 from quarterdeck.mcp_servers import store as mcp_servers
 from quarterdeck.mcp_servers.model import NewMcpServer
+from quarterdeck.server.metrics_store import read_figures
 from quarterdeck.skills import blocks_store as blocks
 from quarterdeck.skills import store as skills
 from quarterdeck.webhooks import delivery_store as deliveries
@@ -70,7 +71,16 @@ from quarterdeck.webhooks.model import (
 from quarterdeck.worker import queue_store
 from quarterdeck.workspaces import store as workspaces
 from tests.session_files import stored_file
-from tests.store.two_workspaces import ALPHA, BUNDLE, RecordingConnection, StoreCall, Workspace, attaching, returns
+from tests.store.two_workspaces import (
+    ALPHA,
+    BUNDLE,
+    RecordingConnection,
+    StoreCall,
+    Workspace,
+    attaching,
+    read_only_twin,
+    returns,
+)
 from tests.workers import SETUP
 
 
@@ -318,6 +328,16 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: returns(blobs.old(c, 24, 9), [])
     yield lambda c, a, b: returns(blobs.lock_unused(c, b.bundle, 24), False)
     yield lambda c, a, b: returns(blobs.lock_unused(c, a.bundle, 0), False)
+    yield lambda c, a, b: returns(blobs.total_bytes(c), 2)
+    yield lambda c, a, b: returns(
+        blobs.starting_with(c, a.bundle[0]), [StoredBlob(Blob(a.bundle.hex(), a.version), bytes=1)]
+    )
+    yield lambda c, a, b: returns(blobs.touch_stored(c, Blob(a.bundle.hex(), a.version)), True)
+    yield lambda c, a, b: returns(blobs.touch_stored(c, Blob(b.bundle.hex(), a.version)), False)
+    yield lambda c, a, b: returns(blobs.is_used(c, Blob(a.bundle.hex(), a.version)), True)
+    yield lambda c, a, b: returns(
+        blocks.stored_between(c, *sha256_range(a.bundle[0])), [Blob(a.bundle.hex(), a.version)]
+    )
     yield _condemn
     yield lambda c, a, b: blobs.condemned(c, 9)
     yield lambda c, a, b: blobs.forget(c, a.condemned, a.version)
@@ -333,7 +353,17 @@ def for_all_workspaces() -> Iterator[StoreCall]:
     yield lambda c, a, b: workspaces.server_audit_days(c)
     yield lambda c, a, b: workspaces.lock_first_start(c)
     yield lambda c, a, b: workspaces.any_workspace(c)
+    yield _figures
     yield lambda c, a, b: is_current(c)
+
+
+async def _figures(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
+    """Numbers only, of both workspaces."""
+    with read_only_twin(c) as connection:
+        figures = read_figures(connection, "quarterdeck_app", 60)
+    assert figures.runs == {"running": 2, "queued": 2}
+    assert (figures.queued_jobs, figures.open_actions, figures.workers) == (2, {"budget": 2}, 0)
+    assert not a.marks(repr(figures))
 
 
 async def _copy_event(c: RecordingConnection, a: Workspace, b: Workspace) -> None:
@@ -371,7 +401,10 @@ async def _next_turn(c: RecordingConnection, a: Workspace, b: Workspace) -> None
     assert job is not None
     assert str(a.run) in job
     await c.execute(queue_store._RELEASE, {"job_ids": [job[0]]})
-    assert await (await c.execute(queue_store._NEXT, values)).fetchone() == job
+    again = await (await c.execute(queue_store._NEXT, values)).fetchone()
+    assert again is not None
+    # Without how long it has waited.
+    assert again[:-1] == job[:-1]
     await c.execute(queue_store._DELETE, {"job_id": job[0]})
 
 

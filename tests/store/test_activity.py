@@ -107,8 +107,15 @@ async def test_the_window_is_cut_short_where_too_much_came_in(database_url: str,
     assert body.inputs[1:] == later, "what is not cut is as it was"
 
 
+# Retention reads the runs of a workspace from the oldest on, as the charts do, and says so by `attempt >= 0`. There is
+# no other index in this order.
+READ_BY_AGE = ["sessions/expiry_store _OLD_RUNS"]
+
+
 def test_worker_statements_do_not_use_chart_indexes(database_url: str) -> None:
-    """On empty tables all plans cost the same. One that was made there is kept while they grow."""
+    """On empty tables all plans cost the same. One that was made there is kept while they grow. Statements find runs by
+    their session or id, except those in `READ_BY_AGE`."""
+    found = []
     with psycopg.connect(database_url, autocommit=True, options=AS_OWNER) as connection:
         connection.execute("SET plan_cache_mode = force_generic_plan")
         numbers = itertools.count()
@@ -119,8 +126,10 @@ def test_worker_statements_do_not_use_chart_indexes(database_url: str) -> None:
             connection.execute(f"PREPARE {name} AS {statement}".encode())
             nulls = ", ".join(["NULL"] * constant.text.count("%s"))
             explained = connection.execute(f"EXPLAIN EXECUTE {name}{nulls and f'({nulls})'}".encode()).fetchall()
-            assert not re.search("runs_(created|active)", str(explained)), constant.place
+            if re.search("runs_(created|active)", str(explained)):
+                found.append(constant.place)
         assert next(numbers) > 15
+    assert found == READ_BY_AGE
 
 
 async def test_steering_still_updates_the_row_in_place(database_url: str) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+import psycopg
 import pytest
 from msgspec import Struct
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncConnection, AsyncCursor, sql
 
 from quarterdeck.conversations.runs.model import AttachmentRequest
 from quarterdeck.core.ids import new_id
@@ -229,6 +230,31 @@ class _Cursor(AsyncCursor[tuple[Any, ...]]):
         rows = await super().fetchall()
         self._recording.rows.extend(map(repr, rows))
         return rows
+
+
+def read_only_twin(recording: RecordingConnection) -> psycopg.Connection[tuple[Any, ...]]:
+    """Another connection of the same login, for store functions that are not asynchronous. Its statements and rows are
+    recorded with those of `recording`. It sees only what was committed."""
+
+    class Cursor(psycopg.Cursor[tuple[Any, ...]]):
+        def execute(self, query: Any, *values: Any, **options: Any) -> Any:
+            text = query.as_string(self) if isinstance(query, sql.Composable) else query
+            recording.statements.append(text.decode() if isinstance(text, bytes) else text)
+            return super().execute(query, *values, **options)
+
+        def fetchone(self) -> tuple[Any, ...] | None:
+            row = super().fetchone()
+            recording.rows.append(repr(row))
+            return row
+
+        def fetchall(self) -> list[tuple[Any, ...]]:
+            rows = super().fetchall()
+            recording.rows.extend(map(repr, rows))
+            return rows
+
+    twin = psycopg.connect(recording.info.dsn, password=recording.info.password, cursor_factory=Cursor)
+    twin.read_only = True
+    return twin
 
 
 StoreCall = Callable[[RecordingConnection, Workspace, Workspace], Awaitable[object]]

@@ -9,7 +9,10 @@ _LIMITS = """
 SELECT pg_backend_pid(), current_setting('max_connections')::int,
        current_setting('superuser_reserved_connections')::int
            + coalesce(current_setting('reserved_connections', true)::int, 0),
-       r.rolconnlimit, d.datconnlimit, (SELECT sum(numbackends)::int - 1 FROM pg_stat_database)
+       r.rolconnlimit, d.datconnlimit,
+       (SELECT sum(numbackends)::int - 1 FROM pg_stat_database),
+       (SELECT count(*)::int - 1 FROM pg_stat_activity a WHERE a.usesysid = r.oid),
+       (SELECT numbackends - 1 FROM pg_stat_database s WHERE s.datid = d.oid)
 FROM pg_roles r, pg_database d WHERE r.rolname = session_user AND d.datname = current_database()
 """
 
@@ -22,8 +25,10 @@ class ConnectionLimits(Struct, frozen=True):
     # -1: no limit.
     of_login: int
     of_database: int
-    # Connections of other programs.
+    # Connections of other programs: all, those of the same login, and those to the same database.
     others: int
+    others_of_login: int
+    others_of_database: int
 
 
 def read_connection_limits(url: str) -> ConnectionLimits:

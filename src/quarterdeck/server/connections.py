@@ -1,12 +1,13 @@
 """Connections to PostgreSQL: how many the processes of a command open, and whether PostgreSQL allows them."""
 
 import sys
+from collections.abc import Iterator
 
 import psycopg
 from msgspec import Struct
 
 from quarterdeck.core.settings import Settings, SettingsError, variable
-from quarterdeck.db.connection_limits import read_connection_limits
+from quarterdeck.db.connection_limits import ConnectionLimits, read_connection_limits
 
 # For commands such as `qd admin`, for a process that starts while the one it replaces ends, and for those that
 # PostgreSQL reserves for superusers.
@@ -74,21 +75,35 @@ def check_connections(url: str, settings: Settings, demand: Demand) -> None:
         return
     if found.has_pooler:
         raise SettingsError(_pooler_message(settings))
-    usable = found.max_connections - found.reserved
-    limits = {f"max_connections {found.max_connections} less {found.reserved} reserved": usable}
-    limits |= {"the limit of the login": found.of_login} if found.of_login >= 0 else {}
-    limits |= {"the limit of the database": found.of_database} if found.of_database >= 0 else {}
-    reason, allowed = min(limits.items(), key=lambda limit: limit[1])
-    if demand.total > allowed:
+    limits = list(_limits(found))
+    strictest = min(limits, key=lambda limit: limit.allowed)
+    if demand.total > strictest.allowed:
         raise SettingsError(
-            f"too many connections: the processes of this command need {demand}, and PostgreSQL allows {allowed} "
-            f"({reason}): {_remedy(settings)} (docs/operations.md#connections)"
+            f"too many connections: the processes of this command need {demand}, and PostgreSQL allows "
+            f"{strictest.allowed} ({strictest.reason}): {_remedy(settings)} (docs/operations.md#connections)"
         )
-    if demand.total + found.others > allowed:
+    fullest = min(limits, key=lambda limit: limit.allowed - limit.others)
+    if demand.total > fullest.allowed - fullest.others:
         _warn(
-            f"the processes of this command need {demand.total} connections, other programs have {found.others}, and "
-            f"PostgreSQL allows {allowed} ({reason})"
+            f"the processes of this command need {demand.total} connections, other programs have {fullest.others}, and "
+            f"PostgreSQL allows {fullest.allowed} ({fullest.reason})"
         )
+
+
+class _Limit(Struct, frozen=True):
+    reason: str
+    allowed: int
+    # Connections of other programs that it counts.
+    others: int
+
+
+def _limits(found: ConnectionLimits) -> Iterator[_Limit]:
+    reason = f"max_connections {found.max_connections} less {found.reserved} reserved"
+    yield _Limit(reason, found.max_connections - found.reserved, found.others)
+    if found.of_login >= 0:
+        yield _Limit("the limit of the login", found.of_login, found.others_of_login)
+    if found.of_database >= 0:
+        yield _Limit("the limit of the database", found.of_database, found.others_of_database)
 
 
 def _pooler_message(settings: Settings) -> str:

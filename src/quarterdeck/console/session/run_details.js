@@ -9,16 +9,22 @@ import { costText, tokensText } from "../usage/usage_text.js";
 /** `setup`: the data of `run.started`, null if it is unknown. `usage`: null until it is loaded. */
 export function runDetails({ setup, usage, runId }) {
   const rows = [
-    setup?.agent && ["Agent", usedAgentLink(setup.agent)],
-    setup?.model && ["Model", setup.model],
-    ...settingRows(setup?.settings ?? {}),
-    setup?.skills && ["Skills", setup.skills.length === 0 ? "None" : setup.skills.map(skill)],
+    ...setupRows(setup ?? {}),
     usage && ["Tokens", tokensText(usage) ?? "None"],
     usage && ["Cost", costText(usage) ?? "None"],
     ["Run ID", el("code", {}, runId)],
     setup?.trace_id && ["Trace ID", el("code", {}, setup.trace_id)],
   ];
   return el("dl", { class: "facts small-text" }, rows.filter(Boolean).map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+}
+
+function setupRows({ agent, model, settings, skills }) {
+  return [
+    agent && ["Agent", usedAgentLink(agent)],
+    model && ["Model", model],
+    ...settingRows(settings ?? {}),
+    skills && ["Skills", skills.length === 0 ? "None" : skills.map(skill)],
+  ];
 }
 
 /** `[name, text]` of the settings that are not the model's own. */
