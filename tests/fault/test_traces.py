@@ -27,6 +27,8 @@ CALLERS_SPAN = "00f067aa0ba902b7"
 SAID = "planted: the words of the user"
 TOLD = "planted: the instructions"
 PROVIDER_KEY = "sk-planted-key-of-the-provider"
+# More than a worker fetches by one statement.
+_AT_ONCE = 12
 
 
 def exporting(collector: Collector, **more: str) -> dict[str, str]:
@@ -183,6 +185,26 @@ async def test_content_is_recorded_if_the_operator_wants_it(
     assert called.attributes["gen_ai.tool.call.arguments"] == '{"text":"hello"}'
     assert called.attributes["gen_ai.tool.call.result"] == "hello"
     assert [span.name for span in below(spans, called.span_id)] == ["MCP send tools/call echo"]
+
+
+@pytest.mark.long
+async def test_runs_at_the_same_time_have_their_own_traces(world: World, server: Server, collector: Collector) -> None:
+    """Although one call stores their inputs, and the worker fetches their jobs together."""
+    callers = [Traced(world) for _ in range(_AT_ONCE)]
+    sessions = [await world.new_session() for _ in callers]
+    pairs = zip(callers, sessions, strict=True)
+    runs = await asyncio.gather(*[caller.submit(session_id) for caller, session_id in pairs])
+    with patch.dict(os.environ, exporting(collector)), working(server.database_url, server.data_dir):
+        for run_id in runs:
+            assert (await ended(world, run_id))["state"] == "succeeded"
+    for caller, session_id in zip(callers, sessions, strict=True):
+        spans = await collector.wait_for(caller.trace_id, SUBMIT, JOB, "invoke_agent", "chat demo")
+        [request] = below(spans, CALLERS_SPAN)
+        assert request.attributes["url.path"] == f"/v1/sessions/{session_id}/events"
+        [job] = below(spans, request.span_id)
+        [attempt] = below(spans, job.span_id)
+        assert attempt.attributes["gen_ai.conversation.id"] == session_id
+        assert {span.parent_id for span in spans if span not in (request, job, attempt)} == {attempt.span_id}
 
 
 async def test_every_way_to_start_a_run_keeps_the_trace(traced: Traced, collector: Collector) -> None:
