@@ -25,6 +25,7 @@ from quarterdeck.core.actors import Permission
 from quarterdeck.core.text_types import Line
 from quarterdeck.credentials.model import CreateCredentialBody, CredentialType, Parameters
 from quarterdeck.mcp_servers.model import ChangeMcpServerBody, CreateMcpServerBody
+from quarterdeck.workspaces.model import ChangeWorkspaceBody, SetRetention
 from tests.session_files import add_archive_as_file
 from tests.unit import archives
 from tests.waiting_runs import approval, tool_result, waiting_run
@@ -41,6 +42,8 @@ _TOKEN_DAYS = 28
 # On the one after, an offset can lead into the year 10000.
 _LAST_DAY = "9999-12-30"
 _MARK_CHARACTERS = 8
+# For which a server keeps audit events, unless it is set.
+_AUDIT_DAYS = 365
 # What can be done to a record once is done to one of a crowd: those of the others are to last.
 _ONCE = {
     ("DELETE /v1/sessions/{session_id}", "session_id"): "session to delete",
@@ -197,6 +200,7 @@ def use_real_values(schema: schemathesis.BaseSchema, records: Records) -> None:
         _set_credential(case)
         _set_answer(case)
         _set_days(case)
+        _set_audit_days(case)
         if isinstance(case.body, Junk):
             # Setting it is what tells schemathesis that this body is not a valid one.
             case.body = bytes(case.body)
@@ -495,6 +499,19 @@ def _set_days(case: Case[Any]) -> None:
         given = case.query.get(name)
         if case.operation.path.endswith(("/usage", "/stats")) and isinstance(given, str) and _is_day(given):
             case.query[name] = day.isoformat()
+
+
+def _set_audit_days(case: Case[Any]) -> None:
+    """At least as long as the server keeps audit events. What is wrong on purpose stays wrong."""
+    if case.operation.label != "PATCH /v1/workspace" or not isinstance(case.body, dict):
+        return
+    try:
+        retention = msgspec.convert(case.body, ChangeWorkspaceBody).retention
+    except msgspec.ValidationError:
+        return
+    days = retention.audit_days if isinstance(retention, SetRetention) else None
+    if isinstance(days, int) and days < _AUDIT_DAYS:
+        case.body = case.body | {"retention": case.body["retention"] | {"audit_days": _AUDIT_DAYS + days}}
 
 
 def _is_day(text: str) -> bool:
