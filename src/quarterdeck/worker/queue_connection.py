@@ -19,7 +19,7 @@ from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.db.pool import (
     RECONNECT_SECONDS,
     Connection,
-    check_alive,
+    LivingPool,
     connection_kwargs,
     transaction_with_settings,
 )
@@ -47,14 +47,14 @@ def make_connector(database: DatabaseSettings, connections: int) -> PsycopgConne
     return _PoolerConnector(database, kwargs={"autocommit": True, **_kwargs(database)}, **arguments)
 
 
-def _queue_pool(**options: Any) -> AsyncConnectionPool[Connection]:
+def _queue_pool(**options: Any) -> LivingPool:
     """As the library makes it, but a query takes one round trip instead of four: each is a single statement, and the
     check of a connection needs none."""
 
     async def configure(connection: Connection) -> None:
         await connection.set_autocommit(True)
 
-    return AsyncConnectionPool(**options | {"check": check_alive, "configure": configure})
+    return LivingPool(**options | {"check": None, "configure": configure})
 
 
 def queue_settings(database: DatabaseSettings) -> dict[str, str]:
@@ -89,11 +89,11 @@ class _PoolerConnector(PsycopgConnector):
         await self._listener.listen_notify(on_notification, channels)
 
 
-class _TransactionPool(AsyncConnectionPool[Connection]):
+class _TransactionPool(LivingPool):
     """Each use of a connection is a transaction with the settings of `begin`."""
 
     def __init__(self, *, begin: str, **arguments: Any) -> None:
-        super().__init__(**arguments | {"check": check_alive})
+        super().__init__(**arguments | {"check": None})
         self._begin = begin
 
     @asynccontextmanager
