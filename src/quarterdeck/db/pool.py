@@ -18,13 +18,14 @@ from quarterdeck.metrics import recorder
 
 Connection = AsyncConnection[TupleRow]
 
-# A database host that disappears is noticed within seconds; the kernel's defaults take a quarter of an hour.
+# A database host that disappears is noticed within seconds; the kernel's defaults take a quarter of an hour. Not much
+# longer than a caller waits: workers give up one connection after another before they connect to another host.
 KEEPALIVE = {
     "connect_timeout": 3,
-    "keepalives_idle": 10,
-    "keepalives_interval": 3,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
     "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
+    "tcp_user_timeout": 6_000,
 }
 # Short, so that the pool gives up on a database that is away and tries again with the next caller. Otherwise its
 # pauses between attempts grow while the database may be back.

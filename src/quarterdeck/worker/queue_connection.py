@@ -38,6 +38,8 @@ def make_connector(database: DatabaseSettings, connections: int) -> PsycopgConne
         "conninfo": database.url,
         "min_size": connections,
         "max_size": connections,
+        # All connect at once: a host that is away takes seconds each time.
+        "num_workers": connections,
         # By default the pool waits for half a minute before it reports that the database is unreachable.
         "timeout": database.pool_wait_seconds,
         "reconnect_timeout": RECONNECT_SECONDS,
