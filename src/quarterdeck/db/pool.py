@@ -18,13 +18,14 @@ from quarterdeck.metrics import recorder
 
 Connection = AsyncConnection[TupleRow]
 
-# A database host that disappears is noticed within seconds; the kernel's defaults take a quarter of an hour.
+# A database host that disappears is noticed within seconds; the kernel's defaults take a quarter of an hour. Not much
+# longer than a caller waits: workers give up one connection after another before they connect to another host.
 KEEPALIVE = {
     "connect_timeout": 3,
-    "keepalives_idle": 10,
-    "keepalives_interval": 3,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
     "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
+    "tcp_user_timeout": 6_000,
 }
 # Short, so that the pool gives up on a database that is away and tries again with the next caller. Otherwise its
 # pauses between attempts grow while the database may be back.
@@ -33,6 +34,21 @@ RECONNECT_SECONDS = 1.0
 
 class ShareTaken(PoolTimeout):
     """The owner holds its share of the connections."""
+
+
+class LivingPool(AsyncConnectionPool[Connection]):
+    """Lends only connections that the server has not closed. psycopg_pool's own `check` pauses for one second and then
+    two from the second dead connection on, so that the first callers after a restart of PostgreSQL would time out."""
+
+    async def getconn(self, timeout: float | None = None) -> Connection:  # noqa: ASYNC109 - of psycopg_pool
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            connection = await super().getconn(deadline - time.monotonic())
+            if not _is_dead(connection):
+                return connection
+            # Otherwise the pool would keep it.
+            await connection.close()
+            await self.putconn(connection)
 
 
 class Pool:
@@ -53,9 +69,8 @@ class Pool:
         self._name = name
         self._places = Places(size, max(1, int(size * owner_share)))
         self._begin = as_begin(values) if has_pooler else None
-        self._pool = AsyncConnectionPool(
+        self._pool = LivingPool(
             url,
-            connection_class=AsyncConnection[TupleRow],
             kwargs={"autocommit": True, "client_encoding": "UTF8", **connection_kwargs(values, has_pooler=has_pooler)},
             min_size=size,
             max_size=size,
@@ -85,7 +100,7 @@ class Pool:
             try:
                 if owner is not None:
                     await self._take_place(stack, owner, deadline)
-                connection = await self._living_connection(deadline)
+                connection = await self._pool.getconn(deadline - time.monotonic())
             except PoolTimeout:
                 recorder.no_connection(self._name)
                 raise
@@ -107,16 +122,6 @@ class Pool:
             await stack.enter_async_context(self._places.hold(owner, deadline - time.monotonic()))
         except TimeoutError:
             raise ShareTaken from None
-
-    async def _living_connection(self, deadline: float) -> Connection:
-        """psycopg_pool's own `check` pauses for one second and then two from the second dead connection on, so that the
-        first callers after a restart of PostgreSQL would time out."""
-        while True:
-            connection = await self._pool.getconn(deadline - time.monotonic())
-            if not _is_dead(connection):
-                return connection
-            await connection.close()
-            await self._pool.putconn(connection)
 
 
 def connection_kwargs(values: Mapping[str, str], *, has_pooler: bool) -> dict[str, Any]:
@@ -147,9 +152,3 @@ def _is_dead(connection: Connection) -> bool:
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
-
-
-async def check_alive(connection: Connection) -> None:
-    """For pools of the library: raises an error if the connection is dead."""
-    if _is_dead(connection):
-        raise psycopg.OperationalError("the server has closed the connection")

@@ -19,7 +19,7 @@ from quarterdeck.db.migrate import JOBS_SCHEMA
 from quarterdeck.db.pool import (
     RECONNECT_SECONDS,
     Connection,
-    check_alive,
+    LivingPool,
     connection_kwargs,
     transaction_with_settings,
 )
@@ -38,6 +38,8 @@ def make_connector(database: DatabaseSettings, connections: int) -> PsycopgConne
         "conninfo": database.url,
         "min_size": connections,
         "max_size": connections,
+        # All connect at once: a host that is away takes seconds each time.
+        "num_workers": connections,
         # By default the pool waits for half a minute before it reports that the database is unreachable.
         "timeout": database.pool_wait_seconds,
         "reconnect_timeout": RECONNECT_SECONDS,
@@ -47,14 +49,14 @@ def make_connector(database: DatabaseSettings, connections: int) -> PsycopgConne
     return _PoolerConnector(database, kwargs={"autocommit": True, **_kwargs(database)}, **arguments)
 
 
-def _queue_pool(**options: Any) -> AsyncConnectionPool[Connection]:
+def _queue_pool(**options: Any) -> LivingPool:
     """As the library makes it, but a query takes one round trip instead of four: each is a single statement, and the
     check of a connection needs none."""
 
     async def configure(connection: Connection) -> None:
         await connection.set_autocommit(True)
 
-    return AsyncConnectionPool(**options | {"check": check_alive, "configure": configure})
+    return LivingPool(**options | {"check": None, "configure": configure})
 
 
 def queue_settings(database: DatabaseSettings) -> dict[str, str]:
@@ -89,11 +91,11 @@ class _PoolerConnector(PsycopgConnector):
         await self._listener.listen_notify(on_notification, channels)
 
 
-class _TransactionPool(AsyncConnectionPool[Connection]):
+class _TransactionPool(LivingPool):
     """Each use of a connection is a transaction with the settings of `begin`."""
 
     def __init__(self, *, begin: str, **arguments: Any) -> None:
-        super().__init__(**arguments | {"check": check_alive})
+        super().__init__(**arguments | {"check": None})
         self._begin = begin
 
     @asynccontextmanager
