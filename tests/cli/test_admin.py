@@ -111,6 +111,8 @@ def test_output_for_people(database_url: str) -> None:
     options += ["--retention", "events=30", "--retention", "runs=90", "--retention", "files=default"]
     changed = qd_here("admin", "change-workspace", "--workspace", workspace, *options, **settings)
     assert changed.stdout == f"{shown}30 days\n{limits.format('$20.00', '1,000,000', 'runs=90, events=30')}"
+    short = qd_here("admin", "change-workspace", "--workspace", workspace, "--retention", "receipts=6", **settings)
+    assert (short.returncode, "`int` >= 7" in short.stderr) == (2, True), "receipts are promised for a week"
     assert qd_here("admin", "list-workspaces", **settings).stdout == f"{workspace}  o@example.com  Team\n"
     (member,) = qd_here("admin", "list-members", "--workspace", workspace, **settings).stdout.splitlines()
     assert member.endswith("  owner  o@example.com")

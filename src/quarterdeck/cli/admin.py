@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from uuid import UUID
 
 import typer
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, ValidationError, convert
 
 from quarterdeck.cli.exit_codes import ExitCode, UsageError
 from quarterdeck.cli.options import AsJson, Permissions, date, email, file_name, line, usd, uuid
@@ -85,7 +85,10 @@ def change_workspace(
     days = _given_or_removed("max-key-days", max_key_days, removed=no_max_key_days)
     cost = _given_or_removed("daily-max-cost-usd", daily_max_cost_usd, removed=no_daily_max_cost_usd)
     tokens = _given_or_removed("daily-max-tokens", daily_max_tokens, removed=no_daily_max_tokens)
-    kept = SetRetention(**parse_retention(retention or []))
+    try:
+        kept = convert(parse_retention(retention or []), SetRetention)
+    except ValidationError as fault:
+        raise UsageError(f"--retention: {fault}") from fault
     if (name, days, owner, cost, tokens, kept) == (None, UNSET, None, UNSET, UNSET, SetRetention()):
         raise UsageError("Nothing to change. Use --name, --max-key-days, --owner or another option of --help.")
 
