@@ -17,7 +17,7 @@ from msgspec import Struct
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from bench.case import BenchError, Ground, Round, Taken
+from bench.case import BenchError, Ground, Taken
 from bench.peers.processor import seconds_of
 from bench.server import Server, serving
 from bench.submitting import Sessions, add_sessions, session_id
@@ -25,8 +25,6 @@ from bench.submitting import Sessions, add_sessions, session_id
 # The demo model calls a tool first, unless it is told not to.
 TEXT = "Please look at the release notes and tell me what is missing.\ndemo: steps 0"
 SUBMITTERS = 16
-# Sessions of a round. Each gets one input.
-_ROUND_SESSIONS = 1_000_000
 _WARM_UP_RUNS = 300
 _POLL_SECONDS = 0.1
 # For the last statements of the workers, and until PostgreSQL has added up its statistics.
@@ -39,6 +37,9 @@ _DONE = """
 SELECT count(*), extract(epoch FROM max(finished_at) - min(started_at))::float8
 FROM runs WHERE session_id = ANY (%s) AND state = 'succeeded' AND steps = 1
 """
+# Sessions of the bench have their number at the end of their id.
+_LAST_SESSION = "SELECT id FROM sessions WHERE id <= %s ORDER BY id DESC LIMIT 1"
+_HIGHEST_NUMBER = 0xFFFF_FFFF_FFFF
 _COMMITS = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
 
 
@@ -76,14 +77,17 @@ async def working(server: Server, workers: int) -> AsyncIterator[Service]:
         async with await AsyncConnection.connect(server.database_url, autocommit=True) as connection:
             await connection.execute("SET search_path = app")
             service = Service(server, [process.pid for process in processes], connection)
-            last = await service.row("SELECT count(*) FROM sessions")
-            await submit(service, last[0] + 1, _WARM_UP_RUNS * workers)
+            await submit(service, _WARM_UP_RUNS * workers)
             await until_finished(service)
             yield service
 
 
-async def submit(service: Service, first: int, count: int, connections: int = SUBMITTERS) -> list[UUID]:
-    """One input to each of so many new sessions, which have numbers from `first` on."""
+async def submit(service: Service, count: int, connections: int = SUBMITTERS) -> list[UUID]:
+    """One input to each of so many new sessions."""
+    found = await service.connection.execute(_LAST_SESSION, (session_id(_HIGHEST_NUMBER),))
+    last = await found.fetchone()
+    # Several cases use the same database.
+    first = 1 if last is None else last[0].node + 1
     await add_sessions(service.server, Sessions(count, first=first))
     sessions = [session_id(number) for number in range(first, first + count)]
     remaining = iter(sessions)
@@ -113,11 +117,11 @@ async def rate_of(service: Service, sessions: list[UUID]) -> float:
     return float(done / seconds)
 
 
-async def cost(service: Service, one: Round, runs: int, connections: int) -> Taken:
+async def cost(service: Service, runs: int, connections: int) -> Taken:
     """Processor time of a run, in ms."""
     (commits,) = await service.row(_COMMITS)
     before = service.cpu_seconds()
-    sessions = await submit(service, _ROUND_SESSIONS * (one.number + 1) + 10_000 * connections, runs, connections)
+    sessions = await submit(service, runs, connections)
     await until_finished(service)
     await asyncio.sleep(_SETTLE_SECONDS)
     after = service.cpu_seconds()
@@ -134,12 +138,12 @@ async def cost(service: Service, one: Round, runs: int, connections: int) -> Tak
     return Taken(api + worker + postgres, notes=notes)
 
 
-async def backlog(server: Server, one: Round, runs: int, workers: int) -> Taken:
+async def backlog(server: Server, runs: int, workers: int) -> Taken:
     """Runs/s of so many workers. All runs are queued before they begin: the workers are stopped meanwhile."""
     async with working(server, workers) as service:
         service.signal(signal.SIGSTOP)
         try:
-            sessions = await submit(service, _ROUND_SESSIONS * (10 * one.number + workers), runs)
+            sessions = await submit(service, runs)
         finally:
             service.signal(signal.SIGCONT)
         before = service.cpu_seconds()
