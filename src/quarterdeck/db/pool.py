@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Hashable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from psycopg import AsyncConnection
@@ -17,6 +18,12 @@ from quarterdeck.db.connection_settings import as_begin, as_options
 from quarterdeck.metrics import recorder
 
 Connection = AsyncConnection[TupleRow]
+
+
+class PooledConnection(Connection):
+    # Filled by the work of `Database`, which hands the ids over after the commit. None: there is nobody to take them.
+    announced: set[UUID] | None = None
+
 
 # A database host that disappears is noticed within seconds; the kernel's defaults take a quarter of an hour.
 KEEPALIVE = {
@@ -55,7 +62,7 @@ class Pool:
         self._begin = as_begin(values) if has_pooler else None
         self._pool = AsyncConnectionPool(
             url,
-            connection_class=AsyncConnection[TupleRow],
+            connection_class=PooledConnection,
             kwargs={"autocommit": True, "client_encoding": "UTF8", **connection_kwargs(values, has_pooler=has_pooler)},
             min_size=size,
             max_size=size,
@@ -74,7 +81,7 @@ class Pool:
     @asynccontextmanager
     async def lease(
         self, owner: Hashable | None = None, wait_seconds: float | None = None, *, in_transaction: bool = False
-    ) -> AsyncIterator[Connection]:
+    ) -> AsyncIterator[PooledConnection]:
         """A connection that was alive a moment ago. Raises PoolTimeout if there is none in time. Work without an owner
         is not held to a share. Nobody takes a second connection while holding one: that could deadlock.
 
@@ -108,7 +115,7 @@ class Pool:
         except TimeoutError:
             raise ShareTaken from None
 
-    async def _living_connection(self, deadline: float) -> Connection:
+    async def _living_connection(self, deadline: float) -> PooledConnection:
         """psycopg_pool's own `check` pauses for one second and then two from the second dead connection on, so that the
         first callers after a restart of PostgreSQL would time out."""
         while True:
