@@ -170,20 +170,13 @@ def _started(setup: RunSetup) -> dict[str, Any]:
 
 async def traceparent(database: Database, run_id: UUID) -> str | None:
     """The span of the request that started the run. None: it was not traced."""
-
-    async def read(connection: Connection) -> str | None:
-        return await store.traceparent(connection, run_id)
-
-    return await database.read(read)
+    return await database.read(partial(store.traceparent, run_id=run_id))
 
 
 async def entries(database: Database, lease: Lease, budget_bytes: int) -> tuple[list[Entry], int]:
     """The newest part of the conversation, and the number of older turns that were left out."""
-
-    async def read(connection: Connection) -> tuple[list[Entry], int]:
-        return await conversation_store.conversation(connection, lease.session_id, budget_bytes)
-
-    return await database.read(read)
+    conversation = partial(conversation_store.conversation, session_id=lease.session_id, budget_bytes=budget_bytes)
+    return await database.read(conversation)
 
 
 async def take(database: Database, lease: Lease, step: int, budget_bytes: int) -> list[Input]:
